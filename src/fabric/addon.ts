@@ -1,0 +1,156 @@
+/**
+ * The typed face of the native addon: free functions on numbers, exactly as `native/binding/` exports them.
+ *
+ * Conventions that hold for every function here:
+ * - A port is named by the small integer `open` returned; a function called with an unknown or closed port returns `-EBADF` (-9).
+ * - Hot functions return a status: `>= 0` is success, `< 0` is a negated libfabric error number (`-11` is FI_EAGAIN and never escapes).
+ * - Cold functions return a value or a `NativeError`; native code never throws.
+ * - Everything happens on the thread that opened the port. `onWake` is the only call from native code into JavaScript.
+ */
+
+/** Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not libfabric's. */
+export interface NativeError {
+  readonly failed: true;
+  /** The operation that failed, in the field's terms: "dlopen", "fi_getinfo", "fi_endpoint", "fi_enable", "bind doorbell", … */
+  readonly op: string;
+  readonly code: number;
+  /** libfabric's or the system's short name or text for `code`. */
+  readonly name: string;
+  /** One sentence, with the names and numbers that matter. */
+  readonly message: string;
+}
+
+/** One place where libfabric was looked for. */
+export interface LoadAttempt {
+  readonly path: string;
+  /** Empty when this attempt succeeded. */
+  readonly reason: string;
+}
+
+export interface LoadReport {
+  readonly loaded: boolean;
+  /** The path that was loaded, "" if none. */
+  readonly path: string;
+  /** libfabric's own version, [0, 0] if none. */
+  readonly version: readonly [number, number];
+  readonly tried: readonly LoadAttempt[];
+}
+
+/** One candidate of a scheme's provider table, and whether it can be used on this machine. */
+export interface ProviderReport {
+  readonly scheme: "tcp" | "shm";
+  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm". */
+  readonly provider: string;
+  readonly available: boolean;
+  /** Empty when available. */
+  readonly reason: string;
+}
+
+export interface OpenRequest {
+  readonly scheme: "tcp" | "shm";
+  /** tcp: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. */
+  readonly host: string;
+  /** tcp: 0 picks a free port. shm: unused. */
+  readonly service: number;
+  /** shm: the endpoint's name, 1 to 64 of [A-Za-z0-9._-]; "" picks a unique one. tcp: unused. */
+  readonly name: string;
+  /** libfabric's provider name to insist on, "" lets the table choose. */
+  readonly provider: string;
+  /** Send slots followed by receive slots, each `slotBytes` long. Kept alive and registered until `close`. */
+  readonly slab: ArrayBuffer;
+  readonly slotBytes: number;
+  readonly sendSlots: number;
+  readonly receiveSlots: number;
+  /** See `ring.ts` for the layout. Kept alive until `close`. */
+  readonly ring: ArrayBuffer;
+  /** Called on the JS thread after a successful `arm`, once, when there may be something to reap. */
+  readonly onWake: () => void;
+}
+
+export interface OpenedPort {
+  readonly failed?: false;
+  readonly port: number;
+  readonly provider: string;
+  /** libfabric's version, and the provider's own. */
+  readonly version: readonly [number, number];
+  readonly providerVersion: readonly [number, number];
+  /** The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp, the `fi_shm://` string for shm. */
+  readonly address: Uint8Array;
+  /** The bound numeric host ("" for shm), port number (0 for shm) and name ("" for tcp). */
+  readonly host: string;
+  readonly service: number;
+  readonly name: string;
+  /** Largest message a provider takes without a completion. */
+  readonly injectBytes: number;
+  /** Largest single read or write. */
+  readonly maxTransferBytes: number;
+  /** True if remote addresses are virtual addresses (`regionBase` is not 0). */
+  readonly virtualAddresses: boolean;
+  /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
+  readonly reportsDeath: boolean;
+}
+
+/** Bits of `register`'s access argument. A region with none is good as a local source or destination only. */
+export const remoteRead = 1;
+export const remoteWrite = 2;
+
+export interface Addon {
+  /** Loads libfabric once per process; later calls return the first success's report. Relative names go through the system's search. */
+  load(candidates: readonly string[]): LoadReport;
+  /** Probes the provider table. Needs a successful `load`. */
+  providers(): ProviderReport[];
+
+  open(request: OpenRequest): OpenedPort | NativeError;
+  /** Closes the endpoint and everything registered with it, then lets go of all buffers. Idempotent. No completion is delivered afterwards. */
+  close(port: number): void;
+
+  /**
+   * Makes a peer's raw address sendable and returns its index (>= 0), or a negated error. For shm it meets the peer's doorbell,
+   * and fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call wants one `forget`.
+   */
+  admit(port: number, address: Uint8Array): number;
+  /** The raw address for a tcp numeric host and port, or for an shm name. */
+  addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
+  /** Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have. */
+  forget(port: number, address: number): void;
+
+  /**
+   * Sends `bytes` bytes at `slotOffset` of the slab. Returns 1 if the slot is free again at once (injected), 0 if a `sent`
+   * completion will return it, or a negated error, when the slot stays the caller's. A full provider queue is no error: the
+   * operation waits, in order, behind its predecessors to the same address.
+   */
+  send(port: number, address: number, slotOffset: number, bytes: number): number;
+
+  /** Pins and registers memory; returns the region's index or a negated error. The buffer is kept alive until `deregister`. */
+  register(port: number, buffer: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): number;
+  regionKey(port: number, region: number): bigint;
+  regionBase(port: number, region: number): bigint;
+  /** Returns -EBUSY (-16) while a transfer of this port still uses the region locally; nothing is released then. */
+  deregister(port: number, region: number): number;
+
+  /**
+   * One-sided read (get) into, or write (put) from, a local region. `remote` is the peer's regionBase plus offset. Returns 0 when
+   * posted or queued: a `transfer` completion with `token` (0 … 2^32-1) follows. Writes complete when the data is in place.
+   */
+  read(port: number, address: number, region: number, offset: number, bytes: number, key: bigint, remote: bigint, token: number): number;
+  write(port: number, address: number, region: number, offset: number, bytes: number, key: bigint, remote: bigint, token: number): number;
+
+  /**
+   * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`
+   * microseconds while there are none. Returns the number of entries now readable in the ring.
+   */
+  progress(port: number, spinUs: number): number;
+
+  /** Prepares to sleep. Returns 1 when asleep (`onWake` will come), 0 when there is something to do now, or a negated error. */
+  arm(port: number): number;
+  /** Wakes without a callback. */
+  disarm(port: number): void;
+  /** Whether a sleeping port keeps the process alive. Initially not. */
+  setRef(port: number, keepsProcessAlive: boolean): void;
+
+  /** Posted or waiting sends and transfers, live regions, known addresses: for statistics and leak checks. */
+  gauge(port: number, which: number): number;
+}
+
+/** Arguments of `gauge`. */
+export const gauges = { sends: 0, transfers: 1, waiting: 2, regions: 3, addresses: 4 } as const;

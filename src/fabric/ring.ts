@@ -1,0 +1,23 @@
+/**
+ * Layout of the completion ring: one ArrayBuffer written by the port (native or mem) and read by JavaScript as a Uint32Array.
+ *
+ *   word 0   tail: entries ever written, mod 2^32; only the port writes it
+ *   word 1   head: entries ever consumed, mod 2^32; only JavaScript writes it
+ *   word 2…15 reserved, zero
+ *   then `ringEntries` entries of `entryWords` words:
+ *     0 kind            one of `completion`
+ *     1 status          0, or a positive libfabric error number
+ *     2 token           message: byte offset of the receive slot in the slab; sent: byte offset of the send slot;
+ *                       transfer: the token given to read/write; peerGone: the address index
+ *     3 bytes           message: its length; transfer: bytes moved; otherwise 0
+ *     4 providerError   the provider's own error number (fi_cq_err_entry.prov_errno), 0 if none
+ *     5…7 reserved, zero
+ *
+ * A message's receive slot belongs to JavaScript until head has passed its entry and `progress` is called again.
+ */
+export const ringEntries = 1024; // a power of two
+export const entryWords = 8;
+export const headerWords = 16;
+export const ringBytes = (headerWords + ringEntries * entryWords) * 4;
+
+export const completion = { message: 1, sent: 2, transfer: 3, peerGone: 4 } as const;
