@@ -1,0 +1,44 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root, SetupError, step } from "./command.mjs";
+
+/**
+ * Installs the npm packages unless what is installed is what package-lock.json says. npm writes `node_modules/.package-lock.json`
+ * at the very end of an installation, so comparing the two also catches one that was interrupted, and accepts one made by hand.
+ */
+export async function installNpmPackages() {
+  if (isInstalled()) return;
+  await step("npm packages", "npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+    advice: "Check that the npm registry can be reached (`npm ping`), then run the command again.",
+  });
+  if (!isInstalled()) {
+    throw new SetupError(
+      "npm packages: `npm ci` ended well, yet node_modules does not match package-lock.json",
+      "Delete node_modules and run the command again.",
+    );
+  }
+}
+
+function isInstalled() {
+  const wanted = readPackages("package-lock.json");
+  const installed = readPackages("node_modules/.package-lock.json");
+  if (wanted === undefined || installed === undefined) return false;
+  return Object.entries(wanted).every(([path, entry]) => {
+    if (!path.startsWith("node_modules/") || entry.link) return true;
+    // Packages for another platform are left out by npm without being a lack.
+    if (installed[path] === undefined) return entry.optional === true || entry.peer === true;
+    return installed[path].version === entry.version && existsSync(join(root, path));
+  });
+}
+
+/**
+ * @param {string} path
+ * @returns {Record<string, { version?: string, optional?: boolean, peer?: boolean, link?: boolean }> | undefined}
+ */
+function readPackages(path) {
+  try {
+    return JSON.parse(readFileSync(join(root, path), "utf8")).packages;
+  } catch {
+    return undefined;
+  }
+}

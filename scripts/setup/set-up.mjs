@@ -1,0 +1,41 @@
+import { buildAddon, buildTypeScript } from "./builds.mjs";
+import { SetupError } from "./command.mjs";
+import { installNpmPackages } from "./npm-packages.mjs";
+import { installSystemPackages } from "./system-packages.mjs";
+
+/**
+ * Brings the checkout to where `purpose` can run, from whatever state it is in, and takes well under a second when nothing is missing.
+ * Imports nothing outside Node: it is what a fresh clone runs first.
+ *
+ * @param {"demo" | "bench" | "test"} purpose
+ */
+export async function setUp(purpose) {
+  checkNode();
+  await installNpmPackages();
+  await installSystemPackages(purpose);
+  await buildAddon();
+  await buildTypeScript();
+}
+
+/**
+ * Prints what went wrong for a reader: a set-up failure without a stack, anything else with one.
+ *
+ * @param {unknown} error
+ */
+export function reportFailure(error) {
+  if (!(error instanceof SetupError)) {
+    console.error(error);
+    return;
+  }
+  console.error(`\n[setup] FAILED  ${error.message}`);
+  if (error.advice !== undefined) console.error(`\n${error.advice}`);
+}
+
+function checkNode() {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major > 20 || (major === 20 && minor >= 19)) return;
+  throw new SetupError(
+    `Node ${process.versions.node} is too old: Cinnabar needs 20.19 or later.`,
+    "See https://nodejs.org/en/download",
+  );
+}

@@ -1,0 +1,133 @@
+import { existsSync, readdirSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { ask, onPath, SetupError, step } from "./command.mjs";
+
+/**
+ * What the build needs from the system, by the name of the Debian (and Ubuntu) package that brings it. Each is looked for by what it
+ * provides, so a compiler or a libfabric that was installed in another way counts as well.
+ *
+ * @typedef {object} SystemPackage
+ * @property {string} name
+ * @property {() => boolean | Promise<boolean>} isThere
+ * @property {boolean} [isOptional] a lack is told and lived with
+ */
+
+/** @type {readonly SystemPackage[]} */
+const forBuilding = [
+  {
+    name: "g++",
+    isThere: () => onPath(process.env.CXX ?? "g++") !== undefined || onPath("c++") !== undefined,
+  },
+  { name: "make", isThere: () => onPath("make") !== undefined || onPath("ninja") !== undefined },
+  { name: "cmake", isThere: () => onPath("cmake") !== undefined },
+  { name: "libfabric-dev", isThere: () => hasHeader("rdma/fabric.h") },
+];
+
+/** @type {readonly SystemPackage[]} */
+const forTesting = [
+  { name: "doctest-dev", isThere: () => hasHeader("doctest/doctest.h") },
+  // Each version formats a little differently, so the check wants this one and none other.
+  { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },
+];
+
+/** @param {"demo" | "bench" | "test"} purpose */
+export async function installSystemPackages(purpose) {
+  const wanted = purpose === "test" ? [...forBuilding, ...forTesting] : forBuilding;
+  const missing = await lacking(wanted);
+  if (missing.length === 0) return;
+
+  const names = missing.map((item) => item.name);
+  const byHand = `apt-get update && apt-get install -y --no-install-recommends ${names.join(" ")}`;
+  const required = missing.filter((item) => !item.isOptional);
+  const prefix = await rootPrefix();
+  if (onPath("apt-get") === undefined || prefix === undefined) {
+    if (required.length === 0) return;
+    const why = onPath("apt-get") === undefined ? "this system has no apt-get" : "only root may install them";
+    throw new SetupError(
+      `System packages are missing: ${names.join(", ")}; ${why}.`,
+      onPath("apt-get") === undefined
+        ? "Install a C++20 compiler, make, CMake 3.21 or later and libfabric's headers, then run the command again."
+        : `Run this, then the command again:\n    sudo sh -c '${byHand}'`,
+    );
+  }
+
+  const env = { DEBIAN_FRONTEND: "noninteractive" };
+  const advice = `Run this by hand to see what is wrong:\n    ${prefix.join(" ")} sh -c '${byHand}'`.replace(
+    "     sh",
+    "    sh",
+  );
+  /** @param {readonly string[]} args */
+  const apt = (...args) =>
+    /** @type {const} */ ([...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args]);
+  const [update, ...updateArgs] = apt("update", "-q");
+  await step("Debian's package lists", String(update), updateArgs, { env, advice });
+  for (const group of [required, missing.filter((item) => item.isOptional)]) {
+    if (group.length === 0) continue;
+    const groupNames = group.map((item) => item.name);
+    const [install, ...installArgs] = apt("install", "-y", "-q", "--no-install-recommends", ...groupNames);
+    try {
+      await step(`Debian packages ${groupNames.join(" ")}`, String(install), installArgs, { env, advice });
+    } catch (error) {
+      if (group === required) throw error;
+      console.log(`[setup] ${groupNames.join(" ")} cannot be installed here; going on without`);
+    }
+  }
+
+  const still = (await lacking(required)).map((item) => item.name);
+  if (still.length > 0) throw new SetupError(`Installed, yet still not found: ${still.join(", ")}.`, advice);
+}
+
+/**
+ * The clang-format that the sources are formatted with; undefined when there is none of that version.
+ *
+ * @returns {Promise<string | undefined>}
+ */
+export async function findClangFormat() {
+  if (onPath("clang-format-14") !== undefined) return "clang-format-14";
+  if (onPath("clang-format") === undefined) return undefined;
+  const { ok, output } = await ask("clang-format", ["--version"]);
+  return ok && /version 14\./.test(output) ? "clang-format" : undefined;
+}
+
+/**
+ * @param {readonly SystemPackage[]} items
+ * @returns {Promise<SystemPackage[]>}
+ */
+async function lacking(items) {
+  const there = await Promise.all(items.map((item) => item.isThere()));
+  return items.filter((_, index) => !there[index]);
+}
+
+/**
+ * Looks where compilers look, first without starting one, since a set-up with nothing to do should take no time.
+ *
+ * @param {string} header
+ * @returns {Promise<boolean>}
+ */
+async function hasHeader(header) {
+  const named = [process.env.CPATH, process.env.CPLUS_INCLUDE_PATH].flatMap((list) =>
+    (list ?? "").split(delimiter),
+  );
+  const folders = [...named.filter((folder) => folder !== ""), "/usr/local/include", "/usr/include"];
+  if (folders.some((folder) => existsSync(join(folder, header)))) return true;
+  if (
+    existsSync("/usr/include") &&
+    readdirSync("/usr/include").some((entry) => existsSync(join("/usr/include", entry, header)))
+  ) {
+    return true;
+  }
+  const compiler = process.env.CXX ?? "g++";
+  if (onPath(compiler) === undefined) return false;
+  return (await ask(compiler, ["-E", "-x", "c++", "-"], `#include <${header}>\n`)).ok;
+}
+
+/**
+ * The words that make a command run as root without a question; undefined when there is no such way.
+ *
+ * @returns {Promise<string[] | undefined>}
+ */
+async function rootPrefix() {
+  if (process.getuid?.() === 0) return [];
+  if (onPath("sudo") !== undefined && (await ask("sudo", ["-n", "true"])).ok) return ["sudo", "-n"];
+  return undefined;
+}

@@ -1,0 +1,19 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  resolve: {
+    // Tests use the package by its name, as users do, and still see the sources instead of the last build.
+    alias: { cinnabar: fileURLToPath(new URL("src/index.ts", import.meta.url)) },
+  },
+  test: {
+    // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.
+    pool: "forks",
+    include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    exclude: ["**/node_modules/**", "build/**", "dist/**", "native/**"],
+    // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still ends.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    teardownTimeout: 20_000,
+  },
+});
