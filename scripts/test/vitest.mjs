@@ -1,0 +1,64 @@
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { live, root } from "../setup/command.mjs";
+
+/** @typedef {import("./stages.mjs").Outcome} Outcome */
+
+/**
+ * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with versions.
+ *
+ * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string }} options
+ * @returns {Promise<Outcome>}
+ */
+export async function runVitest({ filters = [], args = [], env = {}, name = "vitest" }) {
+  const report = join(root, "build", "reports", `${name}.json`);
+  mkdirSync(dirname(report), { recursive: true });
+  rmSync(report, { force: true });
+  const ending = await live(
+    process.execPath,
+    [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--reporter=default",
+      "--reporter=json",
+      `--outputFile.json=${report}`,
+      ...args,
+      ...filters,
+    ],
+    { env },
+  );
+  return readReport(report, ending);
+}
+
+/**
+ * @param {string} report
+ * @param {string} ending
+ * @returns {Outcome}
+ */
+function readReport(report, ending) {
+  /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: { status: string }[] }[] }} */
+  let files;
+  try {
+    files = JSON.parse(readFileSync(report, "utf8"));
+  } catch (error) {
+    return { passed: 0, failed: 1, problems: [`vitest ended with ${ending} and left no report (${error})`] };
+  }
+  let passed = 0;
+  let failed = 0;
+  /** @type {string[]} */
+  const problems = [];
+  for (const file of files.testResults) {
+    const statuses = file.assertionResults.map((result) => result.status);
+    const failures = statuses.filter((status) => status === "failed").length;
+    passed += statuses.filter((status) => status === "passed").length;
+    // A file that cannot be loaded has no tests to fail.
+    failed += file.status === "failed" ? Math.max(1, failures) : failures;
+    if (file.status === "failed")
+      problems.push(`${file.name.replace(root, "")} ${file.message.split("\n")[0]}`.trim());
+  }
+  if (ending !== "0" && failed === 0) {
+    failed += 1;
+    problems.push(`vitest ended with ${ending} though no test failed: an error outside the tests`);
+  }
+  return { passed, failed, problems };
+}

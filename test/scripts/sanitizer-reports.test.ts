@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest";
+import { findings } from "../../scripts/test/sanitizer-reports.mjs";
+
+const header =
+  "\n=================================================================\n==5042==ERROR: LeakSanitizer: detected memory leaks\n";
+const summary = "\nSUMMARY: AddressSanitizer: 1520 byte(s) leaked in 38 allocation(s).\n";
+
+function leak(...frames: string[]): string {
+  return `\nDirect leak of 40 byte(s) in 1 object(s) allocated from:\n${frames.map((frame, i) => `    #${i} 0x7febff0b94c8 in ${frame}`).join("\n")}\n`;
+}
+
+describe("the reading of sanitizer reports", () => {
+  it("takes no notice of leaks of Node and of other addons", () => {
+    const rolldown = leak(
+      "operator new(unsigned long)",
+      "napi_create_reference (/usr/bin/node+0xc50f19)",
+      "napi_register_module_v1 (/home/me/cinnabar/node_modules/@rolldown/binding/rolldown-binding.node+0xe73142)",
+    );
+    expect(findings(header + rolldown + summary)).toEqual([]);
+  });
+
+  it("keeps leaks in whose stack the addon or libfabric appears", () => {
+    const ours = leak(
+      "operator new(unsigned long)",
+      "cinnabar::Port::open /home/me/tree/native/engine/port.cc:12",
+    );
+    const fabric = leak("malloc", "fi_getinfo (/usr/lib/x86_64-linux-gnu/libfabric.so.1+0x1234)");
+    expect(findings(header + ours + fabric + summary)).toHaveLength(2);
+  });
+
+  it("keeps leaks of a library that is no longer there to be named", () => {
+    expect(findings(header + leak("malloc", "  (<unknown module>)") + summary)).toHaveLength(1);
+  });
+
+  it("keeps every other error", () => {
+    const error =
+      "=================================================================\n==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60\n    #0 0x1 in f (/usr/bin/node+0x1)\n";
+    expect(findings(error)).toHaveLength(1);
+    expect(
+      findings("/tree/native/engine/port.cc:3:5: runtime error: signed integer overflow\n    #0 f\n"),
+    ).toHaveLength(1);
+  });
+
+  it("finds nothing in an empty report", () => {
+    expect(findings("")).toEqual([]);
+  });
+});
