@@ -1,0 +1,136 @@
+import type { RpcCode } from "./code.ts";
+import { RpcError } from "./rpc-error.ts";
+
+/** One line of the table: the name of a number and what it means for a call. */
+type Meaning = readonly [name: string, code: RpcCode];
+
+/**
+ * Every number libfabric can return, from `rdma/fi_errno.h`, plus a few that the kernel hands through it. Below 256 they
+ * are the errno numbers of Linux, the one system the addon runs on.
+ *
+ * Choices that are not obvious:
+ * - ECANCELED is `unavailable`. Nobody here asks the fabric to cancel a call: an aborted call settles before its completion
+ *   arrives, and receives are cancelled only by `close`, which expects it. So an ECANCELED that reaches a call is a queue
+ *   that was flushed because the connection died (verbs and rxm say it this way).
+ * - ENOENT is `unavailable`: shm reports a peer that is not there, or is gone, as a missing file.
+ * - EIO and EREMOTEIO are `unavailable`: shm reports a put to a dead process as EIO, verbs a broken connection.
+ * - ENODATA is `unimplemented`: `fi_getinfo` says it when no provider of this machine can do what was asked.
+ * - EADDRNOTAVAIL is `invalid_argument`: the address to listen on is not one of this machine.
+ * - EINVAL, EFAULT, EBADF and FI_ETRUNC are `internal`: the engine checks lengths and arguments before the fabric sees them.
+ */
+const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
+  1: ["EPERM", "permission_denied"],
+  2: ["ENOENT", "unavailable"],
+  4: ["EINTR", "aborted"],
+  5: ["EIO", "unavailable"],
+  7: ["E2BIG", "invalid_argument"],
+  9: ["EBADF", "internal"],
+  11: ["EAGAIN", "resource_exhausted"],
+  12: ["ENOMEM", "resource_exhausted"],
+  13: ["EACCES", "permission_denied"],
+  14: ["EFAULT", "internal"],
+  16: ["EBUSY", "failed_precondition"],
+  17: ["EEXIST", "already_exists"],
+  19: ["ENODEV", "unimplemented"],
+  22: ["EINVAL", "internal"],
+  23: ["ENFILE", "resource_exhausted"],
+  24: ["EMFILE", "resource_exhausted"],
+  28: ["ENOSPC", "resource_exhausted"],
+  32: ["EPIPE", "unavailable"],
+  38: ["ENOSYS", "unimplemented"],
+  42: ["ENOMSG", "internal"],
+  61: ["ENODATA", "unimplemented"],
+  71: ["EPROTO", "internal"],
+  75: ["EOVERFLOW", "out_of_range"],
+  90: ["EMSGSIZE", "invalid_argument"],
+  92: ["ENOPROTOOPT", "unimplemented"],
+  93: ["EPROTONOSUPPORT", "unimplemented"],
+  95: ["EOPNOTSUPP", "unimplemented"],
+  97: ["EAFNOSUPPORT", "unimplemented"],
+  98: ["EADDRINUSE", "already_exists"],
+  99: ["EADDRNOTAVAIL", "invalid_argument"],
+  100: ["ENETDOWN", "unavailable"],
+  101: ["ENETUNREACH", "unavailable"],
+  102: ["ENETRESET", "unavailable"],
+  103: ["ECONNABORTED", "unavailable"],
+  104: ["ECONNRESET", "unavailable"],
+  105: ["ENOBUFS", "resource_exhausted"],
+  106: ["EISCONN", "internal"],
+  107: ["ENOTCONN", "unavailable"],
+  108: ["ESHUTDOWN", "unavailable"],
+  110: ["ETIMEDOUT", "unavailable"],
+  111: ["ECONNREFUSED", "unavailable"],
+  112: ["EHOSTDOWN", "unavailable"],
+  113: ["EHOSTUNREACH", "unavailable"],
+  114: ["EALREADY", "internal"],
+  115: ["EINPROGRESS", "internal"],
+  121: ["EREMOTEIO", "unavailable"],
+  124: ["EMEDIUMTYPE", "internal"],
+  125: ["ECANCELED", "unavailable"],
+  129: ["EKEYREJECTED", "permission_denied"],
+  256: ["FI_EOTHER", "unknown"],
+  257: ["FI_ETOOSMALL", "internal"],
+  258: ["FI_EOPBADSTATE", "failed_precondition"],
+  259: ["FI_EAVAIL", "internal"],
+  260: ["FI_EBADFLAGS", "unimplemented"],
+  261: ["FI_ENOEQ", "internal"],
+  262: ["FI_EDOMAIN", "internal"],
+  263: ["FI_ENOCQ", "internal"],
+  264: ["FI_ECRC", "data_loss"],
+  265: ["FI_ETRUNC", "internal"],
+  266: ["FI_ENOKEY", "permission_denied"],
+  267: ["FI_ENOAV", "internal"],
+  268: ["FI_EOVERRUN", "resource_exhausted"],
+  269: ["FI_ENORX", "resource_exhausted"],
+});
+
+/** libfabric's number for a queue that is full now; never an error of a call, the engine tries again. */
+export const FI_EAGAIN = 11;
+/** libfabric's number for an operation taken back, or flushed from a dead connection. */
+export const FI_ECANCELED = 125;
+
+/** The name of a libfabric error number, "ECONNREFUSED" or "FI_ETRUNC"; `errno 77` for one that is not in the table. */
+export function fabricErrorName(code: number): string {
+  return meanings[Math.abs(code)]?.[0] ?? `errno ${Math.abs(code)}`;
+}
+
+/** What a libfabric error number means for a call; `unknown` for one that is not in the table. */
+export function fabricErrorCode(code: number): RpcCode {
+  return meanings[Math.abs(code)]?.[1] ?? "unknown";
+}
+
+/** What is known about a failure in the fabric. */
+export interface FabricFailure {
+  readonly provider: string;
+  readonly op: string;
+  /** libfabric's error number; the sign does not matter. */
+  readonly code: number;
+  /** The name libfabric gave, when it gave one. Default: the table's. */
+  readonly name?: string | undefined;
+  /** One sentence. Default: `fi_write over tcp failed: ECONNRESET (104)`. */
+  readonly message?: string | undefined;
+  /** Default: what the table says of the number. */
+  readonly rpcCode?: RpcCode | undefined;
+  /** Default: true where the peer or a queue may recover: `unavailable` and `resource_exhausted`. */
+  readonly retryable?: boolean | undefined;
+  readonly callId?: number | undefined;
+  readonly method?: string | undefined;
+  readonly cause?: unknown;
+}
+
+/** Shapes a failure of the fabric into an `RpcError` of origin "fabric" that keeps what the fabric said. */
+export function fabricError(failure: FabricFailure): RpcError {
+  const number = Math.abs(failure.code);
+  const name = failure.name || fabricErrorName(number);
+  const code = failure.rpcCode ?? fabricErrorCode(number);
+  return new RpcError({
+    code,
+    message: failure.message || `${failure.op} over ${failure.provider} failed: ${name} (${number})`,
+    origin: "fabric",
+    fabric: { provider: failure.provider, op: failure.op, code: number, name },
+    retryable: failure.retryable ?? (code === "unavailable" || code === "resource_exhausted"),
+    callId: failure.callId,
+    method: failure.method,
+    ...("cause" in failure ? { cause: failure.cause } : {}),
+  });
+}
