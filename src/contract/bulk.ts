@@ -35,11 +35,14 @@ export function bulk<A extends Access>(access: A, options: ByteLengthOptions = {
     );
   }
   const limits = resolveByteLength("bulk", options);
-  const schema = z.custom<unknown>().superRefine((value, context) => {
-    const fault = describeFault(value, access, limits);
-    if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
-  });
-  schema._zod.toJSONSchema = () => ({ type: "object", "x-cinnabar-bulk": { access, ...options } });
+  // On z.unknown() and not z.custom(), which has no JSON Schema.
+  const schema = z
+    .unknown()
+    .superRefine((value, context) => {
+      const fault = describeFault(value, access, limits);
+      if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
+    })
+    .meta({ type: "object", "x-cinnabar-bulk": { access, ...options } });
   // The client's region becomes the handler's handle between the two validations, on the wire: no one parse turns one
   // into the other, so the two types cannot follow from zod's.
   return schema as z.ZodType<unknown, unknown> as BulkSchema<A>;

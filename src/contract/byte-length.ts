@@ -30,8 +30,9 @@ export function resolveByteLength(where: string, options: ByteLengthOptions): By
 
 /** What is wrong with a length, as "has 7 bytes, the most is 4"; `undefined` when it fits. */
 export function describeLengthFault(byteLength: number, limits: ByteLengthLimits): string | undefined {
-  if (byteLength < limits.minBytes) return `has ${byteLength} bytes, the least is ${limits.minBytes}`;
-  if (byteLength > limits.maxBytes) return `has ${byteLength} bytes, the most is ${limits.maxBytes}`;
+  const length = byteLength === 1 ? "1 byte" : `${byteLength} bytes`;
+  if (byteLength < limits.minBytes) return `has ${length}, the least is ${limits.minBytes}`;
+  if (byteLength > limits.maxBytes) return `has ${length}, the most is ${limits.maxBytes}`;
   return undefined;
 }
 

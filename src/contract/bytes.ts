@@ -15,16 +15,16 @@ export type BytesSchema = z.ZodType<Uint8Array, Uint8Array>;
  */
 export function bytes(options: ByteLengthOptions = {}): BytesSchema {
   const limits = resolveByteLength("bytes", options);
-  const schema = z.custom<Uint8Array>().superRefine((value: unknown, context) => {
-    const fault = isBytes(value) ? describeLengthFault(value.byteLength, limits) : "expected a Uint8Array";
-    if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
-  });
-  schema._zod.toJSONSchema = () => ({
-    type: "string",
-    contentEncoding: "base64",
-    "x-cinnabar-bytes": { ...options },
-  });
-  return schema;
+  // On z.unknown() and not z.custom(), which has no JSON Schema.
+  const schema = z
+    .unknown()
+    .superRefine((value, context) => {
+      const fault = isBytes(value) ? describeLengthFault(value.byteLength, limits) : "expected a Uint8Array";
+      if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
+    })
+    .meta({ type: "string", contentEncoding: "base64", "x-cinnabar-bytes": { ...options } });
+  // The refinement has just made sure of the type, which a check cannot tell TypeScript.
+  return schema as z.ZodType<unknown, unknown> as BytesSchema;
 }
 
 /** Also true for one of another realm (a vm context, a test runner's sandbox), where `instanceof` is not. */

@@ -93,7 +93,11 @@ export class RpcError extends Error {
 
   /** True for an `RpcError` of any copy of this package. Subclasses keep the ordinary `instanceof`. */
   static override [Symbol.hasInstance](value: unknown): boolean {
-    if (this !== RpcError) return Function.prototype[Symbol.hasInstance].call(this, value);
+    // biome-ignore lint/complexity/noThisInStatic: `this` is the class on the right of `instanceof`, perhaps a subclass
+    if (this !== RpcError) {
+      // biome-ignore lint/complexity/noThisInStatic: as above
+      return Function.prototype[Symbol.hasInstance].call(this, value);
+    }
     return typeof value === "object" && value !== null && (value as { [brand]?: unknown })[brand] === true;
   }
 
