@@ -39,6 +39,8 @@ export interface RemoteRegionLike<A extends Access = Access> {
   readonly access: Granting<A>;
   /** Its length over all its segments, in bytes. */
   readonly byteLength: number;
+  /** A part of it, `length` bytes from `offset`; by default all to the end. Throws `out_of_range` outside its bounds. */
+  slice(offset: number, length?: number): RemoteRegionLike<A>;
 }
 
 /** Whether a region exposed for `granted` serves where `needed` is asked. */

@@ -33,9 +33,9 @@ export interface DeclaredRpcError<Reason extends string, Data> extends RpcError 
   readonly data: Data;
 }
 
-/** An error the contract does not declare: `reason` is absent, `code` says what happened. */
+/** An error the contract does not declare: it has no reason, `code` says what happened. */
 export interface UndeclaredRpcError extends RpcError {
-  readonly reason?: never;
+  readonly reason: undefined;
 }
 
 /** The errors a method declares, as a union that `reason` tells apart. */

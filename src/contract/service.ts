@@ -30,7 +30,7 @@ const maxMethods = 1000;
  * use themselves (`then`, `constructor`, `toString`, …), because a client is a plain object of functions.
  * @throws TypeError that names the field and the limit.
  */
-export function service<const M extends MethodMap>(name: string, methods: M): Service<M> {
+export function service<M extends MethodMap>(name: string, methods: M): Service<M> {
   assertServiceName(name);
   const where = `service "${name}"`;
   if (typeof methods !== "object" || methods === null)

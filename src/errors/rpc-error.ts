@@ -54,8 +54,8 @@ export class RpcError extends Error {
    * does harm depends on the method, see `idempotent`.
    */
   readonly retryable: boolean;
-  /** The declared error's name; absent when the contract declares no such error. */
-  declare readonly reason?: string;
+  /** The declared error's name; `undefined` when the contract declares no such error. */
+  declare readonly reason: string | undefined;
   /** The declared error's data, validated against the contract. */
   declare readonly data?: unknown;
   /** What the fabric said; present exactly when the failure came from there. */
