@@ -1,0 +1,116 @@
+import type { Clock } from "./clock.ts";
+
+/** Something that ends at a time. The wheel keeps its place in fields of the thing itself, so arming allocates nothing. */
+export abstract class Timed {
+  /** When, on the wheel's clock. */
+  deadlineMs = 0;
+  /** @internal Links of the bucket's list. */
+  wheelNext: Timed | undefined;
+  /** @internal */
+  wheelPrevious: Timed | undefined;
+  /** @internal Bucket, or -1 when not armed. */
+  wheelBucket = -1;
+
+  abstract onDeadline(): void;
+}
+
+const tickMs = 4;
+const buckets = 1024; // a power of two; one revolution is four seconds
+
+/**
+ * The timers of all calls on one system timer: a hashed wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987,
+ * scheme 6). Arming and disarming are O(1) and touch no system timer unless the deadline is the nearest. A deadline beyond one revolution
+ * waits in its bucket and is passed over until its turn comes. With nothing armed there is no timer.
+ */
+export class DeadlineWheel {
+  readonly #clock: Clock;
+  readonly #heads: (Timed | undefined)[] = new Array(buckets).fill(undefined);
+  #armed = 0;
+  /** The last tick whose bucket was looked through. */
+  #tick: number;
+  #timerTick = Number.POSITIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#tick = Math.floor(clock.now() / tickMs);
+  }
+
+  /** How many are armed. */
+  get size(): number {
+    return this.#armed;
+  }
+
+  /** Calls `item.onDeadline()` once at `deadlineMs` or up to a tick later; never earlier. */
+  arm(item: Timed, deadlineMs: number): void {
+    this.disarm(item);
+    if (this.#armed === 0) this.#tick = Math.floor(this.#clock.now() / tickMs);
+    item.deadlineMs = deadlineMs;
+    const tick = Math.max(Math.ceil(deadlineMs / tickMs), this.#tick + 1);
+    const bucket = tick & (buckets - 1);
+    const head = this.#heads[bucket];
+    item.wheelBucket = bucket;
+    item.wheelPrevious = undefined;
+    item.wheelNext = head;
+    if (head !== undefined) head.wheelPrevious = item;
+    this.#heads[bucket] = item;
+    this.#armed++;
+    if (tick < this.#timerTick) this.#wakeAt(tick);
+  }
+
+  disarm(item: Timed): void {
+    const bucket = item.wheelBucket;
+    if (bucket < 0) return;
+    const { wheelNext: next, wheelPrevious: previous } = item;
+    if (previous === undefined) this.#heads[bucket] = next;
+    else previous.wheelNext = next;
+    if (next !== undefined) next.wheelPrevious = previous;
+    item.wheelNext = undefined;
+    item.wheelPrevious = undefined;
+    item.wheelBucket = -1;
+    if (--this.#armed === 0) this.#stop();
+  }
+
+  #wakeAt(tick: number): void {
+    this.#cancelTimer?.();
+    this.#timerTick = tick;
+    const delayMs = Math.max(0, tick * tickMs - this.#clock.now());
+    this.#cancelTimer = this.#clock.timer(Math.ceil(delayMs), () => this.#fire());
+  }
+
+  #stop(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    this.#timerTick = Number.POSITIVE_INFINITY;
+  }
+
+  #fire(): void {
+    this.#cancelTimer = undefined;
+    this.#timerTick = Number.POSITIVE_INFINITY;
+    const now = Math.floor(this.#clock.now() / tickMs);
+    // After a stall longer than a revolution each bucket is due once.
+    const first = Math.max(this.#tick + 1, now - buckets + 1);
+    this.#tick = Math.max(this.#tick, now);
+    const due: Timed[] = [];
+    for (let tick = first; tick <= now; tick++) {
+      for (let item = this.#heads[tick & (buckets - 1)]; item !== undefined; item = item.wheelNext) {
+        if (Math.ceil(item.deadlineMs / tickMs) <= now) due.push(item);
+      }
+    }
+    for (const item of due) {
+      // An earlier one's end may have ended this one, or armed it anew.
+      if (item.wheelBucket < 0 || Math.ceil(item.deadlineMs / tickMs) > now) continue;
+      this.disarm(item);
+      item.onDeadline();
+    }
+    if (this.#armed > 0) this.#wakeAtNext();
+  }
+
+  #wakeAtNext(): void {
+    for (let tick = this.#tick + 1; tick <= this.#tick + buckets; tick++) {
+      if (this.#heads[tick & (buckets - 1)] === undefined) continue;
+      if (tick < this.#timerTick) this.#wakeAt(tick);
+      return;
+    }
+  }
+}

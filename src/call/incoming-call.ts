@@ -1,0 +1,116 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import { Timed } from "./deadline-wheel.ts";
+
+/**
+ * Where a call stands on the server's side.
+ *
+ *   open      the handler runs, or its input is being pulled
+ *   ended     cancelled, out of time, or settled by the handler; transfers of its own may still be under way
+ *   answered  the terminal frame is on its way, or nobody is there to read it
+ *
+ *   from    event                          to        effect
+ *   open    handler settles                ended     outcome kept
+ *   open    cancel, deadline               ended     signal fires, outcome kept, handler's later result dropped
+ *   open    session lost                   answered  signal fires
+ *   ended   last transfer has completed    answered  terminal frame sent
+ *
+ * The terminal frame waits for the call's own transfers because it is the promise to the caller that its regions are not touched any more.
+ */
+export type IncomingPhase = "open" | "ended" | "answered";
+
+/** What a call ended with. */
+export type Outcome = { readonly value: unknown; readonly error?: undefined } | { readonly error: RpcError };
+
+/** Sends terminal frames: the session. */
+export interface Answering {
+  answer(call: IncomingCall, outcome: Outcome): void;
+}
+
+/** One call as its server has it. */
+export class IncomingCall extends Timed {
+  readonly id: number;
+  readonly method: number;
+  phase: IncomingPhase = "open";
+  readonly #session: Answering;
+  #outcome: Outcome | undefined;
+  #transfers = 0;
+  #abort: AbortController | undefined;
+  #abortReason: RpcError | undefined;
+
+  constructor(session: Answering, id: number, method: number) {
+    super();
+    this.#session = session;
+    this.id = id;
+    this.method = method;
+  }
+
+  /** Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when first asked for. */
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      this.#abort = new AbortController();
+      if (this.#abortReason !== undefined) this.#abort.abort(this.#abortReason);
+    }
+    return this.#abort.signal;
+  }
+
+  get open(): boolean {
+    return this.phase === "open";
+  }
+
+  /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */
+  settle(outcome: Outcome): boolean {
+    if (this.phase !== "open") return false;
+    this.#end(outcome);
+    return true;
+  }
+
+  /** Ends the call against the handler's will. */
+  abort(error: RpcError): void {
+    if (this.phase !== "open") return;
+    this.#fire(error);
+    this.#end({ error });
+  }
+
+  /** The peer is gone: nobody waits for an answer. */
+  abandon(error: RpcError): void {
+    if (this.phase === "open") this.#fire(error);
+    this.phase = "answered";
+  }
+
+  override onDeadline(): void {
+    this.abort(
+      new RpcError({ code: "deadline_exceeded", message: "the caller's time was up before the handler ended", origin: "remote" }),
+    );
+  }
+
+  /** A one-sided transfer on the caller's memory begins. Throws when the call has ended: the caller may have taken its memory back. */
+  beginTransfer(): void {
+    if (this.phase !== "open") {
+      throw (
+        this.#abortReason ??
+        new RpcError({ code: "failed_precondition", message: "the call has ended, its regions are revoked", origin: "local" })
+      );
+    }
+    this.#transfers++;
+  }
+
+  endTransfer(): void {
+    if (--this.#transfers === 0 && this.phase === "ended") this.#answer();
+  }
+
+  #end(outcome: Outcome): void {
+    this.phase = "ended";
+    this.#outcome = outcome;
+    if (this.#transfers === 0) this.#answer();
+  }
+
+  #answer(): void {
+    this.phase = "answered";
+    this.#session.answer(this, this.#outcome as Outcome);
+  }
+
+  #fire(error: RpcError): void {
+    this.#abortReason = error;
+    this.#abort?.abort(error);
+  }
+}

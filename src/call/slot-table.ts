@@ -1,0 +1,57 @@
+/**
+ * Numbers for things in flight: 20 bits of slot and 12 of generation, so that a late answer to a number used before is recognised.
+ * Look-up is an array index, and the free list makes taking and releasing O(1).
+ */
+export class SlotTable<T> {
+  readonly #items: (T | undefined)[] = [];
+  readonly #generations: number[] = [];
+  readonly #free: number[] = [];
+  readonly #capacity: number;
+  #size = 0;
+
+  /** `capacity` is at most 2^20. */
+  constructor(capacity: number) {
+    this.#capacity = Math.min(capacity, slotMask + 1);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** A number for `item`, unequal to 0, or 0 when the table is full. */
+  take(item: T): number {
+    let slot = this.#free.pop();
+    if (slot === undefined) {
+      slot = this.#items.length;
+      if (slot >= this.#capacity) return 0;
+      this.#generations.push(0);
+    }
+    // Generations run from 1, so that no number is ever 0.
+    const generation = ((this.#generations[slot] as number) % maxGeneration) + 1;
+    this.#generations[slot] = generation;
+    this.#items[slot] = item;
+    this.#size++;
+    return ((generation << slotBits) | slot) >>> 0;
+  }
+
+  get(id: number): T | undefined {
+    const slot = id & slotMask;
+    return this.#generations[slot] === id >>> slotBits ? this.#items[slot] : undefined;
+  }
+
+  release(id: number): void {
+    const slot = id & slotMask;
+    if (this.#generations[slot] !== id >>> slotBits || this.#items[slot] === undefined) return;
+    this.#items[slot] = undefined;
+    this.#free.push(slot);
+    this.#size--;
+  }
+
+  *[Symbol.iterator](): IterableIterator<T> {
+    for (const item of this.#items) if (item !== undefined) yield item;
+  }
+}
+
+const slotBits = 20;
+const slotMask = (1 << slotBits) - 1;
+const maxGeneration = 0xfff;

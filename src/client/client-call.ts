@@ -1,0 +1,189 @@
+import { OutgoingCall } from "../call/outgoing-call.ts";
+import { formatIssues, type Validation } from "../contract/schema.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import type { CallOptions } from "./call-options.ts";
+import type { ClientMethod } from "./client-method.ts";
+
+/** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
+export class ClientCall extends OutgoingCall {
+  readonly promise: Promise<unknown>;
+  readonly #method: ClientMethod;
+  readonly #timeoutMs: number;
+  #resolve!: (value: unknown) => void;
+  #reject!: (error: RpcError) => void;
+  #session: Session | undefined;
+  #signal: AbortSignal | undefined;
+  #onAbort: (() => void) | undefined;
+
+  constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
+    super();
+    this.#method = method;
+    this.#timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    const { host } = method.source;
+    host.counters.callsStarted++;
+    host.wheel.arm(this, host.clock.now() + this.#timeoutMs);
+    if (options?.signal !== undefined) this.#listen(options.signal);
+    if (!this.settled) this.#checkInput(input);
+  }
+
+  #listen(signal: AbortSignal): void {
+    if (signal.aborted) return this.#abort(signal.reason);
+    this.#signal = signal;
+    this.#onAbort = () => this.#abort(signal.reason);
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  #checkInput(input: unknown): void {
+    if (this.#method.takesNothing && input === undefined) return this.#acquire(undefined);
+    this.#check(
+      () => this.#method.checkInput(input),
+      (verdict) => {
+        if (verdict.issues !== undefined) this.#fail("invalid_argument", formatIssues("input", verdict.issues));
+        // The original value travels: the server parses it, and so transforms run once.
+        else this.#acquire(input);
+      },
+    );
+  }
+
+  /** Runs a check, which may throw, or promise; goes on only if the call still waits. */
+  #check(
+    check: () => Validation<unknown> | Promise<Validation<unknown>>,
+    then: (verdict: Validation<unknown>) => void,
+  ): void {
+    const thrown = (cause: unknown) => {
+      if (!this.settled) this.#fail("internal", "a schema of the contract threw", { cause });
+    };
+    try {
+      const verdict = check();
+      if (verdict instanceof Promise) {
+        verdict.then((late) => {
+          if (!this.settled) then(late);
+        }, thrown);
+      } else then(verdict);
+    } catch (error) {
+      thrown(error);
+    }
+  }
+
+  #acquire(input: unknown): void {
+    let session: Session | Promise<Session>;
+    try {
+      session = this.#method.source.session();
+    } catch (error) {
+      return this.onFailure(error as RpcError);
+    }
+    if (session instanceof Promise) {
+      session.then(
+        (opened) => {
+          if (!this.settled) this.#send(opened, input);
+        },
+        (error: RpcError) => {
+          if (!this.settled) this.onFailure(error);
+        },
+      );
+    } else this.#send(session, input);
+  }
+
+  #send(session: Session, input: unknown): void {
+    const { service, name, path, source } = this.#method;
+    const number = session.methods.of(service, name);
+    if (number < 0) {
+      const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
+      return this.#fail("unimplemented", `${source.name} has ${what}`);
+    }
+    try {
+      session.request(this, number, this.deadlineMs - source.host.clock.now(), input);
+      this.#session = session;
+    } catch (error) {
+      if (error instanceof RpcError) this.onFailure(error);
+      else this.#fail("internal", "the request could not be sent", { cause: error });
+    }
+  }
+
+  override onValue(value: unknown): void {
+    this.#check(
+      () => this.#method.checkOutput(value),
+      (verdict) => {
+        if (verdict.issues === undefined) this.#succeed(verdict.value);
+        else {
+          const issues = formatIssues("output", verdict.issues);
+          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
+        }
+      },
+    );
+  }
+
+  override onFailure(error: RpcError): void {
+    if (error.reason === undefined || error.origin !== "remote") return this.#failWith(error);
+    const { reason } = error;
+    const verdict = this.#method.checkErrorData(reason, error.data);
+    if (verdict === undefined) return this.#failWith(error);
+    this.#check(
+      () => verdict,
+      (checked) => {
+        if (checked.issues === undefined) this.#failWith(error, { reason, data: checked.value });
+        else {
+          const issues = formatIssues(`data of ${reason}`, checked.issues);
+          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
+        }
+      },
+    );
+  }
+
+  override onDeadline(): void {
+    if (this.settled) return;
+    const phase = this.phase === "waiting" ? "before it could be sent" : "without an answer";
+    this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
+    this.#session?.cancel(this);
+  }
+
+  #abort(reason: unknown): void {
+    if (this.settled) return;
+    const timedOut = reason instanceof DOMException && reason.name === "TimeoutError";
+    if (timedOut) this.#fail("deadline_exceeded", "the caller's signal timed out", { cause: reason });
+    else this.#fail("cancelled", "the caller gave up", { cause: reason });
+    this.#session?.cancel(this);
+  }
+
+  #succeed(value: unknown): void {
+    this.#settle();
+    this.#method.source.host.counters.callsSucceeded++;
+    this.#resolve(value);
+  }
+
+  #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    this.#settle();
+    this.#method.source.host.counters.callsFailed++;
+    this.#reject(new RpcError({ origin: "local", ...more, code, message, ...this.#where() }));
+  }
+
+  /** An error made for a whole session, or read from a frame, becomes this call's own. */
+  #failWith(error: RpcError, declared: { reason?: string; data?: unknown } = {}): void {
+    const { code, origin, retryable, retryAfterMs, fabric } = error;
+    const message = error.message.startsWith(`[${code}] `) ? error.message.slice(code.length + 3) : error.message;
+    this.#fail(code, message, {
+      origin,
+      retryable,
+      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+      ...(fabric === undefined ? {} : { fabric }),
+      ...(error.cause === undefined ? {} : { cause: error.cause }),
+      ...declared,
+    });
+  }
+
+  #where(): { method: string; callId?: number } {
+    return this.id === 0 ? { method: this.#method.path } : { method: this.#method.path, callId: this.id };
+  }
+
+  #settle(): void {
+    this.phase = "settled";
+    this.#method.source.host.wheel.disarm(this);
+    if (this.#onAbort !== undefined) this.#signal?.removeEventListener("abort", this.#onAbort);
+  }
+}

@@ -1,0 +1,45 @@
+import { type Schema, type Validation, validate } from "../contract/schema.ts";
+import type { AnyMethod } from "../contract/unary.ts";
+import { voidSchema } from "../contract/void-schema.ts";
+import type { SessionSource } from "./session-source.ts";
+
+/** One method of one client: everything its calls share. */
+export class ClientMethod {
+  readonly source: SessionSource;
+  readonly service: string;
+  readonly name: string;
+  /** `service/method`, for errors. */
+  readonly path: string;
+  readonly timeoutMs: number;
+  /** True when the method takes nothing, so that nothing is checked or encoded. */
+  readonly takesNothing: boolean;
+  readonly #input: Schema;
+  readonly #output: Schema;
+  readonly #errors: Readonly<Record<string, Schema>>;
+
+  constructor(source: SessionSource, service: string, name: string, path: string, method: AnyMethod, timeoutMs: number) {
+    this.source = source;
+    this.service = service;
+    this.name = name;
+    this.path = path;
+    this.timeoutMs = timeoutMs;
+    this.takesNothing = method.input === voidSchema;
+    this.#input = method.input;
+    this.#output = method.output;
+    this.#errors = method.errors;
+  }
+
+  checkInput(value: unknown): Validation<unknown> | Promise<Validation<unknown>> {
+    return validate(this.#input, value);
+  }
+
+  checkOutput(value: unknown): Validation<unknown> | Promise<Validation<unknown>> {
+    return validate(this.#output, value);
+  }
+
+  /** The verdict on a declared error's data, or undefined if the contract declares no such reason. */
+  checkErrorData(reason: string, data: unknown): Validation<unknown> | Promise<Validation<unknown>> | undefined {
+    const schema = this.#errors[reason];
+    return schema === undefined ? undefined : validate(schema, data);
+  }
+}

@@ -1,0 +1,11 @@
+import type { Session } from "../session/session.ts";
+import type { SessionHost } from "../session/session-host.ts";
+
+/** Where a client gets the session for its next call: a peer. */
+export interface SessionSource {
+  readonly host: SessionHost;
+  /** The peer's URL or name, for errors. */
+  readonly name: string;
+  /** The open session, at once; or a promise of one that is being opened. Rejects with RpcError. */
+  session(): Session | Promise<Session>;
+}

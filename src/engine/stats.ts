@@ -1,0 +1,31 @@
+import type { PortGauges } from "../fabric/port.ts";
+import type { Counters } from "../observe/counters.ts";
+
+/** What one port of an engine is and holds. */
+export interface PortStats extends PortGauges {
+  readonly url: string;
+  /** The provider's own name. */
+  readonly provider: string;
+  readonly agent: string;
+}
+
+/** An engine at one moment. Everything but the counters and the open sessions is zero at rest. */
+export interface EngineStats {
+  readonly counters: Readonly<Counters>;
+  readonly sessions: number;
+  /** Calls made here that have no terminal frame yet. */
+  readonly callsOut: number;
+  /** Calls being served here. */
+  readonly callsIn: number;
+  /** Bytes of encoded frames that wait for room to be sent. */
+  readonly queuedBytes: number;
+  /** Armed deadlines. */
+  readonly deadlines: number;
+  /** Regions exposed and not yet let go. */
+  readonly regions: number;
+  /** Bytes held back because a lost peer might still touch them. */
+  readonly quarantinedBytes: number;
+  /** Bytes of overflowed bodies on their way in. */
+  readonly pullingBytes: number;
+  readonly ports: readonly PortStats[];
+}

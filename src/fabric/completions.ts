@@ -1,0 +1,98 @@
+import type { Port, PortSink, SendOwner } from "./port.ts";
+import { completion, entryWords, headerWords, ringEntries } from "./ring.ts";
+import type { SendSlots } from "./send-slots.ts";
+
+/**
+ * Reads a port's completion ring and tells each waiter: the half of a port that the native and the mem port share.
+ *
+ * Tokens of transfers are indices into `#transfers`, kept in a free list, so that nothing is looked up in a Map.
+ */
+export class Completions {
+  readonly ring: Uint32Array;
+  readonly #slots: SendSlots;
+  readonly #slotBytes: number;
+  readonly #owners: (SendOwner | undefined)[];
+  readonly #transfers: (((status: number) => void) | undefined)[] = [];
+  readonly #freeTokens: number[] = [];
+  sends = 0;
+  transfers = 0;
+
+  constructor(ring: ArrayBuffer, slots: SendSlots, slotBytes: number) {
+    this.ring = new Uint32Array(ring);
+    this.#slots = slots;
+    this.#slotBytes = slotBytes;
+    this.#owners = new Array(slots.count).fill(undefined);
+  }
+
+  /** Notes that `owner` waits for the slot's `sent` entry. */
+  expectSent(slot: number, owner: SendOwner): void {
+    this.#owners[slot / this.#slotBytes] = owner;
+    this.sends++;
+  }
+
+  /** A token whose `transfer` entry will call `settle`. */
+  expectTransfer(settle: (status: number) => void): number {
+    const token = this.#freeTokens.pop() ?? this.#transfers.length;
+    this.#transfers[token] = settle;
+    this.transfers++;
+    return token;
+  }
+
+  settleTransfer(token: number, status: number): void {
+    const settle = this.#transfers[token];
+    if (settle === undefined) return;
+    this.#transfers[token] = undefined;
+    this.#freeTokens.push(token);
+    this.transfers--;
+    settle(status);
+  }
+
+  /** Hands `count` entries out, oldest first, and moves the head past each before its receiver runs. */
+  deliver(count: number, port: Port, sink: PortSink): void {
+    const ring = this.ring;
+    let head = ring[1] as number;
+    for (let i = 0; i < count; i++) {
+      const at = headerWords + (head & (ringEntries - 1)) * entryWords;
+      const kind = ring[at] as number;
+      const status = ring[at + 1] as number;
+      const token = ring[at + 2] as number;
+      const bytes = ring[at + 3] as number;
+      head = (head + 1) >>> 0;
+      // Receive slots are posted again at the next progress only, so the message stays readable after the head has passed it.
+      ring[1] = head;
+      switch (kind) {
+        case completion.message:
+          if (status === 0) sink.onMessage(port, token, bytes);
+          else sink.onMessageLost(port, status);
+          break;
+        case completion.sent: {
+          const index = token / this.#slotBytes;
+          const owner = this.#owners[index];
+          this.#owners[index] = undefined;
+          this.sends--;
+          this.#slots.put(token);
+          owner?.onSent(status);
+          break;
+        }
+        case completion.transfer:
+          this.settleTransfer(token, status);
+          break;
+        case completion.peerGone:
+          sink.onPeerGone(port, token);
+          break;
+      }
+    }
+  }
+
+  /** The port is closed: nothing more will complete. */
+  abandon(status: number): void {
+    for (let token = 0; token < this.#transfers.length; token++) this.settleTransfer(token, status);
+    for (let i = 0; i < this.#owners.length; i++) {
+      const owner = this.#owners[i];
+      if (owner === undefined) continue;
+      this.#owners[i] = undefined;
+      this.sends--;
+      owner.onSent(status);
+    }
+  }
+}

@@ -1,0 +1,267 @@
+import { randomBytes } from "node:crypto";
+import { fabricError } from "../errors/fabric-error.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { Completions } from "./completions.ts";
+import { access, type Port, type PortGauges, type PortSink, type RegisteredMemory, type Route, type SendOwner } from "./port.ts";
+import type { PortLayout } from "./port-layout.ts";
+import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
+import { SendSlots } from "./send-slots.ts";
+import { type FabricUrl, parseUrl } from "./url.ts";
+
+const connectionRefused = 111;
+const connectionAborted = 103;
+const cancelled = 125;
+const keyRejected = 266; // FI_ENOKEY
+const noBytes = new Uint8Array(0);
+
+/** The ports of this thread by name: the whole mem fabric. */
+const ports = new Map<string, MemPort>();
+let unnamed = 0;
+
+interface MemRegion {
+  readonly bytes: Uint8Array;
+  readonly access: number;
+  readonly key: bigint;
+}
+
+interface Entry {
+  readonly kind: number;
+  readonly status: number;
+  readonly token: number;
+  /** A message's bytes, copied into a receive slot when there is one. */
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * `mem://`: a fabric inside one thread, without native code. Messages, regions, keys, bounds and completions behave as on a NIC that
+ * checks everything, so that a service tested here meets the same limits and errors as elsewhere.
+ */
+export class MemPort implements Port {
+  readonly scheme = "mem";
+  readonly provider = "mem";
+  readonly agent = "mem/1.0";
+  readonly url: string;
+  readonly slab: Buffer;
+  readonly slabView: DataView;
+  readonly slotBytes: number;
+  readonly maxTransferBytes = Number.MAX_SAFE_INTEGER;
+  readonly reportsDeath = true;
+  onWake: () => void = () => {};
+
+  readonly #name: string;
+  readonly #slots: SendSlots;
+  readonly #completions: Completions;
+  readonly #receiveSlots: number[] = [];
+  /** Receive slots whose entries are in the ring: free again at the next progress. */
+  #delivered: number[] = [];
+  /** What has arrived and has not reached the ring yet, oldest first from `#inboxHead` on. */
+  #inbox: Entry[] = [];
+  readonly #peers: (MemPort | undefined)[] = [];
+  readonly #regions: (MemRegion | undefined)[] = [];
+  readonly #regionsByKey = new Map<bigint, MemRegion>();
+  #armed = false;
+  #closed = false;
+
+  constructor(url: FabricUrl, layout: PortLayout) {
+    const { slotBytes, sendSlots, receiveSlots } = layout;
+    this.#name = url.name === "" ? `anonymous.${++unnamed}` : url.name;
+    if (ports.has(this.#name)) {
+      throw new RpcError({ code: "already_exists", message: `mem://${this.#name} is already in use`, origin: "local" });
+    }
+    ports.set(this.#name, this);
+    this.url = `mem://${this.#name}`;
+    const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
+    this.slab = Buffer.from(slab);
+    this.slabView = new DataView(slab);
+    this.slotBytes = slotBytes;
+    this.#slots = new SendSlots(sendSlots, slotBytes);
+    this.#completions = new Completions(new ArrayBuffer(ringBytes), this.#slots, slotBytes);
+    for (let i = receiveSlots - 1; i >= 0; i--) this.#receiveSlots.push((sendSlots + i) * slotBytes);
+  }
+
+  route(url: string): Promise<Route> {
+    const { name } = parseUrl(url);
+    return Promise.resolve({ address: Buffer.from(name), replyTo: Buffer.from(this.#name) });
+  }
+
+  admit(address: Uint8Array): number {
+    const name = Buffer.from(address).toString("latin1");
+    const peer = ports.get(name);
+    if (peer === undefined) {
+      throw fabricError({
+        provider: "mem",
+        op: "admit",
+        code: connectionRefused,
+        message: `nobody listens at mem://${name}`,
+      });
+    }
+    let index = this.#peers.indexOf(undefined);
+    if (index < 0) index = this.#peers.length;
+    this.#peers[index] = peer;
+    return index;
+  }
+
+  forget(address: number): void {
+    this.#peers[address] = undefined;
+  }
+
+  takeSlot(): number {
+    return this.#slots.take();
+  }
+
+  returnSlot(offset: number): void {
+    this.#slots.put(offset);
+  }
+
+  send(address: number, slot: number, bytes: number, owner: SendOwner): void {
+    const peer = this.#peers[address];
+    const gone = peer === undefined || peer.#closed;
+    if (!gone) {
+      const message = Uint8Array.prototype.slice.call(this.slab, slot, slot + bytes);
+      peer.#arrive({ kind: completion.message, status: 0, token: 0, bytes: message });
+    }
+    this.#completions.expectSent(slot, owner);
+    this.#arrive({ kind: completion.sent, status: gone ? connectionAborted : 0, token: slot, bytes: noBytes });
+  }
+
+  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, rights: number): RegisteredMemory {
+    const region = {
+      bytes: new Uint8Array(memory, byteOffset, byteLength),
+      access: rights,
+      key: randomBytes(8).readBigUInt64LE(),
+    };
+    let index = this.#regions.indexOf(undefined);
+    if (index < 0) index = this.#regions.length;
+    this.#regions[index] = region;
+    this.#regionsByKey.set(region.key, region);
+    return { index, key: region.key, base: 0n };
+  }
+
+  deregister(index: number): boolean {
+    const region = this.#regions[index];
+    if (region === undefined) return true;
+    this.#regions[index] = undefined;
+    this.#regionsByKey.delete(region.key);
+    return true;
+  }
+
+  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+    return this.#transfer(address, key, remote, bytes, access.remoteRead, (region, at) => {
+      this.#local(into).set(region.subarray(at, at + bytes), offset);
+    });
+  }
+
+  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+    return this.#transfer(address, key, remote, bytes, access.remoteWrite, (region, at) => {
+      region.set(this.#local(from).subarray(offset, offset + bytes), at);
+    });
+  }
+
+  #local(memory: RegisteredMemory): Uint8Array {
+    return (this.#regions[memory.index] as MemRegion).bytes;
+  }
+
+  #transfer(
+    address: number,
+    key: bigint,
+    remote: bigint,
+    bytes: number,
+    right: number,
+    copy: (region: Uint8Array, at: number) => void,
+  ): Promise<number> {
+    return new Promise((settle) => {
+      const token = this.#completions.expectTransfer(settle);
+      const peer = this.#peers[address];
+      let status = 0;
+      if (peer === undefined || peer.#closed) status = connectionAborted;
+      else {
+        const region = peer.#regionsByKey.get(key);
+        const allowed = region !== undefined && (region.access & right) !== 0;
+        if (!allowed || remote + BigInt(bytes) > BigInt(region.bytes.byteLength)) status = keyRejected;
+        else copy(region.bytes, Number(remote));
+      }
+      this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes });
+    });
+  }
+
+  progress(_spinUs: number, sink: PortSink): number {
+    if (this.#closed) return 0;
+    for (const slot of this.#delivered) this.#receiveSlots.push(slot);
+    this.#delivered = [];
+    let count = 0;
+    while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry)) count++;
+    if (count === 0) return 0;
+    this.#inbox.splice(0, count);
+    this.#completions.deliver(count, this, sink);
+    return count;
+  }
+
+  /** Writes one entry at the ring's tail. False when a message finds no free receive slot: it waits, and so does all behind it. */
+  #publish(entry: Entry): boolean {
+    let token = entry.token;
+    if (entry.kind === completion.message) {
+      const slot = this.#receiveSlots.pop();
+      if (slot === undefined) return false;
+      this.slab.set(entry.bytes, slot);
+      this.#delivered.push(slot);
+      token = slot;
+    }
+    const ring = this.#completions.ring;
+    const tail = ring[0] as number;
+    const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
+    ring[at] = entry.kind;
+    ring[at + 1] = entry.status;
+    ring[at + 2] = token;
+    ring[at + 3] = entry.bytes.byteLength;
+    ring[0] = tail + 1;
+    return true;
+  }
+
+  #arrive(entry: Entry): void {
+    if (this.#closed) return;
+    this.#inbox.push(entry);
+    if (!this.#armed) return;
+    this.#armed = false;
+    setImmediate(() => this.onWake());
+  }
+
+  arm(): boolean {
+    if (this.#closed || this.#inbox.length > 0) return false;
+    this.#armed = true;
+    return true;
+  }
+
+  disarm(): void {
+    this.#armed = false;
+  }
+
+  /** A mem port waits on nothing outside the thread, so it never keeps the process alive. */
+  setRef(): void {}
+
+  get busy(): boolean {
+    return this.#inbox.length > 0;
+  }
+
+  gauges(): PortGauges {
+    return {
+      sends: this.#completions.sends,
+      transfers: this.#completions.transfers,
+      regions: this.#regionsByKey.size,
+      addresses: this.#peers.filter((peer) => peer !== undefined).length,
+      freeSlots: this.#slots.free,
+    };
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    ports.delete(this.#name);
+    this.#inbox = [];
+    this.#completions.abandon(cancelled);
+    for (const port of ports.values()) {
+      port.#peers.forEach((peer, index) => {
+        if (peer === this) port.#arrive({ kind: completion.peerGone, status: connectionAborted, token: index, bytes: noBytes });
+      });
+    }
+  }
+}

@@ -1,0 +1,203 @@
+import { fabricError } from "../errors/fabric-error.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Addon, NativeError, OpenedPort } from "./addon.ts";
+import { gauges } from "./addon.ts";
+import { Completions } from "./completions.ts";
+import { isWildcard, localAddressTowards, numericHost } from "./host.ts";
+import { requireLibfabric } from "./libfabric.ts";
+import type { Port, PortGauges, PortSink, RegisteredMemory, Route, SendOwner } from "./port.ts";
+import type { PortLayout } from "./port-layout.ts";
+import { ringBytes } from "./ring.ts";
+import { SendSlots } from "./send-slots.ts";
+import { type FabricUrl, formatTcpUrl, parseUrl } from "./url.ts";
+
+const cancelled = 125; // ECANCELED
+
+/** A port on libfabric: numbers in, numbers out, errors shaped here. */
+export class NativePort implements Port {
+  readonly scheme: "shm" | "tcp";
+  readonly provider: string;
+  readonly agent: string;
+  readonly url: string;
+  readonly slab: Buffer;
+  readonly slabView: DataView;
+  readonly slotBytes: number;
+  readonly maxTransferBytes: number;
+  readonly reportsDeath: boolean;
+  onWake: () => void = () => {};
+
+  readonly #addon: Addon;
+  readonly #opened: OpenedPort;
+  readonly #id: number;
+  readonly #slots: SendSlots;
+  readonly #completions: Completions;
+  #closed = false;
+
+  /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
+  static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
+    const addon = requireLibfabric();
+    const host = url.scheme === "tcp" && url.host !== "" ? await numericHost(url.host) : "";
+    return new NativePort(addon, url, listening, host, layout);
+  }
+
+  private constructor(addon: Addon, url: FabricUrl, listening: boolean, host: string, layout: PortLayout) {
+    const { slotBytes, sendSlots, receiveSlots } = layout;
+    const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
+    const ring = new ArrayBuffer(ringBytes);
+    const opened = addon.open({
+      scheme: url.scheme as "shm" | "tcp",
+      host,
+      service: url.port,
+      name: url.name,
+      provider: process.env.CINNABAR_PROVIDER ?? "",
+      slab,
+      slotBytes,
+      sendSlots,
+      receiveSlots,
+      ring,
+      onWake: () => this.onWake(),
+    });
+    if (opened.failed === true) throw openError(opened, url);
+    this.#addon = addon;
+    this.#opened = opened;
+    this.#id = opened.port;
+    this.#slots = new SendSlots(sendSlots, slotBytes);
+    this.#completions = new Completions(ring, this.#slots, slotBytes);
+    this.scheme = url.scheme as "shm" | "tcp";
+    this.provider = opened.provider;
+    this.agent = `libfabric/${opened.version.join(".")} ${opened.provider}/${opened.providerVersion.join(".")}`;
+    this.url =
+      this.scheme === "shm"
+        ? `shm://${opened.name}`
+        : formatTcpUrl(listening && url.host !== "" ? url.host : opened.host, opened.service);
+    this.slab = Buffer.from(slab);
+    this.slabView = new DataView(slab);
+    this.slotBytes = slotBytes;
+    this.maxTransferBytes = opened.maxTransferBytes;
+    this.reportsDeath = opened.reportsDeath;
+  }
+
+  async route(url: string): Promise<Route> {
+    const target = parseUrl(url);
+    if (target.scheme === "shm") {
+      return { address: this.#addressOf(target.name, 0), replyTo: this.#opened.address };
+    }
+    if (target.port === 0) throw new TypeError(`url "${url}": port 0 can be listened on, not connected to`);
+    const host = await numericHost(target.host);
+    const bound = this.#opened.host;
+    const wildcard = isWildcard(bound);
+    const back = wildcard ? await localAddressTowards(host, target.port) : bound;
+    return {
+      address: this.#addressOf(host, target.port),
+      replyTo: wildcard ? this.#addressOf(back, this.#opened.service) : this.#opened.address,
+    };
+  }
+
+  admit(address: Uint8Array): number {
+    return this.#check(this.#addon.admit(this.#id, address), "fi_av_insert");
+  }
+
+  forget(address: number): void {
+    if (!this.#closed) this.#addon.forget(this.#id, address);
+  }
+
+  takeSlot(): number {
+    return this.#slots.take();
+  }
+
+  returnSlot(offset: number): void {
+    this.#slots.put(offset);
+  }
+
+  send(address: number, slot: number, bytes: number, owner: SendOwner): void {
+    const status = this.#addon.send(this.#id, address, slot, bytes);
+    if (status === 0) {
+      this.#completions.expectSent(slot, owner);
+      return;
+    }
+    this.#slots.put(slot);
+    owner.onSent(status > 0 ? 0 : -status);
+  }
+
+  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory {
+    const index = this.#check(this.#addon.register(this.#id, memory, byteOffset, byteLength, access), "fi_mr_reg");
+    return { index, key: this.#addon.regionKey(this.#id, index), base: this.#addon.regionBase(this.#id, index) };
+  }
+
+  deregister(index: number): boolean {
+    return this.#closed || this.#addon.deregister(this.#id, index) >= 0;
+  }
+
+  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+    return new Promise((settle) => {
+      const token = this.#completions.expectTransfer(settle);
+      const status = this.#addon.read(this.#id, address, into.index, offset, bytes, key, remote, token);
+      if (status < 0) this.#completions.settleTransfer(token, -status);
+    });
+  }
+
+  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+    return new Promise((settle) => {
+      const token = this.#completions.expectTransfer(settle);
+      const status = this.#addon.write(this.#id, address, from.index, offset, bytes, key, remote, token);
+      if (status < 0) this.#completions.settleTransfer(token, -status);
+    });
+  }
+
+  progress(spinUs: number, sink: PortSink): number {
+    if (this.#closed) return 0;
+    const count = this.#addon.progress(this.#id, spinUs);
+    if (count > 0) this.#completions.deliver(count, this, sink);
+    return count;
+  }
+
+  arm(): boolean {
+    return !this.#closed && this.#addon.arm(this.#id) === 1;
+  }
+
+  disarm(): void {
+    if (!this.#closed) this.#addon.disarm(this.#id);
+  }
+
+  setRef(keepsProcessAlive: boolean): void {
+    if (!this.#closed) this.#addon.setRef(this.#id, keepsProcessAlive);
+  }
+
+  get busy(): boolean {
+    return this.#completions.sends > 0 || this.#completions.transfers > 0;
+  }
+
+  gauges(): PortGauges {
+    const count = (which: number) => (this.#closed ? 0 : this.#addon.gauge(this.#id, which));
+    return {
+      sends: this.#completions.sends,
+      transfers: this.#completions.transfers,
+      regions: count(gauges.regions),
+      addresses: count(gauges.addresses),
+      freeSlots: this.#slots.free,
+    };
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#addon.close(this.#id);
+    this.#completions.abandon(cancelled);
+  }
+
+  #addressOf(hostOrName: string, service: number): Uint8Array {
+    const address = this.#addon.addressOf(this.#id, hostOrName, service);
+    if (address instanceof Uint8Array) return address;
+    throw fabricError({ ...address, provider: this.provider });
+  }
+
+  #check(status: number, op: string): number {
+    if (status >= 0) return status;
+    throw fabricError({ provider: this.provider, op, code: status });
+  }
+}
+
+function openError(error: NativeError, url: FabricUrl): RpcError {
+  const where = url.scheme === "shm" ? `shm://${url.name}` : formatTcpUrl(url.host, url.port);
+  return fabricError({ ...error, provider: url.scheme, message: `cannot open ${where}: ${error.message}` });
+}

@@ -1,0 +1,106 @@
+import type { Scheme } from "./url.ts";
+
+/** Bits of `register`'s access: what peers may do. None: local source or destination only. */
+export const access = { local: 0, remoteRead: 1, remoteWrite: 2 } as const;
+
+/** Who gets told how a posted message ended. */
+export interface SendOwner {
+  /** `status` is 0, or libfabric's positive error number. Its slot is free again when this is called. */
+  onSent(status: number): void;
+}
+
+/** Who gets what arrives at a port. */
+export interface PortSink {
+  /** A message of `bytes` bytes lies at `offset` of the slab, until this returns. */
+  onMessage(port: Port, offset: number, bytes: number): void;
+  /** A message was lost on the way in: longer than a slot, or the provider's own trouble. */
+  onMessageLost(port: Port, status: number): void;
+  /** The process behind an address is gone, as the provider (or the doorbell) knows for certain. */
+  onPeerGone(port: Port, address: number): void;
+}
+
+/** Memory made known to a port. */
+export interface RegisteredMemory {
+  readonly index: number;
+  /** What a peer must present. */
+  readonly key: bigint;
+  /** What a peer adds its offset to. */
+  readonly base: bigint;
+}
+
+/** The way to an endpoint, and the way back. */
+export interface Route {
+  /** Raw fabric address to `admit`. */
+  readonly address: Uint8Array;
+  /** Our own raw address as the other side reaches it. */
+  readonly replyTo: Uint8Array;
+}
+
+/**
+ * One endpoint on one provider: messages through slots of a slab, one-sided reads and writes, completions through a ring.
+ * Native ports and the mem port are the same to everything above. All of it happens on the thread that opened the port.
+ * Functions that may fail throw RpcError with the fabric's detail; errors of posted work arrive as a status.
+ */
+export interface Port {
+  readonly scheme: Scheme;
+  /** The provider's own name: "shm", "tcp", "net", "tcp;ofi_rxm", "mem". */
+  readonly provider: string;
+  /** "libfabric/1.17 net/1.0" and the like, for people. */
+  readonly agent: string;
+  /** Where it listens or could be reached. */
+  readonly url: string;
+  /** Send slots, then receive slots, `slotBytes` each. */
+  readonly slab: Buffer;
+  readonly slabView: DataView;
+  readonly slotBytes: number;
+  /** The longest single read or write. */
+  readonly maxTransferBytes: number;
+  /** True if death of a peer is told at once. */
+  readonly reportsDeath: boolean;
+
+  /** The way to a URL of this port's scheme; host names are looked up. */
+  route(url: string): Promise<Route>;
+  /** Makes an address sendable; its index. Throws `unavailable` when provably nobody is there. */
+  admit(address: Uint8Array): number;
+  /** Gives the index back; what waits for it ends with an error. */
+  forget(address: number): void;
+
+  /** A free send slot's offset in the slab, or -1. */
+  takeSlot(): number;
+  returnSlot(offset: number): void;
+  /** Sends from a taken slot and takes ownership of it until `owner` hears. A full queue makes it wait, in order. */
+  send(address: number, slot: number, bytes: number, owner: SendOwner): void;
+
+  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory;
+  /** False while a transfer of this port still uses the memory: try again after it ended. */
+  deregister(index: number): boolean;
+  /** Pulls remote memory into a local registration. Settles with 0 or libfabric's error number; never rejects. */
+  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number>;
+  /** Pushes local memory out; settles when the data is in place. */
+  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number>;
+
+  /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
+  progress(spinUs: number, sink: PortSink): number;
+  /** True when asleep: `onWake` follows. False when there is something to do. */
+  arm(): boolean;
+  disarm(): void;
+  /** Called once after a successful `arm`. Set by whoever drives progress. */
+  onWake: () => void;
+  /** Whether a sleeping port keeps the process alive. */
+  setRef(keepsProcessAlive: boolean): void;
+  /** True while posted work wants progress to be made. */
+  readonly busy: boolean;
+
+  gauges(): PortGauges;
+  /** Ends everything at once. Idempotent. */
+  close(): void;
+}
+
+/** What a port holds; all zero but `addresses` at rest, all zero after its peers are gone. */
+export interface PortGauges {
+  readonly sends: number;
+  readonly transfers: number;
+  readonly regions: number;
+  readonly addresses: number;
+  readonly freeSlots: number;
+}

@@ -1,0 +1,120 @@
+import type { Port, PortSink } from "./port.ts";
+
+/**
+ * Drives the ports of one engine on the JS thread: polls while traffic flows, sleeps on their file descriptors when it does not.
+ *
+ * A turn is one setImmediate: what was queued leaves, what arrived is handed out, then microtasks run (handlers and callers go on),
+ * then the next turn. After `lingerMs` without traffic the ports are armed and nothing runs until one wakes.
+ * Polling beats a wake-up by a factor of ten and more in latency (docs/design/progress.md); it stops so that idle costs nothing.
+ */
+export class Progress {
+  readonly #ports = new Set<Port>();
+  readonly #sink: PortSink;
+  /** Sends what has been queued since the last turn; true if there was any. */
+  readonly #flush: () => boolean;
+  #scheduled: NodeJS.Immediate | undefined;
+  #slowPoll: NodeJS.Timeout | undefined;
+  #slowPollMs = 1;
+  #asleep = false;
+  #closed = false;
+  #activeMs = 0;
+  /** The time of the running or the last turn, by performance.now(). */
+  nowMs = performance.now();
+
+  constructor(sink: PortSink, flush: () => boolean) {
+    this.#sink = sink;
+    this.#flush = flush;
+  }
+
+  add(port: Port): void {
+    this.#ports.add(port);
+    port.onWake = () => this.kick();
+    this.kick();
+  }
+
+  remove(port: Port): void {
+    this.#ports.delete(port);
+    port.onWake = () => {};
+  }
+
+  /** Something was queued, posted or woken: make progress soon. */
+  kick(): void {
+    if (this.#scheduled !== undefined || this.#closed) return;
+    this.#wake();
+    this.#activeMs = performance.now();
+    this.#scheduled = setImmediate(this.#turn);
+  }
+
+  /** One turn now, outside the loop: before judging that nothing has arrived. */
+  poll(): void {
+    if (this.#closed) return;
+    this.#flush();
+    for (const port of this.#ports) port.progress(0, this.#sink);
+    this.kick();
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearImmediate(this.#scheduled);
+    clearTimeout(this.#slowPoll);
+    this.#scheduled = undefined;
+  }
+
+  readonly #turn = (): void => {
+    this.#scheduled = undefined;
+    this.nowMs = performance.now();
+    let active = this.#flush();
+    for (const port of this.#ports) {
+      if (port.progress(this.#spinUs(), this.#sink) > 0) active = true;
+    }
+    if (this.#closed) return;
+    if (active) {
+      this.#activeMs = this.nowMs;
+      this.#slowPollMs = 1;
+    }
+    if (this.nowMs - this.#activeMs < lingerMs || !this.#sleep()) {
+      this.#scheduled ??= setImmediate(this.#turn);
+    }
+  };
+
+  /** Spinning inside one native call saves turns of the loop, but two ports must not wait for each other. */
+  #spinUs(): number {
+    return this.#ports.size === 1 ? spinUs : 0;
+  }
+
+  #wake(): void {
+    if (!this.#asleep) return;
+    this.#asleep = false;
+    clearTimeout(this.#slowPoll);
+    for (const port of this.#ports) port.disarm();
+  }
+
+  #sleep(): boolean {
+    let busy = false;
+    this.#asleep = true;
+    for (const port of this.#ports) {
+      if (!port.arm()) {
+        this.#wake();
+        return false;
+      }
+      busy ||= port.busy;
+    }
+    // shm completes posted work only while somebody polls, and no descriptor tells of it: look now and then, ever more seldom.
+    if (busy) {
+      this.#slowPoll = setTimeout(() => this.#glance(), this.#slowPollMs);
+      this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
+    }
+    return true;
+  }
+
+  /** A turn that does not count as traffic. */
+  #glance(): void {
+    this.#wake();
+    this.#scheduled ??= setImmediate(this.#turn);
+  }
+}
+
+/** How long to poll after the last traffic. Longer serves slow ping-pong, shorter spares the processor. */
+const lingerMs = 0.5;
+const spinUs = 10;
+const slowestPollMs = 16;

@@ -1,0 +1,18 @@
+import { channel } from "node:diagnostics_channel";
+
+/**
+ * What happens inside, for whoever subscribes by `node:diagnostics_channel`. Publishing costs nothing while nobody listens, and a
+ * subscriber's error is Node's to report: it never reaches a call.
+ */
+export const channels = {
+  /** A session opened: { peer, agent, incarnation }. */
+  sessionOpened: channel("cinnabar:session.opened"),
+  /** A session ended: { peer, reason }, `reason` an RpcError or undefined for an orderly end. */
+  sessionEnded: channel("cinnabar:session.ended"),
+  /** Bytes broke the protocol: { peer, fault }. */
+  malformed: channel("cinnabar:malformed"),
+  /** A handler threw something that its contract does not declare: { method, callId, error }. */
+  handlerFailed: channel("cinnabar:handler.failed"),
+  /** A handler settled after its call had ended: { method, callId }. */
+  lateResult: channel("cinnabar:handler.late"),
+} as const;

@@ -1,0 +1,61 @@
+/** What an engine has counted since it opened. Plain numbers, read at any time. */
+export interface Counters {
+  /** Calls made, and how they ended for their callers. */
+  callsStarted: number;
+  callsSucceeded: number;
+  callsFailed: number;
+  /** Requests served, and how they ended. */
+  requestsStarted: number;
+  requestsSucceeded: number;
+  requestsFailed: number;
+  /** Handlers' results that came after their call had ended. */
+  lateResults: number;
+  messagesSent: number;
+  messagesReceived: number;
+  framesSent: number;
+  framesReceived: number;
+  /** Bodies that travelled by RMA because they did not fit a message. */
+  bodiesOffered: number;
+  bodiesPulled: number;
+  /** Bytes moved by `get` and `put`. */
+  bytesGot: number;
+  bytesPut: number;
+  sessionsOpened: number;
+  sessionsLost: number;
+  sessionsClosed: number;
+  /** Sessions refused at the handshake, by us. */
+  sessionsRefused: number;
+  /** Messages and frames that broke the protocol; each closed its session where there was one. */
+  malformed: number;
+  /** Messages for sessions that are no more: a late peer, or a predecessor's. */
+  strays: number;
+  /** Answers to calls that are no more. */
+  lateAnswers: number;
+}
+
+export function newCounters(): Counters {
+  return {
+    callsStarted: 0,
+    callsSucceeded: 0,
+    callsFailed: 0,
+    requestsStarted: 0,
+    requestsSucceeded: 0,
+    requestsFailed: 0,
+    lateResults: 0,
+    messagesSent: 0,
+    messagesReceived: 0,
+    framesSent: 0,
+    framesReceived: 0,
+    bodiesOffered: 0,
+    bodiesPulled: 0,
+    bytesGot: 0,
+    bytesPut: 0,
+    sessionsOpened: 0,
+    sessionsLost: 0,
+    sessionsClosed: 0,
+    sessionsRefused: 0,
+    malformed: 0,
+    strays: 0,
+    lateAnswers: 0,
+  };
+}

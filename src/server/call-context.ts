@@ -1,0 +1,71 @@
+import type { RemoteRegionLike } from "../bulk/region-kind.ts";
+import type { RemoteRegion } from "../bulk/remote-region.ts";
+import { type LocalMemory, type TransferOptions, transfer } from "../bulk/transfer.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import type { Session } from "../session/session.ts";
+import { DeclaredFailure } from "./declared-failure.ts";
+
+/** What a handler knows of the call it serves, and what it can do with it; the contract adds `fail`, typed by the method. */
+export type CallContext = Omit<HandlerCall, "fail">;
+
+/** The call as handlers get it. */
+export class HandlerCall {
+  readonly #call: IncomingCall;
+  readonly #session: Session;
+  /** The method called, as `service/method`. */
+  readonly method: string;
+
+  /** @internal */
+  constructor(call: IncomingCall, session: Session, method: string) {
+    this.#call = call;
+    this.#session = session;
+    this.method = method;
+  }
+
+  /** The call's number on its session, as the caller's errors name it. */
+  get id(): number {
+    return this.#call.id;
+  }
+
+  /** The caller: its address as far as it is known, for logs. */
+  get peer(): string {
+    return this.#session.peerName;
+  }
+
+  /** Fires when the caller cancels, its time is up, or it is lost; its reason is an `RpcError`. Does not fire when the call ends by itself. */
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  /** Milliseconds until the caller's deadline; 0 when it has passed. */
+  get timeLeftMs(): number {
+    return Math.max(0, this.#call.deadlineMs - this.#session.host.clock.now());
+  }
+
+  /**
+   * Pulls the caller's memory into `local`, one-sided: the caller's thread is not asked. `offset` is where to begin in the remote region, `localOffset`
+   * where in `local`, `length` how much (default: all of `local`). Resolves to the number of bytes, with the data in place.
+   *
+   * Checked before anything is posted. @throws RpcError `out_of_range`, `permission_denied`, `failed_precondition` when the call has ended;
+   * rejects with the signal's reason when the call ends meanwhile, and then leaves `local` pinned until the provider is done with it.
+   */
+  get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Promise<number> {
+    return this.#transfer("get", remote, local, options);
+  }
+
+  /** Pushes `local` into the caller's memory, one-sided; as `get`, the other way. Resolves when the data is in place at the caller. */
+  put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: TransferOptions): Promise<number> {
+    return this.#transfer("put", remote, local, options);
+  }
+
+  /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */
+  fail(reason: string, data?: unknown): never {
+    throw new DeclaredFailure(reason, data);
+  }
+
+  async #transfer(op: "get" | "put", remote: unknown, local: LocalMemory, options?: TransferOptions): Promise<number> {
+    const bytes = await transfer(op, this.#session, this.#call, remote as RemoteRegion, local, options);
+    this.#session.host.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
+    return bytes;
+  }
+}

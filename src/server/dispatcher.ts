@@ -1,0 +1,169 @@
+import type { IncomingCall } from "../call/incoming-call.ts";
+import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
+import { methodPath } from "../contract/service.ts";
+import type { AnyMethod } from "../contract/unary.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { channels } from "../observe/channels.ts";
+import type { ServedMethod } from "../session/session-host.ts";
+import type { Session } from "../session/session.ts";
+import type { ServiceTable } from "../wire/handshake.ts";
+import { HandlerCall } from "./call-context.ts";
+import { codeOfReason, DeclaredFailure } from "./declared-failure.ts";
+import type { Handler, Implementation } from "./implement.ts";
+
+/** Told of everything a handler throws that its contract does not declare: the caller gets `internal` without a word of it. */
+export type HandlerErrorListener = (error: unknown, call: { readonly method: string; readonly callId: number }) => void;
+
+/** All services of an engine: the table it tells its peers, and the methods by the numbers that table gives them. */
+export function dispatchTable(
+  implementations: readonly Implementation[],
+  onHandlerError: HandlerErrorListener,
+): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
+  const services: [string, string[]][] = [];
+  const methods: ServedMethod[] = [];
+  const seen = new Set<string>();
+  for (const { service, handlers } of implementations) {
+    if (seen.has(service.name)) throw new TypeError(`serve: service "${service.name}" is implemented twice`);
+    seen.add(service.name);
+    const names = Object.keys(service.methods);
+    services.push([service.name, names]);
+    for (const name of names) {
+      const method = service.methods[name] as AnyMethod;
+      methods.push(new Dispatcher(method, methodPath(service, name), handlers[name] as Handler, onHandlerError));
+    }
+  }
+  return { services, methods };
+}
+
+/** One served method: input in, checked; handler; output out, checked. Promises only where the schemas or the handler bring them. */
+class Dispatcher implements ServedMethod {
+  readonly #method: AnyMethod;
+  readonly #path: string;
+  readonly #handler: Handler;
+  readonly #onHandlerError: HandlerErrorListener;
+
+  constructor(method: AnyMethod, path: string, handler: Handler, onHandlerError: HandlerErrorListener) {
+    this.#method = method;
+    this.#path = path;
+    this.#handler = handler;
+    this.#onHandlerError = onHandlerError;
+  }
+
+  serve(call: IncomingCall, session: Session, input: unknown): void {
+    try {
+      const checked = validate(this.#method.input, input);
+      if (checked instanceof Promise) {
+        checked.then(
+          (verdict) => this.#run(call, session, verdict),
+          (error) => this.#onThrown(call, session, error),
+        );
+      } else this.#run(call, session, checked);
+    } catch (error) {
+      this.#onThrown(call, session, error);
+    }
+  }
+
+  #run(call: IncomingCall, session: Session, input: Validation<unknown>): void {
+    if (input.issues !== undefined) {
+      const message = formatIssues("input", input.issues);
+      call.settle({ error: new RpcError({ code: "invalid_argument", message, origin: "remote" }) });
+      return;
+    }
+    // Validation may have taken its time: do not start what nobody waits for.
+    if (!call.open) return;
+    try {
+      const result = this.#handler(input.value, new HandlerCall(call, session, this.#path));
+      if (isPromiseLike(result)) {
+        result.then(
+          (value) => this.#onReturned(call, session, value),
+          (error: unknown) => this.#onThrown(call, session, error),
+        );
+      } else this.#onReturned(call, session, result);
+    } catch (error) {
+      this.#onThrown(call, session, error);
+    }
+  }
+
+  #onReturned(call: IncomingCall, session: Session, value: unknown): void {
+    if (!call.open) return this.#onLate(call, session);
+    try {
+      const checked = validate(this.#method.output, value);
+      if (checked instanceof Promise) {
+        checked.then(
+          (verdict) => this.#answer(call, session, verdict),
+          (error) => this.#onThrown(call, session, error),
+        );
+      } else this.#answer(call, session, checked);
+    } catch (error) {
+      this.#onThrown(call, session, error);
+    }
+  }
+
+  #answer(call: IncomingCall, session: Session, output: Validation<unknown>): void {
+    if (output.issues !== undefined) {
+      this.#onThrown(call, session, new TypeError(formatIssues("output", output.issues)));
+    } else call.settle({ value: output.value });
+  }
+
+  #onThrown(call: IncomingCall, session: Session, error: unknown): void {
+    if (!call.open) {
+      // Handlers commonly end with the very reason their signal fired with.
+      return this.#onLate(call, session);
+    }
+    if (error instanceof DeclaredFailure) return this.#onDeclared(call, session, error);
+    if (error instanceof RpcError) {
+      call.settle({ error });
+      return;
+    }
+    this.#report(call, error);
+    call.settle({ error: new RpcError({ code: "internal", message: "the handler failed", origin: "remote" }) });
+  }
+
+  #onDeclared(call: IncomingCall, session: Session, failure: DeclaredFailure): void {
+    const schema: Schema | undefined = this.#method.errors[failure.reason];
+    if (schema === undefined) {
+      return this.#onThrown(call, session, new TypeError(`${this.#path} declares no error "${failure.reason}"`));
+    }
+    const settle = (verdict: Validation<unknown>) => {
+      if (verdict.issues !== undefined) {
+        this.#onThrown(call, session, new TypeError(formatIssues(`data of ${failure.reason}`, verdict.issues)));
+        return;
+      }
+      call.settle({
+        error: new RpcError({
+          code: codeOfReason(failure.reason),
+          message: failure.message,
+          origin: "remote",
+          reason: failure.reason,
+          data: verdict.value,
+        }),
+      });
+    };
+    try {
+      const checked = validate(schema, failure.data);
+      if (checked instanceof Promise) checked.then(settle, (error) => this.#onThrown(call, session, error));
+      else settle(checked);
+    } catch (error) {
+      this.#onThrown(call, session, error);
+    }
+  }
+
+  #onLate(call: IncomingCall, session: Session): void {
+    session.host.counters.lateResults++;
+    if (channels.lateResult.hasSubscribers) channels.lateResult.publish({ method: this.#path, callId: call.id });
+  }
+
+  #report(call: IncomingCall, error: unknown): void {
+    const where = { method: this.#path, callId: call.id };
+    if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
+    try {
+      this.#onHandlerError(error, where);
+    } catch {
+      // A listener's own failure must not become the caller's.
+    }
+  }
+}
+
+function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+}

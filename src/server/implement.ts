@@ -1,0 +1,38 @@
+import type { HandlersOf } from "../contract/infer.ts";
+import { type AnyService, isService } from "../contract/service.ts";
+import type { CallContext, HandlerCall } from "./call-context.ts";
+
+/** A service with the functions that fulfil it, ready to be served. */
+export interface Implementation {
+  readonly service: AnyService;
+  readonly handlers: Readonly<Record<string, Handler>>;
+}
+
+/** A handler as the dispatcher sees it, its types checked by `implement`. */
+export type Handler = (input: unknown, call: HandlerCall) => unknown;
+
+/**
+ * Pairs a service with its handlers: a plain object with one function a method, checked by the compiler against the contract and at run time for
+ * completeness. Give it to `Engine.open({ serve: [...] })`.
+ *
+ * A handler gets the parsed input and the call, and returns the output or a promise of it. It fails with `call.fail(reason, data)` for what the
+ * contract declares, or by throwing an `RpcError`; anything else it throws reaches the caller as `internal` without its text.
+ *
+ * @throws TypeError naming a method that is missing, not a function, or not in the contract.
+ */
+export function implement<S extends AnyService>(service: S, handlers: HandlersOf<S, CallContext>): Implementation {
+  if (!isService(service)) throw new TypeError("implement: the first argument must be made by service()");
+  const where = `implement "${service.name}"`;
+  if (typeof handlers !== "object" || handlers === null) throw new TypeError(`${where}: handlers must be an object`);
+  const table: Record<string, Handler> = Object.create(null);
+  for (const method of Object.keys(service.methods)) {
+    const handler = (handlers as Record<string, unknown>)[method];
+    if (typeof handler !== "function") throw new TypeError(`${where}: method "${method}" has no handler`);
+    // Methods of a class instance or of an object with state keep their `this`.
+    table[method] = handler.bind(handlers) as Handler;
+  }
+  for (const name of Object.keys(handlers)) {
+    if (!(name in table)) throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
+  }
+  return Object.freeze({ service, handlers: Object.freeze(table) });
+}

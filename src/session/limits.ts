@@ -1,0 +1,21 @@
+/** What a session lets its peer do to this process. All finite. */
+export interface SessionLimits {
+  /** Longest body taken or sent, pulled or not, in bytes. Default 512 MiB. */
+  readonly maxBodyBytes: number;
+  /** Bytes of bodies being pulled at once, over all sessions of an engine. Default 1 GiB. */
+  readonly maxPullBytes: number;
+  /** Requests a peer may have in flight here. Default 4096. */
+  readonly maxRequests: number;
+  /** Encoded frames that wait for room in a session's outbox, in bytes; beyond it calls fail with `resource_exhausted`. Default 8 MiB. */
+  readonly maxQueuedBytes: number;
+  /** Sessions an engine holds at once. Default 1024. */
+  readonly maxSessions: number;
+}
+
+export const defaultLimits: SessionLimits = {
+  maxBodyBytes: 512 * 1024 * 1024,
+  maxPullBytes: 1024 * 1024 * 1024,
+  maxRequests: 4096,
+  maxQueuedBytes: 8 * 1024 * 1024,
+  maxSessions: 1024,
+};

@@ -1,0 +1,248 @@
+import type { Port, SendOwner } from "../fabric/port.ts";
+import { type EncodeTarget, encodeAt, encodeSlack, type RegionCodec } from "../wire/codec.ts";
+import { frameFlag, frameHeaderBytes, type Overflow, overflowBytes, writeFrameHeader, writeOverflow } from "../wire/frame.ts";
+import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
+
+/** What the outbox needs of its session. */
+export interface OutboxHost {
+  /** The session has something to flush at the end of this turn. */
+  markDirty(): void;
+  /** A message could not be delivered. */
+  onSendFailed(status: number): void;
+  onMessagePosted(frames: number): void;
+  /** The outbox is closed and its last message has left. */
+  onDrained(): void;
+}
+
+/** One frame to be sent. */
+export interface FrameHead {
+  readonly kind: number;
+  readonly method: number;
+  readonly callId: number;
+  readonly word: number;
+}
+
+/** Messages of one session that may be posted and not yet completed; more wait, so that one slow peer cannot take all slots of a port. */
+const maxPosted = 16;
+
+/**
+ * Turns frames into messages for one peer. Frames queued in one turn share a message (on tcp a system call costs more than a hundred
+ * small frames), written in place into a registered send slot. When no slot is to be had, encoded frames wait in order, bounded in bytes.
+ */
+export class Outbox implements SendOwner {
+  readonly #port: Port;
+  readonly #address: number;
+  readonly #host: OutboxHost;
+  /** The longest message both sides can take. */
+  #messageBytes: number;
+  readonly #maxQueuedBytes: number;
+  #session = 0;
+  #nonce = 0;
+
+  /** The open message: its slot's offset in the slab or -1, a Buffer over the slot, where the next frame goes, frames so far. */
+  #slot = -1;
+  #target: EncodeTarget = nothing;
+  #at = 0;
+  #frames = 0;
+
+  #posted = 0;
+  /** Whole frames, padded, that found no slot. */
+  #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #closed = false;
+
+  constructor(port: Port, address: number, host: OutboxHost, maxQueuedBytes: number) {
+    this.#port = port;
+    this.#address = address;
+    this.#host = host;
+    this.#messageBytes = port.slotBytes & ~7;
+    this.#maxQueuedBytes = maxQueuedBytes;
+  }
+
+  /** The peer's session, as every message must name it, and the longest message the peer takes. */
+  addressTo(session: number, nonce: number, messageBytes: number): void {
+    this.#session = session;
+    this.#nonce = nonce;
+    this.#messageBytes = Math.min(this.#messageBytes, messageBytes & ~7);
+  }
+
+  get posted(): number {
+    return this.#posted;
+  }
+
+  get queuedBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  /** Whether another request fits the queue. Frames that end something are always taken: they free more than they hold. */
+  get full(): boolean {
+    return this.#waitingBytes >= this.#maxQueuedBytes;
+  }
+
+  /** A frame without a body. */
+  bare(head: FrameHead): void {
+    this.raw(head, 0, noBytes);
+  }
+
+  /** A frame with a body that is bytes already, short enough for a message. */
+  raw(head: FrameHead, flags: number, body: Uint8Array): void {
+    const bytes = frameHeaderBytes + body.byteLength;
+    if (!this.#openFor(bytes)) {
+      const frame = new Uint8Array(alignFrame(bytes));
+      const view = new DataView(frame.buffer);
+      writeFrameHeader(view, 0, head.kind, flags, head.method, head.callId, body.byteLength, head.word);
+      frame.set(body, frameHeaderBytes);
+      this.#wait(frame);
+      return;
+    }
+    this.#target.set(body, this.#at + frameHeaderBytes);
+    this.#commit(head, flags, body.byteLength);
+  }
+
+  /**
+   * A frame whose body is `value` in msgpack. A body too long for a message is handed to `offer`, which keeps it for the peer to pull and says where
+   * it lies. `flags` is read after encoding, because only then is it known whether regions travel. Throws EncodeError, and then nothing is sent.
+   */
+  value(
+    head: FrameHead,
+    value: unknown,
+    offer: (body: Uint8Array) => Overflow,
+    regions?: RegionCodec & { readonly flags: number },
+  ): void {
+    const inPlace = this.#openFor(frameHeaderBytes + encodeSlack);
+    const target = inPlace ? this.#target : scratch;
+    const start = inPlace ? this.#at + frameHeaderBytes : 0;
+    const encoded = encodeAt(target, start, value, regions);
+    const flags = regions?.flags ?? 0;
+    const bytes = encoded.end - encoded.start;
+    if (inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
+      this.#commit(head, flags, bytes);
+      return;
+    }
+    const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
+    if (messageHeaderBytes + frameHeaderBytes + bytes <= this.#messageBytes) {
+      this.raw(head, flags, body);
+      return;
+    }
+    const descriptor = new Uint8Array(overflowBytes);
+    writeOverflow(new DataView(descriptor.buffer), 0, offer(body));
+    this.raw(head, flags | frameFlag.overflow, descriptor);
+  }
+
+  /** Sends what is open, and what waits as far as there are slots. True if anything left. */
+  flush(): boolean {
+    const before = this.#posted;
+    this.#post();
+    this.#drain();
+    if (this.#waiting.length > 0) this.#host.markDirty();
+    return this.#posted !== before;
+  }
+
+  onSent(status: number): void {
+    this.#posted--;
+    if (this.#closed) {
+      if (this.#posted === 0) this.#host.onDrained();
+      return;
+    }
+    if (status !== 0) this.#host.onSendFailed(status);
+    else if (this.#waiting.length > 0) this.#host.markDirty();
+  }
+
+  /** Drops what has not been posted and takes nothing more. */
+  close(): void {
+    this.#closed = true;
+    if (this.#slot >= 0) this.#port.returnSlot(this.#slot);
+    this.#slot = -1;
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    if (this.#posted === 0) this.#host.onDrained();
+  }
+
+  /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait before us. */
+  #openFor(bytes: number): boolean {
+    if (this.#slot >= 0) {
+      if (this.#at + bytes <= this.#messageBytes) return true;
+      this.#post();
+    }
+    return this.#waiting.length === 0 && this.#open();
+  }
+
+  #open(): boolean {
+    if (this.#closed || this.#posted >= maxPosted) return false;
+    const slot = this.#port.takeSlot();
+    if (slot < 0) return false;
+    this.#slot = slot;
+    this.#target = slotTarget(this.#port, slot);
+    this.#at = messageHeaderBytes;
+    this.#frames = 0;
+    return true;
+  }
+
+  #commit(head: FrameHead, flags: number, bodyBytes: number): void {
+    const view = this.#port.slabView;
+    const offset = this.#slot + this.#at;
+    writeFrameHeader(view, offset, head.kind, flags, head.method, head.callId, bodyBytes, head.word);
+    const end = this.#at + frameHeaderBytes + bodyBytes;
+    this.#at = alignFrame(end);
+    // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
+    for (let i = end; i < this.#at; i++) this.#target[i] = 0;
+    if (this.#frames++ === 0) this.#host.markDirty();
+  }
+
+  #post(): void {
+    if (this.#slot < 0) return;
+    const slot = this.#slot;
+    this.#slot = -1;
+    if (this.#frames === 0) {
+      this.#port.returnSlot(slot);
+      return;
+    }
+    const bytes = this.#at;
+    writeMessageHeader(this.#port.slabView, slot, this.#frames, bytes, this.#session, this.#nonce);
+    this.#host.onMessagePosted(this.#frames);
+    this.#posted++;
+    this.#port.send(this.#address, slot, bytes, this);
+  }
+
+  #wait(frame: Uint8Array): void {
+    if (this.#closed) return;
+    this.#waiting.push(frame);
+    this.#waitingBytes += frame.byteLength;
+    this.#host.markDirty();
+  }
+
+  #drain(): void {
+    let taken = 0;
+    while (taken < this.#waiting.length && this.#open()) {
+      for (; taken < this.#waiting.length; taken++) {
+        const frame = this.#waiting[taken] as Uint8Array;
+        if (this.#at + frame.byteLength > this.#messageBytes) break;
+        this.#target.set(frame, this.#at);
+        this.#at += frame.byteLength;
+        this.#frames++;
+        this.#waitingBytes -= frame.byteLength;
+      }
+      this.#post();
+    }
+    if (taken > 0) this.#waiting.splice(0, taken);
+  }
+}
+
+const noBytes = new Uint8Array(0);
+const nothing: EncodeTarget = Buffer.alloc(0);
+const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
+
+/** One Buffer a send slot, made once: msgpackr hangs its DataView on it. */
+const targets = new WeakMap<Port, EncodeTarget[]>();
+
+function slotTarget(port: Port, slot: number): EncodeTarget {
+  let buffers = targets.get(port);
+  if (buffers === undefined) {
+    buffers = [];
+    targets.set(port, buffers);
+  }
+  const index = slot / port.slotBytes;
+  const target = buffers[index] ?? port.slab.subarray(slot, slot + port.slotBytes);
+  buffers[index] = target;
+  return target;
+}

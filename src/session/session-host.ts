@@ -1,0 +1,42 @@
+import type { Quarantine } from "../bulk/quarantine.ts";
+import type { Clock } from "../call/clock.ts";
+import type { DeadlineWheel } from "../call/deadline-wheel.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Counters } from "../observe/counters.ts";
+import type { ServiceTable } from "../wire/handshake.ts";
+import type { SessionLimits } from "./limits.ts";
+import type { PullBudget } from "./pull-budget.ts";
+import type { Session } from "./session.ts";
+
+/** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
+export interface ServedMethod {
+  serve(call: IncomingCall, session: Session, input: unknown): void;
+}
+
+/** What all sessions of an engine share. */
+export interface SessionHost {
+  readonly clock: Clock;
+  readonly wheel: DeadlineWheel;
+  readonly counters: Counters;
+  readonly limits: SessionLimits;
+  readonly quarantine: Quarantine;
+  readonly pullBudget: PullBudget;
+  /** Random 64 bit of this engine's life. */
+  readonly incarnation: bigint;
+  readonly services: ServiceTable;
+  /** Served methods by the number that `services` gives them. */
+  readonly methods: readonly ServedMethod[];
+  /** Makes progress soon. */
+  kick(): void;
+  /** The session's outbox wants a flush at the end of this turn. */
+  markDirty(session: Session): void;
+  /** The session has open work from now on: watch that its peer lives. */
+  watch(session: Session): void;
+  /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
+  probe(session: Session): void;
+  /** When a message arrived, on the heartbeat's clock. */
+  heardNow(): number;
+  onSessionOpened(session: Session): void;
+  onSessionEnded(session: Session, reason: RpcError | undefined): void;
+}

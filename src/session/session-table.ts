@@ -1,0 +1,178 @@
+import { randomInt } from "node:crypto";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Port, PortSink } from "../fabric/port.ts";
+import { channels } from "../observe/channels.ts";
+import { decodeAt } from "../wire/codec.ts";
+import { frameFault, frameFlag, frameHeaderBytes, frameKind } from "../wire/frame.ts";
+import { type Greeting, packGreeting, parseGreeting } from "../wire/handshake.ts";
+import { messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
+import { Session } from "./session.ts";
+import type { SessionHost } from "./session-host.ts";
+
+const maxUint32 = 0xffff_ffff;
+
+/**
+ * The sessions of one engine, and what arrives at its ports: each message goes to the session it names, a hello makes a new one.
+ *
+ * A message's index and nonce prove that it is meant for this session and no other before it; anything else is a stray, counted and dropped.
+ */
+export class SessionTable implements PortSink {
+  readonly #host: SessionHost;
+  /** By index; 0 stays free, it stands for "no session yet". */
+  readonly #sessions: (Session | undefined)[] = [undefined];
+  readonly #free: number[] = [];
+  /** By port and address, kept beyond a session's end: its peer's death may still be told. A new session at the address takes the place. */
+  readonly #byAddress = new Map<Port, Map<number, Session>>();
+  #size = 0;
+  /** False from the moment the engine drains. */
+  accepting = true;
+
+  constructor(host: SessionHost) {
+    this.#host = host;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  *[Symbol.iterator](): IterableIterator<Session> {
+    for (const session of this.#sessions) if (session !== undefined) yield session;
+  }
+
+  /** Opens a session towards an address, and settles when the peer has welcomed us. */
+  async connect(port: Port, address: number, replyTo: Uint8Array, peerName: string, timeoutMs: number): Promise<Session> {
+    const host = this.#host;
+    if (this.#size >= host.limits.maxSessions) {
+      port.forget(address);
+      throw new RpcError({ code: "resource_exhausted", message: `maxSessions ${host.limits.maxSessions} is reached`, origin: "local" });
+    }
+    const session = this.#add(port, address, peerName);
+    const cancelTimer = host.clock.timer(timeoutMs, () =>
+      session.end(
+        new RpcError({ code: "unavailable", message: `${peerName} did not answer within ${timeoutMs} ms`, origin: "fabric" }),
+        { quiet: true },
+      ),
+    );
+    try {
+      await session.connect(packGreeting({ ...this.#greeting(session), address: replyTo, services: [] }));
+      return session;
+    } finally {
+      cancelTimer();
+    }
+  }
+
+  /** Called when a session has ended. */
+  remove(session: Session): void {
+    if (this.#sessions[session.index] !== session) return;
+    this.#sessions[session.index] = undefined;
+    this.#free.push(session.index);
+    this.#size--;
+  }
+
+  onMessage(port: Port, offset: number, bytes: number): void {
+    const view = port.slabView;
+    this.#host.counters.messagesReceived++;
+    const fault = messageFault(view, offset, bytes);
+    if (fault !== "") return this.#malformed(port, fault);
+    const index = view.getUint32(offset + 8, true);
+    if (index === 0) return this.#onHello(port, offset, bytes);
+    const session = this.#sessions[index];
+    if (session === undefined || session.nonce !== view.getUint32(offset + 12, true) || session.port !== port) {
+      this.#host.counters.strays++;
+      return;
+    }
+    session.receive(offset, bytes);
+  }
+
+  onMessageLost(port: Port, status: number): void {
+    this.#malformed(port, `a message could not be received: error ${status}`);
+  }
+
+  onPeerGone(port: Port, address: number): void {
+    this.#byAddress.get(port)?.get(address)?.onPeerGone();
+  }
+
+  #onHello(port: Port, offset: number, bytes: number): void {
+    const view = port.slabView;
+    const at = offset + messageHeaderBytes;
+    const fault = frameFault(view, at, offset + bytes);
+    if (fault !== "") return this.#malformed(port, fault);
+    if (view.getUint8(at) !== frameKind.hello) return this.#malformed(port, "message without a session is no hello");
+    if ((view.getUint8(at + 1) & frameFlag.overflow) !== 0) return this.#malformed(port, "hello is overflowed");
+    const start = at + frameHeaderBytes;
+    let greeting: Greeting | string;
+    try {
+      greeting = parseGreeting(decodeAt(port.slab, start, start + view.getUint32(at + 8, true)));
+    } catch (error) {
+      greeting = (error as Error).message;
+    }
+    if (typeof greeting === "string") return this.#malformed(port, `hello: ${greeting}`);
+    this.#accept(port, greeting);
+  }
+
+  #accept(port: Port, greeting: Greeting): void {
+    const { limits, counters } = this.#host;
+    let address: number;
+    try {
+      address = port.admit(greeting.address);
+    } catch {
+      // Whoever said hello is gone already, or lied about where it is.
+      counters.sessionsRefused++;
+      return;
+    }
+    const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
+    const full = this.#size > limits.maxSessions;
+    if (!full && this.accepting) {
+      session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
+      return;
+    }
+    counters.sessionsRefused++;
+    const message = full ? `maxSessions ${limits.maxSessions} is reached` : "the server is closing";
+    session.refuse(greeting, new RpcError({ code: full ? "resource_exhausted" : "unavailable", message, origin: "remote" }));
+    if (full) this.#probeIdle();
+  }
+
+  /** Sessions of peers that died while nothing was open are noticed when room is needed. */
+  #probeIdle(): void {
+    for (const session of this) {
+      if (session.state === "open" && !session.hasOpenWork) this.#host.probe(session);
+    }
+  }
+
+  #add(port: Port, address: number, peerName: string): Session {
+    const index = this.#free.pop() ?? this.#sessions.length;
+    const session = new Session(this.#host, port, address, index, randomInt(1, maxUint32), peerName);
+    this.#sessions[index] = session;
+    this.#size++;
+    let byAddress = this.#byAddress.get(port);
+    if (byAddress === undefined) {
+      byAddress = new Map();
+      this.#byAddress.set(port, byAddress);
+    }
+    byAddress.set(address, session);
+    return session;
+  }
+
+  #greeting(session: Session): Omit<Greeting, "services"> {
+    const { limits, incarnation } = this.#host;
+    return {
+      versions: [protocolVersion, protocolVersion],
+      incarnation,
+      session: session.index,
+      nonce: session.nonce,
+      address: noAddress,
+      agent: `cinnabar/${version} ${session.port.agent}`,
+      messageBytes: session.port.slotBytes,
+      bodyBytes: limits.maxBodyBytes,
+      requests: limits.maxRequests,
+    };
+  }
+
+  #malformed(port: Port, fault: string): void {
+    this.#host.counters.malformed++;
+    if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: `unknown over ${port.scheme}`, fault });
+  }
+}
+
+const noAddress = new Uint8Array(0);
+const version = "0.1";

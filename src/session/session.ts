@@ -1,0 +1,425 @@
+import { pullBody } from "../bulk/overflow.ts";
+import type { TransferRoute } from "../bulk/transfer.ts";
+import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
+import type { OutgoingCall } from "../call/outgoing-call.ts";
+import { fabricError } from "../errors/fabric-error.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Port } from "../fabric/port.ts";
+import { channels } from "../observe/channels.ts";
+import { decodeAt } from "../wire/codec.ts";
+import { errorWord, packError, parseError } from "../wire/fault.ts";
+import { frameFault, frameFlag, frameHeaderBytes, frameKind, pulledBody, readOverflow } from "../wire/frame.ts";
+import { type Greeting, parseGreeting, parseServices, type ServiceTable } from "../wire/handshake.ts";
+import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
+import { type Body, malformed, noRoom } from "./body.ts";
+import { IncomingCalls } from "./incoming-calls.ts";
+import { MethodNumbers } from "./method-numbers.ts";
+import { OfferedBodies } from "./offered-bodies.ts";
+import { OutgoingCalls } from "./outgoing-calls.ts";
+import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
+import type { SessionHost } from "./session-host.ts";
+
+/**
+ *   opening   hello sent, no welcome yet          (the side that connects)
+ *   open      calls flow, both ways
+ *   ended     nothing is taken or sent any more
+ */
+export type SessionState = "opening" | "open" | "ended";
+
+/**
+ * One conversation with one incarnation of one peer: it takes messages apart, hands each frame to the call it belongs to, and puts frames together
+ * again. Symmetric: either side may call. A peer that restarts, or comes back after silence, is a new session.
+ */
+export class Session implements Answering, OutboxHost, TransferRoute {
+  readonly host: SessionHost;
+  readonly port: Port;
+  readonly address: number;
+  /** What messages to us must carry. */
+  readonly index: number;
+  readonly nonce: number;
+  /** The peer's URL, or what is known of it. */
+  readonly peerName: string;
+  state: SessionState = "opening";
+  /** Whether it is on the engine's list of sessions to flush. */
+  dirty = false;
+  /** What the peer said of itself; undefined while opening. */
+  remote: Greeting | undefined;
+  /** When the peer was last heard, on the heartbeat's clock. */
+  heardMs: number;
+  /** What the peer serves. */
+  readonly methods = new MethodNumbers();
+
+  readonly #outbox: Outbox;
+  readonly #outgoing: OutgoingCalls;
+  readonly #incoming: IncomingCalls;
+  readonly #offers: OfferedBodies;
+  /** Settles `connect`: the welcome came, or will not. */
+  #onOpened: ((error: RpcError | undefined) => void) | undefined;
+  /** Let go of when the peer's process is known to be gone. */
+  #quarantined: (() => void)[] = [];
+  #forgotten = false;
+  #cancelForget: (() => void) | undefined;
+
+  constructor(host: SessionHost, port: Port, address: number, index: number, nonce: number, peerName: string) {
+    this.host = host;
+    this.port = port;
+    this.address = address;
+    this.index = index;
+    this.nonce = nonce;
+    this.peerName = peerName;
+    this.heardMs = host.heardNow();
+    this.#outbox = new Outbox(port, address, this, host.limits.maxQueuedBytes);
+    this.#offers = new OfferedBodies(port, host.counters);
+    this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
+    this.#incoming = new IncomingCalls(this, this.#outbox, this.#offers);
+  }
+
+  // ---- opening ---------------------------------------------------------------------------------------------------------
+
+  /** Says hello; settles when the welcome has come. `replyTo` is our raw address as the peer reaches it. */
+  connect(greeting: Record<string, unknown>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
+      this.sendValue({ kind: frameKind.hello, method: 0, callId: 0, word: 0 }, greeting);
+      this.#outbox.flush();
+      this.host.kick();
+    });
+  }
+
+  /** Answers a hello. */
+  accept(remote: Greeting, welcome: Record<string, unknown>): void {
+    this.#open(remote);
+    this.sendValue({ kind: frameKind.welcome, method: 0, callId: 0, word: 0 }, welcome);
+    this.#outbox.flush();
+    this.host.kick();
+  }
+
+  /** Answers a hello with a no, and ends. */
+  refuse(remote: Greeting, error: RpcError): void {
+    this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
+    this.sendValue({ kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) }, packError(error));
+    this.end(error);
+  }
+
+  #open(remote: Greeting): void {
+    this.remote = remote;
+    this.state = "open";
+    this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
+    this.#outgoing.limit(remote.requests);
+    this.methods.set(remote.services);
+    this.host.counters.sessionsOpened++;
+    this.host.onSessionOpened(this);
+    const { sessionOpened } = channels;
+    if (sessionOpened.hasSubscribers) {
+      sessionOpened.publish({ peer: this.peerName, agent: remote.agent, incarnation: remote.incarnation });
+    }
+  }
+
+  #onWelcome(body: unknown): void {
+    const greeting = parseGreeting(body);
+    if (typeof greeting === "string") return this.fault(greeting);
+    this.#open(greeting);
+    if (this.host.services.length > 0) {
+      this.sendValue({ kind: frameKind.services, method: 0, callId: 0, word: 0 }, this.host.services);
+    }
+    const opened = this.#onOpened;
+    this.#onOpened = undefined;
+    opened?.(undefined);
+  }
+
+  // ---- calls -----------------------------------------------------------------------------------------------------------
+
+  /** Sends a request. Throws RpcError, and then nothing has left. */
+  request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
+    if (this.state !== "open") {
+      throw new RpcError({ code: "unavailable", message: `the session with ${this.peerName} has ended`, origin: "local" });
+    }
+    const idle = !this.hasOpenWork;
+    this.#outgoing.request(call, method, timeLeftMs, input);
+    if (idle) this.host.watch(this);
+    // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
+    if (this.#outgoing.size === 1) this.#outbox.flush();
+    this.host.kick();
+  }
+
+  /** The caller gave up on a call that has been settled: tell the peer, which then ends it and answers. */
+  cancel(call: OutgoingCall): void {
+    if (this.state === "open" && call.id !== 0) {
+      this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
+      this.host.kick();
+    }
+  }
+
+  answer(call: IncomingCall, outcome: Outcome): void {
+    const alone = this.#incoming.size === 1;
+    this.#incoming.answer(call, outcome);
+    if (alone) this.#outbox.flush();
+    this.host.kick();
+  }
+
+  /** Calls of either direction are open: the peer's death would matter. */
+  get hasOpenWork(): boolean {
+    return this.#outgoing.size > 0 || this.#incoming.size > 0;
+  }
+
+  get callsOut(): number {
+    return this.#outgoing.size;
+  }
+
+  get callsIn(): number {
+    return this.#incoming.size;
+  }
+
+  get queuedBytes(): number {
+    return this.#outbox.queuedBytes;
+  }
+
+  ping(): void {
+    if (this.state !== "open") return;
+    this.#outbox.bare({ kind: frameKind.ping, method: 0, callId: 0, word: 0 });
+    this.host.kick();
+  }
+
+  // ---- what arrives ----------------------------------------------------------------------------------------------------
+
+  /** Takes a message apart. Its header has been checked. Never throws. */
+  receive(offset: number, bytes: number): void {
+    this.heardMs = this.host.heardNow();
+    const view = this.port.slabView;
+    const frames = view.getUint16(offset + 2, true);
+    const end = offset + bytes;
+    let at = offset + messageHeaderBytes;
+    for (let i = 0; i < frames; i++) {
+      // A frame may end the session; what follows it then belongs to nobody.
+      if (this.state === "ended") return;
+      const fault = frameFault(view, at, end);
+      if (fault !== "") return this.fault(fault);
+      this.#frame(view, at);
+      at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
+    }
+    if (at !== end && this.state !== "ended") this.fault("message does not end with its last frame");
+    this.host.counters.framesReceived += frames;
+  }
+
+  #frame(view: DataView, at: number): void {
+    const kind = view.getUint8(at);
+    const flags = view.getUint8(at + 1);
+    const callId = view.getUint32(at + 4, true);
+    const bodyBytes = view.getUint32(at + 8, true);
+    const word = view.getUint32(at + 12, true);
+    if (this.state === "opening" && kind !== frameKind.welcome && kind !== frameKind.refuse && kind !== frameKind.goodbye) {
+      return this.fault(`frame kind ${kind} came before the welcome`);
+    }
+    switch (kind) {
+      case frameKind.request:
+        return this.#incoming.onRequest(view.getUint16(at + 2, true), callId, word, at, flags, bodyBytes);
+      case frameKind.response:
+      case frameKind.error:
+        return this.#outgoing.onAnswer(kind, callId, word, at, flags, bodyBytes);
+      case frameKind.cancel:
+        return this.#incoming.onCancel(callId);
+      case frameKind.pulled:
+        return this.#onPulled(word, callId);
+      case frameKind.ping:
+        this.#outbox.bare({ kind: frameKind.pong, method: 0, callId: 0, word });
+        return this.host.kick();
+      case frameKind.pong:
+        return;
+      case frameKind.services:
+        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onServices(this.decode(body)), sessionPulled);
+      case frameKind.welcome:
+        if (this.state !== "opening" || this.#onOpened === undefined) return this.fault("a second welcome came");
+        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onWelcome(this.decode(body)), sessionPulled);
+      case frameKind.refuse:
+      case frameKind.goodbye:
+        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onGoodbye(kind, word, this.decode(body)));
+      default:
+        return this.fault(`frame kind ${kind} came in a session`);
+    }
+  }
+
+  #onServices(body: unknown): void {
+    const services = parseServices(body);
+    if (typeof services === "string") return this.fault(services);
+    this.methods.set(services as ServiceTable);
+  }
+
+  #onPulled(word: number, callId: number): void {
+    if (word === pulledBody.response) this.#offers.released(`in:${callId}`);
+    else this.#outgoing.onBodyPulled(callId);
+  }
+
+  #onGoodbye(kind: number, word: number, body: unknown): void {
+    const said = parseError(word, body);
+    const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
+    this.end(
+      new RpcError({
+        code: word === 0 ? "unavailable" : said.code,
+        message: `${this.peerName} ${verb}: ${said.message}`,
+        origin: "remote",
+      }),
+      { quiet: true, certain: false },
+    );
+  }
+
+  /**
+   * Gives `then` the body of the frame at `at`: at once when it stands in the message, later when it must be pulled, not at all when the session ends
+   * or `stop` says so first. The peer is told when its copy is free. Decoding happens in `then`, by `decode`.
+   */
+  withBody(
+    at: number,
+    flags: number,
+    bodyBytes: number,
+    stop: () => boolean,
+    then: (body: Body | undefined, status: number) => void,
+    pulledHead?: FrameHead,
+  ): void {
+    const start = at + frameHeaderBytes;
+    if ((flags & frameFlag.overflow) === 0) {
+      then({ bytes: this.port.slab, start, end: start + bodyBytes, own: false }, 0);
+      return;
+    }
+    const overflow = readOverflow(this.port.slabView, start, bodyBytes, this.host.limits.maxBodyBytes);
+    if (typeof overflow === "string") return this.fault(overflow);
+    const { pullBudget, counters } = this.host;
+    if (!pullBudget.take(overflow.bytes)) {
+      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
+      then(undefined, noRoom);
+      return;
+    }
+    pullBody(this.port, this.address, overflow, () => this.state === "ended" || stop()).then((pulled) => {
+      pullBudget.give(overflow.bytes);
+      if (this.state === "ended") return;
+      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
+      this.host.kick();
+      if ("body" in pulled) {
+        counters.bodiesPulled++;
+        then({ bytes: pulled.body, start: 0, end: overflow.bytes, own: true }, 0);
+      } else then(undefined, pulled.status);
+    }, (error) => this.end(error as RpcError));
+    this.host.kick();
+  }
+
+  /** The value in a body, or `malformed` after the session has been ended for it. */
+  decode(body: Body | undefined, regions?: Parameters<typeof decodeAt>[3]): unknown {
+    if (body === undefined || body.start === body.end) return undefined;
+    try {
+      return decodeAt(body.bytes, body.start, body.end, regions, body.own);
+    } catch (error) {
+      this.fault(`body cannot be decoded: ${(error as Error).message}`);
+      return malformed;
+    }
+  }
+
+  /** Sends a frame whose body is a value; a body too long is offered for pulling. Throws EncodeError. */
+  sendValue(head: FrameHead, value: unknown): void {
+    this.#outbox.value(head, value, (body) => this.#offers.offer("in:0", body, this.bodyLimit));
+  }
+
+  /** The longest body both sides take. */
+  get bodyLimit(): number {
+    return Math.min(this.host.limits.maxBodyBytes, this.remote?.bodyBytes ?? this.host.limits.maxBodyBytes);
+  }
+
+  // ---- the end ---------------------------------------------------------------------------------------------------------
+
+  /** The peer broke the protocol: count it, say so, end. */
+  fault(text: string): void {
+    if (this.state === "ended") return;
+    this.host.counters.malformed++;
+    if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: this.peerName, fault: text });
+    this.end(
+      new RpcError({ code: "internal", message: `${this.peerName} broke the protocol: ${text}`, origin: "fabric" }),
+    );
+  }
+
+  onSendFailed(status: number): void {
+    this.end(
+      fabricError({
+        provider: this.port.provider,
+        op: "fi_send",
+        code: status,
+        rpcCode: "unavailable",
+        message: `${this.peerName} cannot be reached: sending failed`,
+      }),
+      { quiet: true, certain: true },
+    );
+  }
+
+  /** The provider says the peer's process is gone: nothing of it can touch our memory. */
+  onPeerGone(): void {
+    for (const release of this.#quarantined) release();
+    this.#quarantined = [];
+    if (this.state === "ended") return this.#forget();
+    this.end(
+      new RpcError({ code: "unavailable", message: `the process of ${this.peerName} is gone`, origin: "fabric" }),
+      { quiet: true, certain: true },
+    );
+  }
+
+  /**
+   * Ends the session; every open call settles, in both directions. `quiet`: the peer is not told. `certain`: nobody at the other side can touch our
+   * memory any more; otherwise what was lent goes into quarantine.
+   */
+  end(reason: RpcError, { quiet = false, certain = false } = {}): void {
+    if (this.state === "ended") return;
+    if (!quiet && this.remote !== undefined) {
+      this.sendValue({ kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) }, packError(reason));
+      this.#outbox.flush();
+      this.host.kick();
+    }
+    this.state = "ended";
+    const loans = [...this.#outgoing.end(reason), ...this.#offers.end()];
+    this.#incoming.end(reason);
+    for (const loan of loans) {
+      if (certain) loan.release();
+      else this.#quarantined.push(this.host.quarantine.hold(loan.bytes, () => loan.release()));
+    }
+    // A shm peer's address stays known while its process may hold our memory: only so is its death told.
+    const watchDeath = this.#quarantined.length > 0 && this.port.reportsDeath;
+    if (quiet && !watchDeath) this.#forget();
+    else if (!watchDeath) this.#cancelForget = this.host.clock.timer(lastWordsMs, () => this.#forget());
+    this.#outbox.close();
+    this.#onOpened?.(reason);
+    this.#onOpened = undefined;
+    if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
+    this.host.onSessionEnded(this, reason);
+  }
+
+  /** The last message has left. */
+  onDrained(): void {
+    if (this.#cancelForget !== undefined) this.#forget();
+  }
+
+  #forget(): void {
+    this.#cancelForget?.();
+    if (this.#forgotten) return;
+    this.#forgotten = true;
+    this.port.forget(this.address);
+  }
+
+  // ---- the outbox's host -----------------------------------------------------------------------------------------------
+
+  flush(): boolean {
+    return this.#outbox.flush();
+  }
+
+  markDirty(): void {
+    this.host.markDirty(this);
+  }
+
+  onMessagePosted(frames: number): void {
+    this.host.counters.messagesSent++;
+    this.host.counters.framesSent += frames;
+  }
+
+  kick(): void {
+    this.host.kick();
+  }
+}
+
+const neverStop = () => false;
+/** Tells the peer that the body of a frame about the session has been pulled. */
+const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
+/** How long messages of an ended session may take to leave. */
+const lastWordsMs = 1000;

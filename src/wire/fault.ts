@@ -1,0 +1,44 @@
+import { codeFromNumber, codeToNumber, type RpcCode } from "../errors/code.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+
+/**
+ * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data, `a` milliseconds to wait
+ * before the next attempt. The code itself is the frame's word. Causes and stacks never travel.
+ */
+export interface ErrorBody {
+  readonly m: string;
+  readonly r?: string;
+  readonly d?: unknown;
+  readonly a?: number;
+}
+
+const maxMessageLength = 2048;
+
+export function errorWord(error: RpcError): number {
+  return codeToNumber(error.code);
+}
+
+export function packError(error: RpcError): ErrorBody {
+  const prefix = `[${error.code}] `;
+  const text = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
+  return {
+    m: text.slice(0, maxMessageLength),
+    ...(error.reason === undefined ? {} : { r: error.reason }),
+    ...(error.data === undefined ? {} : { d: error.data }),
+    ...(error.retryAfterMs === undefined ? {} : { a: error.retryAfterMs }),
+  };
+}
+
+/** The error a peer sent. What does not fit the form is left out: an error must not cause another. */
+export function parseError(word: number, body: unknown): RpcError {
+  const { m, r, d, a } = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
+  const code: RpcCode = codeFromNumber(word) ?? "unknown";
+  return new RpcError({
+    code,
+    message: typeof m === "string" ? m.slice(0, maxMessageLength) : "the peer gave no message",
+    origin: "remote",
+    reason: typeof r === "string" ? r : undefined,
+    data: d,
+    retryAfterMs: typeof a === "number" && a >= 0 ? a : undefined,
+  });
+}
