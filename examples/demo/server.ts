@@ -1,0 +1,42 @@
+// The serving process: `node build/examples/demo/server.js FOLDER [ENTRY …]`.
+import { Engine } from "cinnabar";
+import { readCatalog, type Skipped } from "./catalog.ts";
+import { serveFiles } from "./file-server.ts";
+import { aborted, describe, stopSignal } from "./lifetime.ts";
+
+/** What the server tells its parent once it can be called. */
+export interface Announcement {
+  readonly urls: readonly string[];
+  readonly files: number;
+  readonly bytes: number;
+  readonly skipped: Skipped;
+}
+
+const [root = ".", ...entries] = process.argv.slice(2);
+const stop = stopSignal();
+try {
+  const catalog = await readCatalog(root, entries.length === 0 ? [""] : entries, stop);
+  await using engine = await Engine.open({
+    listen: [`shm://cinnabar-demo-${process.pid}`, "tcp://127.0.0.1:0"],
+    serve: [serveFiles(catalog)],
+  });
+  announce({
+    urls: engine.urls,
+    files: catalog.files.length,
+    bytes: catalog.bytes,
+    skipped: catalog.skipped,
+  });
+  process.channel?.ref(); // keeps waiting for the parent's word; an engine that only listens keeps no process alive
+  await aborted(stop);
+} catch (error) {
+  if (!stop.aborted) {
+    console.error(`server: ${describe(error)}`);
+    process.exitCode = 1;
+  }
+}
+process.channel?.unref();
+
+function announce(announcement: Announcement): void {
+  if (process.send !== undefined) process.send(announcement);
+  else console.log(`listening on ${announcement.urls.join(" ")}, ${announcement.files} files`);
+}
