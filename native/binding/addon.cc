@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+
+// The functions of src/fabric/addon.ts. They read arguments, call the engine, and shape results;
+// nothing else.
+
+#include <napi.h>
+
+#include <cerrno>
+
+#include "binding/instance.h"
+#include "fabric/info.h"
+#include "fabric/library.h"
+
+namespace cinnabar::binding {
+namespace {
+
+using engine::Operation;
+using Info = Napi::CallbackInfo;
+
+constexpr uint64_t kMostOffset = uint64_t{1} << 53;
+constexpr size_t kMostPath = 4096;
+
+Napi::Value number(const Info& info, int64_t value) {
+  return Napi::Number::New(info.Env(), static_cast<double>(value));
+}
+
+/// The port of the first argument; nullptr if there is none.
+PortHolder* holderOf(const Info& info) {
+  Instance* instance = Instance::of(info.Env());
+  return instance != nullptr ? instance->find(info.Env(), info[0]) : nullptr;
+}
+
+bool integer(const Info& info, size_t index, uint64_t most, uint64_t* into) {
+  return readInteger(info.Env(), info[index], most, into);
+}
+
+Napi::Value load(const Info& info) {
+  Napi::Env env = info.Env();
+  std::vector<std::string> candidates;
+  if (info[0].IsArray()) {
+    Napi::Array array = info[0].As<Napi::Array>();
+    for (uint32_t i = 0; i < array.Length() && i < 64; ++i) {
+      std::string path;
+      if (readString(env, array.Get(i), kMostPath, &path)) candidates.push_back(std::move(path));
+    }
+  }
+  fabric::LoadReport report = fabric::loadLibrary(candidates);
+  Napi::Array tried = Napi::Array::New(env, report.tried.size());
+  for (uint32_t i = 0; i < report.tried.size(); ++i) {
+    Napi::Object attempt = Napi::Object::New(env);
+    attempt.Set("path", report.tried[i].path);
+    attempt.Set("reason", report.tried[i].reason);
+    tried.Set(i, attempt);
+  }
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("loaded", report.loaded);
+  result.Set("path", report.path);
+  result.Set("version", versionPair(env, report.version));
+  result.Set("tried", tried);
+  return result;
+}
+
+Napi::Value providers(const Info& info) {
+  Napi::Env env = info.Env();
+  Napi::Array result = Napi::Array::New(env);
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) return result;
+  for (const fabric::Provider& provider : fabric::providerTable()) {
+    std::string reason = fabric::reasonAgainst(*library, provider);
+    Napi::Object entry = Napi::Object::New(env);
+    entry.Set("scheme", fabric::schemeName(provider.scheme));
+    entry.Set("provider", provider.name);
+    entry.Set("available", reason.empty());
+    entry.Set("reason", reason);
+    result.Set(result.Length(), entry);
+  }
+  return result;
+}
+
+Napi::Value invalid(const Info& info, const char* what) {
+  return failureObject(info.Env(), {"open", EINVAL, "EINVAL", what});
+}
+
+void callBack(Instance* instance, PortHolder* holder) {
+  Napi::Env env(instance->env());
+  Napi::HandleScope scope(env);
+  holder->port->wake();
+  napi_value function = holder->onWake.get();
+  if (function == nullptr) return;
+  napi_value result;
+  napi_status status =
+      napi_make_callback(env, nullptr, env.Global(), function, 0, nullptr, &result);
+  if (status != napi_pending_exception) return;
+  napi_value thrown;
+  if (napi_get_and_clear_last_exception(env, &thrown) == napi_ok) napi_fatal_exception(env, thrown);
+}
+
+Napi::Value open(const Info& info) {
+  Napi::Env env = info.Env();
+  Instance* instance = Instance::of(env);
+  if (instance == nullptr || !info[0].IsObject()) return invalid(info, "no request");
+  Napi::Object object = info[0].As<Napi::Object>();
+  auto get = [&](const char* name) -> napi_value { return object.Get(name); };
+
+  engine::PortRequest request;
+  std::string scheme;
+  uint64_t service, slotBytes, sendSlots, receiveSlots;
+  uint8_t* ring = nullptr;
+  size_t slabLength = 0;
+  size_t ringLength = 0;
+  if (!readString(env, get("scheme"), 8, &scheme) || (scheme != "tcp" && scheme != "shm")) {
+    return invalid(info, "the scheme is \"tcp\" or \"shm\"");
+  }
+  request.scheme = scheme == "tcp" ? fabric::Scheme::tcp : fabric::Scheme::shm;
+  if (!readString(env, get("host"), 256, &request.host) ||
+      !readString(env, get("name"), 256, &request.name) ||
+      !readString(env, get("provider"), 64, &request.provider) ||
+      !readInteger(env, get("service"), 65535, &service)) {
+    return invalid(info, "host, name and provider are strings, service is a port number");
+  }
+  if (!readInteger(env, get("slotBytes"), UINT32_MAX, &slotBytes) ||
+      !readInteger(env, get("sendSlots"), UINT32_MAX, &sendSlots) ||
+      !readInteger(env, get("receiveSlots"), UINT32_MAX, &receiveSlots)) {
+    return invalid(info, "slotBytes, sendSlots and receiveSlots are whole numbers");
+  }
+  if (!readBuffer(env, get("slab"), &request.slab, &slabLength) ||
+      !readBuffer(env, get("ring"), &ring, &ringLength)) {
+    return invalid(info, "slab and ring are ArrayBuffers, not detached");
+  }
+  if (sendSlots + receiveSlots > slabLength || slotBytes > slabLength ||
+      (sendSlots + receiveSlots) * slotBytes > slabLength) {
+    return invalid(info, "the slab is smaller than its slots");
+  }
+  if (ringLength < engine::kRingBytes ||
+      reinterpret_cast<uintptr_t>(ring) % alignof(uint32_t) != 0) {
+    return invalid(info, "the ring is too small");
+  }
+  Napi::Value onWake = object.Get("onWake");
+  if (!onWake.IsFunction()) return invalid(info, "onWake is a function");
+
+  request.service = static_cast<uint32_t>(service);
+  request.slotBytes = static_cast<uint32_t>(slotBytes);
+  request.sendSlots = static_cast<uint32_t>(sendSlots);
+  request.receiveSlots = static_cast<uint32_t>(receiveSlots);
+  request.ring = reinterpret_cast<uint32_t*>(ring);
+  request.ring[0] = 0;
+  request.ring[1] = 0;
+
+  auto opened = engine::Port::open(request);
+  if (!opened) return failureObject(env, opened.failure());
+  auto holder = std::make_unique<PortHolder>();
+  holder->port = std::move(*opened);
+  holder->slab = Hold(env, get("slab"));
+  holder->ring = Hold(env, get("ring"));
+  holder->onWake = Hold(env, onWake);
+  PortHolder* held = holder.get();
+  holder->wake =
+      Wake::create(env, held->port->waitFd(), [instance, held] { callBack(instance, held); });
+  if (holder->wake == nullptr) {
+    return failureObject(
+        env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});
+  }
+
+  const fabric::EndpointTraits& traits = held->port->traits();
+  fabric::RawAddress address = held->port->address();
+  auto bound = fabric::decodeSocketAddress(address.data(), address.size());
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("port", instance->add(std::move(holder)));
+  result.Set("provider", traits.provider);
+  result.Set("version", versionPair(env, fabric::library()->loadedVersion));
+  result.Set("providerVersion", versionPair(env, traits.providerVersion));
+  result.Set("address", bytesObject(env, address));
+  result.Set("host", bound ? bound->host : "");
+  result.Set("service", bound ? bound->port : 0);
+  result.Set("name", held->port->name());
+  result.Set("injectBytes", static_cast<double>(traits.injectBytes));
+  result.Set("maxTransferBytes", static_cast<double>(held->port->maxTransferBytes()));
+  result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
+  result.Set("reportsDeath", held->port->isShm());
+  return result;
+}
+
+void close(const Info& info) {
+  uint64_t index;
+  Instance* instance = Instance::of(info.Env());
+  if (instance != nullptr && integer(info, 0, UINT32_MAX, &index)) {
+    instance->close(static_cast<uint32_t>(index));
+  }
+}
+
+Napi::Value admit(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  const uint8_t* bytes;
+  size_t length;
+  if (!readBytes(info.Env(), info[1], &bytes, &length)) return number(info, -EINVAL);
+  return number(info, holder->port->admit(bytes, length));
+}
+
+Napi::Value addressOf(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) {
+    return failureObject(info.Env(), {"address", EBADF, "EBADF", "the port is not open"});
+  }
+  std::string text;
+  uint64_t service;
+  if (!readString(info.Env(), info[1], 256, &text) || !integer(info, 2, 65535, &service)) {
+    return failureObject(info.Env(),
+                         {"address", EINVAL, "EINVAL", "a host or name, and a port number"});
+  }
+  auto address = holder->port->addressOf(text, static_cast<uint32_t>(service));
+  if (!address) return failureObject(info.Env(), address.failure());
+  return bytesObject(info.Env(), *address);
+}
+
+void forget(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  uint64_t address;
+  if (holder == nullptr || !integer(info, 1, UINT32_MAX, &address)) return;
+  holder->port->forget(static_cast<uint32_t>(address));
+}
+
+Napi::Value send(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint64_t address, offset, bytes;
+  if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, UINT32_MAX, &offset) ||
+      !integer(info, 3, UINT32_MAX, &bytes)) {
+    return number(info, -EINVAL);
+  }
+  return number(info, holder->port->send(static_cast<uint32_t>(address), offset, bytes));
+}
+
+Napi::Value registerRegion(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint8_t* bytes;
+  size_t size;
+  uint64_t offset, length, access;
+  if (!readBuffer(info.Env(), info[1], &bytes, &size) || !integer(info, 2, kMostOffset, &offset) ||
+      !integer(info, 3, kMostOffset, &length) || !integer(info, 4, 3, &access) || offset > size ||
+      length > size - offset) {
+    return number(info, -EINVAL);
+  }
+  int region = holder->port->registerRegion(bytes + offset, length, static_cast<uint32_t>(access));
+  if (region >= 0) holder->regions[static_cast<uint32_t>(region)] = Hold(info.Env(), info[1]);
+  return number(info, region);
+}
+
+const fabric::Region* regionOf(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  uint64_t region;
+  if (holder == nullptr || !integer(info, 1, UINT32_MAX, &region)) return nullptr;
+  return holder->port->region(static_cast<uint32_t>(region));
+}
+
+Napi::Value regionKey(const Info& info) {
+  const fabric::Region* region = regionOf(info);
+  return Napi::BigInt::New(info.Env(), region != nullptr ? region->key() : uint64_t{0});
+}
+
+Napi::Value regionBase(const Info& info) {
+  const fabric::Region* region = regionOf(info);
+  return Napi::BigInt::New(info.Env(), region != nullptr ? region->base() : uint64_t{0});
+}
+
+Napi::Value deregister(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint64_t region;
+  if (!integer(info, 1, UINT32_MAX, &region)) return number(info, -EINVAL);
+  int status = holder->port->deregisterRegion(static_cast<uint32_t>(region));
+  if (status == 0) holder->regions.erase(static_cast<uint32_t>(region));
+  return number(info, status);
+}
+
+Napi::Value transfer(const Info& info, Operation::Type type) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint64_t address, region, offset, bytes, key, remote, token;
+  if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, UINT32_MAX, &region) ||
+      !integer(info, 3, kMostOffset, &offset) || !integer(info, 4, kMostOffset, &bytes) ||
+      !readBigInt(info.Env(), info[5], &key) || !readBigInt(info.Env(), info[6], &remote) ||
+      !integer(info, 7, UINT32_MAX, &token)) {
+    return number(info, -EINVAL);
+  }
+  return number(info, holder->port->transfer(type, static_cast<uint32_t>(address),
+                                             static_cast<uint32_t>(region), offset, bytes, key,
+                                             remote, static_cast<uint32_t>(token)));
+}
+
+Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read); }
+Napi::Value write(const Info& info) { return transfer(info, Operation::Type::write); }
+
+Napi::Value progress(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint64_t spinUs;
+  if (!integer(info, 1, 1'000'000, &spinUs)) return number(info, -EINVAL);
+  return number(info, holder->port->progress(static_cast<uint32_t>(spinUs)));
+}
+
+Napi::Value arm(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  int status = holder->port->arm();
+  if (status == 1 && !holder->wake->start(holder->port->wantsRetry())) {
+    holder->port->wake();
+    return number(info, -EIO);
+  }
+  return number(info, status);
+}
+
+void disarm(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return;
+  holder->wake->stop();
+  holder->port->wake();
+}
+
+void setRef(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder != nullptr) holder->wake->setRef(info[1].ToBoolean());
+}
+
+Napi::Value gauge(const Info& info) {
+  PortHolder* holder = holderOf(info);
+  if (holder == nullptr) return number(info, -EBADF);
+  uint64_t which;
+  if (!integer(info, 1, 4, &which)) return number(info, -EINVAL);
+  return number(info, holder->port->gauge(static_cast<engine::Gauge>(which)));
+}
+
+Napi::Object initialize(Napi::Env env, Napi::Object exports) {
+  if (!Instance::attach(env)) return exports;
+  auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
+  add("load", Napi::Function::New<load>(env, "load"));
+  add("providers", Napi::Function::New<providers>(env, "providers"));
+  add("open", Napi::Function::New<open>(env, "open"));
+  add("close", Napi::Function::New<close>(env, "close"));
+  add("admit", Napi::Function::New<admit>(env, "admit"));
+  add("addressOf", Napi::Function::New<addressOf>(env, "addressOf"));
+  add("forget", Napi::Function::New<forget>(env, "forget"));
+  add("send", Napi::Function::New<send>(env, "send"));
+  add("register", Napi::Function::New<registerRegion>(env, "register"));
+  add("regionKey", Napi::Function::New<regionKey>(env, "regionKey"));
+  add("regionBase", Napi::Function::New<regionBase>(env, "regionBase"));
+  add("deregister", Napi::Function::New<deregister>(env, "deregister"));
+  add("read", Napi::Function::New<read>(env, "read"));
+  add("write", Napi::Function::New<write>(env, "write"));
+  add("progress", Napi::Function::New<progress>(env, "progress"));
+  add("arm", Napi::Function::New<arm>(env, "arm"));
+  add("disarm", Napi::Function::New<disarm>(env, "disarm"));
+  add("setRef", Napi::Function::New<setRef>(env, "setRef"));
+  add("gauge", Napi::Function::New<gauge>(env, "gauge"));
+  return exports;
+}
+
+}  // namespace
+
+NODE_API_MODULE(cinnabar, initialize)
+
+}  // namespace cinnabar::binding

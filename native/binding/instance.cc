@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "binding/instance.h"
+
+namespace cinnabar::binding {
+namespace {
+
+using Shared = std::shared_ptr<Instance>;
+
+}  // namespace
+
+bool Instance::attach(napi_env env) {
+  auto* shared = new Shared(new Instance(env));
+  auto destroy = [](napi_env, void* data, void*) { delete static_cast<Shared*>(data); };
+  if (napi_set_instance_data(env, shared, destroy, nullptr) != napi_ok) {
+    delete shared;
+    return false;
+  }
+  // Asynchronous, because the loop must turn once more to let go of the poll handles. It runs when
+  // a worker ends or is terminated, and when the main thread's loop runs dry; not at process.exit()
+  // on the main thread, see claim.cc.
+  auto clean = [](napi_async_cleanup_hook_handle handle, void* data) {
+    Shared instance = *static_cast<Shared*>(data);
+    instance->cleanup_ = handle;
+    instance->cleaning_ = true;
+    instance->closeAll();
+    ++instance->closingWakes_;
+    instance->onWakeClosed();
+  };
+  return napi_add_async_cleanup_hook(env, clean, shared, nullptr) == napi_ok;
+}
+
+Instance* Instance::of(napi_env env) {
+  void* data = nullptr;
+  if (napi_get_instance_data(env, &data) != napi_ok || data == nullptr) return nullptr;
+  return static_cast<Shared*>(data)->get();
+}
+
+PortHolder* Instance::find(napi_env env, napi_value number) {
+  uint64_t index = 0;
+  if (!readInteger(env, number, UINT32_MAX, &index) || index >= ports_.size()) return nullptr;
+  return ports_[index].get();
+}
+
+uint32_t Instance::add(std::unique_ptr<PortHolder> holder) {
+  ports_.push_back(std::move(holder));
+  return static_cast<uint32_t>(ports_.size() - 1);
+}
+
+void Instance::close(uint32_t number) {
+  if (number >= ports_.size() || !ports_[number]) return;
+  std::unique_ptr<PortHolder> holder = std::move(ports_[number]);
+  release(*holder);
+}
+
+void Instance::closeAll() {
+  for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
+}
+
+void Instance::release(PortHolder& holder) {
+  // The loop forgets the descriptor, then the port closes it; only then may the buffers go.
+  if (holder.wake != nullptr) {
+    ++closingWakes_;
+    holder.wake->destroy([self = shared_from_this()] { self->onWakeClosed(); });
+  }
+  holder.port->close();
+}
+
+void Instance::onWakeClosed() {
+  if (--closingWakes_ == 0 && cleaning_) napi_remove_async_cleanup_hook(cleanup_);
+}
+
+}  // namespace cinnabar::binding

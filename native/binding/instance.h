@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "binding/arguments.h"
+#include "binding/wake.h"
+#include "engine/port.h"
+
+namespace cinnabar::binding {
+
+/// A port with what keeps its memory alive. The buffers are held from open (or register) until the
+/// endpoint is closed.
+///
+/// Node-API cannot keep an ArrayBuffer from being detached. Whoever transfers a slab, a ring or a
+/// registered buffer away moves the memory out of this hold, and must not let it be collected
+/// before close or deregister. A SharedArrayBuffer cannot be detached.
+struct PortHolder {
+  std::unique_ptr<engine::Port> port;
+  Wake* wake = nullptr;  // deletes itself
+  Hold slab;
+  Hold ring;
+  Hold onWake;
+  std::unordered_map<uint32_t, Hold> regions;
+};
+
+/// The state of one environment: the main thread or a worker. Everything in it is used on that
+/// thread only.
+class Instance : public std::enable_shared_from_this<Instance> {
+ public:
+  /// Makes the instance and hangs it on the environment, to be closed before the environment's
+  /// buffers die.
+  static bool attach(napi_env env);
+  static Instance* of(napi_env env);
+
+  /// nullptr if there is no open port of that number.
+  PortHolder* find(napi_env env, napi_value number);
+  uint32_t add(std::unique_ptr<PortHolder> holder);
+  void close(uint32_t number);
+  void closeAll();
+
+  napi_env env() const { return env_; }
+
+ private:
+  explicit Instance(napi_env env) : env_(env) {}
+  void release(PortHolder& holder);
+  void onWakeClosed();
+
+  napi_env env_;
+  // Numbers are never used again, so that a stale one cannot reach a newer port.
+  std::vector<std::unique_ptr<PortHolder>> ports_;
+  int closingWakes_ = 0;
+  napi_async_cleanup_hook_handle cleanup_ = nullptr;
+  bool cleaning_ = false;
+};
+
+}  // namespace cinnabar::binding

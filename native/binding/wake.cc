@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "binding/wake.h"
+
+#include <cstdlib>
+
+#include "binding/uv_abi.h"
+
+namespace cinnabar::binding {
+namespace {
+
+// How long a sleeper waits before it tries again what a provider would not take. No event may tell
+// of the change: a tcp peer that comes back, a shared queue drained by a peer that was asked to
+// ring and died.
+constexpr unsigned long long kRetryMs = 10;
+
+Wake* owner(uv_handle_s* handle) { return static_cast<Wake*>(uv_handle_get_data(handle)); }
+
+uv_handle_s* allocate(int type, Wake* wake) {
+  auto* handle = static_cast<uv_handle_s*>(calloc(1, uv_handle_size(type)));
+  if (handle != nullptr) uv_handle_set_data(handle, wake);
+  return handle;
+}
+
+}  // namespace
+
+Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
+  uv_loop_s* loop = nullptr;
+  if (napi_get_uv_event_loop(env, &loop) != napi_ok) return nullptr;
+  Wake* wake = new Wake(std::move(onWake));
+  uv_handle_s* timer = allocate(kUvTimer, wake);
+  uv_timer_init(loop, timer);
+  uv_unref(timer);
+  wake->timer_ = timer;
+  wake->open_ = 1;
+  uv_handle_s* poll = allocate(kUvPoll, wake);
+  if (uv_poll_init(loop, poll, fd) != 0) {
+    free(poll);
+    wake->destroy({});
+    return nullptr;
+  }
+  uv_handle_set_data(poll, wake);
+  uv_unref(poll);
+  wake->poll_ = poll;
+  wake->open_ = 2;
+  return wake;
+}
+
+bool Wake::start(bool retry) {
+  auto onReadable = [](uv_handle_s* handle, int, int) { owner(handle)->fire(); };
+  if (uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
+  if (retry)
+    uv_timer_start(
+        timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
+  return true;
+}
+
+void Wake::stop() {
+  uv_poll_stop(poll_);
+  uv_timer_stop(timer_);
+}
+
+void Wake::setRef(bool keepsProcessAlive) {
+  // The timer runs only beside the poll, so one of them is enough.
+  keepsProcessAlive ? uv_ref(poll_) : uv_unref(poll_);
+}
+
+void Wake::fire() {
+  stop();
+  // A copy, since the callback may destroy this.
+  std::function<void()> callback = onWake_;
+  if (callback) callback();
+}
+
+void Wake::destroy(std::function<void()> done) {
+  done_ = std::move(done);
+  onWake_ = {};
+  auto onClose = [](uv_handle_s* handle) {
+    Wake* wake = owner(handle);
+    free(handle);
+    wake->onClosed();
+  };
+  // uv_close takes a poll handle's descriptor out of the loop's epoll set before it returns.
+  if (poll_ != nullptr) uv_close(poll_, onClose);
+  uv_close(timer_, onClose);
+}
+
+void Wake::onClosed() {
+  if (--open_ > 0) return;
+  if (done_) done_();
+  delete this;
+}
+
+}  // namespace cinnabar::binding

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+# Headers only: the library itself is opened at run time.
+find_path(LIBFABRIC_INCLUDE_DIR rdma/fabric.h REQUIRED)
+add_library(cinnabar_libfabric_headers INTERFACE)
+target_include_directories(cinnabar_libfabric_headers SYSTEM INTERFACE ${LIBFABRIC_INCLUDE_DIR})

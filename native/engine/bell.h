@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "engine/fd.h"
+
+namespace cinnabar::engine {
+
+// shm has no wait object in any version, so a sleeper must be woken by whoever sends to it. Each
+// port shares a page with its peers; the eventfd beside it is written only if the page says that
+// the port sleeps. Sleeping is a Dekker handshake: the sleeper sets `asleep`, fences and polls once
+// more; the sender posts, fences and looks at `asleep`. One of them sees the other.
+
+/// Laid out for peers of any build: fixed offsets, a cache line each.
+struct BellPage {
+  alignas(64) std::atomic<uint32_t> asleep;
+  /// Set by a peer that found this port's queue full and goes to sleep: ring back when the queue
+  /// was drained.
+  alignas(64) std::atomic<uint32_t> starved;
+};
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+constexpr size_t kBellBytes = 4096;
+
+/// A port's own bell. Peers write to the page too, so nothing in it is believed beyond "look
+/// again".
+class Bell {
+ public:
+  /// nullptr if the system refuses; errno says why.
+  static std::unique_ptr<Bell> create();
+  ~Bell();
+
+  int pageFd() const { return pageFd_.get(); }
+  int eventFd() const { return eventFd_.get(); }
+
+  void fallAsleep() {
+    page_->asleep.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  void wake() { page_->asleep.store(0, std::memory_order_relaxed); }
+  /// Whether a peer waits for room here; clears the word.
+  bool takeStarved() {
+    return page_->starved.load(std::memory_order_relaxed) != 0 && page_->starved.exchange(0) != 0;
+  }
+  /// Swallows what was written to the eventfd.
+  void drain();
+
+ private:
+  Bell(Fd page, Fd event, BellPage* mapped)
+      : pageFd_(std::move(page)), eventFd_(std::move(event)), page_(mapped) {}
+
+  Fd pageFd_;
+  Fd eventFd_;
+  BellPage* page_;
+};
+
+/// A peer's bell, made of descriptors that the peer sent.
+class RemoteBell {
+ public:
+  /// Takes the descriptors in any case. nullptr unless they are what they should be: a page that
+  /// cannot shrink under our mapping (which would raise SIGBUS), and an eventfd.
+  static std::unique_ptr<RemoteBell> adopt(Fd page, Fd event);
+  ~RemoteBell();
+
+  /// Call after every post to the peer.
+  void ring() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (page_->asleep.load(std::memory_order_relaxed) != 0 && page_->asleep.exchange(0) != 0)
+      write();
+  }
+  /// Asks the peer to ring back once it has drained its queue. Look once more for room afterwards,
+  /// then sleep.
+  void setStarved() {
+    page_->starved.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+
+ private:
+  RemoteBell(Fd event, BellPage* mapped) : eventFd_(std::move(event)), page_(mapped) {}
+  void write();
+
+  Fd eventFd_;
+  BellPage* page_;
+};
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/fd.h"
+
+namespace cinnabar::engine {
+
+// What two shm ports say to each other over their Unix socket (SOCK_SEQPACKET: a message each):
+//
+//   connecting side          accepting side
+//   hello, 2 descriptors ->
+//                            (maps the peer's region)
+//                        <-  hello, 2 descriptors
+//   (maps the peer's region)
+//   mapped               ->
+//
+// A side posts to the other's queue only after it knows that the other has mapped its region: the
+// provider introduces itself in that queue by name, and a receiver that cannot open the name any
+// more (the sender was quick to close) reads through a null pointer. After this the socket stays
+// open and silent; its end is the end of the peer.
+
+constexpr size_t kFabricNameMax = 160;
+constexpr size_t kPortNameMax = 64;
+
+enum class HelloKind : uint32_t { hello = 1, mapped = 2 };
+
+/// The one message format; fixed size, both sides are of one machine.
+struct HelloMessage {
+  static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
+  static constexpr uint32_t kVersion = 1;
+
+  uint32_t magic = kMagic;
+  uint32_t version = kVersion;
+  uint32_t kind = 0;
+  /// What the receiver of this message puts into the fragments it sends back, so that they can be
+  /// told apart.
+  uint32_t senderId = 0;
+  /// A number and where it lies in the sender's memory: whoever can read it there can copy to and
+  /// from the process directly.
+  uint64_t proof = 0;
+  uint64_t proofAt = 0;
+  char name[kPortNameMax + 1] = {};
+  char fabricName[kFabricNameMax + 1] = {};
+
+  bool isSound() const;
+};
+
+struct Received {
+  enum class Outcome { nothing, message, closed, garbage };
+  Outcome outcome = Outcome::nothing;
+  HelloMessage message;
+  Fd page;
+  Fd event;
+};
+
+/// 0 or an errno. `pageFd` and `eventFd` may be -1.
+int sendHello(int socket, const HelloMessage& message, int pageFd, int eventFd);
+
+/// Reads one message without blocking. Every descriptor that came along is owned or closed,
+/// whatever the outcome.
+Received receiveHello(int socket);
+
+}  // namespace cinnabar::engine

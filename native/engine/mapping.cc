@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "engine/mapping.h"
+
+namespace cinnabar::engine {
+
+std::shared_ptr<Mapping> Mappings::map(const std::string& fabricName,
+                                       std::shared_ptr<SharedEndpoint> local) {
+  auto known = live_.find(fabricName);
+  if (known != live_.end()) {
+    if (auto mapping = known->second.lock()) return mapping;
+  }
+  if (taken_ >= kMost) return nullptr;
+  fi_addr_t address = endpoint_.insert(reinterpret_cast<const uint8_t*>(fabricName.c_str()));
+  if (address == FI_ADDR_NOTAVAIL) return nullptr;
+  ++taken_;
+  auto mapping = std::make_shared<Mapping>(*this, fabricName, address);
+  mapping->local = std::move(local);
+  live_[fabricName] = mapping;
+  return mapping;
+}
+
+Mapping::~Mapping() {
+  mappings.live_.erase(fabricName);
+  if (answered) {
+    mappings.retired_.push_back({address, std::move(local)});
+  } else if (local) {
+    mappings.givenUp_.push_back(std::move(local));
+  }
+}
+
+void Mappings::onDrained() {
+  for (const Retired& entry : retired_) {
+    endpoint_.remove(entry.address);
+    --taken_;
+  }
+  retired_.clear();
+}
+
+}  // namespace cinnabar::engine

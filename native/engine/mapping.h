@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/shared_endpoint.h"
+
+namespace cinnabar::engine {
+
+class Mappings;
+
+/// A peer's region in our shm address vector, shared by everything that posts to that incarnation
+/// of the peer.
+struct Mapping {
+  Mapping(Mappings& owner, std::string name, fi_addr_t at)
+      : mappings(owner), fabricName(std::move(name)), address(at) {}
+  ~Mapping();
+
+  Mappings& mappings;
+  std::string fabricName;
+  fi_addr_t address;
+  /// Set if the peer is a port of this process. Kept until the entry is out of the address vector.
+  std::shared_ptr<SharedEndpoint> local;
+  /// The provider took a message for it. Until then its introduction may lie unanswered in the
+  /// peer's queue.
+  bool answered = false;
+};
+
+/// The shm address vector.
+///
+/// Removing an entry is where the provider is weakest. It keeps the old peer's numbers in the
+/// entry's place and gives the place to the next peer: harmless for small messages, which are all
+/// that is sent, unless the old peer never answered the introduction; then the next one would never
+/// be introduced, so such a place is given up for good. And a dead peer's introduction that is
+/// still in our own queue would map the peer again, so removal waits until the queue was seen
+/// empty.
+class Mappings {
+ public:
+  explicit Mappings(fabric::Endpoint& endpoint) : endpoint_(endpoint) {}
+
+  /// nullptr if there is no room for another peer.
+  /// `local` is the peer's endpoint if the peer is a port of this process.
+  std::shared_ptr<Mapping> map(const std::string& fabricName,
+                               std::shared_ptr<SharedEndpoint> local);
+
+  bool hasRetired() const { return !retired_.empty(); }
+  /// The completion queue was just polled to its end with receives posted.
+  void onDrained();
+
+ private:
+  friend struct Mapping;
+  // The provider's own bound (SMR_MAX_PEERS) is 256, ourselves included, and it does not check it
+  // on every path.
+  static constexpr size_t kMost = 250;
+
+  fabric::Endpoint& endpoint_;
+  std::unordered_map<std::string, std::weak_ptr<Mapping>> live_;
+  struct Retired {
+    fi_addr_t address;
+    std::shared_ptr<SharedEndpoint> local;
+  };
+  std::vector<Retired> retired_;
+  std::vector<std::shared_ptr<SharedEndpoint>> givenUp_;
+  size_t taken_ = 0;  // live, retired and given up
+};
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "engine/neighbours.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/process_memory.h"
+#include "fabric/memory.h"
+
+namespace cinnabar::engine {
+namespace {
+
+// epoll's user data: a neighbour's id, or one of these.
+constexpr uint64_t kBellEvent = UINT64_MAX;
+constexpr uint64_t kListenEvent = UINT64_MAX - 1;
+
+// Sockets that connected and said nothing yet. More are a flood; the oldest goes.
+constexpr size_t kMostUnnamed = 64;
+constexpr int kAcceptsAtOnce = 64;
+constexpr int kEventsAtOnce = 64;
+
+int watch(int epoll, int fd, uint64_t data) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.u64 = data;
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+bool isOurs(int socket, pid_t* pid) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return false;
+  *pid = who.pid;
+  return who.uid == geteuid() || who.uid == 0;
+}
+
+}  // namespace
+
+fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Bell& bell,
+                                                             Mappings& mappings) {
+  std::unique_ptr<Neighbours> opened(new Neighbours(claim, bell, mappings));
+  int epoll = opened->epoll_.get();
+  if (epoll < 0 || watch(epoll, bell.eventFd(), kBellEvent) != 0 ||
+      watch(epoll, claim.socket(), kListenEvent) != 0) {
+    int code = errno;
+    return fabric::Failure{"epoll", code, strerror(code), "cannot watch the doorbell"};
+  }
+  return opened;
+}
+
+Neighbours::Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings)
+    : claim_(claim),
+      bell_(bell),
+      mappings_(mappings),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      proof_(fabric::randomNumber()) {}
+
+Neighbour* Neighbours::add(Fd socket, bool connected) {
+  while (all_.count(nextId_) != 0 || nextId_ == 0) ++nextId_;
+  auto neighbour = std::make_unique<Neighbour>();
+  if (!isOurs(socket.get(), &neighbour->pid)) return nullptr;
+  if (watch(epoll_.get(), socket.get(), nextId_) != 0) return nullptr;
+  neighbour->socket = std::move(socket);
+  neighbour->connected = connected;
+  neighbour->id = nextId_++;
+  neighbour->order = ++clock_;
+  ++meeting_;
+  return (all_[neighbour->id] = std::move(neighbour)).get();
+}
+
+Neighbour* Neighbours::meet(const std::string& name, int* status) {
+  // Whoever is connecting to us at this moment may be the very one.
+  acceptAll();
+  std::vector<Neighbour*> unread;
+  for (auto& [id, neighbour] : all_) {
+    if (neighbour->state == Neighbour::State::waiting) unread.push_back(neighbour.get());
+  }
+  for (Neighbour* neighbour : unread) read(*neighbour);
+  for (auto& [id, neighbour] : all_) {
+    if (neighbour->isGone() || neighbour->name != name) continue;
+    // Its socket may have ended since it was last looked at.
+    read(*neighbour);
+    if (neighbour->isGone()) continue;
+    ++neighbour->references;
+    return neighbour.get();
+  }
+
+  *status = -ECONNREFUSED;
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  socklen_t length = socketAddress(name, &address);
+  if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    // EAGAIN: the owner lives, but its backlog is full.
+    if (errno != ECONNREFUSED) *status = errno == EAGAIN ? -ENOBUFS : -errno;
+    return nullptr;
+  }
+  Neighbour* neighbour = add(std::move(socket), true);
+  if (neighbour == nullptr) return nullptr;
+  neighbour->name = name;
+  ++neighbour->references;
+  if (!sayHello(*neighbour, HelloKind::hello)) {
+    neighbour->references = 0;
+    end(*neighbour);
+    return nullptr;
+  }
+  return neighbour;
+}
+
+void Neighbours::release(Neighbour* neighbour) {
+  if (--neighbour->references > 0 || !neighbour->isGone()) return;
+  std::erase(ended_, neighbour);
+  all_.erase(neighbour->id);
+}
+
+void Neighbours::poll(std::vector<Neighbour*>& gone) {
+  epoll_event events[kEventsAtOnce];
+  int count = epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
+  for (int i = 0; i < count; ++i) {
+    uint64_t data = events[i].data.u64;
+    if (data == kBellEvent) {
+      bell_.drain();
+    } else if (data == kListenEvent) {
+      acceptAll();
+    } else {
+      auto found = all_.find(static_cast<uint32_t>(data));
+      if (found != all_.end()) read(*found->second);
+    }
+  }
+  for (Neighbour* neighbour : ended_) {
+    if (neighbour->references > 0) {
+      gone.push_back(neighbour);
+    } else {
+      all_.erase(neighbour->id);
+    }
+  }
+  ended_.clear();
+}
+
+void Neighbours::acceptAll() {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
+    Fd socket(accept4(claim_.socket(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) return;
+    if (add(std::move(socket), false) == nullptr) continue;
+    std::vector<Neighbour*> unnamed;
+    for (auto& [id, neighbour] : all_) {
+      if (neighbour->name.empty() && !neighbour->isGone()) unnamed.push_back(neighbour.get());
+    }
+    if (unnamed.size() <= kMostUnnamed) continue;
+    auto oldest = std::min_element(unnamed.begin(), unnamed.end(),
+                                   [](auto* a, auto* b) { return a->order < b->order; });
+    end(**oldest);
+  }
+}
+
+void Neighbours::read(Neighbour& neighbour) {
+  while (!neighbour.isGone()) {
+    Received received = receiveHello(neighbour.socket.get());
+    switch (received.outcome) {
+      case Received::Outcome::nothing:
+        return;
+      case Received::Outcome::closed:
+      case Received::Outcome::garbage:
+        return end(neighbour);
+      case Received::Outcome::message:
+        break;
+    }
+    bool hello = received.message.kind == static_cast<uint32_t>(HelloKind::hello);
+    bool good = false;
+    if (hello && neighbour.state == Neighbour::State::waiting) {
+      good = greet(neighbour, received);
+    } else if (!hello && neighbour.state == Neighbour::State::mapped) {
+      setState(neighbour, Neighbour::State::ready);
+      good = true;
+    }
+    if (!good) return end(neighbour);
+  }
+}
+
+bool Neighbours::greet(Neighbour& neighbour, Received& received) {
+  const HelloMessage& message = received.message;
+  if (neighbour.connected && neighbour.name != message.name) return false;
+  neighbour.bell = RemoteBell::adopt(std::move(received.page), std::move(received.event));
+  if (!neighbour.bell) return false;
+  // Of a port of this process the provider takes the mapping itself, which must stay until we are
+  // through with it.
+  std::shared_ptr<SharedEndpoint> local;
+  if (neighbour.pid == getpid()) {
+    local = SharedEndpoint::find(message.fabricName);
+    if (!local) return false;
+  }
+  {
+    // The file must be there until the provider has mapped it.
+    Fd held = holdRegionFile(message.name, message.fabricName);
+    if (!held) return false;
+    neighbour.mapping = mappings_.map(message.fabricName, std::move(local));
+  }
+  if (!neighbour.mapping) return false;
+  neighbour.name = message.name;
+  neighbour.theirId = message.senderId;
+  neighbour.copies = canCopy(neighbour.pid, message.proofAt, message.proof);
+  setState(neighbour, neighbour.connected ? Neighbour::State::ready : Neighbour::State::mapped);
+  return sayHello(neighbour, neighbour.connected ? HelloKind::mapped : HelloKind::hello);
+}
+
+bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
+  HelloMessage message;
+  message.kind = static_cast<uint32_t>(kind);
+  if (kind == HelloKind::mapped) return sendHello(neighbour.socket.get(), message, -1, -1) == 0;
+  message.senderId = neighbour.id;
+  message.proof = proof_;
+  message.proofAt = reinterpret_cast<uint64_t>(&proof_);
+  claim_.name().copy(message.name, kPortNameMax);
+  claim_.fabricName().copy(message.fabricName, kFabricNameMax);
+  return sendHello(neighbour.socket.get(), message, bell_.pageFd(), bell_.eventFd()) == 0;
+}
+
+void Neighbours::setState(Neighbour& neighbour, Neighbour::State state) {
+  bool wasMeeting = neighbour.state < Neighbour::State::ready;
+  neighbour.state = state;
+  if (wasMeeting && state >= Neighbour::State::ready) --meeting_;
+}
+
+void Neighbours::end(Neighbour& neighbour) {
+  if (neighbour.isGone()) return;
+  setState(neighbour, Neighbour::State::gone);
+  neighbour.socket.reset();  // leaves the epoll set with its last descriptor
+  neighbour.bell.reset();
+  ended_.push_back(&neighbour);
+}
+
+void Neighbours::ringAll() {
+  for (auto& [id, neighbour] : all_) {
+    if (neighbour->bell) neighbour->bell->ring();
+  }
+}
+
+Neighbour* Neighbours::findById(uint32_t id) {
+  auto found = all_.find(id);
+  return found == all_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/bell.h"
+#include "engine/claim.h"
+#include "engine/hello.h"
+#include "engine/mapping.h"
+
+namespace cinnabar::engine {
+
+/// One socket to another shm port, and what was learned over it. Two ports that connect to each
+/// other at the same moment have two.
+struct Neighbour {
+  enum class State {
+    waiting,  // no hello yet
+    mapped,   // we mapped the peer; it has not yet said that it mapped us
+    ready,    // both; posts may begin
+    gone,     // the socket ended: the process is dead or has closed its port
+  };
+
+  State state = State::waiting;
+  Fd socket;
+  bool connected = false;  // by us, not accepted
+  std::string name;        // empty until known
+  uint32_t id = 0;         // what the peer puts into its fragments
+  uint32_t theirId = 0;    // what we put into ours
+  pid_t pid = 0;
+  bool copies = false;      // direct copies between the processes work
+  uint64_t order = 0;       // age, to drop the oldest of the unnamed
+  uint32_t references = 0;  // addresses that name it
+  std::unique_ptr<RemoteBell> bell;
+  std::shared_ptr<Mapping> mapping;
+
+  bool isReady() const { return state == State::ready; }
+  bool isGone() const { return state == State::gone; }
+};
+
+/// The doorbell side of an shm port: meets other ports, wakes them, is woken by them, and notices
+/// their end.
+class Neighbours {
+ public:
+  /// `bell`, `claim` and `mappings` outlive this.
+  static fabric::Result<std::unique_ptr<Neighbours>> open(ShmClaim& claim, Bell& bell,
+                                                          Mappings& mappings);
+
+  /// What to sleep on: the bell, the listening socket and every peer's socket.
+  int waitFd() const { return epoll_.get(); }
+
+  /// Finds or meets the live owner of a name. nullptr with -ECONNREFUSED if there is none.
+  Neighbour* meet(const std::string& name, int* status);
+  /// Gives back one reference. The pointer is dead afterwards if the neighbour is gone.
+  void release(Neighbour* neighbour);
+
+  /// Handles whatever happened on the sockets, without blocking. Neighbours that ended are appended
+  /// to `gone`; those without references are dropped.
+  void poll(std::vector<Neighbour*>& gone);
+  /// Whether somebody is between hello and ready, so that polling soon is worth it.
+  bool isMeeting() const { return meeting_ > 0; }
+
+  /// Wakes every neighbour that sleeps.
+  void ringAll();
+  /// The neighbour that was told to use this id in fragments.
+  Neighbour* findById(uint32_t id);
+
+ private:
+  Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings);
+
+  Neighbour* add(Fd socket, bool connected);
+  void acceptAll();
+  void read(Neighbour& neighbour);
+  bool greet(Neighbour& neighbour, Received& received);
+  bool sayHello(Neighbour& neighbour, HelloKind kind);
+  void end(Neighbour& neighbour);
+  void setState(Neighbour& neighbour, Neighbour::State state);
+
+  ShmClaim& claim_;
+  Bell& bell_;
+  Mappings& mappings_;
+  Fd epoll_;
+  std::unordered_map<uint32_t, std::unique_ptr<Neighbour>> all_;
+  std::vector<Neighbour*> ended_;
+  uint32_t nextId_ = 1;
+  uint32_t meeting_ = 0;
+  uint64_t clock_ = 0;
+  uint64_t proof_;
+};
+
+}  // namespace cinnabar::engine

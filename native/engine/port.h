@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/bell.h"
+#include "engine/claim.h"
+#include "engine/mapping.h"
+#include "engine/neighbours.h"
+#include "engine/operation.h"
+#include "engine/reassembly.h"
+#include "engine/ring.h"
+#include "engine/shared_endpoint.h"
+#include "fabric/memory.h"
+
+namespace cinnabar::engine {
+
+struct PortRequest {
+  fabric::Scheme scheme = fabric::Scheme::tcp;
+  std::string host;
+  uint32_t service = 0;
+  std::string name;
+  std::string provider;  // "" lets the table choose
+  /// Send slots followed by receive slots. Stays valid until the port is closed.
+  uint8_t* slab = nullptr;
+  uint32_t slotBytes = 0;
+  uint32_t sendSlots = 0;
+  uint32_t receiveSlots = 0;
+  uint32_t* ring = nullptr;  // kRingBytes; likewise
+};
+
+enum class Gauge : uint32_t { sends = 0, transfers = 1, waiting = 2, regions = 3, addresses = 4 };
+
+/// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node; all of it
+/// runs on one thread.
+///
+/// Hot functions return 0 or more on success and a negated libfabric error otherwise. -FI_EAGAIN is
+/// never returned: what the provider cannot take now waits here, first come, first served for each
+/// address, and is tried again by progress.
+class Port {
+ public:
+  static fabric::Result<std::unique_ptr<Port>> open(const PortRequest& request);
+  /// For tests: a port over ready-made parts.
+  Port(const PortRequest& request, std::shared_ptr<SharedEndpoint> endpoint);
+  ~Port();
+
+  /// Closes the endpoint, then the regions. The provider touches no buffer after this. Idempotent.
+  void close();
+
+  const fabric::EndpointTraits& traits() const { return endpoint_->traits(); }
+  fabric::RawAddress address() const;
+  const std::string& name() const;
+  bool isShm() const { return neighbours_ != nullptr; }
+  size_t maxTransferBytes() const;
+
+  int admit(const uint8_t* address, size_t length);
+  int forget(uint32_t address);
+  fabric::Result<fabric::RawAddress> addressOf(const std::string& hostOrName,
+                                               uint32_t service) const;
+
+  int send(uint32_t address, uint64_t slotOffset, uint64_t bytes);
+
+  int registerRegion(void* bytes, size_t length, uint32_t access);
+  int deregisterRegion(uint32_t region);
+  const fabric::Region* region(uint32_t region) const;
+  int transfer(Operation::Type type, uint32_t address, uint32_t region, uint64_t offset,
+               uint64_t bytes, uint64_t key, uint64_t remote, uint32_t token);
+
+  /// Returns the number of entries readable in the ring.
+  uint32_t progress(uint32_t spinUs);
+  /// 1: asleep, so wait for `waitFd` to become readable, and call `wake`. 0: there is something to
+  /// do. Negative: an error.
+  int arm();
+  void wake();
+  /// Level-triggered; valid until the port is closed.
+  int waitFd() const;
+  /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
+  /// look again by itself.
+  bool wantsRetry() const { return !waiting_.empty() || !unposted_.empty(); }
+
+  uint32_t gauge(Gauge which) const;
+
+ private:
+  struct Address {
+    bool used = false;
+    bool forgotten = false;
+    fi_addr_t fabric = FI_ADDR_NOTAVAIL;
+    Neighbour* neighbour = nullptr;  // shm
+    OperationQueue queue;
+    uint32_t posted = 0;  // operations at the provider
+    uint64_t retryAt = 0;
+    uint64_t pauseNs = 0;
+  };
+
+  // port.cc: opening, closing, addresses
+  static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
+  static fabric::Result<std::unique_ptr<Port>> openTcp(const PortRequest& request);
+  int start();
+  Address* find(uint32_t address);
+  uint32_t takeAddress();
+  void settle(uint32_t address);
+  void failAddress(uint32_t address, uint32_t status);
+  void peerGone(Neighbour* neighbour);
+
+  // port_operations.cc: sends and transfers
+  int submit(Operation* operation);
+  int post(Operation& operation, Address& address);
+  int postFragments(Operation& operation, Address& address);
+  int postTransfer(Operation& operation, Address& address);
+  void retryWaiting(bool evenIfEarly);
+  void copyPieces();
+  bool copyPiece(Operation& operation);
+  void finish(Operation* operation, uint32_t status, uint32_t providerError = 0);
+  void answer(Operation& operation, uint32_t status, uint32_t providerError);
+
+  // port_progress.cc: completions, receives, sleeping
+  void postReceive(uint32_t slot);
+  void retryReceives();
+  bool reap();
+  void reapError();
+  void onReceived(Receive& receive, const fi_cq_data_entry& entry);
+  void deliver(const Entry& entry);
+  void flushOverflow();
+  void poll(bool doorbell);
+  void pollDoorbell();
+
+  fabric::Region* findRegion(uint32_t region) const;
+  uint64_t slabBytes() const { return uint64_t{slotBytes_} * (sendSlots_ + receiveSlots_); }
+
+  std::string name_;
+  uint8_t* slab_;
+  uint32_t slotBytes_;
+  uint32_t sendSlots_;
+  uint32_t receiveSlots_;
+  Ring ring_;
+
+  // Closed in this order by close(); the members' own order is of no matter.
+  std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<Bell> bell_;
+  std::unique_ptr<Mappings> mappings_;
+  std::unique_ptr<ShmClaim> claim_;
+  std::shared_ptr<SharedEndpoint> shared_;
+  fabric::Endpoint* endpoint_;
+  std::unique_ptr<fabric::Region> slabRegion_;  // where the provider wants local registrations
+  std::vector<std::unique_ptr<fabric::Region>> regions_;
+  std::vector<uint32_t> freeRegions_;
+
+  std::deque<Receive> receives_;
+  std::vector<uint32_t> unposted_;  // receive slots the provider would not take yet
+  uint32_t postedReceives_ = 0;
+  std::vector<bool> busySlots_;  // send slots that belong to an operation
+  Reassembly reassembly_;
+
+  OperationPool operations_;
+  std::deque<Address> addresses_;
+  std::vector<uint32_t> freeAddresses_;
+  std::vector<uint32_t> waiting_;  // addresses with a queue
+  OperationQueue copies_;          // direct copies under way
+  std::deque<Entry> overflow_;     // completions made here that found the ring full
+
+  uint32_t sends_ = 0;
+  uint32_t transfers_ = 0;
+  uint32_t liveAddresses_ = 0;
+  uint32_t sinceDoorbell_ = 0;
+  bool queueDrained_ = false;
+  bool asleep_ = false;
+};
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "engine/port.h"
+
+namespace cinnabar::engine {
+namespace {
+
+constexpr size_t kBatch = 64;
+// Completions taken in one call, so that a flood cannot keep the caller's loop from turning.
+constexpr size_t kMostAtOnce = 512;
+// The doorbell costs a system call, so it is looked at once in so many calls, and whenever spinning
+// ended with nothing.
+constexpr uint32_t kDoorbellEvery = 32;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
+
+}  // namespace
+
+uint32_t Port::progress(uint32_t spinUs) {
+  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
+  bool doorbell = neighbours_ && (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting());
+  poll(doorbell);
+  if (ring_.readable() > 0 || spinUs == 0) return ring_.readable();
+
+  auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spinUs);
+  do {
+    relax();
+    poll(false);
+  } while (ring_.readable() == 0 && std::chrono::steady_clock::now() < end);
+  if (ring_.readable() == 0 && neighbours_ && !doorbell) poll(true);
+  return ring_.readable();
+}
+
+void Port::poll(bool doorbell) {
+  flushOverflow();
+  retryReceives();
+  retryWaiting(false);
+  copyPieces();
+  reap();
+  if (!neighbours_) return;
+  if (doorbell) pollDoorbell();
+  if (mappings_->hasRetired() && queueDrained_) mappings_->onDrained();
+  if (bell_->takeStarved()) neighbours_->ringAll();
+}
+
+void Port::pollDoorbell() {
+  sinceDoorbell_ = 0;
+  std::vector<Neighbour*> gone;
+  neighbours_->poll(gone);
+  if (gone.empty()) return;
+  // What a peer sent before it went is already here, and comes first.
+  reap();
+  for (Neighbour* neighbour : gone) peerGone(neighbour);
+}
+
+int Port::arm() {
+  if (asleep_) return 1;
+  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
+  if (ring_.readable() > 0) return 0;
+  auto busy = [this] { return ring_.readable() > 0 || !copies_.empty() || !overflow_.empty(); };
+  if (neighbours_) {
+    // In this order: swallow old rings, announce the sleep, ask full peers to ring back, look once
+    // more. See bell.h. A ring that comes after the announcement must stay in the eventfd.
+    poll(true);
+    if (busy()) return 0;
+    bell_->fallAsleep();
+    for (uint32_t index : waiting_) {
+      Neighbour* neighbour = addresses_[index].neighbour;
+      if (neighbour->isReady()) neighbour->bell->setStarved();
+    }
+    poll(false);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (bell_->takeStarved()) neighbours_->ringAll();
+    if (busy()) {
+      bell_->wake();
+      return 0;
+    }
+  } else {
+    poll(false);
+    if (busy()) return 0;
+    int status = endpoint_->tryWait();
+    if (status == -FI_EAGAIN) return 0;
+    if (status != 0) return status;
+    reap();
+    if (busy()) return 0;
+  }
+  asleep_ = true;
+  return 1;
+}
+
+void Port::wake() {
+  if (!asleep_) return;
+  asleep_ = false;
+  if (bell_) bell_->wake();
+  sinceDoorbell_ = kDoorbellEvery;  // it may have been a socket
+}
+
+void Port::deliver(const Entry& entry) {
+  if (overflow_.empty() && ring_.room() > 0) {
+    ring_.push(entry);
+  } else {
+    overflow_.push_back(entry);
+  }
+}
+
+void Port::flushOverflow() {
+  while (!overflow_.empty() && ring_.room() > 0) {
+    ring_.push(overflow_.front());
+    overflow_.pop_front();
+  }
+}
+
+void Port::postReceive(uint32_t slot) {
+  uint8_t* bytes = slab_ + uint64_t{slotBytes_} * (sendSlots_ + slot);
+  void* descriptor = slabRegion_ ? slabRegion_->descriptor() : nullptr;
+  ssize_t status =
+      fi_recv(endpoint_->ep(), bytes, slotBytes_, descriptor, FI_ADDR_UNSPEC, &receives_[slot]);
+  if (status == 0) {
+    ++postedReceives_;
+  } else {
+    unposted_.push_back(slot);
+  }
+}
+
+void Port::retryReceives() {
+  if (unposted_.empty()) return;
+  std::vector<uint32_t> slots;
+  slots.swap(unposted_);
+  for (uint32_t slot : slots) postReceive(slot);
+}
+
+/// Moves completions from the queue into the ring while there is room for one each. True if there
+/// were any.
+bool Port::reap() {
+  fi_cq_data_entry entries[kBatch];
+  size_t taken = 0;
+  while (taken < kMostAtOnce && overflow_.empty()) {
+    size_t room = std::min<size_t>(ring_.room(), kBatch);
+    if (room == 0) break;
+    ssize_t count = fi_cq_read(endpoint_->cq(), entries, room);
+    if (count == -FI_EAVAIL) {
+      reapError();
+      ++taken;
+      continue;
+    }
+    if (count <= 0) {
+      queueDrained_ = postedReceives_ > 0;
+      return taken > 0;
+    }
+    taken += static_cast<size_t>(count);
+    for (ssize_t i = 0; i < count; ++i) {
+      auto* context = static_cast<Context*>(entries[i].op_context);
+      if (context == nullptr) continue;
+      if (context->kind == Context::Kind::receive) {
+        onReceived(static_cast<Receive&>(*context), entries[i]);
+      } else {
+        finish(static_cast<Operation*>(context), 0);
+      }
+    }
+  }
+  queueDrained_ = false;
+  return taken > 0;
+}
+
+void Port::reapError() {
+  fi_cq_err_entry error{};
+  if (fi_cq_readerr(endpoint_->cq(), &error, 0) != 1) return;
+  auto* context = static_cast<Context*>(error.op_context);
+  if (context == nullptr) return;
+  uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
+  if (context->kind == Context::Kind::operation) {
+    finish(static_cast<Operation*>(context), status, positive(error.prov_errno));
+    return;
+  }
+  uint32_t slot = static_cast<Receive*>(context)->slot;
+  --postedReceives_;
+  Entry entry{Completion::message, status};
+  entry.token = slotBytes_ * (sendSlots_ + slot);
+  entry.bytes = static_cast<uint32_t>(std::min<size_t>(error.len, slotBytes_));
+  entry.providerError = positive(error.prov_errno);
+  ring_.push(entry, slot);
+}
+
+void Port::onReceived(Receive& receive, const fi_cq_data_entry& completion) {
+  --postedReceives_;
+  Entry entry{Completion::message};
+  entry.token = slotBytes_ * (sendSlots_ + receive.slot);
+  entry.bytes = static_cast<uint32_t>(completion.len);
+  if (neighbours_ && (completion.flags & FI_REMOTE_CQ_DATA)) {
+    uint32_t sender = static_cast<uint32_t>(completion.data >> 32);
+    size_t whole = 0;
+    auto outcome = Reassembly::Outcome::garbage;
+    if (neighbours_->findById(sender) != nullptr) {
+      outcome = reassembly_.add(completion.data, slab_ + entry.token, completion.len, &whole);
+    }
+    if (outcome == Reassembly::Outcome::more || outcome == Reassembly::Outcome::garbage) {
+      return postReceive(receive.slot);
+    }
+    entry.bytes = static_cast<uint32_t>(std::min<size_t>(whole, slotBytes_));
+    if (outcome == Reassembly::Outcome::tooLarge) entry.status = FI_ETRUNC;
+  }
+  ring_.push(entry, receive.slot);
+}
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace cinnabar::engine {
+
+// The layout is a contract with src/fabric/ring.ts.
+constexpr uint32_t kRingEntries = 1024;
+constexpr uint32_t kEntryWords = 8;
+constexpr uint32_t kHeaderWords = 16;
+constexpr size_t kRingBytes = (kHeaderWords + kRingEntries * kEntryWords) * sizeof(uint32_t);
+
+enum class Completion : uint32_t { message = 1, sent = 2, transfer = 3, peerGone = 4 };
+
+struct Entry {
+  Completion kind;
+  uint32_t status = 0;
+  uint32_t token = 0;
+  uint32_t bytes = 0;
+  uint32_t providerError = 0;
+};
+
+/// Writes completions into the ring that JavaScript reads. Does not own the memory. Writer and
+/// reader are the same thread.
+///
+/// What JavaScript writes is not trusted: only the head word is read, a head outside of what was
+/// written counts as "nothing consumed", and which receive slot an entry carried is remembered
+/// here, not read back.
+class Ring {
+ public:
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
+  explicit Ring(uint32_t* words) : words_(words) {}
+
+  uint32_t readable() const { return tail_ - head(); }
+  uint32_t room() const { return kRingEntries - readable(); }
+
+  /// `slot` is the receive slot that a message lends to the reader. The caller has seen that there
+  /// is room.
+  void push(const Entry& entry, uint32_t slot = kNoSlot);
+
+  /// Calls `back(slot)` for every receive slot whose entry the head has passed since the last call.
+  template <typename F>
+  void reclaim(F&& back) {
+    for (uint32_t end = head(); reclaimed_ != end; ++reclaimed_) {
+      uint32_t slot = slots_[reclaimed_ % kRingEntries];
+      if (slot != kNoSlot) back(slot);
+    }
+  }
+
+ private:
+  uint32_t head() const {
+    uint32_t head = words_[1];
+    return tail_ - head <= tail_ - reclaimed_ ? head : reclaimed_;
+  }
+
+  uint32_t* words_;
+  uint32_t tail_ = 0;
+  uint32_t reclaimed_ = 0;
+  std::array<uint32_t, kRingEntries> slots_{};
+};
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "fabric/endpoint.h"
+
+#include <optional>
+
+#include "fabric/signals.h"
+
+namespace cinnabar::fabric {
+namespace {
+
+// Sized on purpose: rxm's default would take tens of megabytes. A queue that overflows grows by
+// single entries.
+constexpr size_t kQueueEntries = 1024;
+constexpr size_t kExpectedAddresses = 64;
+
+template <typename T>
+void adopt(Fid<T>& holder, T* object) {
+  holder.reset(object);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
+                                                 const InfoRequest& request) {
+  Result<InfoPtr> found = getInfo(library, request);
+  if (!found) return found.failure();
+  Parts parts;
+  parts.info = std::move(*found);
+  fi_info* info = parts.info.get();
+  EndpointTraits traits;
+  traits.provider = info->fabric_attr->prov_name;
+  traits.providerVersion = info->fabric_attr->prov_version;
+  traits.injectBytes = info->tx_attr->inject_size;
+  traits.maxMessageBytes = info->ep_attr->max_msg_size;
+  traits.mrMode = info->domain_attr->mr_mode;
+  bool shm = request.provider->scheme == Scheme::shm;
+  auto fail = [&](const char* op, int status) {
+    return library.fail(op, status,
+                        std::string(op) + " of provider " + traits.provider + " failed");
+  };
+
+  fid_fabric* fabric = nullptr;
+  int status = library.fabric(info->fabric_attr, &fabric, nullptr);
+  if (status != 0) return fail("fi_fabric", status);
+  adopt(parts.fabric, fabric);
+
+  fid_domain* domain = nullptr;
+  status = fi_domain(fabric, info, &domain, nullptr);
+  if (status != 0) return fail("fi_domain", status);
+  adopt(parts.domain, domain);
+
+  fi_av_attr avAttr{};
+  avAttr.type = FI_AV_UNSPEC;
+  avAttr.count = kExpectedAddresses;
+  fid_av* av = nullptr;
+  status = fi_av_open(domain, &avAttr, &av, nullptr);
+  if (status != 0) return fail("fi_av_open", status);
+  adopt(parts.av, av);
+
+  fi_cq_attr cqAttr{};
+  cqAttr.size = kQueueEntries;
+  cqAttr.format = FI_CQ_FORMAT_DATA;
+  cqAttr.wait_obj = shm ? FI_WAIT_NONE : FI_WAIT_FD;
+  fid_cq* cq = nullptr;
+  status = fi_cq_open(domain, &cqAttr, &cq, nullptr);
+  if (status != 0) return fail("fi_cq_open", status);
+  adopt(parts.cq, cq);
+  if (!shm) {
+    status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
+    if (status != 0) return fail("FI_GETWAIT", status);
+  }
+
+  {
+    std::optional<SignalKeeper> keeper;
+    if (shm) keeper.emplace();
+    fid_ep* ep = nullptr;
+    status = fi_endpoint(domain, info, &ep, nullptr);
+    if (status != 0) return fail("fi_endpoint", status);
+    adopt(parts.ep, ep);
+    status = fi_ep_bind(ep, &av->fid, 0);
+    if (status != 0) return fail("fi_ep_bind", status);
+    status = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
+    if (status != 0) return fail("fi_ep_bind", status);
+    status = fi_enable(ep);
+    if (status != 0) return fail("fi_enable", status);
+  }
+  return std::make_unique<Endpoint>(std::move(parts), std::move(traits));
+}
+
+RawAddress Endpoint::name() const {
+  RawAddress raw(256);
+  size_t length = raw.size();
+  if (fi_getname(&parts_.ep->fid, raw.data(), &length) != 0 || length > raw.size()) return {};
+  raw.resize(length);
+  return raw;
+}
+
+void Endpoint::shut() {
+  parts_.ep.reset();
+  parts_.cq.reset();
+  parts_.av.reset();
+}
+
+int Endpoint::tryWait() const {
+  fid* queue = &parts_.cq->fid;
+  return fi_trywait(parts_.fabric.get(), &queue, 1);
+}
+
+fi_addr_t Endpoint::insert(const uint8_t* address) {
+  fi_addr_t index = FI_ADDR_NOTAVAIL;
+  int inserted = fi_av_insert(parts_.av.get(), address, 1, &index, 0, nullptr);
+  return inserted == 1 ? index : FI_ADDR_NOTAVAIL;
+}
+
+void Endpoint::remove(fi_addr_t address) { fi_av_remove(parts_.av.get(), &address, 1, 0); }
+
+}  // namespace cinnabar::fabric

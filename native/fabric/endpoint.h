@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <memory>
+#include <string>
+
+#include "fabric/info.h"
+
+namespace cinnabar::fabric {
+
+struct FidDeleter {
+  template <typename T>
+  void operator()(T* object) const {
+    fi_close(&object->fid);
+  }
+};
+template <typename T>
+using Fid = std::unique_ptr<T, FidDeleter>;
+
+/// What is fixed about an endpoint once it is open.
+struct EndpointTraits {
+  std::string provider;
+  uint32_t providerVersion = 0;
+  size_t injectBytes = 0;
+  size_t maxMessageBytes = 0;
+  int mrMode = 0;
+  int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
+};
+
+/// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion
+/// queue.
+///
+/// The members are destroyed in reverse order, which is the order the providers ask for: endpoint,
+/// queue, address vector, domain, fabric. Memory regions hang on the domain and must be gone before
+/// (fi_domain(3)).
+class Endpoint {
+ public:
+  struct Parts {
+    InfoPtr info;
+    Fid<fid_fabric> fabric;
+    Fid<fid_domain> domain;
+    Fid<fid_av> av;
+    Fid<fid_cq> cq;
+    Fid<fid_ep> ep;
+  };
+
+  static Result<std::unique_ptr<Endpoint>> open(const Library& library, const InfoRequest& request);
+
+  /// Takes ready-made parts; tests pass tables of their own.
+  Endpoint(Parts parts, EndpointTraits traits)
+      : parts_(std::move(parts)), traits_(std::move(traits)) {}
+
+  const EndpointTraits& traits() const { return traits_; }
+  /// The address the endpoint is bound to (fi_getname), empty on failure.
+  RawAddress name() const;
+
+  fid_ep* ep() const { return parts_.ep.get(); }
+  fid_cq* cq() const { return parts_.cq.get(); }
+  fid_domain* domain() const { return parts_.domain.get(); }
+
+  /// Closes the endpoint and its queues, but not the domain, so that regions can follow. Nothing
+  /// else may be called after it.
+  void shut();
+
+  /// Whether it is safe to sleep on the wait fd now (fi_trywait(3)): 0, or -FI_EAGAIN when there is
+  /// something to read.
+  int tryWait() const;
+
+  /// FI_ADDR_NOTAVAIL if the address cannot be inserted.
+  fi_addr_t insert(const uint8_t* address);
+  void remove(fi_addr_t address);
+
+ private:
+  Parts parts_;
+  EndpointTraits traits_;
+};
+
+}  // namespace cinnabar::fabric

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "fabric/info.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+namespace cinnabar::fabric {
+namespace {
+
+// The depth of shm's command queue, which is the number of messages that wait in shared memory for
+// a receiver. Each costs it 4.3 KiB there once it was used. The queue must also hold every receive
+// posted.
+constexpr size_t kShmDepthLeast = 256;
+constexpr size_t kShmDepthMost = 1024;
+// Answers that large operations wait for. Ours are small or go around the provider, so a few are
+// enough.
+constexpr size_t kShmAnswers = 128;
+
+void* copyOf(const void* bytes, size_t length) {
+  void* copy = malloc(length);
+  std::memcpy(copy, bytes, length);
+  return copy;
+}
+
+InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
+  InfoPtr hints(library.dupinfo(nullptr), InfoDeleter{&library});
+  if (!hints) return hints;
+  const Provider& provider = *request.provider;
+  hints->caps = FI_MSG | FI_RMA;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  // Every mode bit our registration code can serve; the provider keeps those that it wants
+  // (fi_mr(3)).
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+  hints->tx_attr->msg_order = FI_ORDER_SAS;
+  hints->rx_attr->msg_order = FI_ORDER_SAS;
+  // Both are released by fi_freeinfo with free().
+  hints->fabric_attr->prov_name =
+      static_cast<char*>(copyOf(provider.name, strlen(provider.name) + 1));
+  if (!request.source.empty()) {
+    hints->src_addr = copyOf(request.source.data(), request.source.size());
+    hints->src_addrlen = request.source.size();
+  }
+  if (provider.scheme == Scheme::shm) {
+    hints->addr_format = FI_ADDR_STR;
+    hints->tx_attr->size = kShmAnswers;
+    hints->rx_attr->size =
+        std::clamp(std::bit_ceil(request.receives + 1), kShmDepthLeast, kShmDepthMost);
+  } else {
+    bool six = familyOf(request.source.data(), request.source.size()) == AF_INET6;
+    hints->addr_format = six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+  }
+  return hints;
+}
+
+}  // namespace
+
+Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
+  InfoPtr hints = hintsFor(library, request);
+  if (!hints) return library.fail("fi_allocinfo", FI_ENOMEM, "no memory for fi_info");
+  uint32_t api =
+      std::min<uint32_t>(library.loadedVersion, FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION));
+  fi_info* list = nullptr;
+  int status = library.getinfo(api, nullptr, nullptr, 0, hints.get(), &list);
+  std::string name = request.provider->name;
+  if (status != 0) {
+    return library.fail("fi_getinfo", status,
+                        "provider " + name + " offers no reliable datagram endpoint here");
+  }
+  InfoPtr all(list, InfoDeleter{&library});
+  // A name is matched loosely: "tcp" also finds tcp beneath a utility provider.
+  for (fi_info* info = list; info != nullptr; info = info->next) {
+    if (name != info->fabric_attr->prov_name) continue;
+    InfoPtr chosen(library.dupinfo(info), InfoDeleter{&library});
+    if (!chosen) return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
+    return chosen;
+  }
+  return library.fail("fi_getinfo", FI_ENODATA,
+                      "asked for provider " + name + ", offered " + list->fabric_attr->prov_name);
+}
+
+std::string reasonAgainst(const Library& library, const Provider& provider) {
+  if (!suits(provider, library.loadedVersion)) {
+    uint32_t version = library.loadedVersion;
+    return "not the choice for libfabric " + std::to_string(FI_MAJOR(version)) + "." +
+           std::to_string(FI_MINOR(version));
+  }
+  auto info = getInfo(library, {&provider, {}, 0});
+  if (info) return "";
+  return info.failure().op + ": " + info.failure().name + " (" + info.failure().message + ")";
+}
+
+}  // namespace cinnabar::fabric

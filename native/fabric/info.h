@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "fabric/address.h"
+#include "fabric/library.h"
+#include "fabric/providers.h"
+
+namespace cinnabar::fabric {
+
+struct InfoDeleter {
+  const Library* library = nullptr;
+  void operator()(fi_info* info) const { library->freeinfo(info); }
+};
+using InfoPtr = std::unique_ptr<fi_info, InfoDeleter>;
+
+struct InfoRequest {
+  const Provider* provider = nullptr;
+  RawAddress
+      source;  // a sockaddr for tcp; the fabric name, ended by a zero byte, for shm; may be empty
+  size_t receives = 0;  // receives that will be posted at once
+};
+
+/// Asks one provider for an RDM endpoint with messages and RMA (fi_getinfo(3)).
+Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request);
+
+/// Why a provider cannot be used here; empty if it can.
+std::string reasonAgainst(const Library& library, const Provider& provider);
+
+}  // namespace cinnabar::fabric

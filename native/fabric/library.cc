@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "fabric/library.h"
+
+#include <dlfcn.h>
+#include <rdma/fi_errno.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+namespace cinnabar::fabric {
+namespace {
+
+// The symbol versions that belong to the headers compiled against (libfabric.map of 1.13 to 1.17):
+// struct fi_info grew in FABRIC_1.7 and 1.8, and a plain dlsym would fetch the newest entry point,
+// which reads past the end of our structures.
+constexpr const char* kInfoVersion = "FABRIC_1.3";
+constexpr const char* kFabricVersion = "FABRIC_1.1";
+constexpr const char* kBaseVersion = "FABRIC_1.0";
+
+static_assert(FI_MAJOR_VERSION == 1 && FI_MINOR_VERSION >= 13 && FI_MINOR_VERSION <= 17,
+              "other headers want other symbol versions: compare libfabric.map");
+
+constexpr uint32_t kOldest = FI_VERSION(1, 14);
+
+std::mutex mutex;
+Library instance;
+LoadReport success;
+std::atomic<const Library*> published{nullptr};
+
+// libfabric reads its variables once, when it is loaded. The user's own settings win.
+void setDefaults() {
+  // With the registration cache a revoked key goes on working on verbs (fi_mr(3), "Memory
+  // registration cache").
+  setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
+}
+
+template <typename F>
+bool resolve(void* handle, const char* name, const char* version, F* into, std::string* reason) {
+  dlerror();
+  void* symbol = dlvsym(handle, name, version);
+  if (symbol == nullptr) {
+    const char* text = dlerror();
+    *reason = text != nullptr ? text : std::string("no symbol ") + name + ", version " + version;
+    return false;
+  }
+  *into = reinterpret_cast<F>(symbol);
+  return true;
+}
+
+}  // namespace
+
+Failure Library::fail(std::string op, int code, std::string message) const {
+  if (code < 0) code = -code;
+  return Failure{std::move(op), code, strerror(code), std::move(message)};
+}
+
+std::string openLibrary(const std::string& path, Library* into) {
+  setDefaults();
+  // RTLD_LOCAL: what libfabric brings along must not take the place of Node's own symbols.
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* text = dlerror();
+    return text != nullptr ? text : "dlopen failed";
+  }
+  std::string reason;
+  Library found;
+  bool whole = resolve(handle, "fi_version", kBaseVersion, &found.version, &reason) &&
+               resolve(handle, "fi_strerror", kBaseVersion, &found.strerror, &reason) &&
+               resolve(handle, "fi_getinfo", kInfoVersion, &found.getinfo, &reason) &&
+               resolve(handle, "fi_freeinfo", kInfoVersion, &found.freeinfo, &reason) &&
+               resolve(handle, "fi_dupinfo", kInfoVersion, &found.dupinfo, &reason) &&
+               resolve(handle, "fi_fabric", kFabricVersion, &found.fabric, &reason);
+  if (!whole) {
+    dlclose(handle);
+    return reason;
+  }
+  found.loadedVersion = found.version();
+  if (FI_VERSION_LT(found.loadedVersion, kOldest)) {
+    reason = "libfabric " + std::to_string(FI_MAJOR(found.loadedVersion)) + "." +
+             std::to_string(FI_MINOR(found.loadedVersion)) + " is older than 1.14";
+    dlclose(handle);
+    return reason;
+  }
+  *into = found;
+  return "";
+}
+
+LoadReport loadLibrary(const std::vector<std::string>& candidates) {
+  std::lock_guard lock(mutex);
+  if (success.loaded) return success;
+  LoadReport report;
+  for (const std::string& path : candidates) {
+    std::string reason = openLibrary(path, &instance);
+    report.tried.push_back({path, reason});
+    if (!reason.empty()) continue;
+    report.loaded = true;
+    report.path = path;
+    report.version = instance.loadedVersion;
+    success = report;
+    published.store(&instance, std::memory_order_release);
+    break;
+  }
+  return report;
+}
+
+const Library* library() { return published.load(std::memory_order_acquire); }
+
+}  // namespace cinnabar::fabric

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace cinnabar::fabric {
+
+enum class Scheme { tcp, shm };
+
+/// One way to serve a scheme. `since` and `before` bound the libfabric versions for which it is a
+/// candidate.
+struct Provider {
+  Scheme scheme;
+  const char* name;
+  uint32_t since;
+  uint32_t before;
+};
+
+/// The candidates of every scheme, best first.
+std::span<const Provider> providerTable();
+
+/// Whether this libfabric is one the entry is meant for.
+bool suits(const Provider& provider, uint32_t version);
+
+/// The name of a scheme, as addresses carry it.
+const char* schemeName(Scheme scheme);
+
+}  // namespace cinnabar::fabric
