@@ -38,7 +38,7 @@ async function run(): Promise<number> {
 
   for (const url of urls) {
     const scheme = url.slice(0, url.indexOf(":"));
-    const client = clientOf(await engine.connect(url, { signal: stop }));
+    const client = clientOf(await engine.connect(url));
     const files = await findFiles(client);
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     console.log(`found ${formatCount(files.length)} files, ${formatBytes(bytes)}, over ${scheme}`);

@@ -41,7 +41,7 @@ export function serveFiles(catalog: Catalog) {
         return call.fail("Unreadable", { path, why: describe(error) });
       }
       const pair = await pool.take(call.signal);
-      let putting: Promise<void> = Promise.resolve();
+      let putting: Promise<unknown> = Promise.resolve();
       try {
         let done = 0;
         let half = 0;

@@ -26,7 +26,6 @@ try {
     bytes: catalog.bytes,
     skipped: catalog.skipped,
   });
-  process.channel?.ref(); // keeps waiting for the parent's word; an engine that only listens keeps no process alive
   await aborted(stop);
 } catch (error) {
   if (!stop.aborted) {
@@ -34,7 +33,6 @@ try {
     process.exitCode = 1;
   }
 }
-process.channel?.unref();
 
 function announce(announcement: Announcement): void {
   if (process.send !== undefined) process.send(announcement);

@@ -13,7 +13,7 @@ const isNativeSource = (path) => !path.endsWith(".md") && !path.endsWith(".supp"
 /** Builds the addon in its release form when its sources have changed. */
 export async function buildAddon() {
   const print = fingerprint(nativeSources, isNativeSource);
-  if (isCurrent("native", print, ["native/build/Release"])) return;
+  if (isCurrent("native", print, ["native/build/Release/cinnabar.node"])) return;
   await step("the native addon", "npm", ["run", "--silent", "build:native"]);
   markCurrent("native", print);
 }
