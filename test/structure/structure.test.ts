@@ -9,7 +9,11 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 const alarmLines = 500;
 
 const sources = filesBelow("src").filter((path) => path.endsWith(".ts") && !isTest(path));
-const dependencies = Object.keys(JSON.parse(readFileSync(join(root, "package.json"), "utf8")).dependencies);
+const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+// An optional peer may be absent, and then the import would fail: only those that are always there may be imported.
+const dependencies = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies }).filter(
+  (name) => manifest.peerDependenciesMeta?.[name]?.optional !== true,
+);
 const everything = ["src", "native", "test", "examples", "bench", "scripts", "packages"]
   .flatMap((folder) => filesBelow(folder))
   .filter((path) => /\.(ts|mjs|js|cc|cpp|h|hpp)$/.test(path));
