@@ -2,7 +2,11 @@
 // Copyright The Cinnabar Authors
 #include "fabric/endpoint.h"
 
+#include <unistd.h>
+
+#include <fstream>
 #include <optional>
+#include <string_view>
 
 #include "fabric/signals.h"
 
@@ -17,6 +21,26 @@ constexpr size_t kExpectedAddresses = 64;
 template <typename T>
 void adopt(Fid<T>& holder, T* object) {
   holder.reset(object);
+}
+
+/// The member of a queue's epoll set that is itself an epoll set: the one that watches the
+/// provider's sockets. Completions made by our own calls do not show there, but those are read
+/// after fi_trywait anyway. -1 if there is none.
+int socketWaitFd(int queueFd) {
+  // One "tfd:" line a member (proc(5), /proc/pid/fdinfo).
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(queueFd));
+  for (std::string word; info >> word;) {
+    int member = -1;
+    if (word != "tfd:" || !(info >> member)) continue;
+    std::string path = "/proc/self/fd/" + std::to_string(member);
+    char target[64];
+    ssize_t length = readlink(path.c_str(), target, sizeof target);
+    if (length > 0 &&
+        std::string_view(target, static_cast<size_t>(length)) == "anon_inode:[eventpoll]") {
+      return member;
+    }
+  }
+  return -1;
 }
 
 }  // namespace
@@ -69,6 +93,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   if (!shm) {
     status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
     if (status != 0) return fail("FI_GETWAIT", status);
+    int inner = request.provider->stickyWait ? socketWaitFd(traits.waitFd) : -1;
+    if (inner >= 0) traits.waitFd = inner;
   }
 
   {

@@ -16,8 +16,9 @@ constexpr uint32_t kEver = UINT32_MAX;
 // of 1.17 knows only connected endpoints and wants ofi_rxm on top; from 1.18 on rxm over tcp is
 // left out on purpose: hostile bytes crash it.
 constexpr std::array kTable = {
-    Provider{Scheme::tcp, "tcp", FI_VERSION(1, 18), kEver},
-    Provider{Scheme::tcp, "net", FI_VERSION(1, 17), FI_VERSION(1, 18)},
+    Provider{Scheme::tcp, "tcp", FI_VERSION(1, 19), kEver},
+    Provider{Scheme::tcp, "tcp", FI_VERSION(1, 18), FI_VERSION(1, 19), true},
+    Provider{Scheme::tcp, "net", FI_VERSION(1, 17), FI_VERSION(1, 18), true},
     Provider{Scheme::tcp, "tcp;ofi_rxm", kAny, FI_VERSION(1, 18)},
     Provider{Scheme::shm, "shm", kAny, kEver},
 };
