@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "fabric/signals.h"
+
 namespace cinnabar::fabric {
 namespace {
 
@@ -69,6 +71,8 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
   uint32_t api =
       std::min<uint32_t>(library.loadedVersion, FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION));
   fi_info* list = nullptr;
+  // The first call loads the providers, and what they bring along.
+  SignalKeeper keeper;
   int status = library.getinfo(api, nullptr, nullptr, 0, hints.get(), &list);
   std::string name = request.provider->name;
   if (status != 0) {

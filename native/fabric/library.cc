@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "fabric/signals.h"
+
 namespace cinnabar::fabric {
 namespace {
 
@@ -58,6 +60,7 @@ Failure Library::fail(std::string op, int code, std::string message) const {
 
 std::string openLibrary(const std::string& path, Library* into) {
   setDefaults();
+  SignalKeeper keeper;
   // RTLD_LOCAL: what libfabric brings along must not take the place of Node's own symbols.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

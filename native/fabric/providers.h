@@ -18,8 +18,9 @@ struct Provider {
   const char* name;
   uint32_t since;
   uint32_t before;
-  /// fi_trywait does not take the queue's own signal back, so the queue's wait fd stays readable for ever after the first
-  /// completion (fixed in 1.18.2). The descriptor that watches the sockets is waited for instead.
+  /// fi_trywait does not take the queue's own signal back, so the queue's wait fd stays readable
+  /// for ever after the first completion (fixed in 1.18.2). The descriptor that watches the sockets
+  /// is waited for instead.
   bool stickyWait = false;
 };
 

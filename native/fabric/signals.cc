@@ -8,16 +8,17 @@ std::mutex mutex;
 }
 
 SignalKeeper::SignalKeeper() : lock_(mutex) {
-  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &saved_[i]);
+  for (int signal = 1; signal < kStandardSignals; ++signal)
+    sigaction(signal, nullptr, &saved_[signal]);
 }
 
 SignalKeeper::~SignalKeeper() {
-  for (size_t i = 0; i < kSignals.size(); ++i) {
+  for (int signal = 1; signal < kStandardSignals; ++signal) {
     struct sigaction now;
-    sigaction(kSignals[i], nullptr, &now);
-    bool same = (now.sa_flags & SA_SIGINFO) == (saved_[i].sa_flags & SA_SIGINFO) &&
-                now.sa_handler == saved_[i].sa_handler;
-    if (!same) sigaction(kSignals[i], &saved_[i], nullptr);
+    if (sigaction(signal, nullptr, &now) != 0) continue;
+    const struct sigaction& before = saved_[signal];
+    bool same = now.sa_handler == before.sa_handler && now.sa_flags == before.sa_flags;
+    if (!same) sigaction(signal, &before, nullptr);
   }
 }
 

@@ -11,12 +11,13 @@ namespace cinnabar::fabric {
 
 /// Keeps a library call from leaving signal handlers behind.
 ///
-/// shm's first fi_endpoint of a process installs handlers for SIGBUS, SIGSEGV, SIGTERM and SIGINT
-/// that unlink its files and then put back and run what was there before. Under Node that breaks
-/// both ways: a handler that JavaScript installs later silently replaces shm's, one installed
-/// earlier is run once and is then gone from libuv's point of view. So the dispositions are put
-/// back as they were; a process that dies of a signal leaves its files, and the next open on the
-/// machine sweeps them.
+/// Libraries beneath libfabric install handlers as they are loaded (PSM's ends the process with
+/// exit code 1 on SIGTERM and SIGINT), and shm's first fi_endpoint of a process installs handlers
+/// for SIGBUS, SIGSEGV, SIGTERM and SIGINT that unlink its files and then put back and run what was
+/// there before. Under Node that breaks both ways: a handler that JavaScript installs later
+/// silently replaces theirs, and one installed before is run once and then lost. So the
+/// dispositions are put back as they were; a process that dies of a signal leaves its files, and
+/// the next open on the machine sweeps them.
 class SignalKeeper {
  public:
   SignalKeeper();
@@ -25,10 +26,9 @@ class SignalKeeper {
   SignalKeeper& operator=(const SignalKeeper&) = delete;
 
  private:
-  static constexpr std::array kSignals = {SIGBUS, SIGSEGV, SIGTERM, SIGINT,
-                                          SIGHUP, SIGQUIT, SIGABRT, SIGPIPE};
+  static constexpr int kStandardSignals = 32;
   std::unique_lock<std::mutex> lock_;
-  std::array<struct sigaction, kSignals.size()> saved_;
+  std::array<struct sigaction, kStandardSignals> saved_{};
 };
 
 }  // namespace cinnabar::fabric
