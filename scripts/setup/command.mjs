@@ -64,7 +64,7 @@ export async function step(title, command, args, options = {}) {
   child.stdout.on("data", (chunk) => (output += chunk));
   child.stderr.on("data", (chunk) => (output += chunk));
   const stillWorking = setInterval(() => {
-    const line = lastLines(output, 1).trim().slice(0, 100);
+    const line = lastLines(output, 1).trim().slice(0, 160);
     console.log(`[setup]   ${seconds(started)} ${line}`);
   }, 15_000);
   try {

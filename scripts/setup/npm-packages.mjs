@@ -8,7 +8,9 @@ import { root, SetupError, step } from "./command.mjs";
  */
 export async function installNpmPackages() {
   if (isInstalled()) return;
-  await step("npm packages", "npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
+  // npm tries for minutes before it gives up on a registry; with its requests in the log the wait at least says why.
+  const args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http"];
+  await step("npm packages", "npm", args, {
     advice: "Check that the npm registry can be reached (`npm ping`), then run the command again.",
   });
   if (!isInstalled()) {
