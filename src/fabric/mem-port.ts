@@ -44,6 +44,7 @@ export class MemPort implements Port {
   readonly slab: Buffer;
   readonly slabView: DataView;
   readonly slotBytes: number;
+  readonly batchFrames = 64;
   readonly maxTransferBytes = Number.MAX_SAFE_INTEGER;
   readonly reportsDeath = true;
   onWake: () => void = () => {};

@@ -53,6 +53,11 @@ export interface Port {
   readonly slab: Buffer;
   readonly slabView: DataView;
   readonly slotBytes: number;
+  /**
+   * How many frames are worth waiting for before a message leaves. Where a message is cheap, short batches let both sides work at once; where it
+   * costs a system call, long ones do.
+   */
+  readonly batchFrames: number;
   /** The longest single read or write. */
   readonly maxTransferBytes: number;
   /** True if death of a peer is told at once. */

@@ -68,6 +68,8 @@ export class Progress {
       if (port.progress(this.#spinUs(), this.#sink) > 0) active = true;
     }
     if (this.#closed) return;
+    // Answers that handlers gave at once need not wait for the next turn.
+    this.#flush();
     if (active) {
       this.#activeMs = this.nowMs;
       this.#slowPollMs = 1;

@@ -1,5 +1,5 @@
 import type { Port, SendOwner } from "../fabric/port.ts";
-import { type EncodeTarget, encodeAt, encodeSlack, type RegionCodec } from "../wire/codec.ts";
+import { type Encoded, type EncodeTarget, encodeAt, encodeSlack, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag, frameHeaderBytes, type Overflow, overflowBytes, writeFrameHeader, writeOverflow } from "../wire/frame.ts";
 import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
 
@@ -10,6 +10,8 @@ export interface OutboxHost {
   /** A message could not be delivered. */
   onSendFailed(status: number): void;
   onMessagePosted(frames: number): void;
+  /** The peer takes so little of what it is sent that more waits than an honest peer can cause. */
+  onOverrun(waitingBytes: number): void;
   /** The outbox is closed and its last message has left. */
   onDrained(): void;
 }
@@ -36,6 +38,7 @@ export class Outbox implements SendOwner {
   /** The longest message both sides can take. */
   #messageBytes: number;
   readonly #maxQueuedBytes: number;
+  readonly #maxWaitingBytes: number;
   #session = 0;
   #nonce = 0;
 
@@ -50,13 +53,17 @@ export class Outbox implements SendOwner {
   #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #closed = false;
+  /** While a value is being encoded into the open slot. A getter of the user's may then call, cancel or close: the slot stays as it is. */
+  #encoding = false;
 
-  constructor(port: Port, address: number, host: OutboxHost, maxQueuedBytes: number) {
+  /** Requests are refused beyond `maxQueuedBytes`; the answers an honest peer can be owed on top of that fit `maxWaitingBytes`. */
+  constructor(port: Port, address: number, host: OutboxHost, maxQueuedBytes: number, maxWaitingBytes: number) {
     this.#port = port;
     this.#address = address;
     this.#host = host;
     this.#messageBytes = port.slotBytes & ~7;
     this.#maxQueuedBytes = maxQueuedBytes;
+    this.#maxWaitingBytes = maxWaitingBytes;
   }
 
   /** The peer's session, as every message must name it, and the longest message the peer takes. */
@@ -112,7 +119,8 @@ export class Outbox implements SendOwner {
     const inPlace = this.#openFor(frameHeaderBytes + encodeSlack);
     const target = inPlace ? this.#target : scratch;
     const start = inPlace ? this.#at + frameHeaderBytes : 0;
-    const encoded = encodeAt(target, start, value, regions);
+    const encoded = this.#encode(target, start, value, regions);
+    if (this.#closed) return;
     const flags = regions?.flags ?? 0;
     const bytes = encoded.end - encoded.start;
     if (inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
@@ -129,8 +137,28 @@ export class Outbox implements SendOwner {
     this.raw(head, flags | frameFlag.overflow, descriptor);
   }
 
+  #encode(target: EncodeTarget, start: number, value: unknown, regions: RegionCodec | undefined): Encoded {
+    // From inside another value: refused there.
+    if (this.#encoding) return encodeAt(target, start, value, regions);
+    this.#encoding = true;
+    try {
+      return encodeAt(target, start, value, regions);
+    } catch (error) {
+      // A slot without a frame would be held until the next frame comes, which may be never.
+      if (this.#frames === 0) this.#returnSlot();
+      throw error;
+    } finally {
+      this.#encoding = false;
+      if (this.#closed) this.#returnSlot();
+    }
+  }
+
   /** Sends what is open, and what waits as far as there are slots. True if anything left. */
   flush(): boolean {
+    if (this.#encoding) {
+      this.#host.markDirty();
+      return false;
+    }
     const before = this.#posted;
     this.#post();
     this.#drain();
@@ -151,20 +179,25 @@ export class Outbox implements SendOwner {
   /** Drops what has not been posted and takes nothing more. */
   close(): void {
     this.#closed = true;
-    if (this.#slot >= 0) this.#port.returnSlot(this.#slot);
-    this.#slot = -1;
+    if (!this.#encoding) this.#returnSlot();
     this.#waiting = [];
     this.#waitingBytes = 0;
     if (this.#posted === 0) this.#host.onDrained();
   }
 
+  #returnSlot(): void {
+    if (this.#slot >= 0) this.#port.returnSlot(this.#slot);
+    this.#slot = -1;
+  }
+
   /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait before us. */
   #openFor(bytes: number): boolean {
+    if (this.#encoding || this.#waiting.length > 0) return false;
     if (this.#slot >= 0) {
       if (this.#at + bytes <= this.#messageBytes) return true;
       this.#post();
     }
-    return this.#waiting.length === 0 && this.#open();
+    return this.#open();
   }
 
   #open(): boolean {
@@ -187,16 +220,14 @@ export class Outbox implements SendOwner {
     // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
     for (let i = end; i < this.#at; i++) this.#target[i] = 0;
     if (this.#frames++ === 0) this.#host.markDirty();
+    if (this.#frames === this.#port.batchFrames) this.#post();
   }
 
   #post(): void {
     if (this.#slot < 0) return;
+    if (this.#frames === 0) return this.#returnSlot();
     const slot = this.#slot;
     this.#slot = -1;
-    if (this.#frames === 0) {
-      this.#port.returnSlot(slot);
-      return;
-    }
     const bytes = this.#at;
     writeMessageHeader(this.#port.slabView, slot, this.#frames, bytes, this.#session, this.#nonce);
     this.#host.onMessagePosted(this.#frames);
@@ -208,7 +239,8 @@ export class Outbox implements SendOwner {
     if (this.#closed) return;
     this.#waiting.push(frame);
     this.#waitingBytes += frame.byteLength;
-    this.#host.markDirty();
+    if (this.#waitingBytes > this.#maxWaitingBytes) this.#host.onOverrun(this.#waitingBytes);
+    else this.#host.markDirty();
   }
 
   #drain(): void {

@@ -1,4 +1,4 @@
-import { pullBody } from "../bulk/overflow.ts";
+import { type Pulled, pullBody } from "../bulk/overflow.ts";
 import type { TransferRoute } from "../bulk/transfer.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
@@ -7,15 +7,15 @@ import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
 import { decodeAt } from "../wire/codec.ts";
-import { errorWord, packError, parseError } from "../wire/fault.ts";
+import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
 import { frameFault, frameFlag, frameHeaderBytes, frameKind, pulledBody, readOverflow } from "../wire/frame.ts";
-import { type Greeting, parseGreeting, parseServices, type ServiceTable } from "../wire/handshake.ts";
+import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
 import { type Body, malformed, noRoom } from "./body.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
-import { OutgoingCalls } from "./outgoing-calls.ts";
+import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import type { SessionHost } from "./session-host.ts";
 
@@ -40,6 +40,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** The peer's URL, or what is known of it. */
   readonly peerName: string;
   state: SessionState = "opening";
+  #receiving = false;
   /** Whether it is on the engine's list of sessions to flush. */
   dirty = false;
   /** What the peer said of itself; undefined while opening. */
@@ -53,6 +54,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
   readonly #offers: OfferedBodies;
+  /** The side that connected says once what it serves, if anything. */
+  #awaitsServices = false;
   /** Settles `connect`: the welcome came, or will not. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
   /** Let go of when the peer's process is known to be gone. */
@@ -68,7 +71,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.nonce = nonce;
     this.peerName = peerName;
     this.heardMs = host.heardNow();
-    this.#outbox = new Outbox(port, address, this, host.limits.maxQueuedBytes);
+    const { maxQueuedBytes, maxRequests } = host.limits;
+    this.#outbox = new Outbox(port, address, this, maxQueuedBytes, maxQueuedBytes + maxRequests * port.slotBytes);
     this.#offers = new OfferedBodies(port, host.counters);
     this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
     this.#incoming = new IncomingCalls(this, this.#outbox, this.#offers);
@@ -89,15 +93,18 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Answers a hello. */
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
     this.#open(remote);
+    this.#awaitsServices = true;
     this.sendValue({ kind: frameKind.welcome, method: 0, callId: 0, word: 0 }, welcome);
     this.#outbox.flush();
     this.host.kick();
   }
 
   /** Answers a hello with a no, and ends. */
-  refuse(remote: Greeting, error: RpcError): void {
+  refuse(remote: ReturnPath, error: RpcError): void {
     this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
-    this.sendValue({ kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) }, packError(error));
+    this.sendValue({ kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) }, lastWords(error));
+    this.#outbox.flush();
+    this.host.kick();
     this.end(error);
   }
 
@@ -116,6 +123,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   #onWelcome(body: unknown): void {
+    // One that had to be pulled may be overtaken by another.
+    if (this.#onOpened === undefined) return this.fault(secondWelcome);
     const greeting = parseGreeting(body);
     if (typeof greeting === "string") return this.fault(greeting);
     this.#open(greeting);
@@ -151,9 +160,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
-    const alone = this.#incoming.size === 1;
+    // The last of a batch takes the others along. Inside `receive` more may follow; what they answer at once leaves when the turn's messages are through.
+    const last = this.#incoming.size === 1 && !this.#receiving;
     this.#incoming.answer(call, outcome);
-    if (alone) this.#outbox.flush();
+    if (last) this.#outbox.flush();
     this.host.kick();
   }
 
@@ -189,16 +199,21 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     const frames = view.getUint16(offset + 2, true);
     const end = offset + bytes;
     let at = offset + messageHeaderBytes;
+    this.#receiving = true;
     for (let i = 0; i < frames; i++) {
-      // A frame may end the session; what follows it then belongs to nobody.
-      if (this.state === "ended") return;
       const fault = frameFault(view, at, end);
-      if (fault !== "") return this.fault(fault);
+      if (fault !== "") {
+        this.fault(fault);
+        break;
+      }
       this.#frame(view, at);
+      this.host.counters.framesReceived++;
+      // A frame may end the session; what follows it then belongs to nobody.
+      if (this.state === "ended") break;
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
-    if (at !== end && this.state !== "ended") this.fault("message does not end with its last frame");
-    this.host.counters.framesReceived += frames;
+    this.#receiving = false;
+    if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
   }
 
   #frame(view: DataView, at: number): void {
@@ -226,10 +241,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       case frameKind.pong:
         return;
       case frameKind.services:
-        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onServices(this.decode(body)), sessionPulled);
+        if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
+        this.#awaitsServices = false;
+        return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#onServices(body));
       case frameKind.welcome:
-        if (this.state !== "opening" || this.#onOpened === undefined) return this.fault("a second welcome came");
-        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onWelcome(this.decode(body)), sessionPulled);
+        if (this.state !== "opening" || this.#onOpened === undefined) return this.fault(secondWelcome);
+        return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#onWelcome(body));
       case frameKind.refuse:
       case frameKind.goodbye:
         return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onGoodbye(kind, word, this.decode(body)));
@@ -238,15 +255,27 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     }
   }
 
+  /** Without the body of a welcome or a service table there is no session, though the peer has done nothing wrong. */
+  #withSessionBody(at: number, flags: number, bodyBytes: number, then: (body: unknown) => void): void {
+    const take = (body: Body | undefined, status: number): void => {
+      if (body === undefined) return this.end(pullFailure(status, this));
+      const value = this.decode(body);
+      if (value !== malformed) then(value);
+    };
+    this.withBody(at, flags, bodyBytes, neverStop, take, sessionPulled);
+  }
+
   #onServices(body: unknown): void {
     const services = parseServices(body);
     if (typeof services === "string") return this.fault(services);
-    this.methods.set(services as ServiceTable);
+    this.methods.set(services);
   }
 
   #onPulled(word: number, callId: number): void {
-    if (word === pulledBody.response) this.#offers.released(`in:${callId}`);
-    else this.#outgoing.onBodyPulled(callId);
+    if (word === pulledBody.response && callId === 0) this.#offers.released(sessionOffer);
+    else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
+    else if (word === pulledBody.request) this.#outgoing.onBodyPulled(callId);
+    else this.fault(`body number ${word} of call ${callId} cannot have been pulled`);
   }
 
   #onGoodbye(kind: number, word: number, body: unknown): void {
@@ -287,7 +316,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       then(undefined, noRoom);
       return;
     }
-    pullBody(this.port, this.address, overflow, () => this.state === "ended" || stop()).then((pulled) => {
+    const { port, address } = this;
+    const stopped = () => this.state === "ended" || stop();
+    pullBody(port, address, overflow, stopped).catch(noMemoryFor).then((pulled) => {
       pullBudget.give(overflow.bytes);
       if (this.state === "ended") return;
       if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
@@ -296,7 +327,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         counters.bodiesPulled++;
         then({ bytes: pulled.body, start: 0, end: overflow.bytes, own: true }, 0);
       } else then(undefined, pulled.status);
-    }, (error) => this.end(error as RpcError));
+    });
     this.host.kick();
   }
 
@@ -313,7 +344,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   /** Sends a frame whose body is a value; a body too long is offered for pulling. Throws EncodeError. */
   sendValue(head: FrameHead, value: unknown): void {
-    this.#outbox.value(head, value, (body) => this.#offers.offer("in:0", body, this.bodyLimit));
+    this.#outbox.value(head, value, (body) => this.#offers.offer(sessionOffer, body, this.bodyLimit));
   }
 
   /** The longest body both sides take. */
@@ -346,6 +377,17 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     );
   }
 
+  onOverrun(waitingBytes: number): void {
+    this.end(
+      new RpcError({
+        code: "unavailable",
+        message: `${this.peerName} does not take what it is sent: ${waitingBytes} bytes wait`,
+        origin: "fabric",
+      }),
+      { quiet: true, certain: false },
+    );
+  }
+
   /** The provider says the peer's process is gone: nothing of it can touch our memory. */
   onPeerGone(): void {
     for (const release of this.#quarantined) release();
@@ -364,7 +406,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   end(reason: RpcError, { quiet = false, certain = false } = {}): void {
     if (this.state === "ended") return;
     if (!quiet && this.remote !== undefined) {
-      this.sendValue({ kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) }, packError(reason));
+      this.sendValue({ kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) }, lastWords(reason));
       this.#outbox.flush();
       this.host.kick();
     }
@@ -419,7 +461,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 }
 
 const neverStop = () => false;
+const sessionOffer = "session";
+const secondWelcome = "a second welcome came";
 /** Tells the peer that the body of a frame about the session has been pulled. */
 const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
+/** What the peer announced could not be allocated or registered here. That is this body's failure and nobody's fault. */
+const noMemoryFor = (error: unknown): Pulled => ({ status: (error instanceof RpcError && error.fabric?.code) || outOfMemory });
+const outOfMemory = 12; // ENOMEM
+/** Fits the shortest message a peer may ask for: nobody will be there to let it be pulled. */
+const lastWords = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
 /** How long messages of an ended session may take to leave. */
 const lastWordsMs = 1000;
