@@ -48,7 +48,8 @@ export function endChildrenOnSignal() {
  * @param {string} title what is being done, in the words of the progress lines
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ env?: NodeJS.ProcessEnv, advice?: string }} [options]
+ * @param {{ env?: NodeJS.ProcessEnv, advice?: string, excerpt?: (output: string) => string }} [options] `excerpt` takes what matters
+ * from a failed command's output; by default that is its end
  * @returns {Promise<string>} everything the command wrote
  */
 export async function step(title, command, args, options = {}) {
@@ -70,9 +71,10 @@ export async function step(title, command, args, options = {}) {
   try {
     const ending = await ended(child);
     if (ending !== "0") {
-      const tail = lastLines(output, 30);
+      const { excerpt = (all) => lastLines(all, 30) } = options;
+      const tail = excerpt(output);
       const what = `${title}: \`${[command, ...args].join(" ")}\` ended with ${ending}`;
-      throw new SetupError(tail === "" ? what : `${what}. Its last lines:\n${indent(tail)}`, options.advice);
+      throw new SetupError(tail === "" ? what : `${what}. It said:\n${indent(tail)}`, options.advice);
     }
   } finally {
     clearInterval(stillWorking);

@@ -11,6 +11,13 @@ export async function installNpmPackages() {
   // npm tries for minutes before it gives up on a registry; with its requests in the log the wait at least says why.
   const args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=http"];
   await step("npm packages", "npm", args, {
+    // What is wrong comes first, then a page about the command's options.
+    excerpt: (output) =>
+      output
+        .split("\n")
+        .filter((line) => line.startsWith("npm error"))
+        .slice(0, 12)
+        .join("\n"),
     advice: "Check that the npm registry can be reached (`npm ping`), then run the command again.",
   });
   if (!isInstalled()) {

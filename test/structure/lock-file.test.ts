@@ -1,0 +1,20 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+
+interface LockedPackage {
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+}
+
+const lock = JSON.parse(readFileSync(new URL("../../package-lock.json", import.meta.url), "utf8"));
+const packages: Readonly<Record<string, LockedPackage>> = lock.packages;
+
+describe("the lock file", () => {
+  // npm drops what the registry at hand did not have when the file was written, and `npm ci` then refuses the file wherever the
+  // registry has it. An entry of name, version, os and cpu is enough to repair it.
+  it("has an entry for the optional packages of every platform", () => {
+    const missing = Object.values(packages)
+      .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))
+      .filter((name) => packages[`node_modules/${name}`] === undefined);
+    expect(missing).toEqual([]);
+  });
+});
