@@ -27,7 +27,8 @@ bool HelloMessage::isSound() const {
   if (kind == static_cast<uint32_t>(HelloKind::mapped)) return true;
   if (kind != static_cast<uint32_t>(HelloKind::hello)) return false;
   if (!endsWithin(name, sizeof name) || !endsWithin(fabricName, sizeof fabricName)) return false;
-  return fabric::isShmName(name) && fabricName[0] != 0 && strchr(fabricName, '/') == nullptr;
+  return slotBytes > 0 && fabric::isShmName(name) && fabricName[0] != 0 &&
+         strchr(fabricName, '/') == nullptr;
 }
 
 int sendHello(int socket, const HelloMessage& message, int pageFd, int eventFd) {

@@ -40,6 +40,9 @@ struct HelloMessage {
   /// What the receiver of this message puts into the fragments it sends back, so that they can be
   /// told apart.
   uint32_t senderId = 0;
+  /// What one of the sender's receive slots holds; a larger piece would be cut off.
+  uint32_t slotBytes = 0;
+  uint32_t reserved = 0;
   /// A number and where it lies in the sender's memory: whoever can read it there can copy to and
   /// from the process directly.
   uint64_t proof = 0;

@@ -42,8 +42,9 @@ bool isOurs(int socket, pid_t* pid) {
 }  // namespace
 
 fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Bell& bell,
-                                                             Mappings& mappings) {
-  std::unique_ptr<Neighbours> opened(new Neighbours(claim, bell, mappings));
+                                                             Mappings& mappings,
+                                                             uint32_t slotBytes) {
+  std::unique_ptr<Neighbours> opened(new Neighbours(claim, bell, mappings, slotBytes));
   int epoll = opened->epoll_.get();
   if (epoll < 0 || watch(epoll, bell.eventFd(), kBellEvent) != 0 ||
       watch(epoll, claim.socket(), kListenEvent) != 0) {
@@ -53,10 +54,11 @@ fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Be
   return opened;
 }
 
-Neighbours::Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings)
+Neighbours::Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings, uint32_t slotBytes)
     : claim_(claim),
       bell_(bell),
       mappings_(mappings),
+      slotBytes_(slotBytes),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       proof_(fabric::randomNumber()) {}
 
@@ -202,6 +204,7 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   if (!neighbour.mapping) return false;
   neighbour.name = message.name;
   neighbour.theirId = message.senderId;
+  neighbour.slotBytes = message.slotBytes;
   neighbour.copies = canCopy(neighbour.pid, message.proofAt, message.proof);
   setState(neighbour, neighbour.connected ? Neighbour::State::ready : Neighbour::State::mapped);
   return sayHello(neighbour, neighbour.connected ? HelloKind::mapped : HelloKind::hello);
@@ -212,6 +215,7 @@ bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
   message.kind = static_cast<uint32_t>(kind);
   if (kind == HelloKind::mapped) return sendHello(neighbour.socket.get(), message, -1, -1) == 0;
   message.senderId = neighbour.id;
+  message.slotBytes = slotBytes_;
   message.proof = proof_;
   message.proofAt = reinterpret_cast<uint64_t>(&proof_);
   claim_.name().copy(message.name, kPortNameMax);

@@ -30,6 +30,7 @@ struct Neighbour {
   std::string name;        // empty until known
   uint32_t id = 0;         // what the peer puts into its fragments
   uint32_t theirId = 0;    // what we put into ours
+  uint32_t slotBytes = 0;  // of the peer's receive slots
   pid_t pid = 0;
   bool copies = false;      // direct copies between the processes work
   uint64_t order = 0;       // age, to drop the oldest of the unnamed
@@ -47,7 +48,7 @@ class Neighbours {
  public:
   /// `bell`, `claim` and `mappings` outlive this.
   static fabric::Result<std::unique_ptr<Neighbours>> open(ShmClaim& claim, Bell& bell,
-                                                          Mappings& mappings);
+                                                          Mappings& mappings, uint32_t slotBytes);
 
   /// What to sleep on: the bell, the listening socket and every peer's socket.
   int waitFd() const { return epoll_.get(); }
@@ -69,7 +70,7 @@ class Neighbours {
   Neighbour* findById(uint32_t id);
 
  private:
-  Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings);
+  Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings, uint32_t slotBytes);
 
   Neighbour* add(Fd socket, bool connected);
   void acceptAll();
@@ -82,6 +83,7 @@ class Neighbours {
   ShmClaim& claim_;
   Bell& bell_;
   Mappings& mappings_;
+  uint32_t slotBytes_;
   Fd epoll_;
   std::unordered_map<uint32_t, std::unique_ptr<Neighbour>> all_;
   std::vector<Neighbour*> ended_;

@@ -87,7 +87,8 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
   port->claim_ = std::move(*claim);
   port->bell_ = std::move(bell);
   port->mappings_ = std::make_unique<Mappings>(*port->endpoint_);
-  auto neighbours = Neighbours::open(*port->claim_, *port->bell_, *port->mappings_);
+  auto neighbours =
+      Neighbours::open(*port->claim_, *port->bell_, *port->mappings_, request.slotBytes);
   if (!neighbours) return neighbours.failure();
   port->neighbours_ = std::move(*neighbours);
   if (int status = port->start(); status != 0) {

@@ -44,8 +44,10 @@ enum class Gauge : uint32_t { sends = 0, transfers = 1, waiting = 2, regions = 3
 class Port {
  public:
   static fabric::Result<std::unique_ptr<Port>> open(const PortRequest& request);
-  /// For tests: a port over ready-made parts.
+  /// A port over an endpoint that is open already; wants `start` before use.
   Port(const PortRequest& request, std::shared_ptr<SharedEndpoint> endpoint);
+  /// Posts the receive slots. 0 or a negated error.
+  int start();
   ~Port();
 
   /// Closes the endpoint, then the regions. The provider touches no buffer after this. Idempotent.
@@ -99,7 +101,6 @@ class Port {
   // port.cc: opening, closing, addresses
   static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
   static fabric::Result<std::unique_ptr<Port>> openTcp(const PortRequest& request);
-  int start();
   Address* find(uint32_t address);
   uint32_t takeAddress();
   void settle(uint32_t address);

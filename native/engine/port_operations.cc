@@ -149,7 +149,7 @@ int Port::post(Operation& operation, Address& address) {
 int Port::postFragments(Operation& operation, Address& address) {
   Neighbour& neighbour = *address.neighbour;
   fi_addr_t to = neighbour.mapping->address;
-  uint64_t most = traits().injectBytes;
+  uint64_t most = std::min<uint64_t>(traits().injectBytes, neighbour.slotBytes);
   ssize_t status;
   if (operation.bytes <= most) {
     status = fi_inject(endpoint_->ep(), slab_ + operation.offset, operation.bytes, to);

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+find_path(DOCTEST_INCLUDE_DIR doctest/doctest.h REQUIRED)
+
+add_executable(cinnabar_native_tests
+  test/main.cc
+  test/child.cc
+  test/test_address.cc
+  test/test_doorbell.cc
+  test/test_library.cc
+  test/test_port.cc
+  test/test_processes.cc
+  test/test_queue.cc
+  test/test_reassembly.cc
+  test/test_ring.cc
+  test/test_threads.cc)
+target_include_directories(cinnabar_native_tests SYSTEM PRIVATE ${DOCTEST_INCLUDE_DIR})
+target_link_libraries(cinnabar_native_tests PRIVATE cinnabar_engine)
+set_target_properties(cinnabar_native_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+add_test(NAME cinnabar_native_tests COMMAND cinnabar_native_tests)

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "test/child.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <sstream>
+
+#include "test/harness.h"
+
+namespace cinnabar::test {
+namespace {
+
+bool inputEnded() {
+  pollfd input{0, POLLIN, 0};
+  return poll(&input, 1, 0) > 0 && (input.revents & POLLHUP) && !(input.revents & POLLIN);
+}
+
+void say(const std::string& line) {
+  std::string text = line + "\n";
+  if (write(1, text.data(), text.size()) < 0) _exit(3);
+}
+
+/// Opens a port, says its address and a region's key and base, then answers every message with
+/// itself. The first message is the sender's address.
+int echo(fabric::Scheme scheme, const std::string& name) {
+  TestPort here(scheme, name);
+  if (!here.open()) {
+    say("failed " + here.failure.message);
+    return 1;
+  }
+  std::vector<uint8_t> memory(1 << 20, 1);
+  int region = here.port->registerRegion(memory.data(), memory.size(), 3);
+  if (region < 0) return 1;
+  std::ostringstream line;
+  line << toHex(here.port->address()) << ' ' << here.port->region(0)->key() << ' '
+       << here.port->region(0)->base();
+  say(line.str());
+  int back = -1;
+  uint32_t slot = 0;
+  while (!inputEnded()) {
+    here.turn();
+    for (const auto& message : here.messages) {
+      if (back < 0) {
+        back = here.port->admit(message.data(), message.size());
+        say("admitted " + std::to_string(back));
+        continue;
+      }
+      memcpy(here.slot(slot), message.data(), message.size());
+      here.port->send(static_cast<uint32_t>(back), uint64_t{slot} * TestPort::kSlotBytes,
+                      message.size());
+      slot = (slot + 1) % 32;
+    }
+    here.messages.clear();
+    for (const auto& entry : here.entries) {
+      if (entry.kind == engine::Completion::peerGone) say("gone");
+    }
+    here.entries.clear();
+  }
+  here.port->close();
+  return 0;
+}
+
+/// Opens a port and does not look at it until told; then counts numbered messages and says whether
+/// all came in order.
+int late(fabric::Scheme scheme, uint32_t expected) {
+  TestPort here(scheme, "", 4, 64, 256);
+  if (!here.open()) return 1;
+  say(toHex(here.port->address()));
+  std::string go;
+  // The doorbell must be answered for a peer to be let in at all; messages stay where they are
+  // until then.
+  here.turn();
+  pollfd input{0, POLLIN, 0};
+  while (poll(&input, 1, 0) == 0) {
+    if (scheme == fabric::Scheme::shm) here.port->progress(0);
+  }
+  std::getline(std::cin, go);
+  uint32_t next = 0;
+  bool ordered = true;
+  bool done = eventually({&here}, [&] {
+    for (const auto& message : here.messages) {
+      uint32_t number = 0;
+      memcpy(&number, message.data(), sizeof number);
+      ordered = ordered && number == next;
+      ++next;
+    }
+    here.messages.clear();
+    return next >= expected;
+  });
+  say(done && ordered ? "ordered" : "failed at " + std::to_string(next));
+  while (!inputEnded()) here.turn();
+  return 0;
+}
+
+/// Loads libfabric, probes and opens every provider, and says whether any signal's disposition
+/// changed.
+int signals() {
+  auto dispositions = [] {
+    std::vector<std::pair<void*, int>> all;
+    for (int signal = 1; signal < 32; ++signal) {
+      struct sigaction now {};
+      sigaction(signal, nullptr, &now);
+      all.emplace_back(reinterpret_cast<void*>(now.sa_handler), now.sa_flags);
+    }
+    return all;
+  };
+  auto before = dispositions();
+  if (!haveLibfabric()) return 1;
+  for (const auto& provider : fabric::providerTable())
+    fabric::reasonAgainst(*fabric::library(), provider);
+  TestPort shm(fabric::Scheme::shm), tcp(fabric::Scheme::tcp);
+  bool open = shm.open() && tcp.open();
+  say(open && dispositions() == before ? "the same" : "changed");
+  return 0;
+}
+
+}  // namespace
+
+std::string toHex(const std::vector<uint8_t>& bytes) {
+  std::string text;
+  char pair[3];
+  for (uint8_t byte : bytes) {
+    snprintf(pair, sizeof pair, "%02x", byte);
+    text += pair;
+  }
+  return text;
+}
+
+std::vector<uint8_t> fromHex(const std::string& text) {
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+int playPart(int argc, char** argv) {
+  if (argc < 4 || std::string(argv[1]) != "--part") return -1;
+  std::string part = argv[2];
+  fabric::Scheme scheme = std::string(argv[3]) == "shm" ? fabric::Scheme::shm : fabric::Scheme::tcp;
+  std::string extra = argc > 4 ? argv[4] : "";
+  if (part == "signals") return signals();
+  if (!haveLibfabric()) return 1;
+  if (part == "echo") return echo(scheme, extra);
+  if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));
+  return 1;
+}
+
+Child::Child(const std::vector<std::string>& arguments) {
+  int input[2], output[2];
+  if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) return;
+  std::vector<char*> argv;
+  std::string self = "/proc/self/exe";
+  argv.push_back(self.data());
+  std::vector<std::string> copies = arguments;
+  for (std::string& argument : copies) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_ = fork();
+  if (pid_ == 0) {
+    dup2(input[0], 0);
+    dup2(output[1], 1);
+    execv("/proc/self/exe", argv.data());
+    _exit(127);
+  }
+  close(input[0]);
+  close(output[1]);
+  in_ = input[1];
+  out_ = output[0];
+}
+
+Child::~Child() {
+  if (in_ >= 0) close(in_);
+  if (pid_ > 0) {
+    // The end of its input ends the child; this is for one that hangs.
+    auto end = std::chrono::steady_clock::now() + kDeadline;
+    while (waitpid(pid_, nullptr, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end) ::kill(pid_, SIGKILL);
+    }
+  }
+  if (out_ >= 0) close(out_);
+}
+
+void Child::tell(const std::string& line) {
+  std::string text = line + "\n";
+  [[maybe_unused]] ssize_t wrote = write(in_, text.data(), text.size());
+}
+
+std::string Child::hear() {
+  for (;;) {
+    size_t end = buffer_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1);
+      return line;
+    }
+    pollfd output{out_, POLLIN, 0};
+    if (poll(&output, 1, static_cast<int>(std::chrono::milliseconds(kDeadline).count())) <= 0)
+      return "";
+    char bytes[4096];
+    ssize_t got = read(out_, bytes, sizeof bytes);
+    if (got <= 0) return "";
+    buffer_.append(bytes, static_cast<size_t>(got));
+  }
+}
+
+void Child::kill(int signal) { ::kill(pid_, signal); }
+
+int Child::wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = 0;
+  return status;
+}
+
+}  // namespace cinnabar::test

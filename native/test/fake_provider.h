@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <deque>
+#include <vector>
+
+#include "engine/shared_endpoint.h"
+#include "fabric/address.h"
+
+namespace cinnabar::test {
+
+/// A provider of function tables: what it takes, when, and what it completes is up to the test.
+class FakeProvider {
+ public:
+  struct Posted {
+    fi_addr_t to;
+    std::vector<uint8_t> bytes;
+    void* context;  // nullptr if injected
+  };
+
+  FakeProvider() {
+    instance_ = this;
+    fidOps_.close = [](fid*) { return 0; };
+    messages_.recv = [](fid_ep*, void*, size_t, void*, fi_addr_t, void* context) -> ssize_t {
+      if (instance_->refuseReceives) return -FI_EAGAIN;
+      instance_->receives.push_back(context);
+      return 0;
+    };
+    messages_.send = [](fid_ep*, const void* bytes, size_t length, void*, fi_addr_t to,
+                        void* context) { return instance_->take(to, bytes, length, context); };
+    messages_.inject = [](fid_ep*, const void* bytes, size_t length, fi_addr_t to) {
+      return instance_->take(to, bytes, length, nullptr);
+    };
+    rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) {
+      return instance_->take(message->addr, "", 0, message->context);
+    };
+    rma_.writemsg = rma_.readmsg;
+    cm_.getname = [](fid_t, void* into, size_t* length) {
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 1);
+      std::copy(raw->begin(), raw->end(), static_cast<uint8_t*>(into));
+      *length = raw->size();
+      return 0;
+    };
+    cqOps_.read = [](fid_cq*, void* into, size_t count) -> ssize_t {
+      auto* entries = static_cast<fi_cq_data_entry*>(into);
+      if (!instance_->errors.empty()) return -FI_EAVAIL;
+      size_t n = 0;
+      for (; n < count && !instance_->completions.empty(); ++n) {
+        entries[n] = instance_->completions.front();
+        instance_->completions.pop_front();
+      }
+      return n > 0 ? static_cast<ssize_t>(n) : -FI_EAGAIN;
+    };
+    cqOps_.readerr = [](fid_cq*, fi_cq_err_entry* into, uint64_t) -> ssize_t {
+      *into = instance_->errors.front();
+      instance_->errors.pop_front();
+      return 1;
+    };
+    avOps_.insert = [](fid_av*, const void*, size_t, fi_addr_t* into, uint64_t, void*) {
+      *into = instance_->nextAddress++;
+      return 1;
+    };
+    avOps_.remove = [](fid_av*, fi_addr_t* address, size_t, uint64_t) {
+      instance_->removed.push_back(*address);
+      return 0;
+    };
+    for (fid* object : {&ep_.fid, &cq_.fid, &av_.fid}) object->ops = &fidOps_;
+    ep_.msg = &messages_;
+    ep_.rma = &rma_;
+    ep_.cm = &cm_;
+    cq_.ops = &cqOps_;
+    av_.ops = &avOps_;
+  }
+
+  std::shared_ptr<engine::SharedEndpoint> endpoint() {
+    fabric::Endpoint::Parts parts;
+    parts.av.reset(&av_);
+    parts.cq.reset(&cq_);
+    parts.ep.reset(&ep_);
+    fabric::EndpointTraits traits;
+    traits.injectBytes = 16;
+    traits.maxMessageBytes = 1 << 20;
+    return engine::SharedEndpoint::publish(
+        "", std::make_unique<fabric::Endpoint>(std::move(parts), traits));
+  }
+
+  void complete(void* context) { completions.push_back({context, 0, 0, nullptr, 0}); }
+  void fail(void* context, int code) {
+    fi_cq_err_entry entry{};
+    entry.op_context = context;
+    entry.err = code;
+    entry.prov_errno = -17;
+    errors.push_back(entry);
+  }
+
+  std::deque<Posted> posted;
+  std::vector<void*> receives;
+  std::deque<fi_cq_data_entry> completions;
+  std::deque<fi_cq_err_entry> errors;
+  std::vector<fi_addr_t> removed;
+  std::vector<fi_addr_t> stuck;  // addresses that answer EAGAIN
+  int error = 0;                 // what every post answers, if not 0
+  bool refuseReceives = false;
+  size_t tries = 0;
+  fi_addr_t nextAddress = 0;
+
+ private:
+  ssize_t take(fi_addr_t to, const void* bytes, size_t length, void* context) {
+    ++tries;
+    if (error != 0) return error;
+    for (fi_addr_t address : stuck) {
+      if (address == to) return -FI_EAGAIN;
+    }
+    auto* begin = static_cast<const uint8_t*>(bytes);
+    posted.push_back({to, {begin, begin + length}, context});
+    return 0;
+  }
+
+  inline static FakeProvider* instance_ = nullptr;
+  fi_ops fidOps_{};
+  fi_ops_msg messages_{};
+  fi_ops_rma rma_{};
+  fi_ops_cm cm_{};
+  fi_ops_cq cqOps_{};
+  fi_ops_av avOps_{};
+  fid_ep ep_{};
+  fid_cq cq_{};
+  fid_av av_{};
+};
+
+}  // namespace cinnabar::test

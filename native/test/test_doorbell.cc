@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <functional>
+
+#include "engine/bell.h"
+#include "engine/claim.h"
+#include "engine/hello.h"
+#include "test/harness.h"
+
+using namespace cinnabar;
+using namespace cinnabar::test;
+using namespace cinnabar::engine;
+using fabric::Scheme;
+
+namespace {
+
+int openDescriptors() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+Fd connectTo(const std::string& name) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  socklen_t length = socketAddress(name, &address);
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return Fd();
+  return socket;
+}
+
+bool wasDropped(TestPort& port, const Fd& socket) {
+  char byte;
+  return eventually({&port}, [&] {
+    ssize_t got = recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE("doorbell") {
+  struct Fixture {
+    Fixture() { REQUIRE(haveLibfabric()); }
+  };
+
+  TEST_CASE("a bell writes only to a sleeper, and only once") {
+    auto bell = Bell::create();
+    REQUIRE(bell);
+    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+    REQUIRE(remote);
+    uint64_t count = 0;
+    remote->ring();
+    CHECK(read(bell->eventFd(), &count, sizeof count) == -1);
+    bell->fallAsleep();
+    remote->ring();
+    remote->ring();
+    CHECK(read(bell->eventFd(), &count, sizeof count) == 8);
+    CHECK(count == 1);
+    CHECK_FALSE(bell->takeStarved());
+    remote->setStarved();
+    CHECK(bell->takeStarved());
+    CHECK_FALSE(bell->takeStarved());
+  }
+
+  TEST_CASE("descriptors that are no bell are refused, and closed") {
+    int before = openDescriptors();
+    auto bell = Bell::create();
+    auto adopt = [&](int page, int event) {
+      return RemoteBell::adopt(Fd(page), Fd(event)) != nullptr;
+    };
+    auto memory = [](off_t size, int seals) {
+      int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+      if (ftruncate(fd, size) != 0) return -1;
+      if (seals != 0) fcntl(fd, F_ADD_SEALS, seals);
+      return fd;
+    };
+    CHECK_FALSE(adopt(memory(4096, 0), dup(bell->eventFd())));             // could shrink: SIGBUS
+    CHECK_FALSE(adopt(memory(100, F_SEAL_SHRINK), dup(bell->eventFd())));  // too small
+    CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK | F_SEAL_WRITE), dup(bell->eventFd())));
+    CHECK_FALSE(adopt(open("/dev/null", O_RDWR | O_CLOEXEC), dup(bell->eventFd())));
+    CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK), open("/dev/null", O_RDWR | O_CLOEXEC)));
+    CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK), memory(4096, 0)));
+    CHECK_FALSE(adopt(-1, -1));
+    CHECK(adopt(memory(4096, F_SEAL_SHRINK), dup(bell->eventFd())));
+    bell.reset();
+    CHECK(openDescriptors() == before);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "garbage on the socket costs that socket only, and no descriptor") {
+    TestPort port(Scheme::shm, "hostile-target"), peer(Scheme::shm);
+    REQUIRE(port.open());
+    REQUIRE(peer.open());
+    int to = peer.admit(port);
+    peer.sendPattern(to, 0, 8, 1);
+    REQUIRE(eventually({&port, &peer}, [&] { return port.messages.size() == 1; }));
+    int before = openDescriptors();
+    auto bell = Bell::create();
+
+    HelloMessage good;
+    good.kind = static_cast<uint32_t>(HelloKind::hello);
+    good.slotBytes = 1024;
+    strcpy(good.name, "somebody");
+    strcpy(good.fabricName, "cnbr~0~somebody~0123456789abcdef");
+    auto bytes = [](const Fd& socket, size_t length) {
+      std::vector<char> data(length, 'x');
+      send(socket.get(), data.data(), length, MSG_NOSIGNAL);
+    };
+    auto hello = [&](const Fd& socket, auto&& change, int page, int event) {
+      HelloMessage message = good;
+      change(message);
+      sendHello(socket.get(), message, page, event);
+    };
+    auto same = [](HelloMessage&) {};
+    std::vector<std::function<void(const Fd&)>> attacks = {
+        [&](const Fd& s) { bytes(s, 1); },
+        [&](const Fd& s) { bytes(s, sizeof(HelloMessage)); },
+        [&](const Fd& s) { bytes(s, sizeof(HelloMessage) + 1); },
+        [&](const Fd& s) { bytes(s, 60000); },
+        [&](const Fd& s) { hello(s, same, -1, -1); },
+        [&](const Fd& s) { hello(s, same, bell->eventFd(), bell->pageFd()); },
+        [&](const Fd& s) {
+          hello(s, same, bell->pageFd(), bell->eventFd());
+        },  // its file does not exist
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { m.version = 9; }, bell->pageFd(), bell->eventFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { m.kind = 9; }, bell->pageFd(), bell->eventFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { m.kind = 2; }, -1, -1);
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { m.kind = 2; }, bell->pageFd(), bell->eventFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { memset(m.name, 'a', sizeof m.name); }, bell->pageFd(),
+              bell->eventFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { strcpy(m.fabricName, "../../etc/passwd"); }, bell->pageFd(),
+              bell->eventFd());
+        },
+        [&](const Fd& s) {
+          hello(
+              s, [](auto& m) { m.fabricName[0] = 0; }, bell->pageFd(), bell->eventFd());
+        },
+        [&](const Fd& s) {
+          // More descriptors than anybody asked for.
+          char control[CMSG_SPACE(100 * sizeof(int))] = {};
+          iovec data{&good, sizeof good};
+          msghdr header{};
+          header.msg_iov = &data;
+          header.msg_iovlen = 1;
+          header.msg_control = control;
+          header.msg_controllen = sizeof control;
+          cmsghdr* part = CMSG_FIRSTHDR(&header);
+          part->cmsg_level = SOL_SOCKET;
+          part->cmsg_type = SCM_RIGHTS;
+          part->cmsg_len = CMSG_LEN(100 * sizeof(int));
+          for (int i = 0; i < 100; ++i) {
+            int fd = bell->eventFd();
+            memcpy(CMSG_DATA(part) + static_cast<size_t>(i) * sizeof fd, &fd, sizeof fd);
+          }
+          sendmsg(s.get(), &header, MSG_NOSIGNAL);
+        },
+    };
+    for (size_t i = 0; i < attacks.size(); ++i) {
+      CAPTURE(i);
+      Fd socket = connectTo("hostile-target");
+      REQUIRE(socket);
+      attacks[i](socket);
+      CHECK(wasDropped(port, socket));
+    }
+    // Connections that never say anything are bounded: the oldest goes.
+    std::vector<Fd> silent;
+    for (int i = 0; i < 100; ++i) {
+      silent.push_back(connectTo("hostile-target"));
+      port.turn();
+    }
+    CHECK(wasDropped(port, silent[0]));
+    silent.clear();
+    bell.reset();
+    CHECK(eventually({&port, &peer}, [&] { return openDescriptors() == before; }));
+    peer.sendPattern(to, 0, 8, 2);
+    CHECK(eventually({&port, &peer}, [&] { return port.messages.size() == 2; }));
+    CHECK(peer.count(Completion::peerGone) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a name has one owner at a time") {
+    TestPort first(Scheme::shm, "one-owner"), second(Scheme::shm, "one-owner");
+    REQUIRE(first.open());
+    CHECK_FALSE(second.open());
+    CHECK(second.failure.code == EADDRINUSE);
+    CHECK(second.failure.message.find("already in use") != std::string::npos);
+    first.port->close();
+    CHECK(second.open());
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a name nobody owns is refused at once") {
+    TestPort port(Scheme::shm);
+    REQUIRE(port.open());
+    fabric::RawAddress nobody = fabric::encodeShmAddress("nobody-lives-here");
+    CHECK(port.port->admit(nobody.data(), nobody.size()) == -ECONNREFUSED);
+    CHECK(port.port->gauge(Gauge::addresses) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "both sides may admit each other at the same moment") {
+    TestPort a(Scheme::shm, "cross-a"), b(Scheme::shm, "cross-b");
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int ab = a.admit(b);
+    int ba = b.admit(a);
+    REQUIRE(ab >= 0);
+    REQUIRE(ba >= 0);
+    a.sendPattern(ab, 0, 10000, 1);
+    b.sendPattern(ba, 0, 10000, 2);
+    REQUIRE(eventually({&a, &b}, [&] { return a.messages.size() == 1 && b.messages.size() == 1; }));
+    CHECK(isPattern(a.messages[0], 2));
+    CHECK(isPattern(b.messages[0], 1));
+  }
+
+  TEST_CASE_FIXTURE(Fixture,
+                    "files of the dead are swept, those of the living and of others are not") {
+    TestPort alive(Scheme::shm, "alive");
+    REQUIRE(alive.open());
+    std::string own = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~";
+    std::string dead = own + "dead-one~0123456789abcdef";
+    std::string other =
+        "/dev/shm/cnbr~" + std::to_string(geteuid() + 1) + "~dead-one~0123456789abcdef";
+    std::string strange = own + "dead-one~nothex";
+    for (const std::string& path : {dead, other, strange}) std::ofstream(path) << "x";
+    sweepShmFiles();
+    CHECK_FALSE(exists(dead));
+    CHECK(exists(other));
+    CHECK(exists(strange));
+    unlink(other.c_str());
+    unlink(strange.c_str());
+    TestPort peer(Scheme::shm);
+    REQUIRE(peer.open());
+    int to = peer.admit(alive);
+    peer.sendPattern(to, 0, 8, 1);
+    CHECK(eventually({&alive, &peer}, [&] { return alive.messages.size() == 1; }));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "ports leave no file and no descriptor behind") {
+    {
+      TestPort warm(Scheme::shm);
+      REQUIRE(warm.open());
+    }
+    int before = openDescriptors();
+    for (int i = 0; i < 5; ++i) {
+      TestPort a(Scheme::shm), b(Scheme::shm);
+      REQUIRE(a.open());
+      REQUIRE(b.open());
+      std::string file = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~" + a.port->name();
+      int to = a.admit(b);
+      a.sendPattern(to, 0, 8, 1);
+      REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 1; }));
+      std::string name = a.port->name();
+      a.port->close();
+      b.port->close();
+      CHECK(holdRegionFile(name, name).get() == -1);
+    }
+    CHECK(openDescriptors() == before);
+  }
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <rdma/fi_errno.h>
+
+#include "test/harness.h"
+
+using namespace cinnabar;
+using namespace cinnabar::test;
+using engine::Completion;
+using engine::Operation;
+using fabric::Scheme;
+
+namespace {
+
+bool isReadable(const TestPort& port, int timeoutMs) {
+  pollfd fd{port.port->waitFd(), POLLIN, 0};
+  return poll(&fd, 1, timeoutMs) > 0;
+}
+
+}  // namespace
+
+TEST_SUITE("port") {
+  struct Fixture {
+    Fixture() { REQUIRE(haveLibfabric()); }
+  };
+
+  void exchange(Scheme scheme) {
+    TestPort a(scheme), b(scheme);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    REQUIRE(to >= 0);
+    for (size_t bytes : {0, 1, 64, 128, 129, 4096, 4097, 8192, 16384}) {
+      CAPTURE(bytes);
+      auto seed = static_cast<uint8_t>(bytes % 251);
+      REQUIRE(a.sendPattern(to, 0, bytes, seed) >= 0);
+      REQUIRE(eventually({&a, &b}, [&] {
+        return !b.messages.empty() && a.port->gauge(engine::Gauge::sends) == 0;
+      }));
+      CHECK(b.messages[0].size() == bytes);
+      CHECK(isPattern(b.messages[0], seed));
+      b.messages.clear();
+    }
+  }
+  TEST_CASE_FIXTURE(Fixture, "messages of all sizes arrive whole over shm") {
+    exchange(Scheme::shm);
+  }
+  TEST_CASE_FIXTURE(Fixture, "messages of all sizes arrive whole over tcp") {
+    exchange(Scheme::tcp);
+  }
+
+  void manyInOrder(Scheme scheme) {
+    TestPort a(scheme), b(scheme, "", 32, 8);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    uint32_t sent = 0;
+    size_t seen = 0;
+    bool ordered = true;
+    std::vector<bool> busy(32);
+    REQUIRE(eventually({&a, &b}, [&] {
+      for (const auto& entry : a.entries) busy[entry.token / TestPort::kSlotBytes] = false;
+      a.entries.clear();
+      for (uint32_t slot = 0; slot < 32 && sent < 3000; ++slot) {
+        if (busy[slot]) continue;
+        size_t bytes = 1 + sent * 577 % 16384;
+        busy[slot] = a.sendPattern(to, slot, bytes, static_cast<uint8_t>(sent++)) == 0;
+      }
+      for (const auto& message : b.messages) {
+        ordered = ordered && message.size() == 1 + seen * 577 % 16384 &&
+                  isPattern(message, static_cast<uint8_t>(seen));
+        ++seen;
+      }
+      b.messages.clear();
+      return seen == 3000;
+    }));
+    CHECK(ordered);
+  }
+  TEST_CASE_FIXTURE(Fixture, "thousands of mixed messages keep their order over shm") {
+    manyInOrder(Scheme::shm);
+  }
+  TEST_CASE_FIXTURE(Fixture, "thousands of mixed messages keep their order over tcp") {
+    manyInOrder(Scheme::tcp);
+  }
+
+  void transfers(Scheme scheme) {
+    TestPort a(scheme), b(scheme);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    auto to = static_cast<uint32_t>(a.admit(b));
+    std::vector<uint8_t> local(9 << 20), remote(9 << 20, 7);
+    for (size_t i = 0; i < local.size(); ++i) local[i] = static_cast<uint8_t>(i * 31 >> 3);
+    auto region = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
+    int exposed = b.port->registerRegion(remote.data(), remote.size(), 3);
+    REQUIRE(exposed >= 0);
+    const fabric::Region* target = b.port->region(static_cast<uint32_t>(exposed));
+    auto run = [&](Operation::Type type, uint64_t offset, uint64_t bytes, uint32_t token) {
+      a.entries.clear();
+      REQUIRE(a.port->transfer(type, to, region, offset, bytes, target->key(),
+                               target->base() + offset, token) == 0);
+      CHECK(a.port->deregisterRegion(region) != 0);
+      REQUIRE(eventually({&a, &b}, [&] { return a.count(Completion::transfer) == 1; }));
+      CHECK(a.last(Completion::transfer)->status == 0);
+      CHECK(a.last(Completion::transfer)->token == token);
+      CHECK(a.last(Completion::transfer)->bytes == bytes);
+    };
+    run(Operation::Type::write, 0, local.size(), 5);
+    CHECK(memcmp(local.data(), remote.data(), local.size()) == 0);
+    remote[1234] = 99;
+    run(Operation::Type::read, 1000, 500, 0xffffffff);
+    CHECK(local[1234] == 99);
+    CHECK(a.port->gauge(engine::Gauge::transfers) == 0);
+    CHECK(a.port->deregisterRegion(region) == 0);
+    CHECK(b.port->deregisterRegion(static_cast<uint32_t>(exposed)) == 0);
+  }
+  TEST_CASE_FIXTURE(Fixture, "reads and writes move memory over shm") {
+    // A small transfer ends within the call, where the region is free at once.
+    TestPort a(Scheme::shm), b(Scheme::shm);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    auto to = static_cast<uint32_t>(a.admit(b));
+    std::vector<uint8_t> local(9 << 20, 3), remote(9 << 20, 7);
+    auto region = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
+    auto exposed = static_cast<uint32_t>(b.port->registerRegion(remote.data(), remote.size(), 3));
+    const fabric::Region* target = b.port->region(exposed);
+    REQUIRE(a.port->transfer(Operation::Type::write, to, region, 0, local.size(), target->key(),
+                             target->base(), 1) == 0);
+    CHECK(a.port->deregisterRegion(region) == -FI_EBUSY);
+    REQUIRE(eventually({&a, &b}, [&] { return a.count(Completion::transfer) == 1; }));
+    CHECK(remote == local);
+    remote[77] = 1;
+    REQUIRE(a.port->transfer(Operation::Type::read, to, region, 70, 10, target->key(),
+                             target->base() + 70, 2) == 0);
+    REQUIRE(eventually({&a, &b}, [&] { return a.count(Completion::transfer) == 2; }));
+    CHECK(local[77] == 1);
+    CHECK(a.port->deregisterRegion(region) == 0);
+  }
+  TEST_CASE_FIXTURE(Fixture, "reads and writes move memory over tcp") { transfers(Scheme::tcp); }
+
+  TEST_CASE_FIXTURE(Fixture, "a copy that shm cannot make is an error, not a success") {
+    TestPort a(Scheme::shm), b(Scheme::shm);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    auto to = static_cast<uint32_t>(a.admit(b));
+    std::vector<uint8_t> local(4096);
+    auto region = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
+    REQUIRE(a.port->transfer(Operation::Type::write, to, region, 0, 4096, 1, 16, 1) == 0);
+    REQUIRE(eventually({&a, &b}, [&] { return a.count(Completion::transfer) == 1; }));
+    CHECK(a.last(Completion::transfer)->status == EFAULT);
+  }
+
+  void tooLarge(Scheme scheme) {
+    TestPort a(scheme), b(scheme, "", 8, 8, 1000);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    for (int round = 0; round < 20; ++round) {
+      size_t bytes = round % 2 == 0 ? 2000 : 9000;
+      a.sendPattern(to, 0, bytes, 1);
+      REQUIRE(eventually({&a, &b}, [&] {
+        return b.count(Completion::message) == 1 && a.port->gauge(engine::Gauge::sends) == 0;
+      }));
+      CHECK(b.last(Completion::message)->status != 0);
+      b.entries.clear();
+    }
+    a.sendPattern(to, 0, 1000, 9);
+    REQUIRE(eventually({&a, &b}, [&] { return !b.messages.empty(); }));
+    CHECK(isPattern(b.messages[0], 9));
+  }
+  TEST_CASE_FIXTURE(Fixture,
+                    "a message larger than the slots is an error and costs no slot over shm") {
+    tooLarge(Scheme::shm);
+  }
+
+  void sleeping(Scheme scheme) {
+    TestPort a(scheme), b(scheme);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    a.sendPattern(to, 0, 8, 1);
+    REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 1; }));
+    for (int round = 0; round < 200; ++round) {
+      CAPTURE(round);
+      REQUIRE(eventually({&a, &b}, [&] { return b.port->arm() == 1; }));
+      size_t before = b.messages.size();
+      a.sendPattern(to, 0, round % 2 == 0 ? 8 : 5000, 1);
+      // The sender may have to work on a message that left in part.
+      REQUIRE(eventually({&a}, [&] { return isReadable(b, 0); }));
+      b.port->wake();
+      REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == before + 1; }));
+      REQUIRE(eventually({&a, &b}, [&] { return a.port->gauge(engine::Gauge::sends) == 0; }));
+    }
+    // At rest the descriptor is quiet.
+    REQUIRE(eventually({&a, &b}, [&] { return b.port->arm() == 1; }));
+    CHECK_FALSE(isReadable(b, 20));
+  }
+  TEST_CASE_FIXTURE(Fixture, "a sleeper is woken by every message over shm") {
+    sleeping(Scheme::shm);
+  }
+  TEST_CASE_FIXTURE(Fixture, "a sleeper is woken by every message over tcp") {
+    sleeping(Scheme::tcp);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "arm declines while completions are unread") {
+    TestPort a(Scheme::shm), b(Scheme::shm);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    a.sendPattern(to, 0, 8, 1);
+    auto end = std::chrono::steady_clock::now() + kDeadline;
+    while (b.port->progress(10) == 0 && std::chrono::steady_clock::now() < end) a.turn();
+    CHECK(b.port->arm() == 0);
+    b.turn();
+    CHECK(b.port->arm() == 1);
+    CHECK(b.port->arm() == 1);
+  }
+
+  TEST_CASE_FIXTURE(
+      Fixture, "an open tcp port tells its real number, and the number cannot be taken twice") {
+    TestPort a(Scheme::tcp);
+    REQUIRE(a.open());
+    fabric::RawAddress raw = a.port->address();
+    auto bound = fabric::decodeSocketAddress(raw.data(), raw.size());
+    REQUIRE(bound);
+    CHECK(bound->port != 0);
+    TestPort b(Scheme::tcp);
+    b.request.service = bound->port;
+    CHECK_FALSE(b.open());
+    CHECK(b.failure.code == EADDRINUSE);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "the wildcard and IPv6 can be bound") {
+    for (const char* host : {"", "0.0.0.0", "::1"}) {
+      TestPort a(Scheme::tcp);
+      a.request.host = host;
+      CAPTURE(host);
+      CHECK(a.open());
+    }
+  }
+
+  TEST_CASE_FIXTURE(
+      Fixture, "addresses of the other IP version, without a port, or of no kind are refused") {
+    TestPort a(Scheme::tcp);
+    REQUIRE(a.open());
+    auto admit = [&](const char* host, uint32_t service) {
+      auto raw = fabric::encodeSocketAddress(host, service);
+      return a.port->admit(raw->data(), raw->size());
+    };
+    CHECK(admit("::1", 1) == -EAFNOSUPPORT);
+    CHECK(admit("127.0.0.1", 0) == -EINVAL);
+    uint8_t junk[3] = {1, 2, 3};
+    CHECK(a.port->admit(junk, 3) == -EINVAL);
+    CHECK_FALSE(a.port->addressOf("::1", 1));
+    CHECK_FALSE(a.port->addressOf("host", 1));
+    CHECK(a.port->addressOf("10.0.0.1", 7));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a port can be admitted by itself over shm") {
+    TestPort a(Scheme::shm);
+    REQUIRE(a.open());
+    int to = a.admit(a);
+    REQUIRE(to >= 0);
+    a.sendPattern(to, 0, 10000, 3);
+    REQUIRE(eventually({&a}, [&] { return a.messages.size() == 1; }));
+    CHECK(isPattern(a.messages[0], 3));
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "closing with everything under way is clean, in any order") {
+    for (Scheme scheme : {Scheme::shm, Scheme::tcp}) {
+      for (int order = 0; order < 2; ++order) {
+        TestPort a(scheme), b(scheme);
+        REQUIRE(a.open());
+        REQUIRE(b.open());
+        auto to = static_cast<uint32_t>(a.admit(b));
+        auto back = static_cast<uint32_t>(b.admit(a));
+        std::vector<uint8_t> memory(4 << 20), other(4 << 20);
+        auto region =
+            static_cast<uint32_t>(a.port->registerRegion(memory.data(), memory.size(), 0));
+        auto exposed = static_cast<uint32_t>(b.port->registerRegion(other.data(), other.size(), 3));
+        const fabric::Region* target = b.port->region(exposed);
+        for (uint32_t slot = 0; slot < 32; ++slot) {
+          a.sendPattern(static_cast<int>(to), slot, 16000, 1);
+          b.sendPattern(static_cast<int>(back), slot, 100, 1);
+          a.port->transfer(Operation::Type::write, to, region, 0, memory.size(), target->key(),
+                           target->base(), slot);
+          a.turn();
+        }
+        (order == 0 ? a : b).port->close();
+        (order == 0 ? a : b).port.reset();
+        TestPort& left = order == 0 ? b : a;
+        for (int i = 0; i < 200; ++i) left.turn();
+        if (scheme == Scheme::shm) {
+          CHECK(eventually({&left}, [&] { return left.count(Completion::peerGone) >= 1; }));
+          // A name that was closed can be taken again at once, and met again.
+          TestPort again(scheme, "again");
+          REQUIRE(again.open());
+          int next = left.admit(again);
+          REQUIRE(next >= 0);
+          left.messages.clear();
+          left.port->forget(0);
+          uint32_t free = 0;
+          while (left.sendPattern(next, free, 9000, 5) == -FI_EBUSY && free < 31) ++free;
+          CHECK(eventually({&left, &again}, [&] { return again.messages.size() == 1; }));
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+#include <rdma/fi_errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <sstream>
+
+#include "test/child.h"
+#include "test/harness.h"
+
+using namespace cinnabar;
+using namespace cinnabar::test;
+using engine::Completion;
+using engine::Operation;
+using fabric::Scheme;
+
+namespace {
+
+struct Remote {
+  Child child;
+  fabric::RawAddress address;
+  uint64_t key = 0;
+  uint64_t base = 0;
+
+  Remote(const std::string& scheme, const std::string& name)
+      : child({"--part", "echo", scheme, name}) {
+    std::istringstream line(child.hear());
+    std::string hex;
+    line >> hex >> key >> base;
+    address = fromHex(hex);
+  }
+
+  int meet(TestPort& here) {
+    int to = here.port->admit(address.data(), address.size());
+    if (to < 0) return to;
+    fabric::RawAddress own = here.port->address();
+    memcpy(here.slot(31), own.data(), own.size());
+    here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, own.size());
+    bool sent = eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; });
+    return sent && child.hear().starts_with("admitted") ? to : -1;
+  }
+};
+
+bool roundTrip(TestPort& here, int to, size_t bytes) {
+  here.messages.clear();
+  if (here.sendPattern(to, 0, bytes, 3) < 0) return false;
+  bool back = eventually({&here}, [&] {
+    return here.messages.size() == 1 && here.port->gauge(engine::Gauge::sends) == 0;
+  });
+  return back && here.messages[0].size() == bytes && isPattern(here.messages[0], 3);
+}
+
+}  // namespace
+
+TEST_SUITE("processes") {
+  struct Fixture {
+    Fixture() { REQUIRE(haveLibfabric()); }
+  };
+
+  void talk(Scheme scheme) {
+    TestPort here(scheme);
+    REQUIRE(here.open());
+    Remote remote(fabric::schemeName(scheme), "");
+    int to = remote.meet(here);
+    REQUIRE(to >= 0);
+    for (size_t bytes : {1, 100, 1000, 4096, 16384}) CHECK(roundTrip(here, to, bytes));
+    std::vector<uint8_t> memory(1 << 20, 42);
+    auto region = static_cast<uint32_t>(here.port->registerRegion(memory.data(), memory.size(), 0));
+    auto run = [&](Operation::Type type, uint32_t token) {
+      REQUIRE(here.port->transfer(type, static_cast<uint32_t>(to), region, 0, memory.size(),
+                                  remote.key, remote.base, token) == 0);
+      REQUIRE(eventually({&here}, [&] {
+        auto* entry = here.last(Completion::transfer);
+        return entry != nullptr && entry->token == token;
+      }));
+      CHECK(here.last(Completion::transfer)->status == 0);
+    };
+    run(Operation::Type::read, 1);
+    CHECK(memory[12345] == 1);
+    std::fill(memory.begin(), memory.end(), 42);
+    run(Operation::Type::write, 2);
+    std::fill(memory.begin(), memory.end(), 0);
+    run(Operation::Type::read, 3);
+    CHECK(memory[12345] == 42);
+  }
+  TEST_CASE_FIXTURE(Fixture, "two processes exchange messages and memory over shm") {
+    talk(Scheme::shm);
+  }
+  TEST_CASE_FIXTURE(Fixture, "two processes exchange messages and memory over tcp") {
+    talk(Scheme::tcp);
+  }
+
+  void flood(Scheme scheme) {
+    constexpr uint32_t kMessages = 10000;
+    TestPort here(scheme, "", kMessages, 4, 256);
+    REQUIRE(here.open());
+    Child child({"--part", "late", fabric::schemeName(scheme), std::to_string(kMessages)});
+    fabric::RawAddress address = fromHex(child.hear());
+    int to = here.port->admit(address.data(), address.size());
+    REQUIRE(to >= 0);
+    for (uint32_t i = 0; i < kMessages; ++i) {
+      memcpy(here.slot(i), &i, sizeof i);
+      REQUIRE(here.port->send(static_cast<uint32_t>(to), uint64_t{i} * 256, 200) >= 0);
+      if (i % 100 == 0) here.turn();
+    }
+    child.tell("go");
+    REQUIRE(eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; }));
+    CHECK(child.hear() == "ordered");
+  }
+  TEST_CASE_FIXTURE(Fixture,
+                    "ten thousand messages to a receiver that is late arrive in order over shm") {
+    flood(Scheme::shm);
+  }
+  TEST_CASE_FIXTURE(Fixture,
+                    "ten thousand messages to a receiver that is late arrive in order over tcp") {
+    flood(Scheme::tcp);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "the death of an shm peer is told at once and ends everything to it") {
+    TestPort here(Scheme::shm);
+    REQUIRE(here.open());
+    Remote victim("shm", "victim"), witness("shm", "");
+    int to = victim.meet(here);
+    int second = here.port->admit(victim.address.data(), victim.address.size());
+    int other = witness.meet(here);
+    REQUIRE(to >= 0);
+    REQUIRE(second >= 0);
+    REQUIRE(other >= 0);
+    std::vector<uint8_t> memory(1 << 20);
+    auto region = static_cast<uint32_t>(here.port->registerRegion(memory.data(), memory.size(), 0));
+
+    victim.child.kill(SIGSTOP);
+    for (uint32_t slot = 0; slot < 30; ++slot) REQUIRE(here.sendPattern(to, slot, 16384, 1) >= 0);
+    here.entries.clear();
+    victim.child.kill(SIGKILL);
+    REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == 2; }));
+    CHECK(here.port->gauge(engine::Gauge::sends) == 0);
+
+    here.entries.clear();
+    CHECK(here.sendPattern(to, 0, 100, 1) == 0);
+    CHECK(here.port->transfer(Operation::Type::write, static_cast<uint32_t>(to), region, 0, 4096,
+                              victim.key, victim.base, 1) == 0);
+    here.turn();
+    CHECK(here.last(Completion::sent)->status == FI_ECONNABORTED);
+    CHECK(here.last(Completion::transfer)->status == FI_ECONNABORTED);
+    CHECK(roundTrip(here, other, 16384));
+
+    CHECK(here.port->admit(victim.address.data(), victim.address.size()) == -ECONNREFUSED);
+    CHECK(here.port->forget(static_cast<uint32_t>(to)) == 0);
+    CHECK(here.port->forget(static_cast<uint32_t>(second)) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a peer that starts again under its name is met again, many times") {
+    TestPort here(Scheme::shm);
+    REQUIRE(here.open());
+    Remote witness("shm", "");
+    int other = witness.meet(here);
+    for (int round = 0; round < 6; ++round) {
+      CAPTURE(round);
+      Remote remote("shm", "phoenix");
+      int to = remote.meet(here);
+      REQUIRE(to >= 0);
+      CHECK(roundTrip(here, to, 64));
+      CHECK(roundTrip(here, to, 16384));
+      here.entries.clear();
+      remote.child.kill(SIGKILL);
+      REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == 1; }));
+      CHECK(here.last(Completion::peerGone)->token == static_cast<uint32_t>(to));
+      CHECK(here.port->forget(static_cast<uint32_t>(to)) == 0);
+      CHECK(roundTrip(here, other, 5000));
+    }
+    CHECK(here.port->gauge(engine::Gauge::addresses) == 1);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a peer told of our end knows it, however we end") {
+    Remote remote("shm", "");
+    {
+      TestPort here(Scheme::shm);
+      REQUIRE(here.open());
+      REQUIRE(remote.meet(here) >= 0);
+    }
+    CHECK(remote.child.hear() == "gone");
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a tcp peer that died can be forgotten, and its slots come back") {
+    TestPort here(Scheme::tcp);
+    REQUIRE(here.open());
+    Remote victim("tcp", ""), witness("tcp", "");
+    int to = victim.meet(here);
+    int other = witness.meet(here);
+    victim.child.kill(SIGKILL);
+    victim.child.wait();
+    for (uint32_t slot = 1; slot < 30; ++slot) here.sendPattern(to, slot, 16384, 1);
+    CHECK(roundTrip(here, other, 16384));
+    CHECK(here.port->forget(static_cast<uint32_t>(to)) == 0);
+    CHECK(eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; }));
+    CHECK(roundTrip(here, other, 16384));
+  }
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+#include <rdma/fi_errno.h>
+
+#include "test/fake_provider.h"
+#include "test/harness.h"
+
+using namespace cinnabar;
+using namespace cinnabar::test;
+using engine::Completion;
+using engine::Gauge;
+
+TEST_SUITE("waiting operations") {
+  struct Fixture {
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
+    int a, b;
+
+    Fixture() {
+      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint());
+      REQUIRE(port.port->start() == 0);
+      a = admit();
+      b = admit();
+    }
+    int admit() {
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+      return port.port->admit(raw->data(), raw->size());
+    }
+    bool settle(size_t posts) {
+      return eventually({&port}, [&] { return provider.posted.size() >= posts; });
+    }
+  };
+
+  TEST_CASE_FIXTURE(Fixture, "a message that fits is injected and its slot is free at once") {
+    CHECK(port.sendPattern(a, 0, 16, 1) == 1);
+    CHECK(port.sendPattern(a, 0, 16, 2) == 1);
+    CHECK(provider.posted.size() == 2);
+    CHECK(port.port->gauge(Gauge::sends) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a larger one returns its slot by a completion, and not before") {
+    CHECK(port.sendPattern(a, 3, 17, 1) == 0);
+    CHECK(port.sendPattern(a, 3, 17, 1) == -FI_EBUSY);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].kind == Completion::sent);
+    CHECK(port.entries[0].token == 3 * 64);
+    CHECK(port.sendPattern(a, 3, 17, 1) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "EAGAIN lets messages wait in order, small behind large") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    for (uint32_t i = 0; i < 40; ++i) {
+      CHECK(port.sendPattern(a, i, i % 2 == 0 ? 8 : 32, static_cast<uint8_t>(i)) == 0);
+    }
+    CHECK(port.port->gauge(Gauge::waiting) == 40);
+    CHECK(port.port->wantsRetry());
+    provider.stuck.clear();
+    REQUIRE(settle(40));
+    for (uint32_t i = 0; i < 40; ++i) CHECK(provider.posted[i].bytes[0] == i);
+    CHECK(port.port->gauge(Gauge::waiting) == 0);
+    CHECK(port.count(Completion::sent) == 20);  // the injected ones; the others are at the provider
+    CHECK(port.port->gauge(Gauge::sends) == 20);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a stuck peer does not hold up another") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    CHECK(port.sendPattern(a, 0, 8, 1) == 0);
+    CHECK(port.sendPattern(b, 1, 8, 2) == 1);
+    CHECK(provider.posted[0].bytes[0] == 2);
+    for (int i = 0; i < 100; ++i) port.turn();
+    CHECK(provider.posted.size() == 1);
+    CHECK(port.port->gauge(Gauge::waiting) == 1);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a message that comes later does not overtake the waiting ones") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    CHECK(port.sendPattern(a, 0, 8, 1) == 0);
+    provider.stuck.clear();
+    CHECK(port.sendPattern(a, 1, 8, 2) == 0);
+    REQUIRE(settle(2));
+    CHECK(provider.posted[0].bytes[0] == 1);
+    CHECK(provider.posted[1].bytes[0] == 2);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "tries thin out, so that EAGAIN is not busy-waited") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    CHECK(port.sendPattern(a, 0, 8, 1) == 0);
+    for (int i = 0; i < 100000; ++i) port.turn();
+    CHECK(provider.tries < 2000);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "an error of the provider is answered at once, or ends what waits") {
+    provider.error = -FI_ECONNREFUSED;
+    CHECK(port.sendPattern(a, 0, 8, 1) == -FI_ECONNREFUSED);
+    CHECK(port.port->gauge(Gauge::sends) == 0);
+    provider.error = 0;
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    CHECK(port.sendPattern(a, 0, 8, 1) == 0);
+    provider.error = -FI_ENETUNREACH;
+    REQUIRE(eventually({&port}, [&] { return port.count(Completion::sent) == 1; }));
+    CHECK(port.last(Completion::sent)->status == FI_ENETUNREACH);
+  }
+
+  TEST_CASE_FIXTURE(
+      Fixture,
+      "forget cancels what waits, keeps what is posted, and frees the index when all is over") {
+    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    CHECK(port.sendPattern(a, 1, 32, 2) == 0);
+    CHECK(port.port->forget(static_cast<uint32_t>(a)) == 0);
+    CHECK(port.port->forget(static_cast<uint32_t>(a)) == -FI_EINVAL);
+    port.turn();
+    REQUIRE(port.count(Completion::sent) == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.entries[0].token == 64);
+    CHECK(provider.removed.empty());
+    CHECK(admit() == 2);  // not the forgotten one's index
+    CHECK(port.sendPattern(a, 1, 8, 1) == -FI_EINVAL);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    CHECK(port.entries[1].status == 0);
+    CHECK(provider.removed == std::vector<fi_addr_t>{static_cast<fi_addr_t>(a)});
+    CHECK(admit() == a);
+  }
+
+  TEST_CASE_FIXTURE(
+      Fixture,
+      "forget answers a posted transfer, but its region stays in use until the provider is done") {
+    std::vector<uint8_t> memory(4096);
+    int region = port.port->registerRegion(memory.data(), memory.size(), 0);
+    REQUIRE(region >= 0);
+    auto index = static_cast<uint32_t>(region);
+    REQUIRE(port.port->transfer(engine::Operation::Type::read, static_cast<uint32_t>(a), index, 0,
+                                4096, 1, 0, 99) == 0);
+    CHECK(port.port->deregisterRegion(index) == -FI_EBUSY);
+    port.port->forget(static_cast<uint32_t>(a));
+    port.turn();
+    REQUIRE(port.count(Completion::transfer) == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.entries[0].token == 99);
+    CHECK(port.port->deregisterRegion(index) == -FI_EBUSY);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    CHECK(port.count(Completion::transfer) == 1);
+    CHECK(port.port->deregisterRegion(index) == 0);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "an error completion carries both error numbers") {
+    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.fail(provider.posted[0].context, FI_ECONNRESET);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ECONNRESET);
+    CHECK(port.entries[0].providerError == 17);
+  }
+
+  TEST_CASE_FIXTURE(Fixture,
+                    "a message too large for its slot is reported and the slot goes back") {
+    size_t before = provider.receives.size();
+    provider.fail(provider.receives[2], FI_ETRUNC);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].kind == Completion::message);
+    CHECK(port.entries[0].status == FI_ETRUNC);
+    port.turn();
+    CHECK(provider.receives.size() == before + 1);
+    CHECK(provider.receives.back() == provider.receives[2]);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a receive the provider would not take is posted later") {
+    provider.completions.push_back({provider.receives[0], FI_RECV, 8, nullptr, 0});
+    provider.refuseReceives = true;
+    port.turn();
+    port.turn();
+    CHECK(provider.receives.size() == 4);
+    CHECK(port.port->wantsRetry());
+    provider.refuseReceives = false;
+    port.turn();
+    CHECK(provider.receives.size() == 5);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "a full ring stops the reaping, and loses nothing") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    for (uint32_t i = 0; i < 10; ++i) CHECK(port.sendPattern(a, i, 8, 1) == 0);
+    uint32_t total = engine::kRingEntries + 100;
+    for (uint32_t i = 0; i < total; ++i)
+      provider.completions.push_back({provider.receives[i % 4], FI_RECV, 8, nullptr, 0});
+    for (int i = 0; i < 100; ++i) port.port->progress(0);
+    CHECK(provider.completions.size() == 100);
+    port.port->forget(static_cast<uint32_t>(a));  // ten more completions, with no room for them
+    CHECK(port.port->progress(0) == engine::kRingEntries);
+    REQUIRE(eventually({&port}, [&] { return port.entries.size() == total + 10; }));
+    CHECK(port.count(Completion::sent) == 10);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "impossible arguments are refused") {
+    engine::Port& p = *port.port;
+    auto address = static_cast<uint32_t>(a);
+    CHECK(p.send(77, 0, 1) == -FI_EINVAL);
+    CHECK(p.send(address, 64 * 64, 1) == -FI_EINVAL);
+    CHECK(p.send(address, UINT64_MAX, 1) == -FI_EINVAL);
+    CHECK(p.send(address, 0, 65) == -FI_EINVAL);
+    CHECK(p.send(address, 60, 5) == -FI_EINVAL);
+    CHECK(p.send(address, 60, 4) == 1);
+    std::vector<uint8_t> memory(100);
+    auto region = static_cast<uint32_t>(p.registerRegion(memory.data(), 100, 0));
+    auto read = [&](uint32_t to, uint32_t of, uint64_t offset, uint64_t bytes, uint64_t remote) {
+      return p.transfer(engine::Operation::Type::read, to, of, offset, bytes, 1, remote, 1);
+    };
+    CHECK(read(77, region, 0, 1, 0) == -FI_EINVAL);
+    CHECK(read(address, 77, 0, 1, 0) == -FI_EINVAL);
+    CHECK(read(address, region, 0, 101, 0) == -FI_EINVAL);
+    CHECK(read(address, region, 100, 1, 0) == -FI_EINVAL);
+    CHECK(read(address, region, UINT64_MAX, 2, 0) == -FI_EINVAL);
+    CHECK(read(address, region, 0, 2, UINT64_MAX - 1) == -FI_EINVAL);
+    CHECK(p.registerRegion(memory.data(), 0, 0) == -FI_EINVAL);
+    CHECK(p.registerRegion(memory.data(), 1, 4) == -FI_EINVAL);
+    CHECK(p.deregisterRegion(99) == -FI_EINVAL);
+    CHECK(p.deregisterRegion(region) == 0);
+    CHECK(p.deregisterRegion(region) == -FI_EINVAL);
+  }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "engine/reassembly.h"
+
+using namespace cinnabar::engine;
+using Outcome = Reassembly::Outcome;
+
+TEST_SUITE("reassembly") {
+  struct Fixture {
+    Reassembly pieces{100};
+    uint8_t slot[100];
+    size_t whole = 0;
+    Outcome add(uint32_t sender, uint64_t offset, bool last, size_t bytes, uint8_t fill) {
+      memset(slot, fill, bytes);
+      return pieces.add(fragmentTag(sender, offset, last), slot, bytes, &whole);
+    }
+  };
+
+  TEST_CASE_FIXTURE(Fixture, "puts a message together in the last piece's slot") {
+    CHECK(add(1, 0, false, 40, 'a') == Outcome::more);
+    CHECK(add(1, 40, false, 40, 'b') == Outcome::more);
+    CHECK(add(1, 80, true, 20, 'c') == Outcome::complete);
+    CHECK(whole == 100);
+    CHECK(slot[0] == 'a');
+    CHECK(slot[39] == 'a');
+    CHECK(slot[40] == 'b');
+    CHECK(slot[80] == 'c');
+    CHECK(slot[99] == 'c');
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "keeps senders apart") {
+    CHECK(add(1, 0, false, 10, 'a') == Outcome::more);
+    CHECK(add(2, 0, false, 10, 'x') == Outcome::more);
+    CHECK(add(1, 10, true, 10, 'b') == Outcome::complete);
+    CHECK(slot[0] == 'a');
+    CHECK(add(2, 10, true, 10, 'y') == Outcome::complete);
+    CHECK(slot[0] == 'x');
+    CHECK(slot[10] == 'y');
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "reports a message larger than a slot at its end") {
+    CHECK(add(1, 0, false, 60, 'a') == Outcome::more);
+    CHECK(add(1, 60, false, 60, 'b') == Outcome::more);
+    CHECK(add(1, 120, true, 60, 'c') == Outcome::tooLarge);
+    CHECK(whole == 180);
+    CHECK(add(1, 0, true, 10, 'd') == Outcome::complete);
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "begins anew when a sender gave a message up") {
+    CHECK(add(1, 0, false, 60, 'a') == Outcome::more);
+    CHECK(add(1, 0, false, 30, 'n') == Outcome::more);
+    CHECK(add(1, 30, true, 5, 'm') == Outcome::complete);
+    CHECK(whole == 35);
+    CHECK(slot[29] == 'n');
+  }
+
+  TEST_CASE_FIXTURE(Fixture, "drops a piece that fits nothing") {
+    CHECK(add(1, 50, true, 10, 'a') == Outcome::garbage);
+    CHECK(add(1, 0, false, 10, 'a') == Outcome::more);
+    CHECK(add(1, 30, false, 10, 'a') == Outcome::garbage);
+    CHECK(add(1, kFragmentOffset, true, 10, 'a') == Outcome::garbage);
+    pieces.drop(1);
+    CHECK(pieces.pending() == 0);
+  }
+}
