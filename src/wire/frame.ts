@@ -87,7 +87,12 @@ export function writeOverflow(view: DataView, offset: number, overflow: Overflow
 }
 
 /** The overflow descriptor in a frame's body, or a sentence on what is wrong with it. */
-export function readOverflow(view: DataView, offset: number, bodyBytes: number, maxBytes: number): Overflow | string {
+export function readOverflow(
+  view: DataView,
+  offset: number,
+  bodyBytes: number,
+  maxBytes: number,
+): Overflow | string {
   if (bodyBytes !== overflowBytes) return `overflow descriptor has ${bodyBytes} bytes, not ${overflowBytes}`;
   const bytes = view.getBigUint64(offset + 16, true);
   if (bytes === 0n) return "overflowed body is empty";

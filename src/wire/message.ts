@@ -44,7 +44,8 @@ export function messageFault(view: DataView, offset: number, bytes: number): str
   if (bytes < messageHeaderBytes) return `message of ${bytes} bytes is shorter than its header`;
   if (view.getUint8(offset) !== messageMagic) return "message does not begin with the magic byte";
   const version = view.getUint8(offset + 1);
-  if (version !== protocolVersion) return `message has version ${version}, this side speaks ${protocolVersion}`;
+  if (version !== protocolVersion)
+    return `message has version ${version}, this side speaks ${protocolVersion}`;
   const length = view.getUint32(offset + 4, true);
   if (length !== bytes) return `message says ${length} bytes, ${bytes} arrived`;
   return "";

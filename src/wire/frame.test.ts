@@ -1,0 +1,88 @@
+import { describe, expect, it } from "vitest";
+import {
+  frameFault,
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  overflowBytes,
+  readOverflow,
+  writeFrameHeader,
+  writeOverflow,
+} from "./frame.ts";
+
+const end = 64;
+
+function frame(kind: number, flags = 0, bodyBytes = 8): DataView {
+  const view = new DataView(new ArrayBuffer(end));
+  writeFrameHeader(view, 16, kind, flags, 0x0203, 0x00100004, bodyBytes, 0x0a0b0c0d);
+  return view;
+}
+
+describe("frame header", () => {
+  it("stands at its offset, little-endian, and nowhere else", () => {
+    const bytes = Buffer.from(frame(4, 2).buffer).toString("hex");
+    expect(bytes).toBe(
+      `${"00".repeat(16)}040203020400100008000000 0d0c0b0a${"00".repeat(32)}`.replace(" ", ""),
+    );
+  });
+
+  it.each(Object.values(frameKind))("is taken with kind %i and every known flag", (kind) => {
+    for (const flags of [0, frameFlag.overflow, frameFlag.grants, frameFlag.overflow | frameFlag.grants]) {
+      expect(frameFault(frame(kind, flags), 16, end)).toBe("");
+    }
+  });
+
+  it.each([0, 13, 64, 255])("is refused for kind %i", (kind) => {
+    expect(frameFault(frame(kind), 16, end)).toBe(`frame kind ${kind} is unknown`);
+  });
+
+  it.each([4, 8, 0x80, 0xff])("is refused for flags %i", (flags) => {
+    expect(frameFault(frame(4, flags), 16, end)).toBe(`frame has unknown flags 0x${flags.toString(16)}`);
+  });
+
+  it("is refused when it is cut off, at every length", () => {
+    for (let bytes = 0; bytes < frameHeaderBytes; bytes++) {
+      expect(frameFault(frame(4), 16, 16 + bytes)).toBe("frame header is cut off");
+    }
+    // The frame before it may have run past the end by its padding.
+    expect(frameFault(frame(4), 16, 9)).toBe("frame header is cut off");
+  });
+
+  it("takes a body that ends with its message and refuses one byte more", () => {
+    expect(frameFault(frame(4, 0, 32), 16, end)).toBe("");
+    expect(frameFault(frame(4, 0, 33), 16, end)).toContain("33 bytes runs past the end");
+    expect(frameFault(frame(4, 0, 0xffff_ffff), 16, end)).toContain("runs past the end");
+  });
+});
+
+describe("overflow descriptor", () => {
+  const view = new DataView(new ArrayBuffer(40));
+  const overflow = { key: 0x1122334455667788n, address: 0xffff_ffff_0000_0000n, bytes: 5_000_000_000 };
+
+  it("comes back as it was written", () => {
+    writeOverflow(view, 8, overflow);
+    expect(readOverflow(view, 8, overflowBytes, 5_000_000_000)).toEqual(overflow);
+    expect(Buffer.from(view.buffer, 8, 24).toString("hex")).toBe(
+      "8877665544332211" + "00000000ffffffff" + "00f2052a01000000",
+    );
+  });
+
+  it.each([0, 23, 25, 0xffff_ffff])("is refused in a body of %i bytes", (bytes) => {
+    expect(readOverflow(view, 8, bytes, 100)).toBe(`overflow descriptor has ${bytes} bytes, not 24`);
+  });
+
+  it("is refused for an empty body", () => {
+    writeOverflow(view, 8, { ...overflow, bytes: 0 });
+    expect(readOverflow(view, 8, overflowBytes, 100)).toBe("overflowed body is empty");
+  });
+
+  it("is refused beyond the limit, and before the length becomes a number", () => {
+    writeOverflow(view, 8, { ...overflow, bytes: 100 });
+    expect(readOverflow(view, 8, overflowBytes, 100)).toMatchObject({ bytes: 100 });
+    expect(readOverflow(view, 8, overflowBytes, 99)).toBe(
+      "overflowed body of 100 bytes exceeds maxBodyBytes 99",
+    );
+    view.setBigUint64(24, 0xffff_ffff_ffff_ffffn, true);
+    expect(readOverflow(view, 8, overflowBytes, 99)).toContain("18446744073709551615 bytes exceeds");
+  });
+});
