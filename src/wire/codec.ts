@@ -23,6 +23,8 @@ export class EncodeError extends Error {}
 export class DecodeError extends Error {}
 
 let context: RegionCodec | undefined;
+/** True while msgpackr writes, which may run a getter or a toJSON of the user's. */
+let encoding = false;
 
 /** Registers the class whose instances travel as region descriptors. Called once, by the layer that owns the class. */
 export function registerRegionClass(Class: abstract new (...args: never[]) => object): void {
@@ -30,7 +32,8 @@ export function registerRegionClass(Class: abstract new (...args: never[]) => ob
     Class: Class as unknown as new () => object,
     type: regionExtension,
     pack(region: object): Buffer {
-      if (context === undefined) throw new EncodeError("a region cannot travel here, only in the input of a call");
+      if (context === undefined)
+        throw new EncodeError("a region cannot travel here, only in the input of a call");
       return context.encodeRegion(region) as Buffer;
     },
     unpack(descriptor: Uint8Array): object {
@@ -71,7 +74,11 @@ interface Room {
 
 function packBytes(this: unknown, bytes: Uint8Array, room: (size: number) => Room): void {
   const length = bytes.byteLength;
-  if (this !== packr && bytes.constructor !== Buffer && (this as { moreTypes?: boolean }).moreTypes === true) {
+  if (
+    this !== packr &&
+    bytes.constructor !== Buffer &&
+    (this as { moreTypes?: boolean }).moreTypes === true
+  ) {
     // Somebody else's packer in this process: keep msgpackr's own form, typed array 1.
     const { target, targetView, position } = room(7 + length);
     target[position] = 0xc9;
@@ -108,22 +115,32 @@ const encoded: Encoded = { buffer: Buffer.alloc(0), start: 0, end: 0 };
 
 /**
  * Encodes `value` into `target` from `start` (a multiple of eight) on. When it does not fit, the bytes are in another buffer;
- * compare `buffer` with `target`. The result object is reused by the next call.
+ * compare `buffer` with `target`. The result object is reused by the next call. Throws EncodeError.
  */
-export function encodeAt(target: EncodeTarget, start: number, value: unknown, regions?: RegionCodec): Encoded {
+export function encodeAt(
+  target: EncodeTarget,
+  start: number,
+  value: unknown,
+  regions?: RegionCodec,
+): Encoded {
+  if (encoding)
+    throw new EncodeError("a value was to be encoded from inside another: a getter or toJSON made a call");
   const packer = packr as unknown as { useBuffer(b: Buffer): void; position: number };
   packer.useBuffer(target);
   packer.position = start;
   context = regions;
+  encoding = true;
   let result: EncodeTarget & { start: number; end: number };
   try {
     result = packr.pack(value, REUSE_BUFFER_MODE) as typeof result;
   } catch (cause) {
     if (cause instanceof EncodeError) throw cause;
-    const why = cause instanceof RangeError ? "it is circular or too deep, or too long" : (cause as Error).message;
+    const why =
+      cause instanceof RangeError ? "it is circular or too deep, or too long" : (cause as Error).message;
     throw new EncodeError(`the value cannot be encoded: ${why}`, { cause });
   } finally {
     context = undefined;
+    encoding = false;
   }
   encoded.buffer = result;
   encoded.start = result.start;
