@@ -39,6 +39,6 @@ export function parseError(word: number, body: unknown): RpcError {
     origin: "remote",
     reason: typeof r === "string" ? r : undefined,
     data: d,
-    retryAfterMs: typeof a === "number" && a >= 0 ? a : undefined,
+    retryAfterMs: typeof a === "number" && Number.isFinite(a) && a >= 0 ? a : undefined,
   });
 }
