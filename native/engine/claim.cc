@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <set>
 
@@ -54,20 +53,29 @@ std::string socketName(std::string_view name) {
   return "cinnabar/" + std::to_string(geteuid()) + "/" + std::string(name);
 }
 
-/// The names held in this network namespace; abstract ones start with '@' in the last column
-/// (unix(7), proc(5)).
-std::set<std::string> heldNames() {
-  std::set<std::string> names;
-  std::ifstream table("/proc/net/unix");
-  std::string prefix = "@" + socketName("");
-  for (std::string line; std::getline(table, line);) {
-    size_t at = line.find(prefix);
-    if (at != std::string::npos) names.insert(line.substr(at + prefix.size()));
+/// Binds a port's name; an empty result leaves errno.
+Fd bindName(std::string_view name) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  socklen_t length = socketAddress(name, &address);
+  if (!socket || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    int code = errno;
+    socket.reset();
+    errno = code;
   }
-  return names;
+  return socket;
 }
 
-/// Removes a file if its owner is dead. The caller has seen that nobody holds the name.
+/// Whether somebody listens under the name. A sweeper that holds it for a moment does not.
+bool isServed(std::string_view name) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  socklen_t length = socketAddress(name, &address);
+  return connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 ||
+         errno != ECONNREFUSED;
+}
+
+/// Removes a file if its owner is dead. The caller holds the name.
 bool removeDead(std::string_view fabricName) {
   std::string path = pathOf(fabricName);
   Fd file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
@@ -135,14 +143,12 @@ int sweepShmFiles() {
   std::set<std::pair<std::string, std::string>> found;
   eachFile(
       [&](std::string file, std::string name) { found.emplace(std::move(file), std::move(name)); });
-  if (found.empty()) return 0;
-  // The order matters: a port binds its socket before the provider makes the file, so whoever owns
-  // one of the files found above and lives is in the table read now. The lock covers owners in
-  // other network namespaces.
-  std::set<std::string> held = heldNames();
   int removed = 0;
   for (const auto& [file, name] : found) {
-    if (held.count(name) == 0 && removeDead(file)) ++removed;
+    // A port holds its name before the provider makes the file, so whoever can bind it now sees a
+    // dead port's file. The file's own lock covers owners in other network namespaces.
+    Fd held = bindName(name);
+    if (held && removeDead(file)) ++removed;
   }
   return removed;
 }
@@ -166,10 +172,17 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
     return fabric::Failure{"bind doorbell", EINVAL, "EINVAL",
                            "an shm name is 1 to 64 of [A-Za-z0-9._-], not \"" + name + "\""};
   }
-  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address;
-  socklen_t length = socketAddress(name, &address);
-  if (!socket || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+  Fd socket = bindName(name);
+  // A sweeper may have it for a moment.
+  for (int attempt = 0; !socket && errno == EADDRINUSE && attempt < kLockAttempts; ++attempt) {
+    if (isServed(name)) {
+      errno = EADDRINUSE;
+      break;
+    }
+    usleep(kLockPauseUs);
+    socket = bindName(name);
+  }
+  if (!socket) {
     int code = errno;
     bool used = code == EADDRINUSE;
     return fabric::Failure{

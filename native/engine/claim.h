@@ -22,7 +22,7 @@ namespace cinnabar::engine {
 /// name. The file is locked (flock) as long as the port lives:
 ///   - the owner holds it shared, and exclusively while it removes the file;
 ///   - a peer holds it shared while it maps the file, so that the file cannot vanish in between;
-///   - a sweeper removes a file only if it gets the lock exclusively and nobody holds the name.
+///   - a sweeper removes a file only while it holds the name itself and has the lock exclusively.
 class ShmClaim {
  public:
   /// Binds the socket and removes what dead owners left behind. "" picks a unique name.

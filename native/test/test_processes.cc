@@ -26,7 +26,9 @@ struct Remote {
 
   Remote(const std::string& scheme, const std::string& name)
       : child({"--part", "echo", scheme, name}) {
-    std::istringstream line(child.hear());
+    std::string said = child.hear();
+    REQUIRE_MESSAGE(!said.starts_with("failed"), said);
+    std::istringstream line(said);
     std::string hex;
     line >> hex >> key >> base;
     address = fromHex(hex);
