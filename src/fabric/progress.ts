@@ -79,9 +79,9 @@ export class Progress {
     }
   };
 
-  /** Spinning inside one native call saves turns of the loop, but two ports must not wait for each other. */
+  /** Spinning inside one native call saves turns of the loop, but two ports must not wait for each other: they only give way once. */
   #spinUs(): number {
-    return this.#ports.size === 1 ? spinUs : 0;
+    return this.#ports.size === 1 ? spinUs : 1;
   }
 
   #wake(): void {
