@@ -3,11 +3,12 @@ import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
+import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 
 /** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
-export class ClientCall extends OutgoingCall {
+export class ClientCall extends OutgoingCall implements Abortable {
   readonly promise: Promise<unknown>;
   readonly #method: ClientMethod;
   readonly #timeoutMs: number;
@@ -15,7 +16,6 @@ export class ClientCall extends OutgoingCall {
   #reject!: (error: RpcError) => void;
   #session: Session | undefined;
   #signal: AbortSignal | undefined;
-  #onAbort: (() => void) | undefined;
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
@@ -33,10 +33,9 @@ export class ClientCall extends OutgoingCall {
   }
 
   #listen(signal: AbortSignal): void {
-    if (signal.aborted) return this.#abort(signal.reason);
+    if (signal.aborted) return this.onAbort(signal.reason);
     this.#signal = signal;
-    this.#onAbort = () => this.#abort(signal.reason);
-    signal.addEventListener("abort", this.#onAbort, { once: true });
+    watchAbort(signal, this);
   }
 
   #checkInput(input: unknown): void {
@@ -143,7 +142,7 @@ export class ClientCall extends OutgoingCall {
     this.#session?.cancel(this);
   }
 
-  #abort(reason: unknown): void {
+  onAbort(reason: unknown): void {
     if (this.settled) return;
     const timedOut = reason instanceof DOMException && reason.name === "TimeoutError";
     if (timedOut) this.#fail("deadline_exceeded", "the caller's signal timed out", { cause: reason });
@@ -184,6 +183,6 @@ export class ClientCall extends OutgoingCall {
   #settle(): void {
     this.phase = "settled";
     this.#method.source.host.wheel.disarm(this);
-    if (this.#onAbort !== undefined) this.#signal?.removeEventListener("abort", this.#onAbort);
+    if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
   }
 }
