@@ -1,4 +1,6 @@
-import { step } from "./command.mjs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { root, step } from "./command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "./stamp.mjs";
 
 /** TypeScript as the package is built with it; named by path because two versions are installed and both bring a `tsc`. */
@@ -14,8 +16,21 @@ const isNativeSource = (path) => !path.endsWith(".md") && !path.endsWith(".supp"
 export async function buildAddon() {
   const print = fingerprint(nativeSources, isNativeSource);
   if (isCurrent("native", print, ["native/build/Release/cinnabar.node"])) return;
+  removeForeignBuild();
   await step("the native addon", "npm", ["run", "--silent", "build:native"]);
   markCurrent("native", print);
+}
+
+/** CMake refuses a build folder that another generator has begun, or that has come along with a copied checkout. */
+function removeForeignBuild() {
+  const folder = join(root, "native", "build");
+  const cache = join(folder, "CMakeCache.txt");
+  if (!existsSync(cache)) return;
+  const text = readFileSync(cache, "utf8");
+  const isOurs =
+    text.includes("\nCMAKE_GENERATOR:INTERNAL=Ninja\n") &&
+    text.includes(`\nCMAKE_HOME_DIRECTORY:INTERNAL=${join(root, "native")}\n`);
+  if (!isOurs) rmSync(folder, { recursive: true });
 }
 
 /** Builds the package into dist/, then the programs that use it (examples, benchmarks, processes of tests) into build/. */

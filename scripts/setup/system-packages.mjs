@@ -18,7 +18,7 @@ const forBuilding = [
     name: "g++",
     isThere: () => onPath(process.env.CXX ?? "g++") !== undefined || onPath("c++") !== undefined,
   },
-  { name: "make", isThere: () => onPath("make") !== undefined || onPath("ninja") !== undefined },
+  { name: "ninja-build", isThere: () => onPath("ninja") !== undefined },
   { name: "cmake", isThere: () => onPath("cmake") !== undefined },
   { name: "libfabric-dev", isThere: () => hasHeader("rdma/fabric.h") },
 ];
@@ -46,7 +46,7 @@ export async function installSystemPackages(purpose) {
     throw new SetupError(
       `System packages are missing: ${names.join(", ")}; ${why}.`,
       onPath("apt-get") === undefined
-        ? "Install a C++20 compiler, make, CMake 3.21 or later and libfabric's headers, then run the command again."
+        ? "Install a C++20 compiler, Ninja, CMake 3.23 or later and libfabric's headers, then run the command again."
         : `Run this, then the command again:\n    sudo sh -c '${byHand}'`,
     );
   }

@@ -32,7 +32,7 @@ export async function runUnderSanitizers(filters) {
   rmSync(reports, { recursive: true, force: true });
   mkdirSync(reports, { recursive: true });
 
-  const suppressions = join(root, "native", "lsan.supp");
+  const suppressions = join(root, "native", "test", "lsan.supp");
   const common = `log_path=${join(reports, "report")}`;
   const leakOptions = existsSync(suppressions) ? `suppressions=${suppressions}:print_suppressions=0` : "";
   const options = {

@@ -95,7 +95,7 @@ describe("the tree", () => {
 });
 
 function isTest(path: string): boolean {
-  return /\.test(-d)?\.ts$/.test(path);
+  return /\.test(-[a-z]+)*\.ts$/.test(path);
 }
 
 function lineCount(path: string): number {
