@@ -74,7 +74,8 @@ export class DeadlineWheel {
   #wakeAt(tick: number): void {
     this.#cancelTimer?.();
     this.#timerTick = tick;
-    const delayMs = Math.max(0, tick * tickMs - this.#clock.now());
+    // System timers hold 31 bits, a deadline from the wire may have 32: looking once a revolution costs nothing.
+    const delayMs = Math.min(Math.max(0, tick * tickMs - this.#clock.now()), buckets * tickMs);
     this.#cancelTimer = this.#clock.timer(Math.ceil(delayMs), () => this.#fire());
   }
 

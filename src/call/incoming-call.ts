@@ -79,7 +79,11 @@ export class IncomingCall extends Timed {
 
   override onDeadline(): void {
     this.abort(
-      new RpcError({ code: "deadline_exceeded", message: "the caller's time was up before the handler ended", origin: "remote" }),
+      new RpcError({
+        code: "deadline_exceeded",
+        message: "the caller's time was up before the handler ended",
+        origin: "remote",
+      }),
     );
   }
 
@@ -88,7 +92,11 @@ export class IncomingCall extends Timed {
     if (this.phase !== "open") {
       throw (
         this.#abortReason ??
-        new RpcError({ code: "failed_precondition", message: "the call has ended, its regions are revoked", origin: "local" })
+        new RpcError({
+          code: "failed_precondition",
+          message: "the call has ended, its regions are revoked",
+          origin: "local",
+        })
       );
     }
     this.#transfers++;

@@ -1,0 +1,59 @@
+import type { Clock } from "./clock.ts";
+
+interface Timer {
+  readonly atMs: number;
+  readonly fire: () => void;
+}
+
+/** A clock that stands still until told otherwise. Timers fire in order, each at its own time, never before. */
+export class FakeClock implements Clock {
+  #nowMs: number;
+  #timers: Timer[] = [];
+  /** The longest delay asked for. */
+  longestDelayMs = 0;
+
+  constructor(nowMs = 1000) {
+    this.#nowMs = nowMs;
+  }
+
+  get timers(): number {
+    return this.#timers.length;
+  }
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  timer(delayMs: number, fire: () => void): () => void {
+    const timer = { atMs: this.#nowMs + delayMs, fire };
+    this.#timers.push(timer);
+    this.longestDelayMs = Math.max(this.longestDelayMs, delayMs);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  /** Lets time pass, firing on the way. */
+  advance(byMs: number): void {
+    const untilMs = this.#nowMs + byMs;
+    for (;;) {
+      let next: Timer | undefined;
+      for (const timer of this.#timers) {
+        if (timer.atMs <= untilMs && (next === undefined || timer.atMs < next.atMs)) next = timer;
+      }
+      if (next === undefined) break;
+      this.#timers = this.#timers.filter((timer) => timer !== next);
+      this.#nowMs = Math.max(this.#nowMs, next.atMs);
+      next.fire();
+    }
+    this.#nowMs = untilMs;
+  }
+
+  /** The process stands still: time passes, and whatever was due fires only afterwards, once. */
+  stall(byMs: number): void {
+    this.#nowMs += byMs;
+    const due = this.#timers.filter((timer) => timer.atMs <= this.#nowMs);
+    this.#timers = this.#timers.filter((timer) => timer.atMs > this.#nowMs);
+    for (const timer of due) timer.fire();
+  }
+}
