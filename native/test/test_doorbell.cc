@@ -51,8 +51,8 @@ bool wasDropped(TestPort& port, const Fd& socket) {
 }  // namespace
 
 TEST_SUITE("doorbell") {
-  struct Fixture {
-    Fixture() { REQUIRE(haveLibfabric()); }
+  struct DoorbellFixture {
+    DoorbellFixture() { REQUIRE(haveLibfabric()); }
   };
 
   TEST_CASE("a bell writes only to a sleeper, and only once") {
@@ -98,7 +98,8 @@ TEST_SUITE("doorbell") {
     CHECK(openDescriptors() == before);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "garbage on the socket costs that socket only, and no descriptor") {
+  TEST_CASE_FIXTURE(DoorbellFixture,
+                    "garbage on the socket costs that socket only, and no descriptor") {
     TestPort port(Scheme::shm, "hostile-target"), peer(Scheme::shm);
     REQUIRE(port.open());
     REQUIRE(peer.open());
@@ -205,7 +206,7 @@ TEST_SUITE("doorbell") {
     CHECK(peer.count(Completion::peerGone) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a name has one owner at a time") {
+  TEST_CASE_FIXTURE(DoorbellFixture, "a name has one owner at a time") {
     TestPort first(Scheme::shm, "one-owner"), second(Scheme::shm, "one-owner");
     REQUIRE(first.open());
     CHECK_FALSE(second.open());
@@ -215,7 +216,7 @@ TEST_SUITE("doorbell") {
     CHECK(second.open());
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a name nobody owns is refused at once") {
+  TEST_CASE_FIXTURE(DoorbellFixture, "a name nobody owns is refused at once") {
     TestPort port(Scheme::shm);
     REQUIRE(port.open());
     fabric::RawAddress nobody = fabric::encodeShmAddress("nobody-lives-here");
@@ -223,7 +224,7 @@ TEST_SUITE("doorbell") {
     CHECK(port.port->gauge(Gauge::addresses) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "both sides may admit each other at the same moment") {
+  TEST_CASE_FIXTURE(DoorbellFixture, "both sides may admit each other at the same moment") {
     TestPort a(Scheme::shm, "cross-a"), b(Scheme::shm, "cross-b");
     REQUIRE(a.open());
     REQUIRE(b.open());
@@ -238,7 +239,7 @@ TEST_SUITE("doorbell") {
     CHECK(isPattern(b.messages[0], 1));
   }
 
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(DoorbellFixture,
                     "files of the dead are swept, those of the living and of others are not") {
     TestPort alive(Scheme::shm, "alive");
     REQUIRE(alive.open());
@@ -261,7 +262,7 @@ TEST_SUITE("doorbell") {
     CHECK(eventually({&alive, &peer}, [&] { return alive.messages.size() == 1; }));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "ports leave no file and no descriptor behind") {
+  TEST_CASE_FIXTURE(DoorbellFixture, "ports leave no file and no descriptor behind") {
     {
       TestPort warm(Scheme::shm);
       REQUIRE(warm.open());

@@ -22,8 +22,8 @@ bool isReadable(const TestPort& port, int timeoutMs) {
 }  // namespace
 
 TEST_SUITE("port") {
-  struct Fixture {
-    Fixture() { REQUIRE(haveLibfabric()); }
+  struct PortFixture {
+    PortFixture() { REQUIRE(haveLibfabric()); }
   };
 
   void exchange(Scheme scheme) {
@@ -44,10 +44,10 @@ TEST_SUITE("port") {
       b.messages.clear();
     }
   }
-  TEST_CASE_FIXTURE(Fixture, "messages of all sizes arrive whole over shm") {
+  TEST_CASE_FIXTURE(PortFixture, "messages of all sizes arrive whole over shm") {
     exchange(Scheme::shm);
   }
-  TEST_CASE_FIXTURE(Fixture, "messages of all sizes arrive whole over tcp") {
+  TEST_CASE_FIXTURE(PortFixture, "messages of all sizes arrive whole over tcp") {
     exchange(Scheme::tcp);
   }
 
@@ -78,10 +78,10 @@ TEST_SUITE("port") {
     }));
     CHECK(ordered);
   }
-  TEST_CASE_FIXTURE(Fixture, "thousands of mixed messages keep their order over shm") {
+  TEST_CASE_FIXTURE(PortFixture, "thousands of mixed messages keep their order over shm") {
     manyInOrder(Scheme::shm);
   }
-  TEST_CASE_FIXTURE(Fixture, "thousands of mixed messages keep their order over tcp") {
+  TEST_CASE_FIXTURE(PortFixture, "thousands of mixed messages keep their order over tcp") {
     manyInOrder(Scheme::tcp);
   }
 
@@ -115,7 +115,7 @@ TEST_SUITE("port") {
     CHECK(a.port->deregisterRegion(region) == 0);
     CHECK(b.port->deregisterRegion(static_cast<uint32_t>(exposed)) == 0);
   }
-  TEST_CASE_FIXTURE(Fixture, "reads and writes move memory over shm") {
+  TEST_CASE_FIXTURE(PortFixture, "reads and writes move memory over shm") {
     // A small transfer ends within the call, where the region is free at once.
     TestPort a(Scheme::shm), b(Scheme::shm);
     REQUIRE(a.open());
@@ -137,9 +137,11 @@ TEST_SUITE("port") {
     CHECK(local[77] == 1);
     CHECK(a.port->deregisterRegion(region) == 0);
   }
-  TEST_CASE_FIXTURE(Fixture, "reads and writes move memory over tcp") { transfers(Scheme::tcp); }
+  TEST_CASE_FIXTURE(PortFixture, "reads and writes move memory over tcp") {
+    transfers(Scheme::tcp);
+  }
 
-  TEST_CASE_FIXTURE(Fixture, "a copy that shm cannot make is an error, not a success") {
+  TEST_CASE_FIXTURE(PortFixture, "a copy that shm cannot make is an error, not a success") {
     TestPort a(Scheme::shm), b(Scheme::shm);
     REQUIRE(a.open());
     REQUIRE(b.open());
@@ -169,7 +171,7 @@ TEST_SUITE("port") {
     REQUIRE(eventually({&a, &b}, [&] { return !b.messages.empty(); }));
     CHECK(isPattern(b.messages[0], 9));
   }
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(PortFixture,
                     "a message larger than the slots is an error and costs no slot over shm") {
     tooLarge(Scheme::shm);
   }
@@ -196,14 +198,14 @@ TEST_SUITE("port") {
     REQUIRE(eventually({&a, &b}, [&] { return b.port->arm() == 1; }));
     CHECK_FALSE(isReadable(b, 20));
   }
-  TEST_CASE_FIXTURE(Fixture, "a sleeper is woken by every message over shm") {
+  TEST_CASE_FIXTURE(PortFixture, "a sleeper is woken by every message over shm") {
     sleeping(Scheme::shm);
   }
-  TEST_CASE_FIXTURE(Fixture, "a sleeper is woken by every message over tcp") {
+  TEST_CASE_FIXTURE(PortFixture, "a sleeper is woken by every message over tcp") {
     sleeping(Scheme::tcp);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "arm declines while completions are unread") {
+  TEST_CASE_FIXTURE(PortFixture, "arm declines while completions are unread") {
     TestPort a(Scheme::shm), b(Scheme::shm);
     REQUIRE(a.open());
     REQUIRE(b.open());
@@ -218,7 +220,7 @@ TEST_SUITE("port") {
   }
 
   TEST_CASE_FIXTURE(
-      Fixture, "an open tcp port tells its real number, and the number cannot be taken twice") {
+      PortFixture, "an open tcp port tells its real number, and the number cannot be taken twice") {
     TestPort a(Scheme::tcp);
     REQUIRE(a.open());
     fabric::RawAddress raw = a.port->address();
@@ -231,7 +233,7 @@ TEST_SUITE("port") {
     CHECK(b.failure.code == EADDRINUSE);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "the wildcard and IPv6 can be bound") {
+  TEST_CASE_FIXTURE(PortFixture, "the wildcard and IPv6 can be bound") {
     for (const char* host : {"", "0.0.0.0", "::1"}) {
       TestPort a(Scheme::tcp);
       a.request.host = host;
@@ -241,7 +243,7 @@ TEST_SUITE("port") {
   }
 
   TEST_CASE_FIXTURE(
-      Fixture, "addresses of the other IP version, without a port, or of no kind are refused") {
+      PortFixture, "addresses of the other IP version, without a port, or of no kind are refused") {
     TestPort a(Scheme::tcp);
     REQUIRE(a.open());
     auto admit = [&](const char* host, uint32_t service) {
@@ -257,7 +259,7 @@ TEST_SUITE("port") {
     CHECK(a.port->addressOf("10.0.0.1", 7));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a port can be admitted by itself over shm") {
+  TEST_CASE_FIXTURE(PortFixture, "a port can be admitted by itself over shm") {
     TestPort a(Scheme::shm);
     REQUIRE(a.open());
     int to = a.admit(a);
@@ -267,7 +269,7 @@ TEST_SUITE("port") {
     CHECK(isPattern(a.messages[0], 3));
   }
 
-  TEST_CASE_FIXTURE(Fixture, "closing with everything under way is clean, in any order") {
+  TEST_CASE_FIXTURE(PortFixture, "closing with everything under way is clean, in any order") {
     for (Scheme scheme : {Scheme::shm, Scheme::tcp}) {
       for (int order = 0; order < 2; ++order) {
         TestPort a(scheme), b(scheme);

@@ -57,8 +57,8 @@ bool roundTrip(TestPort& here, int to, size_t bytes) {
 }  // namespace
 
 TEST_SUITE("processes") {
-  struct Fixture {
-    Fixture() { REQUIRE(haveLibfabric()); }
+  struct ProcessesFixture {
+    ProcessesFixture() { REQUIRE(haveLibfabric()); }
   };
 
   void talk(Scheme scheme) {
@@ -87,10 +87,10 @@ TEST_SUITE("processes") {
     run(Operation::Type::read, 3);
     CHECK(memory[12345] == 42);
   }
-  TEST_CASE_FIXTURE(Fixture, "two processes exchange messages and memory over shm") {
+  TEST_CASE_FIXTURE(ProcessesFixture, "two processes exchange messages and memory over shm") {
     talk(Scheme::shm);
   }
-  TEST_CASE_FIXTURE(Fixture, "two processes exchange messages and memory over tcp") {
+  TEST_CASE_FIXTURE(ProcessesFixture, "two processes exchange messages and memory over tcp") {
     talk(Scheme::tcp);
   }
 
@@ -111,16 +111,17 @@ TEST_SUITE("processes") {
     REQUIRE(eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; }));
     CHECK(child.hear() == "ordered");
   }
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(ProcessesFixture,
                     "ten thousand messages to a receiver that is late arrive in order over shm") {
     flood(Scheme::shm);
   }
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(ProcessesFixture,
                     "ten thousand messages to a receiver that is late arrive in order over tcp") {
     flood(Scheme::tcp);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "the death of an shm peer is told at once and ends everything to it") {
+  TEST_CASE_FIXTURE(ProcessesFixture,
+                    "the death of an shm peer is told at once and ends everything to it") {
     TestPort here(Scheme::shm);
     REQUIRE(here.open());
     Remote victim("shm", "victim"), witness("shm", "");
@@ -154,7 +155,8 @@ TEST_SUITE("processes") {
     CHECK(here.port->forget(static_cast<uint32_t>(second)) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a peer that starts again under its name is met again, many times") {
+  TEST_CASE_FIXTURE(ProcessesFixture,
+                    "a peer that starts again under its name is met again, many times") {
     TestPort here(Scheme::shm);
     REQUIRE(here.open());
     Remote witness("shm", "");
@@ -176,7 +178,7 @@ TEST_SUITE("processes") {
     CHECK(here.port->gauge(engine::Gauge::addresses) == 1);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a peer told of our end knows it, however we end") {
+  TEST_CASE_FIXTURE(ProcessesFixture, "a peer told of our end knows it, however we end") {
     Remote remote("shm", "");
     {
       TestPort here(Scheme::shm);
@@ -186,7 +188,8 @@ TEST_SUITE("processes") {
     CHECK(remote.child.hear() == "gone");
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a tcp peer that died can be forgotten, and its slots come back") {
+  TEST_CASE_FIXTURE(ProcessesFixture,
+                    "a tcp peer that died can be forgotten, and its slots come back") {
     TestPort here(Scheme::tcp);
     REQUIRE(here.open());
     Remote victim("tcp", ""), witness("tcp", "");

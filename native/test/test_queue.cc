@@ -12,12 +12,12 @@ using engine::Completion;
 using engine::Gauge;
 
 TEST_SUITE("waiting operations") {
-  struct Fixture {
+  struct QueueFixture {
     FakeProvider provider;
     TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
     int a, b;
 
-    Fixture() {
+    QueueFixture() {
       port.port = std::make_unique<engine::Port>(port.request, provider.endpoint());
       REQUIRE(port.port->start() == 0);
       a = admit();
@@ -32,14 +32,14 @@ TEST_SUITE("waiting operations") {
     }
   };
 
-  TEST_CASE_FIXTURE(Fixture, "a message that fits is injected and its slot is free at once") {
+  TEST_CASE_FIXTURE(QueueFixture, "a message that fits is injected and its slot is free at once") {
     CHECK(port.sendPattern(a, 0, 16, 1) == 1);
     CHECK(port.sendPattern(a, 0, 16, 2) == 1);
     CHECK(provider.posted.size() == 2);
     CHECK(port.port->gauge(Gauge::sends) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a larger one returns its slot by a completion, and not before") {
+  TEST_CASE_FIXTURE(QueueFixture, "a larger one returns its slot by a completion, and not before") {
     CHECK(port.sendPattern(a, 3, 17, 1) == 0);
     CHECK(port.sendPattern(a, 3, 17, 1) == -FI_EBUSY);
     provider.complete(provider.posted[0].context);
@@ -50,7 +50,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.sendPattern(a, 3, 17, 1) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "EAGAIN lets messages wait in order, small behind large") {
+  TEST_CASE_FIXTURE(QueueFixture, "EAGAIN lets messages wait in order, small behind large") {
     provider.stuck = {static_cast<fi_addr_t>(a)};
     for (uint32_t i = 0; i < 40; ++i) {
       CHECK(port.sendPattern(a, i, i % 2 == 0 ? 8 : 32, static_cast<uint8_t>(i)) == 0);
@@ -65,7 +65,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.port->gauge(Gauge::sends) == 20);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a stuck peer does not hold up another") {
+  TEST_CASE_FIXTURE(QueueFixture, "a stuck peer does not hold up another") {
     provider.stuck = {static_cast<fi_addr_t>(a)};
     CHECK(port.sendPattern(a, 0, 8, 1) == 0);
     CHECK(port.sendPattern(b, 1, 8, 2) == 1);
@@ -75,7 +75,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.port->gauge(Gauge::waiting) == 1);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a message that comes later does not overtake the waiting ones") {
+  TEST_CASE_FIXTURE(QueueFixture, "a message that comes later does not overtake the waiting ones") {
     provider.stuck = {static_cast<fi_addr_t>(a)};
     CHECK(port.sendPattern(a, 0, 8, 1) == 0);
     provider.stuck.clear();
@@ -85,14 +85,15 @@ TEST_SUITE("waiting operations") {
     CHECK(provider.posted[1].bytes[0] == 2);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "tries thin out, so that EAGAIN is not busy-waited") {
+  TEST_CASE_FIXTURE(QueueFixture, "tries thin out, so that EAGAIN is not busy-waited") {
     provider.stuck = {static_cast<fi_addr_t>(a)};
     CHECK(port.sendPattern(a, 0, 8, 1) == 0);
     for (int i = 0; i < 100000; ++i) port.turn();
     CHECK(provider.tries < 2000);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "an error of the provider is answered at once, or ends what waits") {
+  TEST_CASE_FIXTURE(QueueFixture,
+                    "an error of the provider is answered at once, or ends what waits") {
     provider.error = -FI_ECONNREFUSED;
     CHECK(port.sendPattern(a, 0, 8, 1) == -FI_ECONNREFUSED);
     CHECK(port.port->gauge(Gauge::sends) == 0);
@@ -105,7 +106,7 @@ TEST_SUITE("waiting operations") {
   }
 
   TEST_CASE_FIXTURE(
-      Fixture,
+      QueueFixture,
       "forget cancels what waits, keeps what is posted, and frees the index when all is over") {
     CHECK(port.sendPattern(a, 0, 32, 1) == 0);
     provider.stuck = {static_cast<fi_addr_t>(a)};
@@ -127,7 +128,7 @@ TEST_SUITE("waiting operations") {
   }
 
   TEST_CASE_FIXTURE(
-      Fixture,
+      QueueFixture,
       "forget answers a posted transfer, but its region stays in use until the provider is done") {
     std::vector<uint8_t> memory(4096);
     int region = port.port->registerRegion(memory.data(), memory.size(), 0);
@@ -148,7 +149,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.port->deregisterRegion(index) == 0);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "an error completion carries both error numbers") {
+  TEST_CASE_FIXTURE(QueueFixture, "an error completion carries both error numbers") {
     CHECK(port.sendPattern(a, 0, 32, 1) == 0);
     provider.fail(provider.posted[0].context, FI_ECONNRESET);
     port.turn();
@@ -157,7 +158,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.entries[0].providerError == 17);
   }
 
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(QueueFixture,
                     "a message too large for its slot is reported and the slot goes back") {
     size_t before = provider.receives.size();
     provider.fail(provider.receives[2], FI_ETRUNC);
@@ -170,7 +171,7 @@ TEST_SUITE("waiting operations") {
     CHECK(provider.receives.back() == provider.receives[2]);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a receive the provider would not take is posted later") {
+  TEST_CASE_FIXTURE(QueueFixture, "a receive the provider would not take is posted later") {
     provider.completions.push_back({provider.receives[0], FI_RECV, 8, nullptr, 0});
     provider.refuseReceives = true;
     port.turn();
@@ -182,7 +183,7 @@ TEST_SUITE("waiting operations") {
     CHECK(provider.receives.size() == 5);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "a full ring stops the reaping, and loses nothing") {
+  TEST_CASE_FIXTURE(QueueFixture, "a full ring stops the reaping, and loses nothing") {
     provider.stuck = {static_cast<fi_addr_t>(a)};
     for (uint32_t i = 0; i < 10; ++i) CHECK(port.sendPattern(a, i, 8, 1) == 0);
     uint32_t total = engine::kRingEntries + 100;
@@ -196,7 +197,7 @@ TEST_SUITE("waiting operations") {
     CHECK(port.count(Completion::sent) == 10);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "impossible arguments are refused") {
+  TEST_CASE_FIXTURE(QueueFixture, "impossible arguments are refused") {
     engine::Port& p = *port.port;
     auto address = static_cast<uint32_t>(a);
     CHECK(p.send(77, 0, 1) == -FI_EINVAL);

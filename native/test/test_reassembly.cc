@@ -10,7 +10,7 @@ using namespace cinnabar::engine;
 using Outcome = Reassembly::Outcome;
 
 TEST_SUITE("reassembly") {
-  struct Fixture {
+  struct ReassemblyFixture {
     Reassembly pieces{100};
     uint8_t slot[100];
     size_t whole = 0;
@@ -20,7 +20,7 @@ TEST_SUITE("reassembly") {
     }
   };
 
-  TEST_CASE_FIXTURE(Fixture, "puts a message together in the last piece's slot") {
+  TEST_CASE_FIXTURE(ReassemblyFixture, "puts a message together in the last piece's slot") {
     CHECK(add(1, 0, false, 40, 'a') == Outcome::more);
     CHECK(add(1, 40, false, 40, 'b') == Outcome::more);
     CHECK(add(1, 80, true, 20, 'c') == Outcome::complete);
@@ -32,7 +32,7 @@ TEST_SUITE("reassembly") {
     CHECK(slot[99] == 'c');
   }
 
-  TEST_CASE_FIXTURE(Fixture, "keeps senders apart") {
+  TEST_CASE_FIXTURE(ReassemblyFixture, "keeps senders apart") {
     CHECK(add(1, 0, false, 10, 'a') == Outcome::more);
     CHECK(add(2, 0, false, 10, 'x') == Outcome::more);
     CHECK(add(1, 10, true, 10, 'b') == Outcome::complete);
@@ -42,7 +42,7 @@ TEST_SUITE("reassembly") {
     CHECK(slot[10] == 'y');
   }
 
-  TEST_CASE_FIXTURE(Fixture, "reports a message larger than a slot at its end") {
+  TEST_CASE_FIXTURE(ReassemblyFixture, "reports a message larger than a slot at its end") {
     CHECK(add(1, 0, false, 60, 'a') == Outcome::more);
     CHECK(add(1, 60, false, 60, 'b') == Outcome::more);
     CHECK(add(1, 120, true, 60, 'c') == Outcome::tooLarge);
@@ -50,7 +50,7 @@ TEST_SUITE("reassembly") {
     CHECK(add(1, 0, true, 10, 'd') == Outcome::complete);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "begins anew when a sender gave a message up") {
+  TEST_CASE_FIXTURE(ReassemblyFixture, "begins anew when a sender gave a message up") {
     CHECK(add(1, 0, false, 60, 'a') == Outcome::more);
     CHECK(add(1, 0, false, 30, 'n') == Outcome::more);
     CHECK(add(1, 30, true, 5, 'm') == Outcome::complete);
@@ -58,7 +58,7 @@ TEST_SUITE("reassembly") {
     CHECK(slot[29] == 'n');
   }
 
-  TEST_CASE_FIXTURE(Fixture, "drops a piece that fits nothing") {
+  TEST_CASE_FIXTURE(ReassemblyFixture, "drops a piece that fits nothing") {
     CHECK(add(1, 50, true, 10, 'a') == Outcome::garbage);
     CHECK(add(1, 0, false, 10, 'a') == Outcome::more);
     CHECK(add(1, 30, false, 10, 'a') == Outcome::garbage);

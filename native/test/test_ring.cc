@@ -9,7 +9,7 @@
 using namespace cinnabar::engine;
 
 TEST_SUITE("ring") {
-  struct Fixture {
+  struct RingFixture {
     std::vector<uint32_t> words = std::vector<uint32_t>(kRingBytes / sizeof(uint32_t));
     Ring ring{words.data()};
     std::vector<uint32_t> reclaimed() {
@@ -19,7 +19,7 @@ TEST_SUITE("ring") {
     }
   };
 
-  TEST_CASE_FIXTURE(Fixture, "writes an entry as the contract lays it out") {
+  TEST_CASE_FIXTURE(RingFixture, "writes an entry as the contract lays it out") {
     ring.push({Completion::transfer, 5, 77, 4096, 111});
     CHECK(words[0] == 1);
     CHECK(words[1] == 0);
@@ -33,7 +33,7 @@ TEST_SUITE("ring") {
     CHECK(ring.readable() == 1);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "is full after as many entries as it has") {
+  TEST_CASE_FIXTURE(RingFixture, "is full after as many entries as it has") {
     for (uint32_t i = 0; i < kRingEntries; ++i) {
       CHECK(ring.room() == kRingEntries - i);
       ring.push({Completion::sent, 0, i});
@@ -43,7 +43,7 @@ TEST_SUITE("ring") {
     CHECK(ring.room() == 10);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "wraps around its entries and around 2^32") {
+  TEST_CASE_FIXTURE(RingFixture, "wraps around its entries and around 2^32") {
     uint64_t total = 5 * kRingEntries + 3;
     for (uint64_t i = 0; i < total; ++i) {
       ring.push({Completion::message, 0, static_cast<uint32_t>(i)}, static_cast<uint32_t>(i % 100));
@@ -54,7 +54,7 @@ TEST_SUITE("ring") {
     }
   }
 
-  TEST_CASE_FIXTURE(Fixture,
+  TEST_CASE_FIXTURE(RingFixture,
                     "gives a message's slot back once, and only after the head has passed it") {
     ring.push({Completion::message}, 4);
     ring.push({Completion::sent});
@@ -68,7 +68,8 @@ TEST_SUITE("ring") {
   }
 
   TEST_CASE_FIXTURE(
-      Fixture, "takes a head beyond what was written, or before what was reclaimed, for no head") {
+      RingFixture,
+      "takes a head beyond what was written, or before what was reclaimed, for no head") {
     for (uint32_t i = 0; i < 8; ++i) ring.push({Completion::message}, i);
     words[1] = 9;
     CHECK(reclaimed().empty());
@@ -82,7 +83,7 @@ TEST_SUITE("ring") {
     CHECK(ring.readable() == 2);
   }
 
-  TEST_CASE_FIXTURE(Fixture, "does not believe what the reader wrote into the entries") {
+  TEST_CASE_FIXTURE(RingFixture, "does not believe what the reader wrote into the entries") {
     ring.push({Completion::message}, 3);
     for (uint32_t i = 0; i < kEntryWords; ++i) words[kHeaderWords + i] = 0xdeadbeef;
     words[1] = 1;
