@@ -13,6 +13,8 @@ import type { Session } from "./session.ts";
 /** The slot of a call id: see `SlotTable`. The peer keeps it below the limit it was told. */
 const slotMask = (1 << 20) - 1;
 
+const offerKey = (slot: number): string => `in:${slot}`;
+
 /** The calls this side serves in one session. */
 export class IncomingCalls {
   readonly #session: Session;
@@ -32,12 +34,24 @@ export class IncomingCalls {
     return this.#size;
   }
 
-  onRequest(method: number, callId: number, timeLeftMs: number, at: number, flags: number, bodyBytes: number): void {
+  onRequest(
+    method: number,
+    callId: number,
+    timeLeftMs: number,
+    at: number,
+    flags: number,
+    bodyBytes: number,
+  ): void {
     const session = this.#session;
     const { host } = session;
     const slot = callId & slotMask;
-    if (slot >= host.limits.maxRequests) return session.fault(`call id ${callId} is beyond the ${host.limits.maxRequests} granted`);
+    if (slot >= host.limits.maxRequests)
+      return session.fault(`call id ${callId} is beyond the ${host.limits.maxRequests} granted`);
+    if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
     if (this.#calls[slot] !== undefined) return session.fault(`call id ${callId} is in use`);
+    // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
+    if (this.#offers.has(offerKey(slot)))
+      return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
     if (!session.hasOpenWork) host.watch(session);
     const call = new IncomingCall(session, callId, method);
     this.#calls[slot] = call;
@@ -48,7 +62,7 @@ export class IncomingCalls {
     const overflowed = (flags & frameFlag.overflow) !== 0;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     if (overflowed) call.beginTransfer();
-    session.withBody(
+    session.bodies.take(
       at,
       flags,
       bodyBytes,
@@ -56,7 +70,7 @@ export class IncomingCalls {
       (body, status) => {
         if (call.open) {
           if (body === undefined) call.settle({ error: pullFailure(status, session) });
-          else this.#serve(call, session.decode(body, this.#borrower.for(call)));
+          else this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
         }
         if (overflowed) call.endTransfer();
       },
@@ -69,7 +83,11 @@ export class IncomingCalls {
     const method = this.#session.host.methods[call.method];
     if (method === undefined) {
       call.settle({
-        error: new RpcError({ code: "unimplemented", message: `there is no method number ${call.method}`, origin: "remote" }),
+        error: new RpcError({
+          code: "unimplemented",
+          message: `there is no method number ${call.method}`,
+          origin: "remote",
+        }),
       });
       return;
     }
@@ -100,7 +118,9 @@ export class IncomingCalls {
       host.counters.requestsSucceeded++;
     } catch (error) {
       const message =
-        error instanceof EncodeError ? `the result could not be sent: ${error.message}` : "the result could not be sent";
+        error instanceof EncodeError
+          ? `the result could not be sent: ${error.message}`
+          : "the result could not be sent";
       this.#fail(call, new RpcError({ code: "internal", message, origin: "remote" }));
     }
   }
@@ -117,7 +137,12 @@ export class IncomingCalls {
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {
-    return this.#offers.offer(`in:${call.id}`, body, this.#session.bodyLimit);
+    return this.#offers.offer(offerKey(call.id & slotMask), body, this.#session.bodyLimit);
+  }
+
+  /** The peer has the answer of this call, or does not want it. */
+  onBodyPulled(callId: number): void {
+    this.#offers.released(offerKey(callId & slotMask));
   }
 
   /** The peer is gone: signals fire, nothing is sent. */

@@ -27,6 +27,10 @@ export class OfferedBodies {
     return overflow;
   }
 
+  has(key: string): boolean {
+    return this.#loans.has(key);
+  }
+
   released(key: string): void {
     this.#loans.get(key)?.release();
     this.#loans.delete(key);

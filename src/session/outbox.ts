@@ -1,6 +1,13 @@
 import type { Port, SendOwner } from "../fabric/port.ts";
 import { type Encoded, type EncodeTarget, encodeAt, encodeSlack, type RegionCodec } from "../wire/codec.ts";
-import { frameFlag, frameHeaderBytes, type Overflow, overflowBytes, writeFrameHeader, writeOverflow } from "../wire/frame.ts";
+import {
+  frameFlag,
+  frameHeaderBytes,
+  type Overflow,
+  overflowBytes,
+  writeFrameHeader,
+  writeOverflow,
+} from "../wire/frame.ts";
 import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
 
 /** What the outbox needs of its session. */
@@ -57,7 +64,13 @@ export class Outbox implements SendOwner {
   #encoding = false;
 
   /** Requests are refused beyond `maxQueuedBytes`; the answers an honest peer can be owed on top of that fit `maxWaitingBytes`. */
-  constructor(port: Port, address: number, host: OutboxHost, maxQueuedBytes: number, maxWaitingBytes: number) {
+  constructor(
+    port: Port,
+    address: number,
+    host: OutboxHost,
+    maxQueuedBytes: number,
+    maxWaitingBytes: number,
+  ) {
     this.#port = port;
     this.#address = address;
     this.#host = host;

@@ -97,7 +97,7 @@ export class OutgoingCalls {
       return;
     }
     if ((flags & frameFlag.overflow) !== 0) call.phase = "pulling";
-    session.withBody(
+    session.bodies.take(
       at,
       flags,
       bodyBytes,
@@ -109,7 +109,7 @@ export class OutgoingCalls {
           call.onFailure(pullFailure(status, session));
           return;
         }
-        const value = session.decode(body);
+        const value = session.bodies.decode(body);
         if (value === malformed) call.onFailure(broken(session));
         else if (kind === frameKind.error) call.onFailure(parseError(word, value));
         else call.onValue(value);
@@ -138,7 +138,11 @@ export class OutgoingCalls {
 }
 
 function broken(session: Session): RpcError {
-  return new RpcError({ code: "internal", message: `${session.peerName} sent an answer that cannot be decoded`, origin: "fabric" });
+  return new RpcError({
+    code: "internal",
+    message: `${session.peerName} sent an answer that cannot be decoded`,
+    origin: "fabric",
+  });
 }
 
 export function pullFailure(status: number, session: Session): RpcError {

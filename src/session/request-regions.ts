@@ -32,7 +32,8 @@ export class RegionLender implements RegionCodec {
   }
 
   encodeRegion(region: object): Uint8Array {
-    if (!(region instanceof Region) || this.#call === undefined) throw new EncodeError("only regions can be lent");
+    if (!(region instanceof Region) || this.#call === undefined)
+      throw new EncodeError("only regions can be lent");
     if (++this.#count > maxRegions) throw new EncodeError(`a request can carry ${maxRegions} regions`);
     const { descriptor, loan } = region.lend(this.#port);
     this.#call.lend(loan);

@@ -1,11 +1,19 @@
 import { randomInt } from "node:crypto";
+import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port, PortSink } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
 import { decodeAt } from "../wire/codec.ts";
 import { frameFault, frameFlag, frameHeaderBytes, frameKind } from "../wire/frame.ts";
-import { type Greeting, packGreeting, parseGreeting } from "../wire/handshake.ts";
-import { messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
+import {
+  type Greeting,
+  packGreeting,
+  parseGreeting,
+  parseReturnPath,
+  type ReturnPath,
+  versionFault,
+} from "../wire/handshake.ts";
+import { alignFrame, messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
 import { Session } from "./session.ts";
 import type { SessionHost } from "./session-host.ts";
 
@@ -40,16 +48,30 @@ export class SessionTable implements PortSink {
   }
 
   /** Opens a session towards an address, and settles when the peer has welcomed us. */
-  async connect(port: Port, address: number, replyTo: Uint8Array, peerName: string, timeoutMs: number): Promise<Session> {
+  async connect(
+    port: Port,
+    address: number,
+    replyTo: Uint8Array,
+    peerName: string,
+    timeoutMs: number,
+  ): Promise<Session> {
     const host = this.#host;
     if (this.#size >= host.limits.maxSessions) {
       port.forget(address);
-      throw new RpcError({ code: "resource_exhausted", message: `maxSessions ${host.limits.maxSessions} is reached`, origin: "local" });
+      throw new RpcError({
+        code: "resource_exhausted",
+        message: `maxSessions ${host.limits.maxSessions} is reached`,
+        origin: "local",
+      });
     }
     const session = this.#add(port, address, peerName);
     const cancelTimer = host.clock.timer(timeoutMs, () =>
       session.end(
-        new RpcError({ code: "unavailable", message: `${peerName} did not answer within ${timeoutMs} ms`, origin: "fabric" }),
+        new RpcError({
+          code: "unavailable",
+          message: `${peerName} did not answer within ${timeoutMs} ms`,
+          origin: "fabric",
+        }),
         { quiet: true },
       ),
     );
@@ -73,15 +95,21 @@ export class SessionTable implements PortSink {
     const view = port.slabView;
     this.#host.counters.messagesReceived++;
     const fault = messageFault(view, offset, bytes);
-    if (fault !== "") return this.#malformed(port, fault);
-    const index = view.getUint32(offset + 8, true);
-    if (index === 0) return this.#onHello(port, offset, bytes);
-    const session = this.#sessions[index];
-    if (session === undefined || session.nonce !== view.getUint32(offset + 12, true) || session.port !== port) {
-      this.#host.counters.strays++;
-      return;
-    }
-    session.receive(offset, bytes);
+    const session = bytes < messageHeaderBytes ? undefined : this.#addressee(port, offset);
+    if (fault !== "") {
+      // Index and nonce are known to one peer only: the message is its, or was damaged on the way; either way no session can go on.
+      if (session !== undefined) session.fault(fault);
+      else this.#malformed(port, fault);
+    } else if (session !== undefined) session.receive(offset, bytes);
+    else if (view.getUint32(offset + 8, true) === 0) this.#onHello(port, offset, bytes);
+    else this.#host.counters.strays++;
+  }
+
+  /** The session that a message names and proves to be meant for. */
+  #addressee(port: Port, offset: number): Session | undefined {
+    const session = this.#sessions[port.slabView.getUint32(offset + 8, true)];
+    const proven = session?.nonce === port.slabView.getUint32(offset + 12, true) && session.port === port;
+    return proven ? session : undefined;
   }
 
   onMessageLost(port: Port, status: number): void {
@@ -97,39 +125,61 @@ export class SessionTable implements PortSink {
     const at = offset + messageHeaderBytes;
     const fault = frameFault(view, at, offset + bytes);
     if (fault !== "") return this.#malformed(port, fault);
-    if (view.getUint8(at) !== frameKind.hello) return this.#malformed(port, "message without a session is no hello");
-    if ((view.getUint8(at + 1) & frameFlag.overflow) !== 0) return this.#malformed(port, "hello is overflowed");
+    if (view.getUint8(at) !== frameKind.hello)
+      return this.#malformed(port, "message without a session is no hello");
+    if ((view.getUint8(at + 1) & frameFlag.overflow) !== 0)
+      return this.#malformed(port, "hello is overflowed");
     const start = at + frameHeaderBytes;
-    let greeting: Greeting | string;
-    try {
-      greeting = parseGreeting(decodeAt(port.slab, start, start + view.getUint32(at + 8, true)));
-    } catch (error) {
-      greeting = (error as Error).message;
+    const bodyBytes = view.getUint32(at + 8, true);
+    if (view.getUint16(offset + 2, true) !== 1 || start + alignFrame(bodyBytes) !== offset + bytes) {
+      return this.#malformed(port, "hello is not alone in its message");
     }
-    if (typeof greeting === "string") return this.#malformed(port, `hello: ${greeting}`);
-    this.#accept(port, greeting);
+    let body: unknown;
+    try {
+      body = decodeAt(port.slab, start, start + bodyBytes);
+    } catch (error) {
+      return this.#malformed(port, `hello: ${(error as Error).message}`);
+    }
+    const greeting = parseGreeting(body);
+    if (typeof greeting !== "string") return this.#accept(port, greeting);
+    this.#malformed(port, `hello: ${greeting}`);
+    const path = parseReturnPath(body);
+    const code = versionFault(body) === "" ? "internal" : "unimplemented";
+    if (typeof path !== "string") this.#refuse(port, path, code, greeting);
   }
 
   #accept(port: Port, greeting: Greeting): void {
-    const { limits, counters } = this.#host;
-    let address: number;
+    const { maxSessions } = this.#host.limits;
+    if (!this.accepting) return this.#refuse(port, greeting, "unavailable", "the server is closing");
+    if (this.#size >= maxSessions) {
+      this.#refuse(port, greeting, "resource_exhausted", `maxSessions ${maxSessions} is reached`);
+      return this.#probeIdle();
+    }
+    const address = this.#admit(port, greeting);
+    if (address === undefined) return;
+    const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
+    session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
+  }
+
+  /** Tells whoever said hello why it cannot have a session. */
+  #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
+    const address = this.#admit(port, path);
+    if (address === undefined) return;
+    this.#host.counters.sessionsRefused++;
+    this.#add(port, address, `peer over ${port.scheme}`).refuse(
+      path,
+      new RpcError({ code, message, origin: "remote" }),
+    );
+  }
+
+  #admit(port: Port, path: ReturnPath): number | undefined {
     try {
-      address = port.admit(greeting.address);
+      return port.admit(path.address);
     } catch {
       // Whoever said hello is gone already, or lied about where it is.
-      counters.sessionsRefused++;
-      return;
+      this.#host.counters.sessionsRefused++;
+      return undefined;
     }
-    const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
-    const full = this.#size > limits.maxSessions;
-    if (!full && this.accepting) {
-      session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
-      return;
-    }
-    counters.sessionsRefused++;
-    const message = full ? `maxSessions ${limits.maxSessions} is reached` : "the server is closing";
-    session.refuse(greeting, new RpcError({ code: full ? "resource_exhausted" : "unavailable", message, origin: "remote" }));
-    if (full) this.#probeIdle();
   }
 
   /** Sessions of peers that died while nothing was open are noticed when room is needed. */
@@ -170,7 +220,8 @@ export class SessionTable implements PortSink {
 
   #malformed(port: Port, fault: string): void {
     this.#host.counters.malformed++;
-    if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: `unknown over ${port.scheme}`, fault });
+    if (channels.malformed.hasSubscribers)
+      channels.malformed.publish({ peer: `unknown over ${port.scheme}`, fault });
   }
 }
 

@@ -1,4 +1,3 @@
-import { type Pulled, pullBody } from "../bulk/overflow.ts";
 import type { TransferRoute } from "../bulk/transfer.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
@@ -6,17 +5,17 @@ import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
-import { decodeAt } from "../wire/codec.ts";
 import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
-import { frameFault, frameFlag, frameHeaderBytes, frameKind, pulledBody, readOverflow } from "../wire/frame.ts";
+import { frameFault, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
-import { type Body, malformed, noRoom } from "./body.ts";
+import { type Body, malformed } from "./body.ts";
+import { IncomingBodies } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
-import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
+import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import type { SessionHost } from "./session-host.ts";
 
 /**
@@ -50,6 +49,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** What the peer serves. */
   readonly methods = new MethodNumbers();
 
+  readonly bodies: IncomingBodies;
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
@@ -63,7 +63,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #forgotten = false;
   #cancelForget: (() => void) | undefined;
 
-  constructor(host: SessionHost, port: Port, address: number, index: number, nonce: number, peerName: string) {
+  constructor(
+    host: SessionHost,
+    port: Port,
+    address: number,
+    index: number,
+    nonce: number,
+    peerName: string,
+  ) {
     this.host = host;
     this.port = port;
     this.address = address;
@@ -72,7 +79,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.peerName = peerName;
     this.heardMs = host.heardNow();
     const { maxQueuedBytes, maxRequests } = host.limits;
-    this.#outbox = new Outbox(port, address, this, maxQueuedBytes, maxQueuedBytes + maxRequests * port.slotBytes);
+    this.#outbox = new Outbox(
+      port,
+      address,
+      this,
+      maxQueuedBytes,
+      maxQueuedBytes + maxRequests * port.slotBytes,
+    );
+    this.bodies = new IncomingBodies(this, this.#outbox);
     this.#offers = new OfferedBodies(port, host.counters);
     this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
     this.#incoming = new IncomingCalls(this, this.#outbox, this.#offers);
@@ -102,7 +116,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Answers a hello with a no, and ends. */
   refuse(remote: ReturnPath, error: RpcError): void {
     this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
-    this.sendValue({ kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) }, lastWords(error));
+    this.sendValue(
+      { kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) },
+      lastWords(error),
+    );
     this.#outbox.flush();
     this.host.kick();
     this.end(error);
@@ -141,7 +158,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Sends a request. Throws RpcError, and then nothing has left. */
   request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
     if (this.state !== "open") {
-      throw new RpcError({ code: "unavailable", message: `the session with ${this.peerName} has ended`, origin: "local" });
+      throw new RpcError({
+        code: "unavailable",
+        message: `the session with ${this.peerName} has ended`,
+        origin: "local",
+      });
     }
     const idle = !this.hasOpenWork;
     this.#outgoing.request(call, method, timeLeftMs, input);
@@ -222,7 +243,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     const callId = view.getUint32(at + 4, true);
     const bodyBytes = view.getUint32(at + 8, true);
     const word = view.getUint32(at + 12, true);
-    if (this.state === "opening" && kind !== frameKind.welcome && kind !== frameKind.refuse && kind !== frameKind.goodbye) {
+    if (
+      this.state === "opening" &&
+      kind !== frameKind.welcome &&
+      kind !== frameKind.refuse &&
+      kind !== frameKind.goodbye
+    ) {
       return this.fault(`frame kind ${kind} came before the welcome`);
     }
     switch (kind) {
@@ -249,7 +275,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#onWelcome(body));
       case frameKind.refuse:
       case frameKind.goodbye:
-        return this.withBody(at, flags, bodyBytes, neverStop, (body) => this.#onGoodbye(kind, word, this.decode(body)));
+        return this.bodies.take(at, flags, bodyBytes, neverStop, (body) =>
+          this.#onGoodbye(kind, word, this.bodies.decode(body)),
+        );
       default:
         return this.fault(`frame kind ${kind} came in a session`);
     }
@@ -259,10 +287,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #withSessionBody(at: number, flags: number, bodyBytes: number, then: (body: unknown) => void): void {
     const take = (body: Body | undefined, status: number): void => {
       if (body === undefined) return this.end(pullFailure(status, this));
-      const value = this.decode(body);
+      const value = this.bodies.decode(body);
       if (value !== malformed) then(value);
     };
-    this.withBody(at, flags, bodyBytes, neverStop, take, sessionPulled);
+    this.bodies.take(at, flags, bodyBytes, neverStop, take, sessionPulled);
   }
 
   #onServices(body: unknown): void {
@@ -291,57 +319,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     );
   }
 
-  /**
-   * Gives `then` the body of the frame at `at`: at once when it stands in the message, later when it must be pulled, not at all when the session ends
-   * or `stop` says so first. The peer is told when its copy is free. Decoding happens in `then`, by `decode`.
-   */
-  withBody(
-    at: number,
-    flags: number,
-    bodyBytes: number,
-    stop: () => boolean,
-    then: (body: Body | undefined, status: number) => void,
-    pulledHead?: FrameHead,
-  ): void {
-    const start = at + frameHeaderBytes;
-    if ((flags & frameFlag.overflow) === 0) {
-      then({ bytes: this.port.slab, start, end: start + bodyBytes, own: false }, 0);
-      return;
-    }
-    const overflow = readOverflow(this.port.slabView, start, bodyBytes, this.host.limits.maxBodyBytes);
-    if (typeof overflow === "string") return this.fault(overflow);
-    const { pullBudget, counters } = this.host;
-    if (!pullBudget.take(overflow.bytes)) {
-      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      then(undefined, noRoom);
-      return;
-    }
-    const { port, address } = this;
-    const stopped = () => this.state === "ended" || stop();
-    pullBody(port, address, overflow, stopped).catch(noMemoryFor).then((pulled) => {
-      pullBudget.give(overflow.bytes);
-      if (this.state === "ended") return;
-      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      this.host.kick();
-      if ("body" in pulled) {
-        counters.bodiesPulled++;
-        then({ bytes: pulled.body, start: 0, end: overflow.bytes, own: true }, 0);
-      } else then(undefined, pulled.status);
-    });
-    this.host.kick();
-  }
-
-  /** The value in a body, or `malformed` after the session has been ended for it. */
-  decode(body: Body | undefined, regions?: Parameters<typeof decodeAt>[3]): unknown {
-    if (body === undefined || body.start === body.end) return undefined;
-    try {
-      return decodeAt(body.bytes, body.start, body.end, regions, body.own);
-    } catch (error) {
-      this.fault(`body cannot be decoded: ${(error as Error).message}`);
-      return malformed;
-    }
-  }
-
   /** Sends a frame whose body is a value; a body too long is offered for pulling. Throws EncodeError. */
   sendValue(head: FrameHead, value: unknown): void {
     this.#outbox.value(head, value, (body) => this.#offers.offer(sessionOffer, body, this.bodyLimit));
@@ -360,7 +337,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.host.counters.malformed++;
     if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: this.peerName, fault: text });
     this.end(
-      new RpcError({ code: "internal", message: `${this.peerName} broke the protocol: ${text}`, origin: "fabric" }),
+      new RpcError({
+        code: "internal",
+        message: `${this.peerName} broke the protocol: ${text}`,
+        origin: "fabric",
+      }),
     );
   }
 
@@ -394,7 +375,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#quarantined = [];
     if (this.state === "ended") return this.#forget();
     this.end(
-      new RpcError({ code: "unavailable", message: `the process of ${this.peerName} is gone`, origin: "fabric" }),
+      new RpcError({
+        code: "unavailable",
+        message: `the process of ${this.peerName} is gone`,
+        origin: "fabric",
+      }),
       { quiet: true, certain: true },
     );
   }
@@ -406,7 +391,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   end(reason: RpcError, { quiet = false, certain = false } = {}): void {
     if (this.state === "ended") return;
     if (!quiet && this.remote !== undefined) {
-      this.sendValue({ kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) }, lastWords(reason));
+      this.sendValue(
+        { kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) },
+        lastWords(reason),
+      );
       this.#outbox.flush();
       this.host.kick();
     }
@@ -465,9 +453,6 @@ const sessionOffer = "session";
 const secondWelcome = "a second welcome came";
 /** Tells the peer that the body of a frame about the session has been pulled. */
 const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
-/** What the peer announced could not be allocated or registered here. That is this body's failure and nobody's fault. */
-const noMemoryFor = (error: unknown): Pulled => ({ status: (error instanceof RpcError && error.fabric?.code) || outOfMemory });
-const outOfMemory = 12; // ENOMEM
 /** Fits the shortest message a peer may ask for: nobody will be there to let it be pulled. */
 const lastWords = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
 /** How long messages of an ended session may take to leave. */

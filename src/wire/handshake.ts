@@ -6,26 +6,30 @@ import { protocolVersion } from "./message.ts";
  * The `hello` goes to an address nobody has spoken on before, so it carries the way back; the `welcome` repeats what both sides
  * need. Unknown keys are ignored, so that later versions may add some (streams, credits, authentication have theirs reserved).
  */
-export interface Greeting {
+export interface Greeting extends ReturnPath {
   /** Lowest and highest protocol version spoken. */
   readonly versions: readonly [number, number];
   /** Random 64 bit, drawn when the engine opened: another value at the same address is another life. */
   readonly incarnation: bigint;
-  /** The index and nonce that messages to the sender of this greeting must carry. */
-  readonly session: number;
-  readonly nonce: number;
-  /** Raw fabric address to answer to. Empty in a welcome. */
-  readonly address: Uint8Array;
   /** Software, library and provider, for people: "cinnabar/0.1.0 libfabric/1.17 net". */
   readonly agent: string;
-  /** The longest message the sender of this greeting receives, in bytes. */
-  readonly messageBytes: number;
   /** The longest body it accepts, pulled or not. */
   readonly bodyBytes: number;
   /** How many requests it takes in flight. */
   readonly requests: number;
   /** What it serves. Empty in a hello, which must fit one message: the side that connects sends its table afterwards. */
   readonly services: ServiceTable;
+}
+
+/** The part of a greeting by which its sender can be answered. The same in every version, so that a no can be told to any of them. */
+export interface ReturnPath {
+  /** The index and nonce that messages to the sender of this greeting must carry. */
+  readonly session: number;
+  readonly nonce: number;
+  /** Raw fabric address to answer to. Empty in a welcome. */
+  readonly address: Uint8Array;
+  /** The longest message the sender of this greeting receives, in bytes. */
+  readonly messageBytes: number;
 }
 
 /** Services by name with their methods' names; methods are numbered through in this order, from 0. */
@@ -36,6 +40,7 @@ export interface GreetingLimits {
   readonly maxMethods: number;
   readonly maxNameLength: number;
   readonly maxAddressBytes: number;
+  readonly maxAgentLength: number;
 }
 
 export const greetingLimits: GreetingLimits = {
@@ -43,6 +48,7 @@ export const greetingLimits: GreetingLimits = {
   maxMethods: 65_535,
   maxNameLength: 128,
   maxAddressBytes: 256,
+  maxAgentLength: 256,
 };
 
 /** The shortest message limit a peer may state: room for a header, a frame and a small body. */
@@ -64,34 +70,47 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
   };
 }
 
+/** Why a greeting's sender cannot be understood, or "" if it can: no protocol version is spoken on both sides. */
+export function versionFault(body: unknown): string {
+  if (!isMap(body) || !isVersions(body.v)) return "";
+  const [lowest, highest] = body.v;
+  if (lowest <= protocolVersion && protocolVersion <= highest) return "";
+  return `peer speaks protocol ${lowest} to ${highest}, this side ${protocolVersion}`;
+}
+
+/** The way back to a greeting's sender, whatever else is wrong with the greeting; a sentence if there is none. */
+export function parseReturnPath(body: unknown): ReturnPath | string {
+  if (!isMap(body)) return "greeting is not a map";
+  const { ses, non, adr, msg } = body;
+  if (!isUint32(ses) || ses === 0 || !isUint32(non)) return "greeting has no session";
+  if (!(adr instanceof Uint8Array) || adr.byteLength > greetingLimits.maxAddressBytes)
+    return "greeting has no address";
+  if (!isUint32(msg) || msg < minMessageBytes)
+    return `greeting states a message limit below ${minMessageBytes} bytes`;
+  return { session: ses, nonce: non, address: adr, messageBytes: msg };
+}
+
 /** The greeting in a decoded body, or a sentence on what is wrong with it. */
 export function parseGreeting(body: unknown): Greeting | string {
-  if (typeof body !== "object" || body === null || Array.isArray(body)) return "greeting is not a map";
-  const { v, inc, ses, non, adr, agt, msg, bod, req, svc } = body as Record<string, unknown>;
-  if (!Array.isArray(v) || v.length !== 2 || !isUint32(v[0]) || !isUint32(v[1]) || v[0] > v[1]) {
-    return "greeting states no protocol versions";
-  }
-  if (protocolVersion < v[0] || protocolVersion > v[1]) {
-    return `peer speaks protocol ${v[0]} to ${v[1]}, this side ${protocolVersion}`;
-  }
-  if (typeof inc !== "bigint") return "greeting has no incarnation";
-  if (!isUint32(ses) || !isUint32(non)) return "greeting has no session";
-  if (!(adr instanceof Uint8Array) || adr.byteLength > greetingLimits.maxAddressBytes) return "greeting has no address";
-  if (typeof agt !== "string" || agt.length > 256) return "greeting has no agent";
-  if (!isUint32(msg) || msg < minMessageBytes) return `greeting states a message limit below ${minMessageBytes} bytes`;
-  if (typeof bod !== "number" || !Number.isSafeInteger(bod) || bod < 0) return "greeting states no body limit";
+  const path = parseReturnPath(body);
+  if (typeof path === "string") return path;
+  const { v, inc, agt, bod, req, svc } = body as Record<string, unknown>;
+  if (!isVersions(v)) return "greeting states no protocol versions";
+  const outdated = versionFault(body);
+  if (outdated !== "") return outdated;
+  if (typeof inc !== "bigint" && !isWhole(inc)) return "greeting has no incarnation";
+  if (typeof agt !== "string" || agt.length > greetingLimits.maxAgentLength) return "greeting has no agent";
+  if (!isWhole(bod)) return "greeting states no body limit";
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
+    ...path,
     versions: [v[0], v[1]],
-    incarnation: BigInt.asUintN(64, inc),
-    session: ses,
-    nonce: non,
-    address: adr,
+    // Read as int64 or uint64, or shorter by chance: other encoders write a number as short as it goes.
+    incarnation: BigInt.asUintN(64, BigInt(inc)),
     agent: agt,
-    messageBytes: msg,
-    bodyBytes: bod,
+    bodyBytes: Number(bod),
     requests: req,
     services: svc as ServiceTable,
   };
@@ -103,6 +122,26 @@ export function parseServices(body: unknown): ServiceTable | string {
   return fault === "" ? (body as ServiceTable) : fault;
 }
 
+function isMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isVersions(value: unknown): value is [number, number] {
+  return (
+    Array.isArray(value) &&
+    value.length === 2 &&
+    isUint32(value[0]) &&
+    isUint32(value[1]) &&
+    value[0] <= value[1]
+  );
+}
+
+/** A whole number that a JavaScript number holds, however wide it travelled. */
+function isWhole(value: unknown): value is number | bigint {
+  const number = typeof value === "bigint" ? Number(value) : value;
+  return typeof number === "number" && Number.isSafeInteger(number) && number >= 0;
+}
+
 function isUint32(value: unknown): value is number {
   return typeof value === "number" && value >>> 0 === value;
 }
@@ -111,13 +150,18 @@ function servicesFault(services: unknown): string {
   if (!Array.isArray(services)) return "greeting has no service table";
   if (services.length > greetingLimits.maxServices) return `greeting names ${services.length} services`;
   let methods = 0;
+  const names = new Set<string>();
   for (const entry of services) {
     if (!Array.isArray(entry) || entry.length !== 2 || !isName(entry[0]) || !Array.isArray(entry[1])) {
       return "greeting has a malformed service";
     }
+    if (names.size === names.add(entry[0]).size) return `greeting names service ${entry[0]} twice`;
     methods += entry[1].length;
-    if (methods > greetingLimits.maxMethods) return `greeting names more than ${greetingLimits.maxMethods} methods`;
+    if (methods > greetingLimits.maxMethods)
+      return `greeting names more than ${greetingLimits.maxMethods} methods`;
     if (!entry[1].every(isName)) return `greeting has a malformed method in service ${entry[0]}`;
+    if (new Set(entry[1]).size !== entry[1].length)
+      return `greeting names a method of service ${entry[0]} twice`;
   }
   return "";
 }

@@ -1,0 +1,79 @@
+import { type Pulled, pullBody } from "../bulk/overflow.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { decodeAt, type RegionCodec } from "../wire/codec.ts";
+import { frameFlag, frameHeaderBytes, readOverflow } from "../wire/frame.ts";
+import { type Body, malformed, noRoom } from "./body.ts";
+import type { FrameHead, Outbox } from "./outbox.ts";
+import type { Session } from "./session.ts";
+
+/** The bodies of one session's incoming frames: those that stand in their message, and those that must be pulled. */
+export class IncomingBodies {
+  readonly #session: Session;
+  readonly #outbox: Outbox;
+
+  constructor(session: Session, outbox: Outbox) {
+    this.#session = session;
+    this.#outbox = outbox;
+  }
+
+  /**
+   * Gives `then` the body of the frame at `at`: at once when it stands in the message, later when it must be pulled, not at all when the session ends
+   * or `stop` says so first. The peer is told when its copy is free. Decoding happens in `then`, by `decode`.
+   */
+  take(
+    at: number,
+    flags: number,
+    bodyBytes: number,
+    stop: () => boolean,
+    then: (body: Body | undefined, status: number) => void,
+    pulledHead?: FrameHead,
+  ): void {
+    const session = this.#session;
+    const { port, address, host } = session;
+    const start = at + frameHeaderBytes;
+    if ((flags & frameFlag.overflow) === 0) {
+      then({ bytes: port.slab, start, end: start + bodyBytes, own: false }, 0);
+      return;
+    }
+    const overflow = readOverflow(port.slabView, start, bodyBytes, host.limits.maxBodyBytes);
+    if (typeof overflow === "string") return session.fault(overflow);
+    const { pullBudget, counters } = host;
+    if (!pullBudget.take(overflow.bytes)) {
+      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
+      then(undefined, noRoom);
+      return;
+    }
+    const stopped = () => session.state === "ended" || stop();
+    pullBody(port, address, overflow, stopped)
+      .catch(noMemoryFor)
+      .then((pulled) => {
+        pullBudget.give(overflow.bytes);
+        if (session.state === "ended") return;
+        if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
+        host.kick();
+        if ("body" in pulled) {
+          counters.bodiesPulled++;
+          then({ bytes: pulled.body, start: 0, end: overflow.bytes, own: true }, 0);
+        } else then(undefined, pulled.status);
+      });
+    host.kick();
+  }
+
+  /** The value in a body, or `malformed` after the session has been ended for it. */
+  decode(body: Body | undefined, regions?: RegionCodec): unknown {
+    if (body === undefined || body.start === body.end) return undefined;
+    try {
+      return decodeAt(body.bytes, body.start, body.end, regions, body.own);
+    } catch (error) {
+      this.#session.fault(`body cannot be decoded: ${(error as Error).message}`);
+      return malformed;
+    }
+  }
+}
+
+/** What the peer announced could not be allocated or registered here. That is this body's failure and nobody's fault. */
+function noMemoryFor(error: unknown): Pulled {
+  return { status: (error instanceof RpcError && error.fabric?.code) || outOfMemory };
+}
+
+const outOfMemory = 12; // ENOMEM

@@ -1,0 +1,168 @@
+import { describe, expect, it } from "vitest";
+import {
+  type Greeting,
+  greetingLimits,
+  minMessageBytes,
+  packGreeting,
+  parseGreeting,
+  parseReturnPath,
+  parseServices,
+  versionFault,
+} from "./handshake.ts";
+
+const greeting: Greeting = {
+  versions: [1, 1],
+  incarnation: 0xf000_0000_0000_0001n,
+  session: 7,
+  nonce: 0xffff_ffff,
+  address: Uint8Array.of(1, 2, 3),
+  agent: "test",
+  messageBytes: 16_384,
+  bodyBytes: 2 ** 40,
+  requests: 4096,
+  services: [["files.v1", ["list", "read"]]],
+};
+const packed = packGreeting(greeting);
+const parse = (change: Record<string, unknown>) => parseGreeting({ ...packed, ...change });
+
+describe("greeting", () => {
+  it("comes back as it was packed", () => expect(parseGreeting(packed)).toEqual(greeting));
+
+  it("ignores keys it does not know, which later versions may add", () => {
+    expect(parse({ crd: 5, auth: { kind: "x" } })).toEqual(greeting);
+  });
+
+  it.each([null, undefined, 7, "x", [], [{}], true])("is refused when it is no map: %j", (body) => {
+    expect(parseGreeting(body)).toBe("greeting is not a map");
+  });
+
+  it.each(Object.keys(packed))("is refused without its key %s", (key) => {
+    const { [key]: _, ...rest } = packed;
+    expect(parseGreeting(rest)).toMatch(/^greeting (has|states) /);
+  });
+
+  const wrong: Record<string, readonly [unknown[], string]> = {
+    v: [
+      [undefined, 1, [], [1], [1, 1, 1], [2, 1], ["1", "1"], [-1, 1], [0.5, 1], [1, 2 ** 32]],
+      "protocol versions",
+    ],
+    inc: [[null, "1", -1, 1.5, Number.NaN, {}], "incarnation"],
+    ses: [[0, -1, 1.5, 2 ** 32, "1", 1n], "session"],
+    non: [[-1, 1.5, 2 ** 32, "1", 1n], "session"],
+    adr: [[null, "abc", [1, 2], new Uint8Array(257), new Uint16Array(2)], "address"],
+    agt: [[null, 7, "x".repeat(257)], "agent"],
+    msg: [[0, 4095, -1, 4096.5, 2 ** 32, "4096"], "message limit"],
+    bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
+    req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
+    svc: [
+      [
+        null,
+        {},
+        "x",
+        [[]],
+        [["a"]],
+        [["a", {}]],
+        [["a", [], 1]],
+        [[1, []]],
+        [["", []]],
+        [["a", [""]]],
+        [["a", [7]]],
+      ],
+      "service",
+    ],
+  };
+
+  it.each(Object.keys(wrong))("is refused for every wrong %s", (key) => {
+    const [values, message] = wrong[key] as readonly [unknown[], string];
+    for (const value of values)
+      expect(parse({ [key]: value }), `${key}: ${String(value)}`).toContain(message);
+  });
+
+  it("takes the limits themselves", () => {
+    expect(parse({ adr: new Uint8Array(greetingLimits.maxAddressBytes) })).toBeTypeOf("object");
+    expect(parse({ adr: new Uint8Array(0) })).toBeTypeOf("object");
+    expect(parse({ agt: "x".repeat(greetingLimits.maxAgentLength) })).toBeTypeOf("object");
+    expect(parse({ msg: minMessageBytes, bod: 0, req: 1 })).toBeTypeOf("object");
+  });
+
+  it("takes whole numbers however wide they travelled, and incarnations however signed", () => {
+    expect(parse({ inc: 5 })).toMatchObject({ incarnation: 5n });
+    expect(parse({ inc: -1n })).toMatchObject({ incarnation: 0xffff_ffff_ffff_ffffn });
+    expect(parse({ bod: 2n ** 40n })).toMatchObject({ bodyBytes: 2 ** 40 });
+  });
+
+  it.each([
+    [2, 3],
+    [0, 0],
+  ])("names both sides' versions when %i to %i is all a peer speaks", (lowest, highest) => {
+    const text = `peer speaks protocol ${lowest} to ${highest}, this side 1`;
+    expect(parse({ v: [lowest, highest] })).toBe(text);
+    expect(versionFault({ ...packed, v: [lowest, highest] })).toBe(text);
+  });
+
+  it.each([
+    [1, 1],
+    [0, 1],
+    [1, 9],
+  ])("is taken from a peer that speaks %i to %i", (lowest, highest) => {
+    expect(parse({ v: [lowest, highest] })).toMatchObject({ versions: [lowest, highest] });
+    expect(versionFault({ v: [lowest, highest] })).toBe("");
+  });
+});
+
+describe("return path", () => {
+  it("is found in a greeting of which nothing else is understood", () => {
+    const { ses, non, adr, msg } = packed;
+    expect(parseReturnPath({ ses, non, adr, msg, v: "?", inc: [] })).toEqual({
+      session: 7,
+      nonce: 0xffff_ffff,
+      address: Uint8Array.of(1, 2, 3),
+      messageBytes: 16_384,
+    });
+  });
+
+  it("is not found where it is incomplete", () => {
+    for (const key of ["ses", "non", "adr", "msg"]) {
+      expect(parseReturnPath({ ...packed, [key]: undefined })).toBeTypeOf("string");
+    }
+    expect(parseReturnPath(undefined)).toBe("greeting is not a map");
+  });
+});
+
+describe("service table", () => {
+  const names = (count: number) => Array.from({ length: count }, (_, i) => `m${i}`);
+
+  it("is taken up to its limits and refused beyond", () => {
+    const { maxServices, maxMethods, maxNameLength } = greetingLimits;
+    const services = names(maxServices + 1).map((name) => [name, []]);
+    expect(parseServices(services.slice(1))).toHaveLength(maxServices);
+    expect(parseServices(services)).toBe(`greeting names ${maxServices + 1} services`);
+    expect(parseServices([["a", names(maxMethods)]])).toBeTypeOf("object");
+    const tooMany = [
+      ["a", names(maxMethods)],
+      ["b", ["one"]],
+    ];
+    expect(parseServices(tooMany)).toBe(`greeting names more than ${maxMethods} methods`);
+    expect(parseServices([["x".repeat(maxNameLength), ["y".repeat(maxNameLength)]]])).toBeTypeOf("object");
+    expect(parseServices([["x".repeat(maxNameLength + 1), []]])).toBe("greeting has a malformed service");
+    expect(parseServices([["x", ["y".repeat(maxNameLength + 1)]]])).toBe(
+      "greeting has a malformed method in service x",
+    );
+  });
+
+  it("is refused when it names anything twice, because numbers would be ambiguous", () => {
+    expect(
+      parseServices([
+        ["a", []],
+        ["a", []],
+      ]),
+    ).toBe("greeting names service a twice");
+    expect(parseServices([["a", ["m", "m"]]])).toBe("greeting names a method of service a twice");
+    expect(
+      parseServices([
+        ["a", ["m"]],
+        ["b", ["m"]],
+      ]),
+    ).toBeTypeOf("object");
+  });
+});
