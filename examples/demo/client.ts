@@ -48,7 +48,7 @@ async function run(): Promise<number> {
     const smallCalls = await measureSmallCalls(client, paths, stop);
     await client.meter({}, { signal: stop });
     const pulled = await pullAll(engine, client, files, references, `pulling over ${scheme}`, stop);
-    const { putMs } = await client.meter({}, { signal: stop });
+    const rma = await client.meter({}, { signal: stop });
     const { verified, elapsedMs: pullMs } = pulled;
     measurements.push({
       provider: scheme,
@@ -57,7 +57,7 @@ async function run(): Promise<number> {
       bytes: pulled.bytes,
       verified,
       pullMs,
-      putMs,
+      rma,
     });
     problems.push(...pulled.problems);
   }

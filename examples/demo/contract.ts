@@ -35,9 +35,9 @@ export const Files = service("files.v1", {
     idempotent: true,
   }),
 
-  /** What the server has written since the last time it was asked, and for how long at least one write was under way. */
+  /** How much the server's large writes carried since the last time it was asked, and for how long at least one was under way. */
   meter: unary({
     input: z.object({}),
-    output: z.object({ putBytes: z.int(), putMs: z.number() }),
+    output: z.object({ bytes: z.int(), busyMs: z.number() }),
   }),
 });

@@ -9,6 +9,8 @@ import { describe } from "./lifetime.ts";
 
 /** Bytes read from the disk at a time. Big enough to hide the cost of a transfer, small enough to stay in a processor's cache. */
 const pieceBytes = 1 << 20;
+/** Writes from here on are measured as bandwidth; below, what is measured is how long a small one takes. */
+const bandwidthBytes = 256 << 10;
 /** Two a pull: while one is being written to the client, the next is being read from the disk. */
 const buffers = 16;
 
@@ -16,7 +18,6 @@ const buffers = 16;
 export function serveFiles(catalog: Catalog) {
   const pool = new BufferPool(buffers / 2, 2 * pieceBytes);
   const clock = new BusyClock();
-  let putBytes = 0;
 
   return implement(Files, {
     list({ from, limit }) {
@@ -51,13 +52,13 @@ export function serveFiles(catalog: Catalog) {
           const { bytesRead } = await file.read(piece, 0, length, offset + done);
           await putting;
           if (bytesRead === 0) break;
-          putting = clock.during(call.put(piece.subarray(0, bytesRead), into, { offset: done }));
+          const put = call.put(piece.subarray(0, bytesRead), into, { offset: done });
+          putting = bytesRead < bandwidthBytes ? put : clock.during(put, bytesRead);
           putting.catch(() => {}); // awaited below; without this a failure in the meantime would be an unhandled one
           done += bytesRead;
           half = 1 - half;
         }
         await putting;
-        putBytes += done;
         return { bytes: done };
       } finally {
         await putting.catch(() => {}); // the buffers are in use until then
@@ -67,10 +68,7 @@ export function serveFiles(catalog: Catalog) {
     },
 
     meter() {
-      const meter = { putBytes, putMs: clock.elapsedMs };
-      putBytes = 0;
-      clock.reset();
-      return meter;
+      return clock.read();
     },
   });
 }

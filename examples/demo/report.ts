@@ -11,8 +11,8 @@ export interface Measurement {
   readonly verified: number;
   /** Wall time of the pulls: reading the disk, the transfer, and the SHA-256 of every byte. */
   readonly pullMs: number;
-  /** For how long at least one write into the client's memory was under way. */
-  readonly putMs: number;
+  /** The large writes into the client's memory alone: what they carried, and for how long at least one was under way. */
+  readonly rma: { readonly bytes: number; readonly busyMs: number };
 }
 
 /** The demo's result, a line for each provider. */
@@ -23,7 +23,7 @@ export function formatTable(measurements: readonly Measurement[]): string {
     formatCount(Math.round(one.smallCalls.perSecond)),
     `${one.smallCalls.p50Us.toFixed(1)} µs`,
     `${one.smallCalls.p99Us.toFixed(1)} µs`,
-    formatRate(one.bytes, one.putMs),
+    formatRate(one.rma.bytes, one.rma.busyMs),
     formatRate(one.bytes, one.pullMs),
     formatCount(one.files),
     formatBytes(one.bytes),
@@ -45,7 +45,8 @@ export function formatTable(measurements: readonly Measurement[]): string {
 /** What the columns mean; a number without that is an advertisement. */
 export const legend = [
   "calls/s: stat calls, 32 in flight. p50, p99: stat calls, 1 in flight.",
-  "RMA: while writes were under way. in all: with reading the disk, and SHA-256 of every byte at the receiver.",
+  "RMA: writes of 256 KiB and more, while one was under way.",
+  "in all: every file, with reading the disk, and SHA-256 of every byte at the receiver.",
 ].join("\n");
 
 export function formatBytes(bytes: number): string {

@@ -1,0 +1,19 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+
+describe.each(["mem", "shm", "tcp"])("the examples over %s", (scheme) => {
+  it.each([
+    ["01-hello", "Hello, world\nNo greeting: everyone has a name\n"],
+    ["02-bulk", "1000000 squares, the last is 1000000000000\n"],
+  ])("%s says what it should and ends", async (name, output) => {
+    const program = fileURLToPath(new URL(`../../build/examples/${name}.js`, import.meta.url));
+    const url = scheme === "tcp" ? "tcp://127.0.0.1:0" : `${scheme}://examples-${name}-${process.pid}`;
+    const { stdout, stderr } = await run(process.execPath, [program, url]);
+    expect(stderr).toBe("");
+    expect(stdout).toBe(output);
+  });
+});
