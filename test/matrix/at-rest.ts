@@ -1,0 +1,64 @@
+import { readdirSync } from "node:fs";
+import type { Engine, EngineStats } from "cinnabar";
+import { expect } from "vitest";
+import { namePrefix } from "./providers.ts";
+
+/** What an engine that nobody uses must hold: nothing. */
+function held(stats: EngineStats): Record<string, unknown> {
+  const { callsOut, callsIn, deadlines, queuedBytes, pullingBytes, quarantinedBytes, regions, ports } = stats;
+  return {
+    callsOut,
+    callsIn,
+    deadlines,
+    queuedBytes,
+    pullingBytes,
+    quarantinedBytes,
+    regions,
+    ports: ports.map(({ sends, transfers, regions: registered, freeSlots }) => ({
+      sends,
+      transfers,
+      regions: registered,
+      freeSlots,
+    })),
+  };
+}
+
+/** The send slots of a port; all of them are free at rest. */
+const sendSlots = 64;
+
+function nothing(stats: EngineStats): Record<string, unknown> {
+  return {
+    callsOut: 0,
+    callsIn: 0,
+    deadlines: 0,
+    queuedBytes: 0,
+    pullingBytes: 0,
+    quarantinedBytes: 0,
+    regions: 0,
+    ports: stats.ports.map(() => ({ sends: 0, transfers: 0, regions: 0, freeSlots: sendSlots })),
+  };
+}
+
+/** The leak check: before it closes, an engine must come to rest by itself. What it has counted must add up: each call settles once. */
+export async function expectAtRest(engine: Engine): Promise<void> {
+  await expect
+    .poll(() => held(engine.stats()), { timeout: 20_000, interval: 2 })
+    .toEqual(nothing(engine.stats()));
+  const { counters } = engine.stats();
+  expect(counters.callsSucceeded + counters.callsFailed, "calls settled").toBe(counters.callsStarted);
+  expect(counters.requestsSucceeded + counters.requestsFailed, "requests settled").toBe(
+    counters.requestsStarted,
+  );
+  expect(counters.malformed, "malformed").toBe(0);
+}
+
+/** After the close nothing is held by anybody, quarantined memory included. */
+export function expectClosed(engine: Engine): void {
+  expect(held(engine.stats())).toEqual({ ...nothing(engine.stats()), ports: [] });
+}
+
+/** Files of this process's endpoints in the shared-memory folder. */
+export function filesLeft(): string[] {
+  const ours = [namePrefix, `p${process.pid}.`].map((name) => `~${name}`);
+  return readdirSync("/dev/shm").filter((file) => ours.some((name) => file.includes(name)));
+}

@@ -1,0 +1,75 @@
+import {
+  type AnyService,
+  type Client,
+  type ClientOptions,
+  Engine,
+  type EngineOptions,
+  type Implementation,
+  type Peer,
+} from "cinnabar";
+import { afterAll, expect, onTestFinished, vi } from "vitest";
+import { expectAtRest, expectClosed, filesLeft } from "./at-rest.ts";
+import type { Provider } from "./providers.ts";
+
+/** A server and a client that is connected to it, closed and checked for leaks when the test ends. */
+export interface Pair {
+  readonly server: Engine;
+  readonly client: Engine;
+  readonly peer: Peer;
+  readonly url: string;
+  api<S extends AnyService>(service: S, options?: ClientOptions): Client<S>;
+}
+
+/** What the engines shall have beside the defaults. */
+export interface PairOptions {
+  readonly server?: EngineOptions;
+  readonly client?: EngineOptions;
+  /** Work is cut off in this test, so the engines need not come to rest by themselves; the close must still let go of everything. */
+  readonly endsHard?: boolean;
+}
+
+interface Opened {
+  readonly engine: Engine;
+  readonly endsHard: boolean;
+}
+
+let opened: Opened[] = [];
+
+/** Opens an engine that is checked for leaks and closed when the test ends. */
+export async function openEngine(options: EngineOptions = {}, endsHard = false): Promise<Engine> {
+  const engine = await Engine.open(options);
+  if (opened.length === 0) onTestFinished(closeAll);
+  opened.push({ engine, endsHard });
+  return engine;
+}
+
+/** All are looked at before any is closed: the close of one would tidy up the others' sessions. */
+async function closeAll(): Promise<void> {
+  const all = opened;
+  opened = [];
+  try {
+    for (const { engine, endsHard } of all) if (!endsHard) await expectAtRest(engine);
+  } finally {
+    await Promise.all(all.map(({ engine }) => engine.close()));
+  }
+  for (const { engine } of all) expectClosed(engine);
+}
+
+/** Opens a server and a client over `provider`. */
+export async function pair(
+  provider: Provider,
+  services: readonly Implementation[],
+  { endsHard = false, ...options }: PairOptions = {},
+): Promise<Pair> {
+  const listen = provider.freshUrl();
+  const server = await openEngine({ listen, serve: services, ...options.server }, endsHard);
+  const url = server.urls[0] as string;
+  const client = await openEngine(options.client, endsHard);
+  const peer = await client.connect(url);
+  return { server, client, peer, url, api: (service, clientOptions) => peer.client(service, clientOptions) };
+}
+
+// Registered in every file that opens engines: after its tests nothing of it may be left in the shared-memory folder.
+afterAll(async () => {
+  await vi.waitFor(() => expect(filesLeft()).toEqual([]), { timeout: 5000, interval: 10 });
+});

@@ -1,0 +1,50 @@
+import { networkInterfaces } from "node:os";
+
+/** One way for two engines to reach each other. What the tests say holds over every one of them. */
+export interface Provider {
+  readonly name: string;
+  readonly scheme: "mem" | "shm" | "tcp";
+  /** A URL to listen at that nobody has used before. Where it was really bound, `engine.urls` tells. */
+  freshUrl(): string;
+  /** A URL of this scheme at which nobody listens. */
+  deadUrl(): string;
+  /** Whether the largest bodies and transfers run here: once a scheme is enough, they are the bulk of the run time. */
+  readonly carriesLargest: boolean;
+}
+
+/** Begins every name of this process's endpoints, so that what it leaves in /dev/shm can be told from others'. */
+export const namePrefix = `matrix-${process.pid}-`;
+let names = 0;
+const freshName = () => `${namePrefix}${++names}`;
+
+const named = (scheme: "mem" | "shm"): Provider => ({
+  name: scheme,
+  scheme,
+  freshUrl: () => `${scheme}://${freshName()}`,
+  deadUrl: () => `${scheme}://${freshName()}`,
+  carriesLargest: true,
+});
+
+// Port 1 (tcpmux) is never handed out as an ephemeral port, and nobody serves it.
+const tcp = (name: string, host: string, carriesLargest: boolean): Provider => ({
+  name,
+  scheme: "tcp",
+  freshUrl: () => `tcp://${host}:0`,
+  deadUrl: () => `tcp://${host}:1`,
+  carriesLargest,
+});
+
+const hasIpv6 = Object.values(networkInterfaces())
+  .flat()
+  .some((address) => address?.address === "::1");
+
+/**
+ * The table. shm and tcp are always in it: on a machine where they cannot be opened the tests fail, because silence would read as success.
+ */
+export const providers: readonly Provider[] = [
+  named("mem"),
+  named("shm"),
+  tcp("tcp over IPv4", "127.0.0.1", true),
+  ...(hasIpv6 ? [tcp("tcp over IPv6", "[::1]", false)] : []),
+  tcp("tcp by host name", "localhost", false),
+];
