@@ -43,7 +43,8 @@ export class ClientCall extends OutgoingCall implements Abortable {
     this.#check(
       () => this.#method.checkInput(input),
       (verdict) => {
-        if (verdict.issues !== undefined) this.#fail("invalid_argument", formatIssues("input", verdict.issues));
+        if (verdict.issues !== undefined)
+          this.#fail("invalid_argument", formatIssues("input", verdict.issues));
         // The original value travels: the server parses it, and so transforms run once.
         else this.#acquire(input);
       },
@@ -112,7 +113,9 @@ export class ClientCall extends OutgoingCall implements Abortable {
         if (verdict.issues === undefined) this.#succeed(verdict.value);
         else {
           const issues = formatIssues("output", verdict.issues);
-          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
+          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, {
+            origin: "remote",
+          });
         }
       },
     );
@@ -121,15 +124,16 @@ export class ClientCall extends OutgoingCall implements Abortable {
   override onFailure(error: RpcError): void {
     if (error.reason === undefined || error.origin !== "remote") return this.#failWith(error);
     const { reason } = error;
-    const verdict = this.#method.checkErrorData(reason, error.data);
-    if (verdict === undefined) return this.#failWith(error);
+    if (!this.#method.declares(reason)) return this.#failWith(error);
     this.#check(
-      () => verdict,
+      () => this.#method.checkErrorData(reason, error.data),
       (checked) => {
         if (checked.issues === undefined) this.#failWith(error, { reason, data: checked.value });
         else {
           const issues = formatIssues(`data of ${reason}`, checked.issues);
-          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
+          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, {
+            origin: "remote",
+          });
         }
       },
     );
@@ -165,7 +169,9 @@ export class ClientCall extends OutgoingCall implements Abortable {
   /** An error made for a whole session, or read from a frame, becomes this call's own. */
   #failWith(error: RpcError, declared: { reason?: string; data?: unknown } = {}): void {
     const { code, origin, retryable, retryAfterMs, fabric } = error;
-    const message = error.message.startsWith(`[${code}] `) ? error.message.slice(code.length + 3) : error.message;
+    const message = error.message.startsWith(`[${code}] `)
+      ? error.message.slice(code.length + 3)
+      : error.message;
     this.#fail(code, message, {
       origin,
       retryable,

@@ -17,7 +17,14 @@ export class ClientMethod {
   readonly #output: Schema;
   readonly #errors: Readonly<Record<string, Schema>>;
 
-  constructor(source: SessionSource, service: string, name: string, path: string, method: AnyMethod, timeoutMs: number) {
+  constructor(
+    source: SessionSource,
+    service: string,
+    name: string,
+    path: string,
+    method: AnyMethod,
+    timeoutMs: number,
+  ) {
     this.source = source;
     this.service = service;
     this.name = name;
@@ -37,9 +44,13 @@ export class ClientMethod {
     return validate(this.#output, value);
   }
 
-  /** The verdict on a declared error's data, or undefined if the contract declares no such reason. */
-  checkErrorData(reason: string, data: unknown): Validation<unknown> | Promise<Validation<unknown>> | undefined {
-    const schema = this.#errors[reason];
-    return schema === undefined ? undefined : validate(schema, data);
+  /** Whether the contract declares errors of this reason. */
+  declares(reason: string): boolean {
+    return this.#errors[reason] !== undefined;
+  }
+
+  /** The verdict on a declared error's data. */
+  checkErrorData(reason: string, data: unknown): Validation<unknown> | Promise<Validation<unknown>> {
+    return validate(this.#errors[reason] as Schema, data);
   }
 }

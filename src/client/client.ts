@@ -2,7 +2,13 @@ import type { CallResult, ClientOf } from "../contract/infer.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { assertCallOptions, assertClientOptions, type CallOptions, type ClientOptions, defaultTimeoutMs } from "./call-options.ts";
+import {
+  assertCallOptions,
+  assertClientOptions,
+  type CallOptions,
+  type ClientOptions,
+  defaultTimeoutMs,
+} from "./call-options.ts";
 import { ClientCall } from "./client-call.ts";
 import { ClientMethod } from "./client-method.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -11,13 +17,19 @@ import type { SessionSource } from "./session-source.ts";
 export type Client<S extends AnyService> = ClientOf<S, CallOptions>;
 
 /** Makes a client: a frozen plain object with one function a method. It holds nothing and needs no closing. */
-export function createClient<S extends AnyService>(source: SessionSource, service: S, options: ClientOptions = {}): Client<S> {
+export function createClient<S extends AnyService>(
+  source: SessionSource,
+  service: S,
+  options: ClientOptions = {},
+): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;
-    client[name] = unaryFunction(new ClientMethod(source, service.name, name, methodPath(service, name), method, timeoutMs));
+    client[name] = unaryFunction(
+      new ClientMethod(source, service.name, name, methodPath(service, name), method, timeoutMs),
+    );
   }
   return Object.freeze(client) as Client<S>;
 }
