@@ -18,12 +18,19 @@ export type Handler = (input: unknown, call: HandlerCall) => unknown;
  * A handler gets the parsed input and the call, and returns the output or a promise of it. It fails with `call.fail(reason, data)` for what the
  * contract declares, or by throwing an `RpcError`; anything else it throws reaches the caller as `internal` without its text.
  *
+ * Handlers may also be the methods of a class instance; what else it has is its own business. In a plain object a function that is no method of
+ * the contract is taken for a misspelling.
+ *
  * @throws TypeError naming a method that is missing, not a function, or not in the contract.
  */
-export function implement<S extends AnyService>(service: S, handlers: HandlersOf<S, CallContext>): Implementation {
+export function implement<S extends AnyService>(
+  service: S,
+  handlers: HandlersOf<S, CallContext>,
+): Implementation {
   if (!isService(service)) throw new TypeError("implement: the first argument must be made by service()");
   const where = `implement "${service.name}"`;
-  if (typeof handlers !== "object" || handlers === null) throw new TypeError(`${where}: handlers must be an object`);
+  if (typeof handlers !== "object" || handlers === null)
+    throw new TypeError(`${where}: handlers must be an object`);
   const table: Record<string, Handler> = Object.create(null);
   for (const method of Object.keys(service.methods)) {
     const handler = (handlers as Record<string, unknown>)[method];
@@ -31,8 +38,14 @@ export function implement<S extends AnyService>(service: S, handlers: HandlersOf
     // Methods of a class instance or of an object with state keep their `this`.
     table[method] = handler.bind(handlers) as Handler;
   }
-  for (const name of Object.keys(handlers)) {
-    if (!(name in table)) throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
+  for (const [name, value] of isPlain(handlers) ? Object.entries(handlers) : []) {
+    if (typeof value === "function" && !(name in table))
+      throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
   return Object.freeze({ service, handlers: Object.freeze(table) });
+}
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
 }
