@@ -55,6 +55,11 @@ const options = {
 const packr = new Packr(options as ConstructorParameters<typeof Packr>[0]);
 const viewing = new Packr({ ...options, copyBuffers: false } as ConstructorParameters<typeof Packr>[0]);
 
+// Otherwise msgpackr writes a function as undefined, and the loss would show far away or never.
+(packr as unknown as { writeFunction(): never }).writeFunction = () => {
+  throw new EncodeError("the value cannot be encoded: it holds a function");
+};
+
 /** msgpackr writes a plain Uint8Array as its own extension and only Buffers as msgpack `bin`; on the wire both are `bin`. */
 const uint8ArrayType = 0x7c;
 addExtension({
