@@ -63,7 +63,12 @@ export class HandlerCall {
     throw new DeclaredFailure(reason, data);
   }
 
-  async #transfer(op: "get" | "put", remote: unknown, local: LocalMemory, options?: TransferOptions): Promise<number> {
+  async #transfer(
+    op: "get" | "put",
+    remote: unknown,
+    local: LocalMemory,
+    options?: TransferOptions,
+  ): Promise<number> {
     const bytes = await transfer(op, this.#session, this.#call, remote as RemoteRegion, local, options);
     this.#session.host.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
     return bytes;

@@ -4,15 +4,18 @@ import { methodPath } from "../contract/service.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { channels } from "../observe/channels.ts";
-import type { ServedMethod } from "../session/session-host.ts";
 import type { Session } from "../session/session.ts";
+import type { ServedMethod } from "../session/session-host.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
 import { HandlerCall } from "./call-context.ts";
 import { codeOfReason, DeclaredFailure } from "./declared-failure.ts";
 import type { Handler, Implementation } from "./implement.ts";
 
 /** Told of everything a handler throws that its contract does not declare: the caller gets `internal` without a word of it. */
-export type HandlerErrorListener = (error: unknown, call: { readonly method: string; readonly callId: number }) => void;
+export type HandlerErrorListener = (
+  error: unknown,
+  call: { readonly method: string; readonly callId: number },
+) => void;
 
 /** All services of an engine: the table it tells its peers, and the methods by the numbers that table gives them. */
 export function dispatchTable(
@@ -29,7 +32,9 @@ export function dispatchTable(
     services.push([service.name, names]);
     for (const name of names) {
       const method = service.methods[name] as AnyMethod;
-      methods.push(new Dispatcher(method, methodPath(service, name), handlers[name] as Handler, onHandlerError));
+      methods.push(
+        new Dispatcher(method, methodPath(service, name), handlers[name] as Handler, onHandlerError),
+      );
     }
   }
   return { services, methods };
@@ -111,22 +116,49 @@ class Dispatcher implements ServedMethod {
       return this.#onLate(call, session);
     }
     if (error instanceof DeclaredFailure) return this.#onDeclared(call, session, error);
-    if (error instanceof RpcError) {
-      call.settle({ error });
-      return;
-    }
+    if (error instanceof RpcError) return this.#onRpcError(call, error);
     this.#report(call, error);
-    call.settle({ error: new RpcError({ code: "internal", message: "the handler failed", origin: "remote" }) });
+    call.settle({
+      error: new RpcError({ code: "internal", message: "the handler failed", origin: "remote" }),
+    });
+  }
+
+  /**
+   * An RpcError that a handler throws keeps its code. A reason and its data speak of a contract, and often of another's: an error that a nested
+   * call failed with. They go along only where this method declares the reason and the data fit.
+   */
+  #onRpcError(call: IncomingCall, error: RpcError): void {
+    const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason];
+    const settle = (verdict: Validation<unknown>) => {
+      const declared = verdict.issues === undefined ? { reason: error.reason, data: verdict.value } : {};
+      call.settle({ error: restate(error, declared) });
+    };
+    if (schema === undefined) return settle(undeclared);
+    try {
+      const checked = validate(schema, error.data);
+      if (checked instanceof Promise) checked.then(settle, () => settle(undeclared));
+      else settle(checked);
+    } catch {
+      settle(undeclared);
+    }
   }
 
   #onDeclared(call: IncomingCall, session: Session, failure: DeclaredFailure): void {
     const schema: Schema | undefined = this.#method.errors[failure.reason];
     if (schema === undefined) {
-      return this.#onThrown(call, session, new TypeError(`${this.#path} declares no error "${failure.reason}"`));
+      return this.#onThrown(
+        call,
+        session,
+        new TypeError(`${this.#path} declares no error "${failure.reason}"`),
+      );
     }
     const settle = (verdict: Validation<unknown>) => {
       if (verdict.issues !== undefined) {
-        this.#onThrown(call, session, new TypeError(formatIssues(`data of ${failure.reason}`, verdict.issues)));
+        this.#onThrown(
+          call,
+          session,
+          new TypeError(formatIssues(`data of ${failure.reason}`, verdict.issues)),
+        );
         return;
       }
       call.settle({
@@ -150,7 +182,8 @@ class Dispatcher implements ServedMethod {
 
   #onLate(call: IncomingCall, session: Session): void {
     session.host.counters.lateResults++;
-    if (channels.lateResult.hasSubscribers) channels.lateResult.publish({ method: this.#path, callId: call.id });
+    if (channels.lateResult.hasSubscribers)
+      channels.lateResult.publish({ method: this.#path, callId: call.id });
   }
 
   #report(call: IncomingCall, error: unknown): void {
@@ -164,6 +197,25 @@ class Dispatcher implements ServedMethod {
   }
 }
 
+const undeclared: Validation<unknown> = { issues: [] };
+
+/** The error as it travels, with the reason and the data it may have. */
+function restate(
+  error: RpcError,
+  declared: { readonly reason?: string | undefined; readonly data?: unknown },
+): RpcError {
+  const prefix = `[${error.code}] `;
+  return new RpcError({
+    code: error.code,
+    message: error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message,
+    origin: "remote",
+    retryAfterMs: error.retryAfterMs,
+    ...declared,
+  });
+}
+
 function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+  return (
+    typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function"
+  );
 }
