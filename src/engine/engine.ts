@@ -7,6 +7,7 @@ import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
+import { locate } from "../fabric/target.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
@@ -99,10 +100,21 @@ export class Engine implements AsyncDisposable, RegionOwner {
   async connect(url: string, options: ConnectOptions = {}): Promise<Peer> {
     assertOptions("connect", options, ["timeoutMs"]);
     const { timeoutMs = this.#options.connectTimeoutMs } = options;
-    if (!(timeoutMs > 0)) throw new RangeError(`connect: timeoutMs must be a number above 0, it is ${timeoutMs}`);
-    const peer = new Peer(url, this.#host, (self) => this.#openSession(self, timeoutMs));
-    await peer.session();
+    if (!(timeoutMs > 0))
+      throw new RangeError(`connect: timeoutMs must be a number above 0, it is ${timeoutMs}`);
+    const peer = new Peer(
+      url,
+      this.#host,
+      (self) => this.#openSession(self, timeoutMs),
+      (self) => this.#peers.delete(self),
+    );
     this.#peers.add(peer);
+    try {
+      await peer.session();
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
     return peer;
   }
 
@@ -141,7 +153,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
       regions: this.#regions.size,
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
-      ports: this.#ports.all.map((port) => ({ url: port.url, provider: port.provider, agent: port.agent, ...port.gauges() })),
+      ports: this.#ports.all.map((port) => ({
+        url: port.url,
+        provider: port.provider,
+        agent: port.agent,
+        ...port.gauges(),
+      })),
     };
   }
 
@@ -161,7 +178,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
   async #close(): Promise<void> {
     this.#sessions.accepting = false;
     for (const peer of this.#peers) peer.close();
-    const reason = new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
+    const reason = new RpcError({
+      code: "unavailable",
+      message: "the engine has been closed",
+      origin: "local",
+    });
     for (const session of this.#sessions) session.end(reason);
     const until = performance.now() + closeGraceMs;
     while (this.#ports.all.some((port) => port.busy) && performance.now() < until) {
@@ -180,12 +201,16 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#regions.delete(region);
   }
 
+  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */
   async #openSession(peer: Peer, timeoutMs: number): Promise<Session> {
     this.#assertOpen();
-    const port = await this.#ports.towards(peer.url);
-    const route = await port.route(peer.url);
+    const untilMs = systemClock.now() + timeoutMs;
+    const target = await within(timeoutMs, peer.url, locate(peer.url));
+    const port = await this.#ports.towards(target);
     this.#assertOpen();
-    return this.#sessions.connect(port, port.admit(route.address), route.replyTo, peer.url, timeoutMs);
+    const { address, replyTo } = port.route(target);
+    const leftMs = Math.max(1, untilMs - systemClock.now());
+    return this.#sessions.connect(port, port.admit(address), replyTo, peer.url, leftMs);
   }
 
   #assertOpen(): void {
@@ -233,5 +258,26 @@ export class Engine implements AsyncDisposable, RegionOwner {
         else this.#counters.sessionsLost++;
       },
     };
+  }
+}
+
+/** `work`, or `unavailable` after `timeoutMs`; what comes of it later is dropped. */
+async function within<T>(timeoutMs: number, url: string, work: Promise<T>): Promise<T> {
+  let cancel = () => {};
+  const late = new Promise<never>((_, reject) => {
+    cancel = systemClock.timer(timeoutMs, () =>
+      reject(
+        new RpcError({
+          code: "unavailable",
+          message: `${url} could not be looked up within ${timeoutMs} ms`,
+          origin: "local",
+        }),
+      ),
+    );
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    cancel();
   }
 }

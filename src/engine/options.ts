@@ -1,7 +1,7 @@
 import { assertOptions } from "../contract/check.ts";
-import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 import type { HandlerErrorListener } from "../server/dispatcher.ts";
 import type { Implementation } from "../server/implement.ts";
+import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 
 /** What `Engine.open` takes. */
 export interface EngineOptions {
@@ -45,24 +45,41 @@ const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
 export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOptions {
-  assertOptions("Engine.open", options, ["listen", "serve", "heartbeatMs", "connectTimeoutMs", "limits", "onHandlerError"]);
+  assertOptions("Engine.open", options, [
+    "listen",
+    "serve",
+    "heartbeatMs",
+    "connectTimeoutMs",
+    "limits",
+    "onHandlerError",
+  ]);
   const { listen = [], serve = [], heartbeatMs = 1000, connectTimeoutMs = 5000, limits = {} } = options;
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
-  if (!Array.isArray(serve)) throw new TypeError("Engine.open: serve must be an array of what implement() returns");
+  if (!Array.isArray(serve))
+    throw new TypeError("Engine.open: serve must be an array of what implement() returns");
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined) continue;
     const [low, high] = limitBounds[name as keyof SessionLimits];
-    if (!Number.isSafeInteger(value)) throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${value}`);
+    if (!Number.isSafeInteger(value))
+      throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${value}`);
     assertBetween(`limits.${name}`, value, low, high);
   }
   const { onHandlerError = printHandlerError } = options;
-  if (typeof onHandlerError !== "function") throw new TypeError("Engine.open: onHandlerError must be a function");
+  if (typeof onHandlerError !== "function")
+    throw new TypeError("Engine.open: onHandlerError must be a function");
   const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
-  return { listen: urls, serve, heartbeatMs, connectTimeoutMs, limits: { ...defaultLimits, ...set }, onHandlerError };
+  return {
+    listen: urls,
+    serve,
+    heartbeatMs,
+    connectTimeoutMs,
+    limits: { ...defaultLimits, ...set },
+    onHandlerError,
+  };
 }
 
 function assertBetween(name: string, value: number, low: number, high: number): void {

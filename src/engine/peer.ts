@@ -1,5 +1,5 @@
-import { type Client, createClient } from "../client/client.ts";
 import type { ClientOptions } from "../client/call-options.ts";
+import { type Client, createClient } from "../client/client.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -36,15 +36,17 @@ export class Peer implements SessionSource, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
   readonly #open: SessionOpener;
+  readonly #onClosed: (peer: Peer) => void;
   #session: Session | undefined;
   #opening: Promise<Session> | undefined;
   #closed = false;
 
   /** @internal */
-  constructor(url: string, host: SessionHost, open: SessionOpener) {
+  constructor(url: string, host: SessionHost, open: SessionOpener, onClosed: (peer: Peer) => void) {
     this.url = url;
     this.host = host;
     this.#open = open;
+    this.#onClosed = onClosed;
   }
 
   get name(): string {
@@ -84,7 +86,8 @@ export class Peer implements SessionSource, AsyncDisposable {
   session(): Session | Promise<Session> {
     const session = this.#session;
     if (session !== undefined && session.state === "open") return session;
-    if (this.#closed) throw new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
+    if (this.#closed)
+      throw new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
     this.#opening ??= this.#reopen();
     return this.#opening;
   }
@@ -118,6 +121,7 @@ export class Peer implements SessionSource, AsyncDisposable {
     if (this.#closed) return;
     this.#closed = true;
     this.#end();
+    this.#onClosed(this);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -125,6 +129,8 @@ export class Peer implements SessionSource, AsyncDisposable {
   }
 
   #end(): void {
-    this.#session?.end(new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" }));
+    this.#session?.end(
+      new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" }),
+    );
   }
 }

@@ -1,16 +1,17 @@
+import { RpcError } from "../errors/rpc-error.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
 import type { Port } from "../fabric/port.ts";
 import { defaultLayout } from "../fabric/port-layout.ts";
 import type { Progress } from "../fabric/progress.ts";
-import { parseUrl } from "../fabric/url.ts";
+import type { Target } from "../fabric/target.ts";
 
 /** The ports of an engine: those it listens on, and those it opened to connect from. */
 export class Ports {
   readonly #progress: Progress;
   readonly #listening: Port[] = [];
   readonly #connecting: Port[] = [];
-  /** Ports are opened one after another, so that two connects at once share one. */
-  #opening: Promise<unknown> = Promise.resolve();
+  readonly #opening = new Map<string, Promise<Port>>();
+  #closed = false;
 
   constructor(progress: Progress) {
     this.#progress = progress;
@@ -27,28 +28,41 @@ export class Ports {
 
   async listen(url: string): Promise<void> {
     const port = await openListeningPort(url, defaultLayout);
+    this.#adopt(port, this.#listening);
     port.setRef(true);
-    this.#listening.push(port);
-    this.#progress.add(port);
   }
 
-  /** A port from which `url` can be reached. */
-  towards(url: string): Promise<Port> {
-    parseUrl(url);
-    const found = this.#opening.then(() => this.#find(url));
-    this.#opening = found.catch(() => undefined);
-    return found;
+  /** A port from which `target` can be reached: one that is there, or one opened now, which two connects at once share. */
+  async towards(target: Target): Promise<Port> {
+    const there = this.all.find((port) => canReach(port, target));
+    if (there !== undefined) return there;
+    const key = `${target.scheme} ${target.from}`;
+    let opening = this.#opening.get(key);
+    if (opening === undefined) {
+      opening = this.#open(target).finally(() => this.#opening.delete(key));
+      this.#opening.set(key, opening);
+    }
+    return opening;
   }
 
-  async #find(url: string): Promise<Port> {
-    for (const port of this.all) if (await canReach(port, url)) return port;
-    const port = await openConnectingPort(url, defaultLayout);
-    this.#connecting.push(port);
-    this.#progress.add(port);
+  async #open(target: Target): Promise<Port> {
+    const port = await openConnectingPort(target, defaultLayout);
+    this.#adopt(port, this.#connecting);
     return port;
   }
 
+  /** The engine may have been closed while the port was being opened. */
+  #adopt(port: Port, ports: Port[]): void {
+    if (this.#closed) {
+      port.close();
+      throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
+    }
+    ports.push(port);
+    this.#progress.add(port);
+  }
+
   close(): void {
+    this.#closed = true;
     for (const port of this.all) {
       this.#progress.remove(port);
       port.close();

@@ -122,7 +122,13 @@ export interface Addon {
   send(port: number, address: number, slotOffset: number, bytes: number): number;
 
   /** Pins and registers memory; returns the region's index or a negated error. The buffer is kept alive until `deregister`. */
-  register(port: number, buffer: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): number;
+  register(
+    port: number,
+    buffer: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    access: number,
+  ): number;
   regionKey(port: number, region: number): bigint;
   regionBase(port: number, region: number): bigint;
   /** Returns -EBUSY (-16) while a transfer of this port still uses the region locally; nothing is released then. */
@@ -132,8 +138,26 @@ export interface Addon {
    * One-sided read (get) into, or write (put) from, a local region. `remote` is the peer's regionBase plus offset. Returns 0 when
    * posted or queued: a `transfer` completion with `token` (0 … 2^32-1) follows. Writes complete when the data is in place.
    */
-  read(port: number, address: number, region: number, offset: number, bytes: number, key: bigint, remote: bigint, token: number): number;
-  write(port: number, address: number, region: number, offset: number, bytes: number, key: bigint, remote: bigint, token: number): number;
+  read(
+    port: number,
+    address: number,
+    region: number,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+    token: number,
+  ): number;
+  write(
+    port: number,
+    address: number,
+    region: number,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+    token: number,
+  ): number;
 
   /**
    * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`

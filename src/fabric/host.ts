@@ -14,7 +14,12 @@ export async function numericHost(host: string): Promise<string> {
   try {
     return (await lookup(host)).address;
   } catch (cause) {
-    throw new RpcError({ code: "unavailable", message: `host "${host}" was not found`, origin: "local", cause });
+    throw new RpcError({
+      code: "unavailable",
+      message: `host "${host}" was not found`,
+      origin: "local",
+      cause,
+    });
   }
 }
 
@@ -24,7 +29,14 @@ export function localAddressTowards(host: string, port: number): Promise<string>
     const socket = createSocket(isIP(host) === 6 ? "udp6" : "udp4");
     socket.once("error", (cause) => {
       socket.close();
-      reject(new RpcError({ code: "unavailable", message: `there is no route to ${host}`, origin: "local", cause }));
+      reject(
+        new RpcError({
+          code: "unavailable",
+          message: `there is no route to ${host}`,
+          origin: "local",
+          cause,
+        }),
+      );
     });
     socket.connect(port, host, () => {
       const { address } = socket.address();

@@ -88,7 +88,10 @@ export interface ProvidersReport {
   readonly addon: readonly AddonAttempt[];
   /** Where libfabric was looked for, and its version. */
   readonly libfabric: LoadReport;
-  readonly providers: readonly ({ readonly scheme: "mem"; readonly provider: string; readonly available: true; readonly reason: "" } | ProviderReport)[];
+  readonly providers: readonly (
+    | { readonly scheme: "mem"; readonly provider: string; readonly available: true; readonly reason: "" }
+    | ProviderReport
+  )[];
 }
 
 /** Tries everything and throws nothing: the report behind `cinnabar info` and error messages. */
@@ -97,7 +100,12 @@ export function providers(): ProvidersReport {
   const native = findAddon();
   const libfabric: LoadReport =
     native === undefined
-      ? { loaded: false, path: "", version: [0, 0], tried: [{ path: "libfabric.so.1", reason: "needs the addon" }] }
+      ? {
+          loaded: false,
+          path: "",
+          version: [0, 0],
+          tried: [{ path: "libfabric.so.1", reason: "needs the addon" }],
+        }
       : load(native);
   const found = native !== undefined && libfabric.loaded ? native.providers() : [];
   return { addon: addonAttempts, libfabric, providers: [mem, ...found] };

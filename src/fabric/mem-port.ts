@@ -2,11 +2,20 @@ import { randomBytes } from "node:crypto";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Completions } from "./completions.ts";
-import { access, type Port, type PortGauges, type PortSink, type RegisteredMemory, type Route, type SendOwner } from "./port.ts";
+import {
+  access,
+  type Port,
+  type PortGauges,
+  type PortSink,
+  type RegisteredMemory,
+  type Route,
+  type SendOwner,
+} from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
-import { type FabricUrl, parseUrl } from "./url.ts";
+import type { Target } from "./target.ts";
+import type { FabricUrl } from "./url.ts";
 
 const connectionRefused = 111;
 const connectionAborted = 103;
@@ -67,7 +76,11 @@ export class MemPort implements Port {
     const { slotBytes, sendSlots, receiveSlots } = layout;
     this.#name = url.name === "" ? `anonymous.${++unnamed}` : url.name;
     if (ports.has(this.#name)) {
-      throw new RpcError({ code: "already_exists", message: `mem://${this.#name} is already in use`, origin: "local" });
+      throw new RpcError({
+        code: "already_exists",
+        message: `mem://${this.#name} is already in use`,
+        origin: "local",
+      });
     }
     ports.set(this.#name, this);
     this.url = `mem://${this.#name}`;
@@ -80,9 +93,8 @@ export class MemPort implements Port {
     for (let i = receiveSlots - 1; i >= 0; i--) this.#receiveSlots.push((sendSlots + i) * slotBytes);
   }
 
-  route(url: string): Promise<Route> {
-    const { name } = parseUrl(url);
-    return Promise.resolve({ address: Buffer.from(name), replyTo: Buffer.from(this.#name) });
+  route(target: Target): Route {
+    return { address: Buffer.from(target.name), replyTo: Buffer.from(this.#name) };
   }
 
   admit(address: Uint8Array): number {
@@ -122,10 +134,20 @@ export class MemPort implements Port {
       peer.#arrive({ kind: completion.message, status: 0, token: 0, bytes: message });
     }
     this.#completions.expectSent(slot, owner);
-    this.#arrive({ kind: completion.sent, status: gone ? connectionAborted : 0, token: slot, bytes: noBytes });
+    this.#arrive({
+      kind: completion.sent,
+      status: gone ? connectionAborted : 0,
+      token: slot,
+      bytes: noBytes,
+    });
   }
 
-  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, rights: number): RegisteredMemory {
+  register(
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    rights: number,
+  ): RegisteredMemory {
     const region = {
       bytes: new Uint8Array(memory, byteOffset, byteLength),
       access: rights,
@@ -138,21 +160,34 @@ export class MemPort implements Port {
     return { index, key: region.key, base: 0n };
   }
 
-  deregister(index: number): boolean {
+  deregister(index: number): void {
     const region = this.#regions[index];
-    if (region === undefined) return true;
+    if (region === undefined) return;
     this.#regions[index] = undefined;
     this.#regionsByKey.delete(region.key);
-    return true;
   }
 
-  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+  read(
+    address: number,
+    into: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number> {
     return this.#transfer(address, key, remote, bytes, access.remoteRead, (region, at) => {
       this.#local(into).set(region.subarray(at, at + bytes), offset);
     });
   }
 
-  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+  write(
+    address: number,
+    from: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number> {
     return this.#transfer(address, key, remote, bytes, access.remoteWrite, (region, at) => {
       region.set(this.#local(from).subarray(offset, offset + bytes), at);
     });
@@ -190,7 +225,8 @@ export class MemPort implements Port {
     for (const slot of this.#delivered) this.#receiveSlots.push(slot);
     this.#delivered = [];
     let count = 0;
-    while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry)) count++;
+    while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry))
+      count++;
     if (count === 0) return 0;
     this.#inbox.splice(0, count);
     this.#completions.deliver(count, this, sink);
@@ -261,7 +297,13 @@ export class MemPort implements Port {
     this.#completions.abandon(cancelled);
     for (const port of ports.values()) {
       port.#peers.forEach((peer, index) => {
-        if (peer === this) port.#arrive({ kind: completion.peerGone, status: connectionAborted, token: index, bytes: noBytes });
+        if (peer === this)
+          port.#arrive({
+            kind: completion.peerGone,
+            status: connectionAborted,
+            token: index,
+            bytes: noBytes,
+          });
       });
     }
   }

@@ -3,15 +3,17 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Addon, NativeError, OpenedPort } from "./addon.ts";
 import { gauges } from "./addon.ts";
 import { Completions } from "./completions.ts";
-import { isWildcard, localAddressTowards, numericHost } from "./host.ts";
+import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
 import type { Port, PortGauges, PortSink, RegisteredMemory, Route, SendOwner } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import { ringBytes } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
-import { type FabricUrl, formatTcpUrl, parseUrl } from "./url.ts";
+import type { Target } from "./target.ts";
+import { type FabricUrl, formatTcpUrl } from "./url.ts";
 
 const cancelled = 125; // ECANCELED
+const stillUsed = -16; // EBUSY
 
 /** Measured with 8 to 256 calls in flight; see docs/design/progress.md. */
 const batchFrames = { shm: 8, tcp: 32 } as const;
@@ -35,6 +37,8 @@ export class NativePort implements Port {
   readonly #id: number;
   readonly #slots: SendSlots;
   readonly #completions: Completions;
+  /** Regions whose owners are done with them while the provider is not: the transfer's peer stands still, or is slow to be found dead. */
+  #unreleased: number[] = [];
   #closed = false;
 
   /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
@@ -82,20 +86,13 @@ export class NativePort implements Port {
     this.reportsDeath = opened.reportsDeath;
   }
 
-  async route(url: string): Promise<Route> {
-    const target = parseUrl(url);
-    if (target.scheme === "shm") {
+  route(target: Target): Route {
+    if (target.scheme === "shm")
       return { address: this.#addressOf(target.name, 0), replyTo: this.#opened.address };
-    }
-    if (target.port === 0) throw new TypeError(`url "${url}": port 0 can be listened on, not connected to`);
-    const host = await numericHost(target.host);
-    const bound = this.#opened.host;
-    const wildcard = isWildcard(bound);
-    const back = wildcard ? await localAddressTowards(host, target.port) : bound;
-    return {
-      address: this.#addressOf(host, target.port),
-      replyTo: wildcard ? this.#addressOf(back, this.#opened.service) : this.#opened.address,
-    };
+    const replyTo = isWildcard(this.#opened.host)
+      ? this.#addressOf(target.from, this.#opened.service)
+      : this.#opened.address;
+    return { address: this.#addressOf(target.host, target.port), replyTo };
   }
 
   admit(address: Uint8Array): number {
@@ -124,16 +121,35 @@ export class NativePort implements Port {
     owner.onSent(status > 0 ? 0 : -status);
   }
 
-  register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory {
-    const index = this.#check(this.#addon.register(this.#id, memory, byteOffset, byteLength, access), "fi_mr_reg");
-    return { index, key: this.#addon.regionKey(this.#id, index), base: this.#addon.regionBase(this.#id, index) };
+  register(
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    access: number,
+  ): RegisteredMemory {
+    const index = this.#check(
+      this.#addon.register(this.#id, memory, byteOffset, byteLength, access),
+      "fi_mr_reg",
+    );
+    return {
+      index,
+      key: this.#addon.regionKey(this.#id, index),
+      base: this.#addon.regionBase(this.#id, index),
+    };
   }
 
-  deregister(index: number): boolean {
-    return this.#closed || this.#addon.deregister(this.#id, index) >= 0;
+  deregister(index: number): void {
+    if (!this.#closed && this.#addon.deregister(this.#id, index) === stillUsed) this.#unreleased.push(index);
   }
 
-  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+  read(
+    address: number,
+    into: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number> {
     return new Promise((settle) => {
       const token = this.#completions.expectTransfer(settle);
       const status = this.#addon.read(this.#id, address, into.index, offset, bytes, key, remote, token);
@@ -141,7 +157,14 @@ export class NativePort implements Port {
     });
   }
 
-  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number> {
+  write(
+    address: number,
+    from: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number> {
     return new Promise((settle) => {
       const token = this.#completions.expectTransfer(settle);
       const status = this.#addon.write(this.#id, address, from.index, offset, bytes, key, remote, token);
@@ -152,6 +175,7 @@ export class NativePort implements Port {
   progress(spinUs: number, sink: PortSink): number {
     if (this.#closed) return 0;
     const count = this.#addon.progress(this.#id, spinUs);
+    if (this.#unreleased.length > 0) this.#releaseAgain();
     if (count > 0) this.#completions.deliver(count, this, sink);
     return count;
   }
@@ -188,6 +212,12 @@ export class NativePort implements Port {
     this.#closed = true;
     this.#addon.close(this.#id);
     this.#completions.abandon(cancelled);
+  }
+
+  #releaseAgain(): void {
+    this.#unreleased = this.#unreleased.filter(
+      (index) => this.#addon.deregister(this.#id, index) === stillUsed,
+    );
   }
 
   #addressOf(hostOrName: string, service: number): Uint8Array {

@@ -1,8 +1,10 @@
-import { isWildcard, localAddressTowards, numericHost } from "./host.ts";
+import { isIP } from "node:net";
+import { isWildcard } from "./host.ts";
 import { MemPort } from "./mem-port.ts";
 import { NativePort } from "./native-port.ts";
 import type { Port } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
+import type { Target } from "./target.ts";
 import { parseUrl } from "./url.ts";
 
 /** Opens the port that listens at `url`. Throws a TypeError for a bad URL, RpcError when it cannot be had. */
@@ -13,20 +15,18 @@ export async function openListeningPort(url: string, layout: PortLayout): Promis
 
 /**
  * Opens a port to connect from. Over tcp an endpoint without connections cannot be had, every one also accepts; so it is bound
- * to the one local address the way to `url` leaves from, and never to all interfaces.
+ * to the one local address the way to `target` leaves from, and never to all interfaces.
  */
-export async function openConnectingPort(url: string, layout: PortLayout): Promise<Port> {
-  const { scheme, host, port } = parseUrl(url);
-  if (scheme === "mem") return new MemPort({ scheme, host: "", port: 0, name: "" }, layout);
-  const local = scheme === "tcp" ? await localAddressTowards(await numericHost(host), port) : "";
-  return NativePort.open({ scheme, host: local, port: 0, name: "" }, false, layout);
+export async function openConnectingPort(target: Target, layout: PortLayout): Promise<Port> {
+  const { scheme, from } = target;
+  const url = { scheme, host: from, port: 0, name: "" };
+  return scheme === "mem" ? new MemPort(url, layout) : NativePort.open(url, false, layout);
 }
 
-/** Whether `port` can reach `url` from where it is bound. */
-export async function canReach(port: Port, url: string): Promise<boolean> {
-  const target = parseUrl(url);
+/** Whether `port` can reach `target` from where it is bound. */
+export function canReach(port: Port, target: Target): boolean {
   if (port.scheme !== target.scheme) return false;
   if (port.scheme !== "tcp") return true;
   const bound = parseUrl(port.url).host;
-  return isWildcard(bound) || bound === (await localAddressTowards(await numericHost(target.host), target.port));
+  return bound === target.from || (isWildcard(bound) && isIP(bound) === isIP(target.from));
 }

@@ -1,3 +1,4 @@
+import type { Target } from "./target.ts";
 import type { Scheme } from "./url.ts";
 
 /** Bits of `register`'s access: what peers may do. None: local source or destination only. */
@@ -63,8 +64,8 @@ export interface Port {
   /** True if death of a peer is told at once. */
   readonly reportsDeath: boolean;
 
-  /** The way to a URL of this port's scheme; host names are looked up. */
-  route(url: string): Promise<Route>;
+  /** The way to a target of this port's scheme. */
+  route(target: Target): Route;
   /** Makes an address sendable; its index. Throws `unavailable` when provably nobody is there. */
   admit(address: Uint8Array): number;
   /** Gives the index back; what waits for it ends with an error. */
@@ -77,12 +78,26 @@ export interface Port {
   send(address: number, slot: number, bytes: number, owner: SendOwner): void;
 
   register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory;
-  /** False while a transfer of this port still uses the memory: try again after it ended. */
-  deregister(index: number): boolean;
+  /** Lets go of the memory: now, or as soon as no transfer of this port uses it any more. */
+  deregister(index: number): void;
   /** Pulls remote memory into a local registration. Settles with 0 or libfabric's error number; never rejects. */
-  read(address: number, into: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number>;
+  read(
+    address: number,
+    into: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number>;
   /** Pushes local memory out; settles when the data is in place. */
-  write(address: number, from: RegisteredMemory, offset: number, bytes: number, key: bigint, remote: bigint): Promise<number>;
+  write(
+    address: number,
+    from: RegisteredMemory,
+    offset: number,
+    bytes: number,
+    key: bigint,
+    remote: bigint,
+  ): Promise<number>;
 
   /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
   progress(spinUs: number, sink: PortSink): number;

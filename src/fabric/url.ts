@@ -15,7 +15,8 @@ export interface FabricUrl {
 }
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
-const hostPattern = /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$/;
+const hostPattern =
+  /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$/;
 
 /**
  * Reads `tcp://host:port` (IPv6 in brackets; a port is required, 0 lets the system pick when listening), `shm://name` or
@@ -50,7 +51,8 @@ function parseTcp(url: string, rest: string): FabricUrl {
     return { scheme: "tcp", host: match[1], port, name: "" };
   }
   const host = match[2] as string;
-  if (isIP(host) !== 4 && !hostPattern.test(host)) throw new TypeError(`url "${url}": "${host}" is no host name`);
+  if (isIP(host) !== 4 && !hostPattern.test(host))
+    throw new TypeError(`url "${url}": "${host}" is no host name`);
   return { scheme: "tcp", host, port, name: "" };
 }
 
