@@ -139,7 +139,7 @@ export class FakePort implements Port {
     throw new Error("no test writes");
   }
 
-  route(): Promise<Route> {
+  route(): Route {
     throw new Error("no test routes");
   }
 

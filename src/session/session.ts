@@ -98,7 +98,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   connect(greeting: Record<string, unknown>): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
-      this.sendValue({ kind: frameKind.hello, method: 0, callId: 0, word: 0 }, greeting);
+      this.#say(frameKind.hello, greeting);
       this.#outbox.flush();
       this.host.kick();
     });
@@ -108,7 +108,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
     this.#open(remote);
     this.#awaitsServices = true;
-    this.sendValue({ kind: frameKind.welcome, method: 0, callId: 0, word: 0 }, welcome);
+    this.#say(frameKind.welcome, welcome);
     this.#outbox.flush();
     this.host.kick();
   }
@@ -116,10 +116,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Answers a hello with a no, and ends. */
   refuse(remote: ReturnPath, error: RpcError): void {
     this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
-    this.sendValue(
-      { kind: frameKind.refuse, method: 0, callId: 0, word: errorWord(error) },
-      lastWords(error),
-    );
+    this.#say(frameKind.refuse, lastWords(error), errorWord(error));
     this.#outbox.flush();
     this.host.kick();
     this.end(error);
@@ -145,9 +142,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     const greeting = parseGreeting(body);
     if (typeof greeting === "string") return this.fault(greeting);
     this.#open(greeting);
-    if (this.host.services.length > 0) {
-      this.sendValue({ kind: frameKind.services, method: 0, callId: 0, word: 0 }, this.host.services);
-    }
+    if (this.host.services.length > 0) this.#say(frameKind.services, this.host.services);
+    // Ended if that could not be said; `end` has settled it then.
     const opened = this.#onOpened;
     this.#onOpened = undefined;
     opened?.(undefined);
@@ -312,16 +308,22 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.end(
       new RpcError({
         code: word === 0 ? "unavailable" : said.code,
-        message: `${this.peerName} ${verb}: ${said.message}`,
+        message: `${this.peerName} ${verb}: ${packError(said).m}`,
         origin: "remote",
       }),
       { quiet: true, certain: false },
     );
   }
 
-  /** Sends a frame whose body is a value; a body too long is offered for pulling. Throws EncodeError. */
-  sendValue(head: FrameHead, value: unknown): void {
-    this.#outbox.value(head, value, (body) => this.#offers.offer(sessionOffer, body, this.bodyLimit));
+  /** Sends a frame about the session; a body too long for a message is offered for pulling. What the peer will not take ends the session. */
+  #say(kind: number, value: unknown, word = 0): void {
+    const head: FrameHead = { kind, method: 0, callId: 0, word };
+    try {
+      this.#outbox.value(head, value, (body) => this.#offers.offer(sessionOffer, body, this.bodyLimit));
+    } catch (cause) {
+      const message = `${this.peerName} cannot be told of this side: ${(cause as Error).message}`;
+      this.end(new RpcError({ code: "resource_exhausted", message, origin: "local", cause }));
+    }
   }
 
   /** The longest body both sides take. */
@@ -390,15 +392,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
    */
   end(reason: RpcError, { quiet = false, certain = false } = {}): void {
     if (this.state === "ended") return;
+    this.state = "ended";
     if (!quiet && this.remote !== undefined) {
-      this.sendValue(
-        { kind: frameKind.goodbye, method: 0, callId: 0, word: errorWord(reason) },
-        lastWords(reason),
-      );
+      this.#say(frameKind.goodbye, lastWords(reason), errorWord(reason));
       this.#outbox.flush();
       this.host.kick();
     }
-    this.state = "ended";
     const loans = [...this.#outgoing.end(reason), ...this.#offers.end()];
     this.#incoming.end(reason);
     for (const loan of loans) {

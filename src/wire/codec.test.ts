@@ -189,10 +189,6 @@ describe("what travels", () => {
     expect(bytes).not.toContain("codec.test");
   });
 
-  it("takes a function for undefined", () => {
-    expect(travel({ f() {}, a: 1 })).toEqual({ f: undefined, a: 1 });
-  });
-
   it("refuses __proto__ as an own key instead of renaming it", () => {
     expect(() => encode(JSON.parse('{"a":{"__proto__":{"polluted":1}}}'))).toThrow(
       "map key __proto__ is not allowed",
@@ -202,6 +198,7 @@ describe("what travels", () => {
   });
 
   it.each([
+    ["a function", { f() {} }],
     ["a symbol", [Symbol("s")]],
     ["a big integer of more than 1024 bytes", 2n ** 8200n],
     ["nesting beyond a hundred", Array.from({ length: 101 }).reduce((inner) => [inner], 0)],

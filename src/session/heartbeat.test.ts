@@ -1,0 +1,182 @@
+import { describe, expect, it } from "vitest";
+import { FakeClock } from "../call/fake-clock.test-support.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import type { Session } from "./session.ts";
+
+const boundMs = 1000;
+const quarterMs = boundMs / 4;
+
+class Watched {
+  state = "open";
+  hasOpenWork = true;
+  heardMs = 0;
+  pings = 0;
+  readonly peerName = "the peer";
+  reason: RpcError | undefined;
+
+  ping(): void {
+    this.pings++;
+  }
+
+  end(reason: RpcError): void {
+    this.state = "ended";
+    this.reason = reason;
+  }
+}
+
+function setUp() {
+  const clock = new FakeClock();
+  /** What arrives when the heartbeat looks. */
+  const arrivals: (() => void)[] = [];
+  const heartbeat = new Heartbeat(clock, boundMs, () => {
+    for (const arrive of arrivals.splice(0)) arrive();
+  });
+  const watched = new Watched();
+  const session = watched as unknown as Session;
+  const hear = () => {
+    watched.heardMs = heartbeat.nowMs;
+  };
+  return { clock, arrivals, heartbeat, watched, session, hear };
+}
+
+describe("heartbeat", () => {
+  it("has no timer until something is watched, and none once nothing is open", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    expect(clock.timers).toBe(0);
+    heartbeat.watch(session);
+    heartbeat.watch(session);
+    expect(clock.timers).toBe(1);
+    watched.hasOpenWork = false;
+    clock.advance(quarterMs);
+    expect([clock.timers, watched.pings]).toEqual([0, 0]);
+  });
+
+  it("asks a peer that has been silent, and loses it at the bound", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    clock.advance(boundMs / 2);
+    expect(watched.pings).toBeGreaterThan(0);
+    clock.advance(boundMs / 2 - 1);
+    expect(watched.state).toBe("open");
+    clock.advance(1);
+    expect(watched.reason?.message).toBe(
+      "[unavailable] the peer has been silent for 1000 ms, heartbeatMs is 1000",
+    );
+    expect(clock.timers).toBe(0);
+  });
+
+  it("never asks a peer that is heard in every quarter", () => {
+    const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+    heartbeat.watch(session);
+    for (let i = 0; i < 40; i++) {
+      arrivals.push(hear);
+      clock.advance(quarterMs);
+    }
+    expect([watched.state, watched.pings]).toEqual(["open", 0]);
+  });
+
+  it("keeps a peer that does nothing but answer when it is asked", () => {
+    const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+    heartbeat.watch(session);
+    for (let i = 0; i < 100; i++) {
+      const asked = watched.pings;
+      clock.advance(quarterMs);
+      if (watched.pings > asked) arrivals.push(hear);
+      expect(watched.state).toBe("open");
+    }
+    expect(watched.pings).toBeLessThanOrEqual(50);
+  });
+
+  it("does not take a pause of its own for the peer's death", () => {
+    const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+    heartbeat.watch(session);
+    clock.advance(quarterMs);
+    // Stopped for a minute; the peer's messages wait at the port.
+    arrivals.push(hear);
+    clock.stall(60_000);
+    expect(watched.state).toBe("open");
+    expect(watched.pings).toBe(1);
+    // A pause is worth two quarters and no more; a peer that stays silent through several is lost.
+    for (let i = 0; i < 3; i++) clock.stall(60_000);
+    expect(watched.state).toBe("ended");
+  });
+
+  it("forgives the silence of the time when nothing was open", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    watched.hasOpenWork = false;
+    clock.advance(quarterMs);
+    clock.advance(100_000);
+    watched.hasOpenWork = true;
+    heartbeat.watch(session);
+    clock.advance(boundMs - 1);
+    expect(watched.state).toBe("open");
+    clock.advance(1);
+    expect(watched.state).toBe("ended");
+  });
+
+  it("watches each session by itself", () => {
+    const { clock, arrivals, heartbeat, watched, session } = setUp();
+    const other = new Watched();
+    heartbeat.watch(session);
+    heartbeat.watch(other as unknown as Session);
+    for (let i = 0; i < 4; i++) {
+      arrivals.push(() => {
+        other.heardMs = heartbeat.nowMs;
+      });
+      clock.advance(quarterMs);
+    }
+    expect([watched.state, other.state, clock.timers]).toEqual(["ended", "open", 1]);
+  });
+
+  it("leaves ended sessions alone", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    watched.state = "ended";
+    clock.advance(10 * boundMs);
+    expect([watched.reason, clock.timers]).toEqual([undefined, 0]);
+  });
+
+  it("stops when it is closed", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    heartbeat.close();
+    clock.advance(10 * boundMs);
+    expect([watched.state, clock.timers]).toEqual(["open", 0]);
+  });
+
+  describe("probing an idle peer", () => {
+    it("asks at once, and lets go when it is heard", () => {
+      const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+      watched.hasOpenWork = false;
+      heartbeat.probe(session);
+      heartbeat.probe(session);
+      expect(watched.pings).toBe(1);
+      arrivals.push(hear);
+      clock.advance(2 * quarterMs);
+      expect([watched.state, clock.timers]).toEqual(["open", 0]);
+    });
+
+    it("loses a peer that does not answer, within the bound", () => {
+      const { clock, heartbeat, watched, session } = setUp();
+      watched.hasOpenWork = false;
+      heartbeat.probe(session);
+      clock.advance(boundMs);
+      expect(watched.state).toBe("ended");
+      expect(clock.timers).toBe(0);
+    });
+
+    it("asks again after it was heard once", () => {
+      const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+      watched.hasOpenWork = false;
+      heartbeat.probe(session);
+      arrivals.push(hear);
+      clock.advance(2 * quarterMs);
+      heartbeat.probe(session);
+      expect(watched.pings).toBeGreaterThanOrEqual(2);
+      clock.advance(boundMs);
+      expect(watched.state).toBe("ended");
+    });
+  });
+});
