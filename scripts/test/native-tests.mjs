@@ -13,7 +13,7 @@ import { root, SetupError, step } from "../setup/command.mjs";
  * @returns {Promise<Outcome>}
  */
 export async function runNativeTests(preset, env = {}) {
-  const folder = await buildNative(preset);
+  const folder = await buildNative(preset, "cinnabar_native_tests");
   const program = findBelow(folder, (name) => name === "cinnabar_native_tests");
   if (program === undefined) throw new SetupError(`No cinnabar_native_tests in ${folder} after its build`);
   const { ending, output } = await liveAndKept(program, [], env);
@@ -21,15 +21,16 @@ export async function runNativeTests(preset, env = {}) {
 }
 
 /**
- * Configures and builds everything of one preset.
+ * Configures one preset and builds one target of it.
  *
  * @param {string} preset
+ * @param {string} target
  * @returns {Promise<string>} the build's folder
  */
-export async function buildNative(preset) {
+export async function buildNative(preset, target) {
   const folder = join(root, "native", `build-${preset}`);
   await step(`configure ${preset}`, "cmake", ["-S", "native", "--preset", preset]);
-  await step(`build ${preset}`, "cmake", ["--build", folder, "--parallel", "2"]);
+  await step(`build ${target}, ${preset}`, "cmake", ["--build", folder, "--target", target]);
   return folder;
 }
 

@@ -26,7 +26,7 @@ const withoutAddon = [
  * @returns {Promise<Outcome>}
  */
 export async function runUnderSanitizers(filters) {
-  const folder = await buildNative("asan");
+  const folder = await buildNative("asan", "cinnabar");
   const addon = findBelow(folder, (name) => name.endsWith(".node"));
   if (addon === undefined) throw new SetupError(`No addon in ${folder} after its build`);
   rmSync(reports, { recursive: true, force: true });
