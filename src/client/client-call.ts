@@ -100,6 +100,8 @@ export class ClientCall extends OutgoingCall implements Abortable {
     try {
       session.request(this, number, this.deadlineMs - source.host.clock.now(), input);
       this.#session = session;
+      // Given up from inside the encoding, before the request had left.
+      if (this.settled) session.cancel(this);
     } catch (error) {
       if (error instanceof RpcError) this.onFailure(error);
       else this.#fail("internal", "the request could not be sent", { cause: error });

@@ -71,10 +71,14 @@ export class OutgoingCalls {
       this.#calls.release(id);
       call.releaseLoans();
       if (!(error instanceof EncodeError)) throw error;
+      // Why a region cannot be lent is an error of its own.
+      if (error.cause instanceof RpcError) throw error.cause;
       throw new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
     }
     call.id = id;
-    call.phase = "sent";
+    // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
+    if (this.#session.state === "ended") call.releaseLoans();
+    else if (!call.settled) call.phase = "sent";
   }
 
   onBodyPulled(callId: number): void {
