@@ -40,3 +40,18 @@ export function fired(signal: AbortSignal): Promise<unknown> {
     signal.addEventListener("abort", () => resolve(signal.reason), { once: true });
   });
 }
+
+/** Until the condition holds, asked once a turn of the loop: for states that pass quickly. */
+export async function untilTurn(condition: () => boolean, what: string): Promise<void> {
+  const end = performance.now() + 20_000;
+  while (!condition()) {
+    if (performance.now() > end) expect.fail(`waited in vain: ${what}`);
+    await new Promise(setImmediate);
+  }
+}
+
+/** Keeps the thread busy, so that a timer is overdue when the loop goes on. */
+export function blockFor(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
