@@ -16,6 +16,11 @@ export class OfferedBodies {
     this.#counters = counters;
   }
 
+  /** How many wait to be pulled. */
+  get size(): number {
+    return this.#loans.size;
+  }
+
   /** Keeps `body` under `key`. Throws EncodeError when the peer would not take it. */
   offer(key: string, body: Uint8Array, limit: number): Overflow {
     if (body.byteLength > limit) {

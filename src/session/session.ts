@@ -184,9 +184,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.host.kick();
   }
 
-  /** Calls of either direction are open: the peer's death would matter. */
+  /** Calls of either direction are open, or bodies wait to be pulled: the peer's death would matter. */
   get hasOpenWork(): boolean {
-    return this.#outgoing.size > 0 || this.#incoming.size > 0;
+    return this.#outgoing.size > 0 || this.#incoming.size > 0 || this.#offers.size > 0;
   }
 
   get callsOut(): number {
@@ -319,7 +319,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #say(kind: number, value: unknown, word = 0): void {
     const head: FrameHead = { kind, method: 0, callId: 0, word };
     try {
-      this.#outbox.value(head, value, (body) => this.#offers.offer(sessionOffer, body, this.bodyLimit));
+      this.#outbox.value(head, value, (body) => {
+        // A call's offers are watched since its request.
+        if (!this.hasOpenWork) this.host.watch(this);
+        return this.#offers.offer(sessionOffer, body, this.bodyLimit);
+      });
     } catch (cause) {
       const message = `${this.peerName} cannot be told of this side: ${(cause as Error).message}`;
       this.end(new RpcError({ code: "resource_exhausted", message, origin: "local", cause }));
@@ -348,6 +352,16 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   onSendFailed(status: number): void {
+    if (status === protocolNotSupported) {
+      return this.end(
+        new RpcError({
+          code: "failed_precondition",
+          message: `${this.peerName} runs another version of libfabric; over shm both sides need the same`,
+          origin: "fabric",
+        }),
+        { quiet: true, certain: true },
+      );
+    }
     this.end(
       fabricError({
         provider: this.port.provider,
@@ -447,6 +461,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 }
 
+/** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
+const protocolNotSupported = 93;
 const neverStop = () => false;
 const sessionOffer = "session";
 const secondWelcome = "a second welcome came";
