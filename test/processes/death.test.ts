@@ -1,0 +1,201 @@
+import type { EngineStats, Region } from "cinnabar";
+import { afterEach, describe, expect, it } from "vitest";
+import { Child, sharedFiles } from "./child.ts";
+import { fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./peers.ts";
+import type { Footprint } from "./programs/commands.ts";
+import { Trial } from "./programs/trial.ts";
+
+afterEach(endAllPeers);
+
+/**
+ * The bound on noticing a death. tcp has the heartbeat: its own bound is 400 ms, at most a quarter more for the tick's grain; five times that because
+ * both processors may be busy with other tests. shm is told by the kernel; the heartbeat of a minute cannot be what noticed.
+ */
+const noticing = {
+  shm: { heartbeatMs: 60_000, withinMs: 5_000 },
+  tcp: { heartbeatMs: 400, withinMs: 2_500 },
+} as const;
+
+/** Calls again and again; the code of the first failure. */
+async function untilFailure(call: () => Promise<unknown>): Promise<string> {
+  for (;;) {
+    const code = await outcome(call());
+    if (code !== "answered") return code;
+  }
+}
+
+describe.each(fabrics)("a server killed over %s", (fabric) => {
+  const { heartbeatMs, withinMs } = noticing[fabric];
+
+  it("fails all that is open with unavailable, in whatever phase it is, and leaves nothing", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    const written = engine.expose(new Uint8Array(8 * mebi), { access: "write" });
+    const read = engine.expose(new Uint8Array(8 * mebi), { access: "read" });
+
+    const calls: Promise<string>[] = [];
+    for (let i = 0; i < 20; i++) calls.push(outcome(trial.hold({ key: `${i}` })));
+    calls.push(outcome(trial.fill({ into: written })), outcome(trial.drain({ from: read })));
+    const body = new Uint8Array(8 * mebi);
+    for (let i = 0; i < 3; i++) calls.push(untilFailure(() => trial.upload(body)));
+    for (let i = 0; i < 3; i++) calls.push(untilFailure(() => trial.download({ bytes: 8 * mebi })));
+    for (let i = 0; i < 20; i++) await server.report("held");
+    await server.report("filling");
+    await server.report("draining");
+    await until(() => engine.stats().counters.bodiesPulled > 3 && engine.stats().pullingBytes > 0);
+    await server.stop();
+    // More than the slots and the provider take: some of these never leave the process.
+    for (let i = 0; i < 500; i++) calls.push(outcome(trial.echo({ token: "x".repeat(8000) })));
+    for (let i = 0; i < 5; i++) calls.push(outcome(trial.upload(body)));
+
+    const killed = performance.now();
+    await server.destroy();
+    const codes = await Promise.all(calls);
+    expect(performance.now() - killed).toBeLessThan(withinMs);
+    expect(new Set(codes)).toEqual(new Set(["unavailable"]));
+
+    // The provider lets go of what it held when it notices too.
+    await until(() => {
+      const { ports, pullingBytes } = engine.stats();
+      return pullingBytes === 0 && ports[0]?.sends === 0 && ports[0].transfers === 0;
+    });
+    const stats = engine.stats();
+    expect(stats).toMatchObject({
+      sessions: 0,
+      callsOut: 0,
+      queuedBytes: 0,
+      deadlines: 0,
+      pullingBytes: 0,
+      regions: 2,
+    });
+    expect(stats.ports[0]).toMatchObject({ addresses: 0, freeSlots: 64 });
+    expect(stats.counters.sessionsLost).toBe(1);
+    expectLoansEnded(stats, [written, read]);
+
+    // The loop is healthy: the same engine serves another server.
+    const second = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const other = (await engine.connect(second.url)).client(Trial);
+    expect(await other.echo({ token: "a" })).toEqual({ token: "a", life: second.life });
+    expect(await other.upload(body)).toBe(body.byteLength);
+    expect(await other.put({ into: written, value: 7 })).toBe(written.byteLength);
+    expect(written.bytes.every((byte) => byte === 7)).toBe(true);
+
+    await engine.close();
+    expect(engine.stats()).toMatchObject({ quarantinedBytes: 0, regions: 0, ports: [] });
+    expect(sharedFiles(server.pid, new URL(url).host)).toEqual([]);
+  });
+
+  /** shm knows that the process is gone; over tcp nobody can say, so what was lent is kept until the engine closes (Quarantine). */
+  function expectLoansEnded(stats: EngineStats, regions: Region[]): void {
+    if (fabric === "shm") {
+      expect(stats.quarantinedBytes).toBe(0);
+      expect(regions.map((region) => region.loans)).toEqual([0, 0]);
+      expect(stats.ports[0]?.regions).toBe(regions.length);
+    } else {
+      expect(stats.quarantinedBytes).toBeGreaterThan(0);
+      expect(regions.map((region) => region.loans)).toEqual([1, 1]);
+    }
+  }
+
+  it("is replaced by another at the same address, for the same peer", async () => {
+    const first = await startServer({ listen: freshUrl(fabric) });
+    const engine = await openEngine({ heartbeatMs });
+    const peer = await engine.connect(first.url);
+    const trial = peer.client(Trial);
+    const held = outcome(trial.hold({ key: "x" }));
+    await first.server.report("held");
+    await first.server.destroy();
+    expect(await held).toBe("unavailable");
+    expect(peer.state).toBe("lost");
+    expect(peer.incarnation).toBeUndefined();
+    const second = await startServer({ listen: first.url });
+    expect(await trial.echo({ token: "again" })).toEqual({ token: "again", life: second.life });
+    expect(peer.incarnation?.toString(16)).toBe(second.life);
+    expect(second.life).not.toBe(first.life);
+  });
+});
+
+describe.each(fabrics)("a client killed over %s", (fabric) => {
+  const { heartbeatMs, withinMs } = noticing[fabric];
+
+  it("fires its handlers' signals with unavailable, while others are served on", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const client = new Child("client", { url, name: "doomed" });
+    const engine = await openEngine({});
+    const trial = (await engine.connect(url)).client(Trial);
+    await client.report("connected");
+    await server.report("held");
+    const killed = performance.now();
+    await client.destroy();
+    let noticed = false;
+    const aborted = server.report("aborted").finally(() => {
+      noticed = true;
+    });
+    do {
+      expect(await trial.echo({ token: "on" })).toMatchObject({ token: "on" });
+    } while (!noticed);
+    expect(await aborted).toMatchObject({ key: "doomed-0", code: "unavailable" });
+    expect(performance.now() - killed).toBeLessThan(withinMs);
+    expect(await server.ask("stats")).toMatchObject({ sessions: 1, callsIn: 0, deadlines: 0 });
+  });
+
+  it("that had yet to pull its answers takes them along", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const client = new Child("client", { url, holds: false });
+    await client.report("connected");
+    client.ask("downloads", { count: 5, bytes: mebi, signal: "SIGKILL" }).catch(() => undefined);
+    expect(await client.ended).toBe("SIGKILL");
+    const stats = () => server.ask<EngineStats>("stats");
+    await until(async () => (await stats()).sessions === 0);
+    expect(await stats()).toMatchObject({ counters: { sessionsLost: 1 }, callsIn: 0 });
+    // Over tcp nobody can say that the process is gone: quarantined until the engine closes.
+    if (fabric === "shm")
+      expect(await stats()).toMatchObject({ quarantinedBytes: 0, ports: [{ regions: 0 }] });
+    else expect((await stats()).quarantinedBytes).toBeGreaterThan(0);
+  });
+
+  it("leaves nothing behind, two hundred and more times", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({});
+    const trial = (await engine.connect(url)).client(Trial);
+    const perProcess = 8;
+    const kill = async (processes: number) => {
+      const clients = Array.from(
+        { length: processes },
+        () => new Child("client", { url, engines: perProcess }),
+      );
+      const opened = await Promise.allSettled(clients.map((client) => client.report("connected")));
+      expect(opened.filter(({ status }) => status === "rejected")).toEqual([]);
+      for (let i = 0; i < processes * perProcess; i++) await server.report("held");
+      await Promise.all(clients.map((client) => client.destroy()));
+      for (let i = 0; i < processes * perProcess; i++) {
+        expect((await server.report("aborted")).code).toBe("unavailable");
+      }
+      expect(await trial.echo({ token: "on" })).toMatchObject({ token: "on" });
+      return clients;
+    };
+    await kill(3);
+    const before = await server.ask<Footprint>("footprint");
+    const stats = await server.ask<EngineStats>("stats");
+    const clients: Child[] = [];
+    // With the first three 264 engines, more than the 250 peers an shm port can know at a time.
+    for (let round = 0; round < 10; round++) clients.push(...(await kill(3)));
+    const after = await server.ask<Footprint>("footprint");
+    expect(await server.ask("stats")).toMatchObject({
+      sessions: 1,
+      callsIn: 0,
+      deadlines: 0,
+      queuedBytes: 0,
+      quarantinedBytes: 0,
+      ports: stats.ports,
+    });
+    expect(stats.ports[0]).toMatchObject({ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 });
+    expect(after.descriptors).toBe(before.descriptors);
+    // 240 lost sessions: a leak of one 16 KiB slot each would already be 4 MB; garbage and arenas come and go by as much.
+    if (!underSanitizers) expect(after.rssBytes - before.rssBytes).toBeLessThan(24 * mebi);
+    await openEngine({ listen: freshUrl("shm") });
+    expect(sharedFiles(...clients.map(({ pid }) => pid))).toEqual([]);
+  });
+});

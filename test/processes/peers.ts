@@ -1,0 +1,41 @@
+import { Engine, type EngineOptions, RpcError } from "cinnabar";
+import { Child, endAllChildren } from "./child.ts";
+
+const engines: Engine[] = [];
+
+/** An engine of the test's own process, closed after the test. */
+export async function openEngine(options: EngineOptions = {}): Promise<Engine> {
+  const engine = await Engine.open(options);
+  engines.push(engine);
+  return engine;
+}
+
+/** The server program, listening. */
+export async function startServer(
+  options: EngineOptions,
+): Promise<{ readonly server: Child; readonly url: string; readonly life: string }> {
+  const server = new Child("server", options);
+  const { urls, life } = await server.report("listening");
+  return { server, url: urls[0], life };
+}
+
+/** For afterEach: nothing the test started goes on, whatever it did. */
+export async function endAllPeers(): Promise<void> {
+  await endAllChildren();
+  await Promise.all(engines.splice(0).map((engine) => engine.close()));
+}
+
+/** The code a call fails with, or "answered". */
+export function outcome(call: Promise<unknown>): Promise<string> {
+  return call.then(
+    () => "answered",
+    (error: unknown) => (error instanceof RpcError ? error.code : String(error)),
+  );
+}
+
+/** Lets the loop turn until something is so; the test's own time limit ends it. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise(setImmediate);
+}
+
+export const mebi = 1024 * 1024;

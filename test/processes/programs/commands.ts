@@ -1,0 +1,76 @@
+import { readdirSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Engine } from "cinnabar";
+
+/** Something that happened in a child, told to its test. */
+export interface Report {
+  readonly report: string;
+  // biome-ignore lint/suspicious/noExplicitAny: each kind has its own details, and a test knows which it asked for
+  readonly [detail: string]: any;
+}
+
+/** What a command returned or threw. */
+export interface Answer {
+  readonly id: number;
+  readonly value?: unknown;
+  readonly error?: unknown;
+}
+
+type Command = (input: never) => unknown;
+
+/** What the test wrote on the command line. */
+export function settings<T>(): T {
+  return JSON.parse(process.argv[2] ?? "{}") as T;
+}
+
+export function tell(report: string, detail: object = {}): void {
+  if (process.connected) process.send?.({ report, ...detail });
+}
+
+/** Answers what the test asks until the test or its process is gone. */
+export function obey(commands: Readonly<Record<string, Command>>): void {
+  process.on("disconnect", () => process.exit(0));
+  process.on("message", async ({ id, command, input }: { id: number; command: string; input: never }) => {
+    try {
+      const run = commands[command];
+      if (run === undefined) throw new Error(`unknown command ${command}`);
+      process.send?.({ id, value: await run(input) });
+    } catch (error) {
+      process.send?.({ id, error });
+    }
+  });
+}
+
+export interface Footprint {
+  readonly descriptors: number;
+  readonly rssBytes: number;
+  readonly heapBytes: number;
+}
+
+/** Commands of every program that has an engine. */
+export function engineCommands(engine: Engine): Record<string, Command> {
+  return {
+    urls: () => engine.urls,
+    stats: () => engine.stats(),
+    footprint,
+    resources: () => process.getActiveResourcesInfo(),
+    /** Processor time over wall time, while nothing is asked of the process. */
+    async idleShare(windowMs: number) {
+      const begun = performance.now();
+      const before = process.cpuUsage();
+      await delay(windowMs);
+      const used = process.cpuUsage(before);
+      return (used.user + used.system) / 1000 / (performance.now() - begun);
+    },
+    close: () => engine.close(),
+    /** After the answer has left. */
+    exit: () => void setImmediate(() => process.disconnect()),
+  };
+}
+
+export function footprint(): Footprint {
+  globalThis.gc?.();
+  const { rss, heapUsed } = process.memoryUsage();
+  // The descriptor that lists the others is one of them.
+  return { descriptors: readdirSync("/proc/self/fd").length - 1, rssBytes: rss, heapBytes: heapUsed };
+}
