@@ -24,7 +24,10 @@ bool endsWithin(const char* text, size_t room) { return memchr(text, 0, room) !=
 
 bool HelloMessage::isSound() const {
   if (magic != kMagic || version != kVersion) return false;
-  if (kind == static_cast<uint32_t>(HelloKind::mapped)) return true;
+  if (kind == static_cast<uint32_t>(HelloKind::mapped) ||
+      kind == static_cast<uint32_t>(HelloKind::refused)) {
+    return true;
+  }
   if (kind != static_cast<uint32_t>(HelloKind::hello)) return false;
   if (!endsWithin(name, sizeof name) || !endsWithin(fabricName, sizeof fabricName)) return false;
   return slotBytes > 0 && fabric::isShmName(name) && fabricName[0] != 0 &&

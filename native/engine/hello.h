@@ -19,6 +19,13 @@ namespace cinnabar::engine {
 //   (maps the peer's region)
 //   mapped               ->
 //
+// or, where the two run different libfabrics,
+//
+//   hello, 2 descriptors ->
+//                        <-  refused
+//
+// because the layout of a region differs between versions, and mapping another's crashes.
+//
 // A side posts to the other's queue only after it knows that the other has mapped its region: the
 // provider introduces itself in that queue by name, and a receiver that cannot open the name any
 // more (the sender was quick to close) reads through a null pointer. After this the socket stays
@@ -27,7 +34,7 @@ namespace cinnabar::engine {
 constexpr size_t kFabricNameMax = 160;
 constexpr size_t kPortNameMax = 64;
 
-enum class HelloKind : uint32_t { hello = 1, mapped = 2 };
+enum class HelloKind : uint32_t { hello = 1, mapped = 2, refused = 3 };
 
 /// The one message format; fixed size, both sides are of one machine.
 struct HelloMessage {
@@ -42,7 +49,8 @@ struct HelloMessage {
   uint32_t senderId = 0;
   /// What one of the sender's receive slots holds; a larger piece would be cut off.
   uint32_t slotBytes = 0;
-  uint32_t reserved = 0;
+  /// The version of the sender's libfabric (FI_VERSION).
+  uint32_t libfabric = 0;
   /// A number and where it lies in the sender's memory: whoever can read it there can copy to and
   /// from the process directly.
   uint64_t proof = 0;

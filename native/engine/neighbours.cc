@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "engine/process_memory.h"
+#include "fabric/library.h"
 #include "fabric/memory.h"
 
 namespace cinnabar::engine {
@@ -171,6 +172,10 @@ void Neighbours::read(Neighbour& neighbour) {
       case Received::Outcome::message:
         break;
     }
+    if (received.message.kind == static_cast<uint32_t>(HelloKind::refused)) {
+      neighbour.endStatus = EPROTONOSUPPORT;
+      return end(neighbour);
+    }
     bool hello = received.message.kind == static_cast<uint32_t>(HelloKind::hello);
     bool good = false;
     if (hello && neighbour.state == Neighbour::State::waiting) {
@@ -186,6 +191,11 @@ void Neighbours::read(Neighbour& neighbour) {
 bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   const HelloMessage& message = received.message;
   if (neighbour.connected && neighbour.name != message.name) return false;
+  if (message.libfabric != fabric::library()->loadedVersion) {
+    neighbour.endStatus = EPROTONOSUPPORT;
+    sayHello(neighbour, HelloKind::refused);
+    return false;
+  }
   neighbour.bell = RemoteBell::adopt(std::move(received.page), std::move(received.event));
   if (!neighbour.bell) return false;
   // Of a port of this process the provider takes the mapping itself, which must stay until we are
@@ -213,7 +223,8 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
 bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
   HelloMessage message;
   message.kind = static_cast<uint32_t>(kind);
-  if (kind == HelloKind::mapped) return sendHello(neighbour.socket.get(), message, -1, -1) == 0;
+  message.libfabric = fabric::library()->loadedVersion;
+  if (kind != HelloKind::hello) return sendHello(neighbour.socket.get(), message, -1, -1) == 0;
   message.senderId = neighbour.id;
   message.slotBytes = slotBytes_;
   message.proof = proof_;

@@ -2,6 +2,8 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <rdma/fi_errno.h>
+
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -32,9 +34,10 @@ struct Neighbour {
   uint32_t theirId = 0;    // what we put into ours
   uint32_t slotBytes = 0;  // of the peer's receive slots
   pid_t pid = 0;
-  bool copies = false;      // direct copies between the processes work
-  uint64_t order = 0;       // age, to drop the oldest of the unnamed
-  uint32_t references = 0;  // addresses that name it
+  uint32_t endStatus = FI_ECONNABORTED;  // what its operations end with once it is gone
+  bool copies = false;                   // direct copies between the processes work
+  uint64_t order = 0;                    // age, to drop the oldest of the unnamed
+  uint32_t references = 0;               // addresses that name it
   std::unique_ptr<RemoteBell> bell;
   std::shared_ptr<Mapping> mapping;
 

@@ -272,7 +272,7 @@ void Port::peerGone(Neighbour* neighbour) {
   for (uint32_t index = 0; index < addresses_.size(); ++index) {
     Address& address = addresses_[index];
     if (!address.used || address.neighbour != neighbour) continue;
-    failAddress(index, FI_ECONNABORTED);
+    failAddress(index, neighbour->endStatus);
     if (!address.forgotten) deliver({Completion::peerGone, 0, index});
   }
 }

@@ -90,7 +90,7 @@ int Port::submit(Operation* operation) {
   Address& address = addresses_[operation->address];
   int status = -FI_EAGAIN;
   if (address.neighbour != nullptr && address.neighbour->isGone()) {
-    finish(operation, FI_ECONNABORTED);
+    finish(operation, address.neighbour->endStatus);
     return 0;
   }
   if (operation->type != Operation::Type::send && operation->bytes == 0) {

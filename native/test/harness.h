@@ -2,6 +2,8 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstring>
 #include <initializer_list>
@@ -16,6 +18,9 @@ constexpr auto kDeadline = std::chrono::seconds(20);
 
 /// Loads libfabric for the tests that need it; false where the machine has none.
 bool haveLibfabric();
+
+/// A port name that no other run of the tests on this machine has.
+inline std::string own(const std::string& name) { return name + "." + std::to_string(getpid()); }
 
 /// A port with its memory, and its completions as a list.
 struct TestPort {

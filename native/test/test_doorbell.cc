@@ -100,7 +100,7 @@ TEST_SUITE("doorbell") {
 
   TEST_CASE_FIXTURE(DoorbellFixture,
                     "garbage on the socket costs that socket only, and no descriptor") {
-    TestPort port(Scheme::shm, "hostile-target"), peer(Scheme::shm);
+    TestPort port(Scheme::shm, own("hostile-target")), peer(Scheme::shm);
     REQUIRE(port.open());
     REQUIRE(peer.open());
     int to = peer.admit(port);
@@ -112,6 +112,7 @@ TEST_SUITE("doorbell") {
     HelloMessage good;
     good.kind = static_cast<uint32_t>(HelloKind::hello);
     good.slotBytes = 1024;
+    good.libfabric = fabric::library()->loadedVersion;
     strcpy(good.name, "somebody");
     strcpy(good.fabricName, "cnbr~0~somebody~0123456789abcdef");
     auto bytes = [](const Fd& socket, size_t length) {
@@ -186,7 +187,7 @@ TEST_SUITE("doorbell") {
     };
     for (size_t i = 0; i < attacks.size(); ++i) {
       CAPTURE(i);
-      Fd socket = connectTo("hostile-target");
+      Fd socket = connectTo(own("hostile-target"));
       REQUIRE(socket);
       attacks[i](socket);
       CHECK(wasDropped(port, socket));
@@ -194,7 +195,7 @@ TEST_SUITE("doorbell") {
     // Connections that never say anything are bounded: the oldest goes.
     std::vector<Fd> silent;
     for (int i = 0; i < 100; ++i) {
-      silent.push_back(connectTo("hostile-target"));
+      silent.push_back(connectTo(own("hostile-target")));
       port.turn();
     }
     CHECK(wasDropped(port, silent[0]));
@@ -206,8 +207,55 @@ TEST_SUITE("doorbell") {
     CHECK(peer.count(Completion::peerGone) == 0);
   }
 
+  TEST_CASE_FIXTURE(DoorbellFixture,
+                    "a hello from another libfabric is refused before it is mapped") {
+    TestPort port(Scheme::shm, "one-version");
+    REQUIRE(port.open());
+    Fd socket = connectTo("one-version");
+    REQUIRE(socket);
+    auto bell = Bell::create();
+    HelloMessage message;
+    message.kind = static_cast<uint32_t>(HelloKind::hello);
+    message.slotBytes = 1024;
+    message.libfabric = fabric::library()->loadedVersion + 1;
+    strcpy(message.name, "somebody");
+    strcpy(message.fabricName, "cnbr~0~somebody~0123456789abcdef");
+    sendHello(socket.get(), message, bell->pageFd(), bell->eventFd());
+    Received answer;
+    CHECK(eventually({&port}, [&] {
+      answer = receiveHello(socket.get());
+      return answer.outcome != Received::Outcome::nothing;
+    }));
+    CHECK(answer.outcome == Received::Outcome::message);
+    CHECK(answer.message.kind == static_cast<uint32_t>(HelloKind::refused));
+    CHECK(wasDropped(port, socket));
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture,
+                    "what was meant for another libfabric ends with its own error") {
+    Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address;
+    socklen_t length = socketAddress("other-version", &address);
+    REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(listen(listener.get(), 1) == 0);
+    TestPort port(Scheme::shm);
+    REQUIRE(port.open());
+    fabric::RawAddress other = fabric::encodeShmAddress("other-version");
+    int to = port.port->admit(other.data(), other.size());
+    REQUIRE(to >= 0);
+    port.sendPattern(to, 0, 8, 1);
+    Fd accepted(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(accepted);
+    HelloMessage refusal;
+    refusal.kind = static_cast<uint32_t>(HelloKind::refused);
+    sendHello(accepted.get(), refusal, -1, -1);
+    CHECK(eventually({&port}, [&] { return port.count(Completion::peerGone) == 1; }));
+    REQUIRE(port.last(Completion::sent) != nullptr);
+    CHECK(port.last(Completion::sent)->status == EPROTONOSUPPORT);
+  }
+
   TEST_CASE_FIXTURE(DoorbellFixture, "a name has one owner at a time") {
-    TestPort first(Scheme::shm, "one-owner"), second(Scheme::shm, "one-owner");
+    TestPort first(Scheme::shm, own("one-owner")), second(Scheme::shm, own("one-owner"));
     REQUIRE(first.open());
     CHECK_FALSE(second.open());
     CHECK(second.failure.code == EADDRINUSE);
@@ -225,7 +273,7 @@ TEST_SUITE("doorbell") {
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "both sides may admit each other at the same moment") {
-    TestPort a(Scheme::shm, "cross-a"), b(Scheme::shm, "cross-b");
+    TestPort a(Scheme::shm, own("cross-a")), b(Scheme::shm, own("cross-b"));
     REQUIRE(a.open());
     REQUIRE(b.open());
     int ab = a.admit(b);
@@ -241,13 +289,13 @@ TEST_SUITE("doorbell") {
 
   TEST_CASE_FIXTURE(DoorbellFixture,
                     "files of the dead are swept, those of the living and of others are not") {
-    TestPort alive(Scheme::shm, "alive");
+    TestPort alive(Scheme::shm, own("alive"));
     REQUIRE(alive.open());
-    std::string own = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~";
-    std::string dead = own + "dead-one~0123456789abcdef";
+    std::string prefix = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~";
+    std::string dead = prefix + "dead-one~0123456789abcdef";
     std::string other =
         "/dev/shm/cnbr~" + std::to_string(geteuid() + 1) + "~dead-one~0123456789abcdef";
-    std::string strange = own + "dead-one~nothex";
+    std::string strange = prefix + "dead-one~nothex";
     for (const std::string& path : {dead, other, strange}) std::ofstream(path) << "x";
     sweepShmFiles();
     CHECK_FALSE(exists(dead));

@@ -296,7 +296,7 @@ TEST_SUITE("port") {
         if (scheme == Scheme::shm) {
           CHECK(eventually({&left}, [&] { return left.count(Completion::peerGone) >= 1; }));
           // A name that was closed can be taken again at once, and met again.
-          TestPort again(scheme, "again");
+          TestPort again(scheme, own("again"));
           REQUIRE(again.open());
           int next = left.admit(again);
           REQUIRE(next >= 0);

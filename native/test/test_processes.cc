@@ -37,9 +37,9 @@ struct Remote {
   int meet(TestPort& here) {
     int to = here.port->admit(address.data(), address.size());
     if (to < 0) return to;
-    fabric::RawAddress own = here.port->address();
-    memcpy(here.slot(31), own.data(), own.size());
-    here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, own.size());
+    fabric::RawAddress mine = here.port->address();
+    memcpy(here.slot(31), mine.data(), mine.size());
+    here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, mine.size());
     bool sent = eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; });
     return sent && child.hear().starts_with("admitted") ? to : -1;
   }
@@ -124,7 +124,7 @@ TEST_SUITE("processes") {
                     "the death of an shm peer is told at once and ends everything to it") {
     TestPort here(Scheme::shm);
     REQUIRE(here.open());
-    Remote victim("shm", "victim"), witness("shm", "");
+    Remote victim("shm", own("victim")), witness("shm", "");
     int to = victim.meet(here);
     int second = here.port->admit(victim.address.data(), victim.address.size());
     int other = witness.meet(here);
@@ -163,7 +163,7 @@ TEST_SUITE("processes") {
     int other = witness.meet(here);
     for (int round = 0; round < 6; ++round) {
       CAPTURE(round);
-      Remote remote("shm", "phoenix");
+      Remote remote("shm", own("phoenix"));
       int to = remote.meet(here);
       REQUIRE(to >= 0);
       CHECK(roundTrip(here, to, 64));

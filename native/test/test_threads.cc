@@ -17,7 +17,7 @@ TEST_SUITE("threads") {
     REQUIRE(haveLibfabric());
     constexpr int kRounds = 12;
     std::atomic<bool> over{false};
-    TestPort server(Scheme::shm, "thread-server", 64, 64);
+    TestPort server(Scheme::shm, own("thread-server"), 64, 64);
     REQUIRE(server.open());
     std::vector<uint8_t> shared(1 << 20);
     auto exposed =
@@ -41,9 +41,9 @@ TEST_SUITE("threads") {
           ++failures;
           continue;
         }
-        fabric::RawAddress own = here.port->address();
-        memcpy(here.slot(31), own.data(), own.size());
-        here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, own.size());
+        fabric::RawAddress mine = here.port->address();
+        memcpy(here.slot(31), mine.data(), mine.size());
+        here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, mine.size());
         bool answered = eventually({&here}, [&] {
           here.port->transfer(engine::Operation::Type::write, static_cast<uint32_t>(to),
                               static_cast<uint32_t>(region), 0, 4096, key, base, 1);
