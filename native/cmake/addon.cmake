@@ -11,7 +11,9 @@ add_library(cinnabar SHARED
   binding/instance.cc
   binding/wake.cc)
 target_include_directories(cinnabar SYSTEM PRIVATE ${CMAKE_JS_INC})
-target_compile_definitions(cinnabar PRIVATE NAPI_VERSION=9 NAPI_DISABLE_CPP_EXCEPTIONS NODE_GYP_MODULE_NAME=cinnabar)
+target_compile_definitions(cinnabar PRIVATE NAPI_VERSION=9 NAPI_DISABLE_CPP_EXCEPTIONS
+  # A worker may be terminated inside any of our functions; Node-API then refuses to throw, which must not end the process.
+  NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS NODE_GYP_MODULE_NAME=cinnabar)
 target_compile_options(cinnabar PRIVATE -fno-exceptions)
 target_link_libraries(cinnabar PRIVATE cinnabar_engine ${CMAKE_JS_LIB})
 target_link_options(cinnabar PRIVATE -Wl,-Bsymbolic -Wl,--exclude-libs,ALL)
