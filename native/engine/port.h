@@ -98,9 +98,11 @@ class Port {
     uint64_t pauseNs = 0;
   };
 
-  // port.cc: opening, closing, addresses
+  // port.cc: opening, closing, regions
   static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
   static fabric::Result<std::unique_ptr<Port>> openTcp(const PortRequest& request);
+
+  // port_addresses.cc
   Address* find(uint32_t address);
   uint32_t takeAddress();
   void settle(uint32_t address);
