@@ -1,0 +1,189 @@
+import { Engine } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { MemPort } from "../../src/fabric/mem-port.ts";
+import { defaultLayout } from "../../src/fabric/port-layout.ts";
+import { messageOf, packedGreeting } from "../../src/session/fake-host.test-support.ts";
+import { frameFlag, frameKind } from "../../src/wire/frame.ts";
+import { Attacker, bodyOf } from "./attacker.ts";
+import { Victim } from "./victim.ts";
+
+const said = async (attacker: Attacker, kind: number): Promise<readonly [number, string]> => {
+  const frame = await attacker.next(kind);
+  return [frame.word, (bodyOf(frame) as { m: string }).m];
+};
+
+describe("a hello", () => {
+  it.each([
+    [2, 3],
+    [0, 0],
+  ])("that speaks versions %i to %i is refused by name", async (lowest, highest) => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.send(attacker.hello({ v: [lowest, highest] }));
+    const text = `peer speaks protocol ${lowest} to ${highest}, this side 1`;
+    expect(await said(attacker, frameKind.refuse)).toEqual([12, text]);
+    expect(victim.faults).toEqual([`hello: ${text}`]);
+    expect(victim.counters).toMatchObject({ malformed: 1, sessionsRefused: 1 });
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
+  it.each([
+    ["inc", "x", "greeting has no incarnation"],
+    ["agt", 7, "greeting has no agent"],
+    ["bod", -1, "greeting states no body limit"],
+    ["req", 0, "greeting states no request limit"],
+    ["svc", {}, "greeting has no service table"],
+    ["v", null, "greeting states no protocol versions"],
+  ])("with a wrong %s is refused by name where it says how to answer", async (key, value, text) => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.send(attacker.hello({ [key]: value }));
+    expect(await said(attacker, frameKind.refuse)).toEqual([13, text]);
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
+  it("that cannot be answered is counted and leaves nothing", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    const hello = (change: Record<string, unknown>) => attacker.hello(change);
+    const body = packedGreeting({ address: attacker.address });
+    const malformed: Uint8Array[] = [
+      hello({ ses: 0 }),
+      hello({ non: "x" }),
+      hello({ adr: new Uint8Array(300) }),
+      hello({ msg: 100 }),
+      messageOf(0, 0, [{ kind: frameKind.hello, body: 7 }]),
+      messageOf(0, 0, [{ kind: frameKind.hello, body: Uint8Array.of(0xc1) }]),
+      messageOf(0, 0, [{ kind: frameKind.hello }]),
+      messageOf(0, 0, []),
+      messageOf(0, 0, [{ kind: frameKind.ping }]),
+      messageOf(0, 0, [{ kind: frameKind.request, callId: 1 << 20, body: 1 }]),
+      messageOf(0, 0, [{ kind: frameKind.hello, flags: frameFlag.overflow, body: new Uint8Array(24) }]),
+      messageOf(0, 0, [{ kind: frameKind.hello, body }, { kind: frameKind.ping }]),
+    ];
+    for (const [index, bytes] of malformed.entries()) {
+      await attacker.send(bytes);
+      await attacker.until(() => victim.counters.malformed === index + 1, `fault ${index}`);
+    }
+    // Well formed, but nobody is there.
+    await attacker.send(hello({ adr: Buffer.from("nobody-there") }));
+    await attacker.until(() => victim.counters.sessionsRefused === 1, "refusal");
+    expect(attacker.frames).toEqual([]);
+    expect(victim.engine.stats().sessions).toBe(1);
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
+  it("whose limits are too small for an answer ends its own session only", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.connect({ bod: 0, msg: 4096, req: 1 });
+    await attacker.sendFrames({ kind: frameKind.ping, word: 5 });
+    expect((await attacker.next(frameKind.pong)).word).toBe(5);
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
+describe("a flood of hellos", () => {
+  it("is refused beyond maxSessions, and silent peers make room for honest ones", async () => {
+    const victim = await Victim.open({ limits: { maxSessions: 10 }, heartbeatMs: 100 });
+    using attacker = new Attacker(victim.url);
+    for (let i = 0; i < 100; i++) await attacker.send(attacker.hello());
+    await attacker.until(() => victim.counters.sessionsRefused === 91, "refusals");
+    expect(victim.engine.stats().sessions).toBe(10);
+    expect(await said(attacker, frameKind.refuse)).toEqual([8, "maxSessions 10 is reached"]);
+
+    await using late = await Engine.open();
+    const refused = await late.connect(victim.url).catch((error: unknown) => error);
+    // Either it was told that there is no room, or the first silent peers had been lost by then.
+    if (!(refused as Error).message?.includes("maxSessions 10 is reached"))
+      expect(refused).toHaveProperty("state", "connected");
+    await attacker.until(() => victim.engine.stats().sessions < 10, "room");
+    const peer = await late.connect(victim.url);
+    expect(peer.state).toBe("connected");
+    await late.close();
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
+describe("a hostile server", () => {
+  /** A port that answers a hello with what the test makes of it. */
+  async function connectTo(answer: (session: number, nonce: number) => Uint8Array): Promise<Error> {
+    const name = `trap.${Math.random().toString(36).slice(2)}`;
+    const port = new MemPort({ scheme: "mem", host: "", port: 0, name }, defaultLayout);
+    await using engine = await Engine.open();
+    const connecting = engine.connect(`mem://${name}`).then(
+      () => expect.fail("connected"),
+      (error: Error) => error,
+    );
+    let done = false;
+    connecting.finally(() => {
+      done = true;
+    });
+    while (!done) {
+      await new Promise(setImmediate);
+      port.progress(0, {
+        onMessage(_, offset) {
+          const { slabView: view, slab } = port;
+          const bytes = Uint8Array.from(
+            slab.subarray(offset + 32, offset + 32 + view.getUint32(offset + 24, true)),
+          );
+          const { ses, non, adr } = bodyOf({
+            kind: 0,
+            flags: 0,
+            method: 0,
+            callId: 0,
+            word: 0,
+            body: bytes,
+          }) as {
+            ses: number;
+            non: number;
+            adr: Uint8Array;
+          };
+          const slot = port.takeSlot();
+          const reply = answer(ses, non);
+          slab.set(reply, slot);
+          port.send(port.admit(adr), slot, reply.byteLength, { onSent: () => {} });
+        },
+        onMessageLost: () => {},
+        onPeerGone: () => {},
+      });
+    }
+    port.close();
+    const error = await connecting;
+    expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
+    return error;
+  }
+
+  it.each([
+    [
+      "another version",
+      { kind: frameKind.welcome, body: packedGreeting({ versions: [7, 7] }) },
+      "peer speaks protocol 7 to 7",
+    ],
+    ["no greeting", { kind: frameKind.welcome, body: [] }, "greeting is not a map"],
+    [
+      "a request",
+      { kind: frameKind.request, callId: 1 << 20, body: 1 },
+      "frame kind 4 came before the welcome",
+    ],
+    ["an unknown frame", { kind: 200 }, "frame kind 200 is unknown"],
+    [
+      "a refusal",
+      { kind: frameKind.refuse, word: 7, body: { m: "not you" } },
+      "refused the session: not you",
+    ],
+    [
+      "a goodbye",
+      { kind: frameKind.goodbye, word: 14, body: { m: "closing" } },
+      "closed the session: closing",
+    ],
+  ])("that answers with %s is an error of connect that says so", async (_, frame, text) => {
+    const error = await connectTo((session, nonce) => messageOf(session, nonce, [frame]));
+    expect(error.message).toContain(text);
+  });
+});
