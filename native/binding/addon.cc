@@ -124,8 +124,11 @@ Napi::Value open(const Info& info) {
       !readInteger(env, get("receiveSlots"), UINT32_MAX, &receiveSlots)) {
     return invalid(info, "slotBytes, sendSlots and receiveSlots are whole numbers");
   }
-  if (!readBuffer(env, get("slab"), &request.slab, &slabLength) ||
-      !readBuffer(env, get("ring"), &ring, &ringLength)) {
+  // Fetched once: what is checked is what is held, whatever a getter does.
+  napi_value slabValue = get("slab");
+  napi_value ringValue = get("ring");
+  if (!readBuffer(env, slabValue, &request.slab, &slabLength) ||
+      !readBuffer(env, ringValue, &ring, &ringLength)) {
     return invalid(info, "slab and ring are ArrayBuffers, not detached");
   }
   if (sendSlots + receiveSlots > slabLength || slotBytes > slabLength ||
@@ -151,8 +154,8 @@ Napi::Value open(const Info& info) {
   if (!opened) return failureObject(env, opened.failure());
   auto holder = std::make_unique<PortHolder>();
   holder->port = std::move(*opened);
-  holder->slab = Hold(env, get("slab"));
-  holder->ring = Hold(env, get("ring"));
+  holder->slab = Hold(env, slabValue);
+  holder->ring = Hold(env, ringValue);
   holder->onWake = Hold(env, onWake);
   PortHolder* held = holder.get();
   holder->wake =
@@ -321,7 +324,9 @@ void disarm(const Info& info) {
 
 void setRef(const Info& info) {
   PortHolder* holder = holderOf(info);
-  if (holder != nullptr) holder->wake->setRef(info[1].ToBoolean());
+  bool keeps = false;
+  if (holder == nullptr || napi_get_value_bool(info.Env(), info[1], &keeps) != napi_ok) return;
+  holder->wake->setRef(keeps);
 }
 
 Napi::Value gauge(const Info& info) {

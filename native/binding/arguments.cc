@@ -99,8 +99,10 @@ Napi::Value versionPair(Napi::Env env, uint32_t packed) {
 }
 
 Napi::Value bytesObject(Napi::Env env, const std::vector<uint8_t>& bytes) {
+  // Making a view runs JavaScript's constructor, which a worker that is being terminated refuses.
   Napi::Uint8Array object = Napi::Uint8Array::New(env, bytes.size());
-  if (!bytes.empty()) memcpy(object.Data(), bytes.data(), bytes.size());
+  if (object.IsEmpty() || object.Data() == nullptr) return object;
+  memcpy(object.Data(), bytes.data(), bytes.size());
   return object;
 }
 
