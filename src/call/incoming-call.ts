@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Timed } from "./deadline-wheel.ts";
 
@@ -48,6 +49,8 @@ export class IncomingCall extends Timed {
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
+      // Each transfer of the call listens, and there is no bound on those that a handler may have under way.
+      setMaxListeners(0, this.#abort.signal);
       if (this.#abortReason !== undefined) this.#abort.abort(this.#abortReason);
     }
     return this.#abort.signal;
