@@ -1,4 +1,5 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { refuseClass } from "../wire/codec.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import { assertInside } from "./region.ts";
 import { type Access, type Granting, remoteRegionBrand } from "./region-kind.ts";
@@ -33,6 +34,16 @@ export class RemoteRegion<A extends Access = Access> {
   slice(offset: number, length: number = this.byteLength - offset): RemoteRegion<A> {
     assertInside("slice", offset, length, this.byteLength);
     const access = accessNames.indexOf(this.access as unknown as Access);
-    return new RemoteRegion(this.call, { key: this.key, address: this.address + BigInt(offset), bytes: length, access });
+    return new RemoteRegion(this.call, {
+      key: this.key,
+      address: this.address + BigInt(offset),
+      bytes: length,
+      access,
+    });
   }
 }
+
+refuseClass(
+  RemoteRegion,
+  "a region cannot travel here: a handler can use the caller's memory, not pass it on",
+);

@@ -43,6 +43,23 @@ export function registerRegionClass(Class: abstract new (...args: never[]) => ob
   });
 }
 
+/** Keeps a class from being sent field by field, which would lay open what only this process may know. */
+export function refuseClass(Class: abstract new (...args: never[]) => object, why: string): void {
+  addExtension({
+    Class: Class as unknown as new () => object,
+    type: refusedType,
+    pack(): never {
+      throw new EncodeError(`the value cannot be encoded: ${why}`);
+    },
+    unpack(): never {
+      throw new DecodeError("extension 0x7b is never sent");
+    },
+  });
+}
+
+/** Never on the wire; msgpackr wants a number for each class. */
+const refusedType = 0x7b;
+
 const options = {
   useRecords: false,
   mapsAsObjects: true,
