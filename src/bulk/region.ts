@@ -2,7 +2,7 @@ import { isSharedArrayBuffer } from "node:util/types";
 import { markAsUntransferable } from "node:worker_threads";
 import type { Loan } from "../call/outgoing-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { access as right, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import { type Port, type RegisteredMemory, access as right } from "../fabric/port.ts";
 import { registerRegionClass } from "../wire/codec.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import { type Access, type Granting, regionBrand } from "./region-kind.ts";
@@ -57,8 +57,9 @@ export class Region<A extends Access = Access> implements Disposable {
     return new Uint8Array(this.#memory, this.#byteOffset, this.byteLength);
   }
 
+  /** True for a slice, too, once the region it was cut from has been disposed. */
   get disposed(): boolean {
-    return this.#disposed;
+    return this.#disposed || (this.#parent?.disposed ?? false);
   }
 
   /** How many calls hold it now. */
@@ -114,7 +115,12 @@ export class Region<A extends Access = Access> implements Disposable {
   #registrationOn(port: Port): RegisteredMemory {
     let registered = this.#registrations.get(port);
     if (registered === undefined) {
-      registered = port.register(this.#memory, this.#byteOffset, this.byteLength, rights[this.access as Access]);
+      registered = port.register(
+        this.#memory,
+        this.#byteOffset,
+        this.byteLength,
+        rights[this.access as Access],
+      );
       this.#registrations.set(port, registered);
       if (this.#parent !== undefined) this.#parent.#slices.add(this);
     }
@@ -129,13 +135,35 @@ export class Region<A extends Access = Access> implements Disposable {
   }
 
   #assertUsable(): void {
-    if (this.#disposed || this.#parent?.disposed) {
-      throw new RpcError({ code: "failed_precondition", message: "the region has been disposed", origin: "local" });
+    if (this.disposed) {
+      throw new RpcError({
+        code: "failed_precondition",
+        message: "the region has been disposed",
+        origin: "local",
+      });
     }
-    if (this.byteLength > 0 && this.#memory.byteLength === 0) {
-      throw new RpcError({ code: "failed_precondition", message: "the region's memory has been detached", origin: "local" });
-    }
+    if (isDetached(this.#memory)) throw detached("the region's memory");
   }
+}
+
+/** Whether the buffer's memory has been transferred away. A detached one has 0 bytes like an empty one, but takes no view. */
+export function isDetached(memory: ArrayBufferLike): boolean {
+  if (memory.byteLength > 0) return false;
+  try {
+    new Uint8Array(memory);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** The error for memory that is not there any more. */
+export function detached(what: string): RpcError {
+  return new RpcError({
+    code: "failed_precondition",
+    message: `${what} has been detached: its ArrayBuffer was transferred`,
+    origin: "local",
+  });
 }
 
 registerRegionClass(Region);
@@ -153,12 +181,16 @@ export function assertInside(what: string, offset: number, length: number, byteL
 
 const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
 
-/** What `expose` takes, checked. @throws TypeError naming the field. */
+/** What `expose` takes, checked. @throws TypeError naming the field; RpcError `failed_precondition` for detached memory. */
 export function assertExposable(view: unknown, access: unknown): asserts view is ArrayBufferView {
-  if (!ArrayBuffer.isView(view)) throw new TypeError("expose: view must be a typed array, a Buffer or a DataView");
+  if (!ArrayBuffer.isView(view))
+    throw new TypeError("expose: view must be a typed array, a Buffer or a DataView");
   if (!accesses.includes(access as string)) {
-    throw new TypeError(`expose: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`);
+    throw new TypeError(
+      `expose: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`,
+    );
   }
+  if (isDetached(view.buffer)) throw detached("expose: the view's memory");
   const memory = view.buffer as ArrayBuffer & { readonly resizable?: boolean; readonly growable?: boolean };
   if (memory.resizable === true || memory.growable === true) {
     throw new TypeError("expose: view must not lie in a resizable buffer, its memory could move away");

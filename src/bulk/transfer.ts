@@ -3,7 +3,7 @@ import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { access, type Port } from "../fabric/port.ts";
 import { moveRun } from "./chunks.ts";
-import { assertInside, Region } from "./region.ts";
+import { assertInside, detached, isDetached, Region } from "./region.ts";
 import { grants } from "./region-kind.ts";
 import { RemoteRegion } from "./remote-region.ts";
 
@@ -45,8 +45,17 @@ export async function transfer(
   local: LocalMemory,
   options: TransferOptions = {},
 ): Promise<number> {
+  if (local instanceof Region && local.disposed) {
+    throw new RpcError({
+      code: "failed_precondition",
+      message: `${op}: the local region has been disposed`,
+      origin: "local",
+    });
+  }
   const view = local instanceof Region ? local.bytes : local;
   assertMemory(op, remote, view, options);
+  // Its length is 0 now: without this, nothing would move and the call would succeed.
+  if (isDetached(view.buffer)) throw detached(`${op}: the local memory`);
   const { offset = 0, localOffset = 0, length = view.byteLength - localOffset } = options;
   assertInside(`${op}: local memory`, localOffset, length, view.byteLength);
   assertInside(`${op}: remote region`, offset, length, remote.byteLength);
@@ -110,6 +119,13 @@ async function run(
       () => !remote.call.open,
     );
     if (result.status === 0 && result.bytes === length) return length;
+    if (result.status === 0) {
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `${op} of ${length} bytes stopped after ${result.bytes}: the call has ended, its regions are revoked`,
+        origin: "local",
+      });
+    }
     throw fabricError({
       provider: port.provider,
       op: op === "get" ? "fi_read" : "fi_write",
@@ -121,7 +137,12 @@ async function run(
   }
 }
 
-function assertMemory(op: string, remote: unknown, view: unknown, options: object): asserts view is ArrayBufferView {
+function assertMemory(
+  op: string,
+  remote: unknown,
+  view: unknown,
+  options: object,
+): asserts view is ArrayBufferView {
   if (!(remote instanceof RemoteRegion)) {
     throw new TypeError(`${op}: the remote side must be a region that came with this call's input`);
   }
