@@ -1,0 +1,179 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { codeNumbers } from "../../src/errors/code.ts";
+import { FakePort, takeApart } from "../../src/session/fake-port.test-support.ts";
+import { Outbox } from "../../src/session/outbox.ts";
+import { decodeAt, registerRegionClass } from "../../src/wire/codec.ts";
+import {
+  frameFault,
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  overflowBytes,
+  readOverflow,
+  writeOverflow,
+} from "../../src/wire/frame.ts";
+import {
+  greetingLimits,
+  minMessageBytes,
+  packGreeting,
+  parseGreeting,
+  parseServices,
+} from "../../src/wire/handshake.ts";
+import { messageFault, messageHeaderBytes } from "../../src/wire/message.ts";
+import { maxCost, maxDepth } from "../../src/wire/msgpack-check.ts";
+import { readRegionDescriptor, writeRegionDescriptor } from "../../src/wire/region-descriptor.ts";
+import { fromJson, RegionMeaning, type Vector, type VectorFrame } from "./meaning.ts";
+
+const read = (path: string): string => readFileSync(new URL(path, import.meta.url), "utf8");
+const vectors: readonly Vector[] = JSON.parse(read("./messages.json"));
+const bytesOf = ({ hex }: Vector): Uint8Array => Uint8Array.from(Buffer.from(hex, "hex"));
+
+registerRegionClass(RegionMeaning as unknown as abstract new () => object);
+
+const regions = {
+  flags: 0,
+  encodeRegion: (region: object) => writeRegionDescriptor(region as RegionMeaning),
+  decodeRegion: (bytes: Uint8Array) => {
+    const region = readRegionDescriptor(bytes);
+    if (typeof region === "string") throw new Error(region);
+    return new RegionMeaning(region.key, region.address, region.bytes, region.access);
+  },
+};
+
+interface OverflowMeaning {
+  readonly key: string;
+  readonly address: string;
+  readonly bytes: number;
+}
+
+function overflowOf({ body }: VectorFrame) {
+  const meaning = (body as { $overflow?: OverflowMeaning } | undefined)?.$overflow;
+  if (meaning === undefined) return undefined;
+  return { key: BigInt(meaning.key), address: BigInt(meaning.address), bytes: meaning.bytes };
+}
+
+/** What this implementation sends for a vector's meaning, by the way every frame goes. */
+function encoded({ session, nonce, frames }: Vector): string {
+  const port = new FakePort(2, 16_384);
+  const ignore = () => {};
+  const host = {
+    markDirty: ignore,
+    onSendFailed: ignore,
+    onMessagePosted: ignore,
+    onOverrun: ignore,
+    onDrained: ignore,
+  };
+  const outbox = new Outbox(port, 0, host, 1e6, 1e6);
+  outbox.addressTo(session, nonce, 16_384);
+  for (const frame of frames) {
+    const overflow = overflowOf(frame);
+    if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0));
+    else if (overflow !== undefined) {
+      const descriptor = new Uint8Array(overflowBytes);
+      writeOverflow(new DataView(descriptor.buffer), 0, overflow);
+      outbox.raw(frame, frame.flags, descriptor);
+    } else {
+      const never = () => expect.fail("offered");
+      outbox.value(frame, fromJson(frame.body), never, { ...regions, flags: frame.flags });
+    }
+  }
+  outbox.flush();
+  return Buffer.from(port.sent[0]?.bytes ?? []).toString("hex");
+}
+
+describe("golden vectors", () => {
+  it("hold every kind of frame", () => {
+    const kinds = new Set(vectors.flatMap(({ frames }) => frames.map(({ kind }) => kind)));
+    expect([...kinds].sort((a, b) => a - b)).toEqual(Object.values(frameKind));
+  });
+
+  it.each(vectors.map((vector) => [vector.name, vector] as const))("are what is sent: %s", (_, vector) => {
+    expect(encoded(vector)).toBe(vector.hex);
+  });
+
+  it.each(vectors.map((vector) => [vector.name, vector] as const))(
+    "are read for what they mean: %s",
+    (_, vector) => {
+      const bytes = bytesOf(vector);
+      const view = new DataView(bytes.buffer);
+      expect(messageFault(view, 0, bytes.byteLength)).toBe("");
+      let at = messageHeaderBytes;
+      const message = takeApart(0, bytes);
+      expect([message.session, message.nonce, message.frames.length]).toEqual([
+        vector.session,
+        vector.nonce,
+        vector.frames.length,
+      ]);
+      for (const [index, { body: sent, ...head }] of message.frames.entries()) {
+        const frame = vector.frames[index] as VectorFrame;
+        const { body, ...meant } = frame;
+        expect(frameFault(view, at, bytes.byteLength)).toBe("");
+        expect(head).toEqual(meant);
+        const overflow = overflowOf(frame);
+        const bodyView = new DataView(sent.buffer, sent.byteOffset, sent.byteLength);
+        if (body === undefined) expect(sent.byteLength).toBe(0);
+        else if (overflow !== undefined)
+          expect(readOverflow(bodyView, 0, sent.byteLength, 1e9)).toEqual(overflow);
+        else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
+        at += (frameHeaderBytes + sent.byteLength + 7) & ~7;
+      }
+    },
+  );
+
+  it("open sessions with greetings and tables that parse, and pack again to the same", () => {
+    for (const name of ["hello", "welcome"]) {
+      const [frame] = vector(name).frames as [VectorFrame];
+      const body = fromJson(frame.body) as Record<string, unknown>;
+      const greeting = parseGreeting(body);
+      if (typeof greeting === "string") expect.fail(greeting);
+      expect(packGreeting(greeting)).toEqual(body);
+    }
+    expect(parseServices(fromJson(vector("services").frames[0]?.body))).toBeTypeOf("object");
+  });
+});
+
+function vector(name: string): Vector {
+  const found = vectors.find((candidate) => candidate.name === name);
+  if (found === undefined) expect.fail(`there is no vector "${name}"`);
+  return found;
+}
+
+describe("docs/protocol.md", () => {
+  const text = read("../../docs/protocol.md");
+
+  it("shows the bytes of the vectors it names, every one of them, at the offsets it says", () => {
+    const dumps = [...text.matchAll(/```text vector="([^"]+)"\n([\s\S]*?)```/g)];
+    expect(dumps.map(([, name]) => name)).toEqual(["hello", "request", "three frames in one message"]);
+    for (const [, name = "", dump = ""] of dumps) {
+      let hex = "";
+      for (const line of dump.trim().split("\n")) {
+        const [offset = "", bytes = ""] = line.split(/ {2,}/);
+        expect(Number.parseInt(offset, 16), `${name}: ${line}`).toBe(hex.length / 2);
+        hex += bytes.replaceAll(" ", "");
+      }
+      expect(hex, name).toBe(vector(name).hex);
+    }
+  });
+
+  it("names every kind, flag and code with its number", () => {
+    for (const [name, kind] of Object.entries(frameKind)) expect(text).toContain(`| ${kind} | \`${name}\` |`);
+    for (const [name, flag] of Object.entries(frameFlag)) expect(text).toContain(`| ${flag} | \`${name}\` |`);
+    for (const [name, code] of Object.entries(codeNumbers))
+      expect(text).toContain(`| ${code} | \`${name}\` |`);
+  });
+
+  it("states the limits that the code holds", () => {
+    const limits: [string, number][] = [
+      ["Nesting", maxDepth],
+      ["Parts of a value", maxCost],
+      ["`msg`, at least", minMessageBytes],
+      ["Services in a table", greetingLimits.maxServices],
+      ["Methods in a table", greetingLimits.maxMethods],
+      ["Characters in a name", greetingLimits.maxNameLength],
+      ["Bytes in `adr`", greetingLimits.maxAddressBytes],
+      ["Characters in `agt`", greetingLimits.maxAgentLength],
+    ];
+    for (const [name, limit] of limits) expect(text).toContain(`| ${name} | ${limit.toLocaleString("en")} |`);
+  });
+});
