@@ -10,6 +10,7 @@ export default defineConfig({
     // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",
     include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
     exclude: ["**/node_modules/**", "build/**", "dist/**", "native/**"],
     // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still ends.
     testTimeout: 60_000,

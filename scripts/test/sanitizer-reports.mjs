@@ -19,12 +19,24 @@ export function findings(text) {
 }
 
 /**
- * A stack without any module name belongs to a library that was unloaded before the check, which may well have been the addon.
+ * Memory of a library that was unloaded before the check has frames without a module, and it may well have been the addon. So has code that V8
+ * made, but that never allocates by itself: it tells nothing further down the stack than right below the allocator.
  *
  * @param {string} leak
  */
 function isOurs(leak) {
-  return /cinnabar|\/native\/(fabric|engine|binding|test)\/|libfabric|<unknown module>/i.test(
-    leak.replaceAll(/\/[^\s()]*\/node_modules\/[^\s()]*/g, ""),
+  const frames = leak.split("\n").filter((line) => /^\s*#\d+ /.test(line));
+  if (frames[1]?.includes("<unknown module>")) return true;
+  return frames.some((frame) =>
+    /cinnabar|\/native\/(fabric|engine|binding|test)\/|libfabric/i.test(withoutNodeModules(frame)),
   );
+}
+
+/**
+ * The checkout may itself be called cinnabar, which makes no addon below its node_modules ours.
+ *
+ * @param {string} frame
+ */
+function withoutNodeModules(frame) {
+  return frame.replace(/\/[^\s()]*\/node_modules\/[^\s()]*/, "");
 }

@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
-import { ask, root, SetupError } from "../setup/command.mjs";
+import { ask, root, SetupError, step } from "../setup/command.mjs";
 import { buildNative, findBelow, runNativeTests } from "./native-tests.mjs";
 import { findings } from "./sanitizer-reports.mjs";
 import { runVitest } from "./vitest.mjs";
@@ -49,6 +49,7 @@ export async function runUnderSanitizers(filters) {
       ...options,
       LD_PRELOAD: await runtime(),
       CINNABAR_ADDON: addon,
+      CINNABAR_LEAK_CHECK: await buildLeakCheck(),
       // Tells tests that measure time or memory to be lenient.
       CINNABAR_SANITIZERS: "1",
     },
@@ -61,6 +62,24 @@ export async function runUnderSanitizers(filters) {
     failed: native.failed + scripts.failed + found.length,
     problems: [...native.problems, ...scripts.problems, ...found.map((finding) => `sanitizer: ${finding}`)],
   };
+}
+
+/** Builds the addon by which a test process asks for a leak check; returns its path. */
+async function buildLeakCheck() {
+  const path = join(root, "build", "reports", "leak-check.node");
+  const headers = "node_modules/node-api-headers/include";
+  const args = [
+    "-shared",
+    "-fPIC",
+    "-fsanitize=address",
+    "-isystem",
+    headers,
+    "scripts/test/leak-check.cc",
+    "-o",
+    path,
+  ];
+  await step("build the leak check", process.env.CXX ?? "g++", args);
+  return path;
 }
 
 /** The sanitizer runtime of the compiler; it must be loaded before Node itself, hence by name. */

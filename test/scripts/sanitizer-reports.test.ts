@@ -32,6 +32,15 @@ describe("the reading of sanitizer reports", () => {
     expect(findings(header + leak("malloc", "  (<unknown module>)") + summary)).toHaveLength(1);
   });
 
+  it("takes no notice of what V8 allocates for code it made", () => {
+    const heap = leak(
+      "operator new[](unsigned long)",
+      "v8::internal::Page::AllocateFreeListCategories() (/usr/bin/node+0x1)",
+      "  (<unknown module>)",
+    );
+    expect(findings(header + heap + summary)).toEqual([]);
+  });
+
   it("keeps every other error", () => {
     const error =
       "=================================================================\n==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x60\n    #0 0x1 in f (/usr/bin/node+0x1)\n";
