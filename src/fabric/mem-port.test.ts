@@ -1,0 +1,183 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { MemPort } from "./mem-port.ts";
+import { access, type PortSink } from "./port.ts";
+
+const layout = { slotBytes: 64, sendSlots: 4, receiveSlots: 2 };
+let open: Node[] = [];
+
+/** A port with what it heard. */
+class Node {
+  readonly port: MemPort;
+  readonly messages: string[] = [];
+  readonly gone: number[] = [];
+  readonly sent: number[] = [];
+  readonly #sink: PortSink = {
+    onMessage: (port, offset, bytes) =>
+      this.messages.push(port.slab.toString("latin1", offset, offset + bytes)),
+    onMessageLost: () => {},
+    onPeerGone: (_, address) => this.gone.push(address),
+  };
+
+  constructor(name = "") {
+    this.port = new MemPort({ scheme: "mem", host: "", port: 0, name }, layout);
+    open.push(this);
+  }
+
+  towards({ port }: Node): number {
+    return this.port.admit(Buffer.from(port.url.slice("mem://".length)));
+  }
+
+  send(address: number, text: string): void {
+    const slot = this.port.takeSlot();
+    this.port.slab.write(text, slot, "latin1");
+    this.port.send(address, slot, text.length, { onSent: (status) => this.sent.push(status) });
+  }
+
+  progress(): number {
+    return this.port.progress(0, this.#sink);
+  }
+}
+
+afterEach(() => {
+  for (const { port } of open) port.close();
+  open = [];
+});
+
+describe("mem port", () => {
+  it("carries messages in order and completes their sends", () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    a.send(address, "one");
+    a.send(address, "two");
+    expect(b.messages).toEqual([]);
+    expect(b.progress()).toBe(2);
+    expect(b.messages).toEqual(["one", "two"]);
+    expect([a.sent, a.port.gauges().sends]).toEqual([[], 2]);
+    a.progress();
+    expect([a.sent, a.port.gauges()]).toEqual([
+      [0, 0],
+      { sends: 0, transfers: 0, regions: 0, addresses: 1, freeSlots: 4 },
+    ]);
+  });
+
+  it("keeps what a message said when it was sent", () => {
+    const [a, b] = [new Node(), new Node()];
+    a.send(a.towards(b), "then");
+    a.port.slab.fill(0);
+    b.progress();
+    expect(b.messages).toEqual(["then"]);
+  });
+
+  it("holds messages back while there is no receive slot, and loses none", () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    for (const text of ["1", "2", "3", "4"]) a.send(address, text);
+    expect([b.progress(), b.progress(), b.progress()]).toEqual([2, 2, 0]);
+    expect(b.messages).toEqual(["1", "2", "3", "4"]);
+  });
+
+  it("has as many send slots as it was laid out with", () => {
+    const { port } = new Node();
+    const slots = Array.from({ length: 5 }, () => port.takeSlot());
+    expect(slots).toEqual([0, 64, 128, 192, -1]);
+    port.returnSlot(64);
+    expect(port.takeSlot()).toBe(64);
+  });
+
+  it("refuses a name in use, and a peer that is not there", () => {
+    new Node("taken");
+    expect(() => new Node("taken")).toThrow("[already_exists] mem://taken is already in use");
+    const { port } = new Node();
+    expect(() => port.admit(Buffer.from("nobody"))).toThrow("[unavailable] nobody listens at mem://nobody");
+  });
+
+  it("tells those who knew it that it is gone, and fails what is sent to it", async () => {
+    const [a, b] = [new Node(), new Node("b")];
+    const address = a.towards(b);
+    b.port.close();
+    b.port.close();
+    a.progress();
+    expect(a.gone).toEqual([address]);
+    a.send(address, "late");
+    a.progress();
+    expect(a.sent).toEqual([103]);
+    const memory = a.port.register(new ArrayBuffer(8), 0, 8, access.local);
+    const reading = a.port.read(address, memory, 0, 8, 1n, 0n);
+    a.progress();
+    expect(await reading).toBe(103);
+    expect(new Node("b").port.url).toBe("mem://b");
+  });
+
+  it("reads and writes registered memory, inside its bounds", async () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    const theirs = Uint8Array.from({ length: 16 }, (_, i) => i);
+    const ours = new Uint8Array(16);
+    const remote = b.port.register(theirs.buffer, 4, 8, access.remoteRead | access.remoteWrite);
+    const local = a.port.register(ours.buffer, 0, 16, access.local);
+    const reading = a.port.read(address, local, 2, 4, remote.key, remote.base + 1n);
+    a.progress();
+    expect(await reading).toBe(0);
+    expect([...ours]).toEqual([0, 0, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    const writing = a.port.write(address, local, 2, 4, remote.key, remote.base + 4n);
+    a.progress();
+    expect(await writing).toBe(0);
+    expect([...theirs]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8, 12, 13, 14, 15]);
+  });
+
+  it("refuses a wrong key, range or access, and moves nothing", async () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    const theirs = new Uint8Array(16).fill(1);
+    const local = a.port.register(new Uint8Array(16).fill(2).buffer, 0, 16, access.local);
+    const readable = b.port.register(theirs.buffer, 0, 8, access.remoteRead);
+    const writable = b.port.register(theirs.buffer, 0, 8, access.remoteWrite);
+    const gone = b.port.register(theirs.buffer, 0, 8, access.remoteRead | access.remoteWrite);
+    b.port.deregister(gone.index);
+    const { port } = a;
+    const attempts = [
+      port.write(address, local, 0, 1, readable.key, 0n),
+      port.read(address, local, 0, 1, writable.key, 0n),
+      port.write(address, local, 0, 9, writable.key, 0n),
+      port.write(address, local, 0, 1, writable.key, 8n),
+      port.write(address, local, 0, 1, writable.key, 2n ** 64n - 1n),
+      port.write(address, local, 0, 1, gone.key, 0n),
+      port.write(address, local, 0, 1, 0n, 0n),
+    ];
+    a.progress();
+    expect(await Promise.all(attempts)).toEqual(attempts.map(() => 266));
+    expect(theirs.every((byte) => byte === 1)).toBe(true);
+    expect(port.gauges().transfers).toBe(0);
+  });
+
+  it("sleeps only with nothing to do, and wakes once for what comes", async () => {
+    const [a, b] = [new Node(), new Node()];
+    let woken = 0;
+    b.port.onWake = () => void woken++;
+    expect(b.port.arm()).toBe(true);
+    const address = a.towards(b);
+    a.send(address, "1");
+    a.send(address, "2");
+    await new Promise(setImmediate);
+    await new Promise(setImmediate);
+    expect(woken).toBe(1);
+    expect(b.port.arm()).toBe(false);
+    b.progress();
+    expect([b.port.arm(), b.port.busy]).toEqual([true, false]);
+    b.port.disarm();
+    a.send(address, "3");
+    await new Promise(setImmediate);
+    expect(woken).toBe(1);
+  });
+
+  it("ends what waits with an error when it is closed", async () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    a.send(address, "x");
+    const memory = a.port.register(new ArrayBuffer(8), 0, 8, access.local);
+    const reading = a.port.read(address, memory, 0, 8, 1n, 0n);
+    a.port.close();
+    expect([a.sent, await reading]).toEqual([[125], 125]);
+    expect(a.progress()).toBe(0);
+  });
+});

@@ -1,0 +1,137 @@
+import { describe, expect, it } from "vitest";
+import type { Port, PortSink } from "./port.ts";
+import { Progress } from "./progress.ts";
+
+const sink: PortSink = { onMessage: () => {}, onMessageLost: () => {}, onPeerGone: () => {} };
+
+class FakePort {
+  turns = 0;
+  arms = 0;
+  disarms = 0;
+  /** Entries that the next turns bring. */
+  entries: number[] = [];
+  ready = true;
+  busy = false;
+  onWake: () => void = () => {};
+
+  progress(): number {
+    this.turns++;
+    return this.entries.shift() ?? 0;
+  }
+
+  arm(): boolean {
+    this.arms++;
+    return this.ready;
+  }
+
+  disarm(): void {
+    this.disarms++;
+  }
+}
+
+function setUp(flush: () => boolean = () => false) {
+  const port = new FakePort();
+  const progress = new Progress(sink, flush);
+  progress.add(port as unknown as Port);
+  return { port, progress };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  const untilMs = performance.now() + 10_000;
+  while (!condition()) {
+    if (performance.now() > untilMs) expect.fail("the condition never came true");
+    await new Promise(setImmediate);
+  }
+}
+
+/** Many turns of the loop, in which a sleeping port must not be touched. */
+async function manyTurns(): Promise<void> {
+  for (let i = 0; i < 200; i++) await new Promise(setImmediate);
+}
+
+describe("progress", () => {
+  it("polls while there is traffic, then sleeps and costs nothing", async () => {
+    const { port, progress } = setUp();
+    port.entries = [1, 1, 1];
+    await until(() => port.arms === 1);
+    expect(port.turns).toBeGreaterThan(3);
+    const { turns } = port;
+    await manyTurns();
+    expect(port.turns).toBe(turns);
+    progress.close();
+  });
+
+  it("wakes for what comes, and disarms first", async () => {
+    const { port, progress } = setUp();
+    await until(() => port.arms === 1);
+    const { turns } = port;
+    port.onWake();
+    await until(() => port.arms === 2);
+    expect([port.disarms, port.turns > turns]).toEqual([1, true]);
+    progress.close();
+  });
+
+  it("does not sleep while a port has something to do", async () => {
+    const { port, progress } = setUp();
+    port.ready = false;
+    await until(() => port.arms > 5);
+    port.ready = true;
+    await until(() => port.disarms > 0);
+    const { arms } = port;
+    await until(() => port.arms > arms);
+    progress.close();
+  });
+
+  it("looks now and then while posted work is under way", async () => {
+    const { port, progress } = setUp();
+    port.busy = true;
+    await until(() => port.arms >= 4);
+    port.busy = false;
+    progress.close();
+  });
+
+  it("flushes before and after it polls", async () => {
+    let flushed = 0;
+    const { port, progress } = setUp(() => {
+      flushed++;
+      return false;
+    });
+    await until(() => port.arms === 1);
+    expect(flushed).toBe(2 * port.turns);
+    progress.close();
+  });
+
+  it("polls at once when asked", () => {
+    const { port, progress } = setUp();
+    progress.poll();
+    expect(port.turns).toBe(1);
+    progress.close();
+    progress.poll();
+    progress.kick();
+    expect(port.turns).toBe(1);
+  });
+
+  it("leaves a removed port alone", async () => {
+    const { port, progress } = setUp();
+    await until(() => port.arms === 1);
+    progress.remove(port as unknown as Port);
+    const { turns } = port;
+    port.onWake();
+    progress.kick();
+    await manyTurns();
+    expect(port.turns).toBe(turns);
+    progress.close();
+  });
+
+  it("stops when a port's entry closes it", async () => {
+    const { port, progress } = setUp();
+    port.progress = () => {
+      port.turns++;
+      progress.close();
+      return 1;
+    };
+    await until(() => port.turns === 1);
+    await manyTurns();
+    expect([port.turns, port.arms]).toEqual([1, 0]);
+  });
+});

@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { formatTcpUrl, parseUrl } from "./url.ts";
+
+describe("parseUrl", () => {
+  it.each([
+    ["mem://a", { scheme: "mem", host: "", port: 0, name: "a" }],
+    ["shm://My.name_1-2", { scheme: "shm", host: "", port: 0, name: "My.name_1-2" }],
+    [`mem://${"x".repeat(64)}`, { scheme: "mem", host: "", port: 0, name: "x".repeat(64) }],
+    ["tcp://10.0.0.7:7400", { scheme: "tcp", host: "10.0.0.7", port: 7400, name: "" }],
+    ["tcp://0.0.0.0:0", { scheme: "tcp", host: "0.0.0.0", port: 0, name: "" }],
+    ["tcp://[::1]:65535", { scheme: "tcp", host: "::1", port: 65_535, name: "" }],
+    ["tcp://[fe80::1]:1", { scheme: "tcp", host: "fe80::1", port: 1, name: "" }],
+    ["tcp://localhost:80", { scheme: "tcp", host: "localhost", port: 80, name: "" }],
+    ["tcp://a-b.example_x.org.:80", { scheme: "tcp", host: "a-b.example_x.org.", port: 80, name: "" }],
+  ])("takes %s apart", (url, parsed) => expect(parseUrl(url)).toEqual(parsed));
+
+  it.each([
+    ["", "expected tcp://host:port, shm://name or mem://name"],
+    ["mem", "expected tcp://host:port, shm://name or mem://name"],
+    ["http://a:1", "expected tcp://host:port, shm://name or mem://name"],
+    ["MEM://a", "expected tcp://host:port, shm://name or mem://name"],
+    ["mem://", "a name has 1 to 64 characters"],
+    [`shm://${"x".repeat(65)}`, "a name has 1 to 64 characters"],
+    ["shm://a/b", "a name has 1 to 64 characters"],
+    ["shm://../etc", "a name has 1 to 64 characters"],
+    ["shm://a\n", "a name has 1 to 64 characters"],
+    ["tcp://host", "expected tcp://host:port"],
+    ["tcp://:80", '"" is no host name'],
+    ["tcp://host:", "expected tcp://host:port"],
+    ["tcp://host:65536", "port 65536 is above 65535"],
+    ["tcp://host:-1", "expected tcp://host:port"],
+    ["tcp://host:80/path", "expected tcp://host:port"],
+    ["tcp://user@host:80", '"user@host" is no host name'],
+    ["tcp://::1:80", "an IPv6 host in brackets"],
+    ["tcp://[10.0.0.1]:80", "[10.0.0.1] is no IPv6 address"],
+    ["tcp://[::g]:80", "[::g] is no IPv6 address"],
+    ["tcp://-host:80", '"-host" is no host name'],
+    [`tcp://${"a".repeat(254)}:80`, "is no host name"],
+  ])("refuses %j", (url, message) => {
+    expect(() => parseUrl(url)).toThrow(TypeError);
+    expect(() => parseUrl(url)).toThrow(message);
+  });
+
+  it("refuses what is no string", () => {
+    expect(() => parseUrl(7 as never)).toThrow("url must be a string, got number");
+  });
+
+  it.each([
+    ["10.0.0.1", 5],
+    ["::1", 65_535],
+    ["host", 0],
+  ])("reads what formatTcpUrl writes for %s", (host, port) => {
+    expect(parseUrl(formatTcpUrl(host, port))).toMatchObject({ host, port });
+  });
+
+  it("takes time linear in a host name's length", () => {
+    const startMs = performance.now();
+    expect(() => parseUrl(`tcp://${"a-".repeat(120)}!:80`)).toThrow("is no host name");
+    expect(performance.now() - startMs).toBeLessThan(1000);
+  });
+});
