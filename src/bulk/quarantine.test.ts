@@ -1,0 +1,25 @@
+import { describe, expect, it, vi } from "vitest";
+import { Quarantine } from "./quarantine.ts";
+
+describe("quarantine", () => {
+  it("counts what it holds, and lets each go once", () => {
+    const quarantine = new Quarantine();
+    const [one, two] = [vi.fn(), vi.fn()];
+    const letGo = quarantine.hold(10, one);
+    quarantine.hold(20, two);
+    expect(quarantine.bytes).toBe(30);
+    letGo();
+    letGo();
+    expect([quarantine.bytes, one.mock.calls.length, two.mock.calls.length]).toEqual([20, 1, 0]);
+  });
+
+  it("lets everything go when the ports are closed", () => {
+    const quarantine = new Quarantine();
+    const released = vi.fn();
+    const letGo = [1, 2, 3].map((bytes) => quarantine.hold(bytes, released));
+    quarantine.releaseAll();
+    quarantine.releaseAll();
+    for (const again of letGo) again();
+    expect([quarantine.bytes, released.mock.calls.length]).toEqual([0, 3]);
+  });
+});
