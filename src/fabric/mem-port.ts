@@ -118,8 +118,8 @@ export class MemPort implements Port {
     this.#peers[address] = undefined;
   }
 
-  takeSlot(): number {
-    return this.#slots.take();
+  takeSlot(held = 0): number {
+    return this.#slots.take(held);
   }
 
   returnSlot(offset: number): void {

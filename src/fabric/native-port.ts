@@ -103,8 +103,8 @@ export class NativePort implements Port {
     if (!this.#closed) this.#addon.forget(this.#id, address);
   }
 
-  takeSlot(): number {
-    return this.#slots.take();
+  takeSlot(held = 0): number {
+    return this.#slots.take(held);
   }
 
   returnSlot(offset: number): void {

@@ -71,8 +71,8 @@ export interface Port {
   /** Gives the index back; what waits for it ends with an error. */
   forget(address: number): void;
 
-  /** A free send slot's offset in the slab, or -1. */
-  takeSlot(): number;
+  /** A free send slot's offset in the slab, or -1: there is none for one who holds `held` already. */
+  takeSlot(held?: number): number;
   returnSlot(offset: number): void;
   /** Sends from a taken slot and takes ownership of it until `owner` hears. A full queue makes it wait, in order. */
   send(address: number, slot: number, bytes: number, owner: SendOwner): void;

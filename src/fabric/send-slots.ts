@@ -12,8 +12,13 @@ export class SendSlots {
     return this.#free.length;
   }
 
-  take(): number {
-    return this.#free.pop() ?? -1;
+  /**
+   * A slot's offset, or -1. Whoever holds `held` gets another only while more than that are free: peers that do not take what they are sent
+   * share what is there and always leave some (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for
+   * shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
+   */
+  take(held = 0): number {
+    return this.#free.length > held ? (this.#free.pop() as number) : -1;
   }
 
   put(offset: number): void {

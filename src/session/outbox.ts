@@ -215,7 +215,7 @@ export class Outbox implements SendOwner {
 
   #open(): boolean {
     if (this.#closed || this.#posted >= maxPosted) return false;
-    const slot = this.#port.takeSlot();
+    const slot = this.#port.takeSlot(this.#posted);
     if (slot < 0) return false;
     this.#slot = slot;
     this.#target = slotTarget(this.#port, slot);
