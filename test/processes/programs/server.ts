@@ -1,69 +1,14 @@
-import { Engine, type EngineOptions, implement } from "cinnabar";
+import { Engine, type EngineOptions } from "cinnabar";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
-import { Trial } from "./trial.ts";
+import { serveTrial, trialCommands } from "./serve-trial.ts";
 
 const options = settings<Pick<EngineOptions, "listen" | "heartbeatMs" | "limits">>();
-const waiting = new Map<string, (value: string) => void>();
-const notes = new Map<string, number[]>();
-
-const engine = await Engine.open({
-  ...options,
-  serve: [
-    implement(Trial, {
-      echo: ({ token }) => ({ token, life: engine.incarnation.toString(16) }),
-      nothing: () => {},
-      hold: ({ key }, call) =>
-        new Promise((_, reject) => {
-          tell("held", { key });
-          call.signal.addEventListener("abort", () => {
-            tell("aborted", { key, code: call.signal.reason.code });
-            reject(call.signal.reason);
-          });
-        }),
-      wait: ({ key }) =>
-        new Promise((resolve) => {
-          waiting.set(key, resolve);
-          tell("waiting", { key });
-        }),
-      spin({ ms }) {
-        for (const until = performance.now() + ms; performance.now() < until; );
-      },
-      note({ writer, number }) {
-        const numbers = notes.get(writer) ?? [];
-        notes.set(writer, numbers);
-        return numbers.push(number);
-      },
-      upload: (body) => body.byteLength,
-      download({ bytes, struck }) {
-        if (struck !== undefined) process.kill(struck.pid, struck.signal);
-        return new Uint8Array(bytes);
-      },
-      async fill({ into }, call) {
-        const source = new Uint8Array(into.byteLength).fill(0xf1);
-        for (let round = 1; ; round++) {
-          await call.put(source, into);
-          if (round === 1) tell("filling");
-        }
-      },
-      async drain({ from }, call) {
-        const target = new Uint8Array(from.byteLength);
-        for (let round = 1; ; round++) {
-          await call.get(from, target);
-          if (round === 1) tell("draining");
-        }
-      },
-      put: ({ into, value }, call) => call.put(new Uint8Array(into.byteLength).fill(value), into),
-    }),
-  ],
-});
+const life = () => engine.incarnation.toString(16);
+const engine: Engine = await Engine.open({ ...options, serve: [serveTrial(life)] });
 
 obey({
   ...engineCommands(engine),
-  release({ key, value }: { key: string; value: string }) {
-    waiting.get(key)?.(value);
-    waiting.delete(key);
-  },
-  notes: (writer: string) => notes.get(writer) ?? [],
+  ...trialCommands,
   /** Nothing runs on this thread for a while; told before, so that the test can act meanwhile. */
   block(ms: number) {
     setImmediate(() => {
@@ -73,4 +18,4 @@ obey({
     });
   },
 });
-tell("listening", { urls: engine.urls, life: engine.incarnation.toString(16) });
+tell("listening", { urls: engine.urls, life: life() });

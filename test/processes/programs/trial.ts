@@ -10,6 +10,8 @@ export const Trial = service("trial.v1", {
     idempotent: true,
   }),
   nothing: unary({ idempotent: true }),
+  /** As `hold`, and says nothing. */
+  linger: unary(),
   /** Ends only by its signal. */
   hold: unary({ input: z.object({ key: z.string() }) }),
   /** Ends when the server's test says `release`. */

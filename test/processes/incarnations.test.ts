@@ -1,0 +1,120 @@
+import { RpcError } from "cinnabar";
+import { afterEach, describe, expect, it } from "vitest";
+import { Child } from "./child.ts";
+import { fabrics, freshName, freshUrl } from "./fabrics.ts";
+import { endAllPeers, openEngine, outcome, startServer, until } from "./peers.ts";
+import { Trial } from "./programs/trial.ts";
+
+afterEach(endAllPeers);
+
+const restarts = 10;
+
+describe.each(fabrics)("a server that is killed and started again and again, over %s", (fabric) => {
+  it("answers each call in the life it was called in, through one peer", async () => {
+    const options = { heartbeatMs: 300 };
+    let { server, url, life } = await startServer({ listen: freshUrl(fabric), ...options });
+    const engine = await openEngine({ ...options, connectTimeoutMs: 2_000 });
+    const peer = await engine.connect(url);
+    const trial = peer.client(Trial, { timeoutMs: 5_000 });
+    const lives = new Set([life]);
+    const wrong: unknown[] = [];
+    let calls = 0;
+    let answersOfLife = 0;
+    let done = false;
+
+    /** Asks with tokens that nobody else has, as fast as it goes, and notes everything but an answer of its own or `unavailable`. */
+    const asker = async (name: string): Promise<void> => {
+      while (!done) {
+        const token = `${name}-${++calls}`;
+        const earliest = life;
+        try {
+          const answer = await trial.echo({ token });
+          if (answer.token !== token) wrong.push({ token, answer });
+          // The server that listened when the call was made, or one started since: never one before.
+          const order = [...lives];
+          if (order.indexOf(answer.life) < order.indexOf(earliest)) wrong.push({ token, answer, earliest });
+          if (answer.life === life) answersOfLife++;
+        } catch (error) {
+          if (!(error instanceof RpcError) || error.code !== "unavailable") wrong.push(error);
+          // A peer that is down answers at once, and the test's own work must get its turn.
+          await new Promise(setImmediate);
+        }
+      }
+    };
+    const askers = ["a", "b", "c", "d"].map(asker);
+    for (let restart = 0; restart < restarts; restart++) {
+      await until(() => answersOfLife > 20);
+      await server.destroy();
+      answersOfLife = 0;
+      const next = new Child("server", { listen: url, ...options });
+      const report = await next.report("listening");
+      server = next;
+      life = report.life;
+      lives.add(life);
+      await until(() => answersOfLife > 0);
+      expect(peer.incarnation?.toString(16)).toBe(life);
+    }
+    done = true;
+    await Promise.all(askers);
+    expect(wrong).toEqual([]);
+    expect(lives.size).toBe(restarts + 1);
+    expect(engine.stats()).toMatchObject({
+      sessions: 1,
+      callsOut: 0,
+      deadlines: 0,
+      counters: { malformed: 0 },
+    });
+    expect(engine.stats().counters.sessionsOpened).toBe(restarts + 1);
+    expect(engine.stats().ports[0]).toMatchObject({ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 });
+  }, 60_000);
+
+  it("gives nothing of a call's first server to its second", async () => {
+    const first = await startServer({ listen: freshUrl(fabric) });
+    const engine = await openEngine({ heartbeatMs: 300 });
+    const peer = await engine.connect(first.url);
+    const trial = peer.client(Trial, { timeoutMs: 20_000 });
+    const doomed = outcome(trial.wait({ key: "question" }));
+    await first.server.report("waiting");
+    await first.server.destroy();
+    const second = await startServer({ listen: first.url });
+    expect(await doomed).toBe("unavailable");
+    // The same number of the same table in the next session, and the same key at the next server.
+    const asked = trial.wait({ key: "question" });
+    await second.server.report("waiting");
+    expect(second.server.unread("waiting")).toEqual([]);
+    await second.server.ask("release", { key: "question", value: "of the second" });
+    expect(await asked).toBe("of the second");
+    expect(engine.stats().counters).toMatchObject({ strays: 0, lateAnswers: 0, malformed: 0 });
+  });
+});
+
+describe("a client that listens at a name of its own and is started again there", () => {
+  it("is a new peer to its server, and hears nothing of its former calls", async () => {
+    const { server, url } = await startServer({ listen: freshUrl("shm"), heartbeatMs: 300 });
+    const listen = `shm://${freshName()}`;
+    for (let life = 0; life < 5; life++) {
+      const client = new Child("client", { url, engine: { listen, heartbeatMs: 300 }, name: `life ${life}` });
+      await client.report("connected");
+      await server.report("held", ({ key }) => key === `life ${life}-0`);
+      await client.ask("wait", `question ${life}`);
+      await server.report("waiting", ({ key }) => key === `question ${life}`);
+      if (life > 0) {
+        // The handler of the former life's call ends now: its answer belongs to nobody.
+        await server.ask("release", { key: `question ${life - 1}`, value: "too late" });
+        expect(await client.ask("echo", { token: "t" })).toMatchObject({ token: "t" });
+        expect(client.unread("waited")).toEqual([]);
+      }
+      await client.destroy();
+      expect(await server.report("aborted", ({ key }) => key === `life ${life}-0`)).toMatchObject({
+        code: "unavailable",
+      });
+    }
+    await server.ask("release", { key: "question 4", value: "too late" });
+    // Of each life the answer of one handler, and the failure of the other, which ended by its signal.
+    expect(await server.ask("stats")).toMatchObject({
+      sessions: 0,
+      callsIn: 0,
+      counters: { lateResults: 10, malformed: 0 },
+    });
+  });
+});

@@ -1,0 +1,49 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { Child } from "./child.ts";
+import { endAllPeers } from "./peers.ts";
+
+afterEach(endAllPeers);
+
+describe.each([
+  [
+    "libfabric",
+    { CINNABAR_LIBFABRIC: "/nonexistent/libfabric.so.1" },
+    ["libfabric was not found", "apt-get install libfabric1"],
+  ],
+  [
+    "the addon",
+    { CINNABAR_ADDON: "/nonexistent/cinnabar.node" },
+    ["native addon was not found", "npm run setup"],
+  ],
+] as const)("without %s", (what, env, sentences) => {
+  it("imports, serves over mem, and says at first use what was tried and what to install", async () => {
+    const child = new Child("missing", {}, { env });
+    await child.report("imported");
+    expect(await child.report("mem")).toMatchObject({ token: "t" });
+    expect(await child.report("mem again")).toMatchObject({ token: "u" });
+    const report = await child.report("providers");
+    expect(await child.ended).toBe(0);
+    expect(child.stderr).toBe("");
+
+    const path = Object.values(env)[0] as string;
+    const refused = child.unread("refused");
+    expect(refused.map(({ how }) => how)).toEqual([
+      "listen",
+      "listen over shm",
+      "connect",
+      "connect over shm",
+    ]);
+    for (const error of refused) {
+      expect(error).toMatchObject({ name: "RpcError", code: "unavailable", origin: "local" });
+      for (const sentence of [path, ...sentences, "mem:// works without it"])
+        expect(error.message).toContain(sentence);
+    }
+    // One and the same error, however it was come by.
+    expect(new Set(refused.map(({ message }) => message)).size).toBe(1);
+
+    expect(report.providers).toEqual([{ scheme: "mem", provider: "mem", available: true, reason: "" }]);
+    expect(report.libfabric.loaded).toBe(false);
+    const tried = what === "libfabric" ? report.libfabric.tried : report.addon;
+    expect(tried).toEqual([{ path, reason: expect.stringMatching(/no such file/i) }]);
+  });
+});
