@@ -59,7 +59,8 @@ export class Heartbeat {
   }
 
   #arm(): void {
-    this.#cancelTimer = this.#clock.timer(this.#intervalMs, () => this.#tick());
+    // Whoever waits for a call is kept alive by its deadline; a call given up, or a last tick with nothing open, must not hold a process.
+    this.#cancelTimer = this.#clock.timer(this.#intervalMs, () => this.#tick(), true);
   }
 
   #tick(): void {
@@ -78,7 +79,8 @@ export class Heartbeat {
     const silentMs = this.#nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
     if (heardLately) this.#probed.delete(session);
-    if (session.state !== "open" || !(session.hasOpenWork || this.#probed.has(session))) {
+    const open = session.hasOpenWork || session.hasPosted || this.#probed.has(session);
+    if (session.state !== "open" || !open) {
       this.#sessions.delete(session);
       this.#probed.delete(session);
       return;

@@ -159,6 +159,8 @@ export class SessionTable implements PortSink {
     if (address === undefined) return;
     const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
     session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
+    // Whoever said hello may be gone: then the welcome would keep its slot and its way for ever.
+    this.#host.watch(session);
   }
 
   /** Tells whoever said hello why it cannot have a session. */

@@ -189,6 +189,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.#outgoing.size > 0 || this.#incoming.size > 0 || this.#offers.size > 0;
   }
 
+  /** Messages are on their way whose end is not known yet. A provider may try for ever to reach a peer that is gone. */
+  get hasPosted(): boolean {
+    return this.#outbox.posted > 0;
+  }
+
   get callsOut(): number {
     return this.#outgoing.size;
   }

@@ -1,0 +1,224 @@
+import { describe, expect, it, vi } from "vitest";
+import type { RpcError } from "../errors/rpc-error.ts";
+import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
+import { FakeCall, peerGreeting } from "./fake-host.test-support.ts";
+import type { SessionLimits } from "./limits.ts";
+import {
+  decoded,
+  expectFault,
+  gone,
+  id,
+  messageBody,
+  open,
+  overflowBody,
+  settled,
+} from "./scripted-session.test-support.ts";
+
+describe("calls that are made", () => {
+  function made(input?: unknown, limits?: Partial<SessionLimits>) {
+    const all = open(limits);
+    const call = new FakeCall();
+    all.session.request(call, 1, 500, input);
+    return { ...all, call };
+  }
+
+  it("leave at once when alone, with their time left, and take their answer", () => {
+    const all = made({ a: 1 });
+    expect(all.port.frames).toMatchObject([
+      { kind: frameKind.request, method: 1, callId: id(1, 0), word: 500, flags: 0 },
+    ]);
+    expect(decoded(all.port.frames[0])).toEqual({ a: 1 });
+    expect([all.call.phase, all.session.callsOut]).toEqual(["sent", 1]);
+    all.receive({ kind: frameKind.response, callId: all.call.id, body: "yes" });
+    expect([all.call.values, all.session.callsOut]).toEqual([["yes"], 0]);
+  });
+
+  it("take an error with its code, reason and data", () => {
+    const all = made();
+    all.receive({ kind: frameKind.error, callId: all.call.id, word: 5, body: { m: "gone", r: "R", d: 1 } });
+    expect(all.call.failures[0]).toMatchObject({ code: "not_found", reason: "R", data: 1, origin: "remote" });
+  });
+
+  it("state at least a millisecond and at most what 32 bits hold", () => {
+    const all = open();
+    for (const leftMs of [-5, 0, 0.2, 1e12]) all.session.request(new FakeCall(), 0, leftMs, undefined);
+    all.session.flush();
+    expect(all.port.frames.map(({ word }) => word)).toEqual([1, 1, 1, 0xffff_ffff]);
+  });
+
+  it("count an answer to a number that is no more, and go on", () => {
+    const all = made();
+    const answer = { kind: frameKind.response, callId: all.call.id, body: 1 };
+    all.receive(answer, answer, { ...answer, callId: id(9, 3) }, { ...answer, kind: frameKind.error });
+    expect(all.call.values).toEqual([1]);
+    expect([all.host.counters.lateAnswers, all.session.state]).toEqual([3, "open"]);
+  });
+
+  it("do not decode an answer that nobody waits for, and free their number", () => {
+    const all = made();
+    all.call.giveUp();
+    all.session.cancel(all.call);
+    all.session.flush();
+    expect(all.port.frames.at(-1)).toMatchObject({ kind: frameKind.cancel, callId: all.call.id });
+    expect(all.session.callsOut).toBe(1);
+    all.receive({ kind: frameKind.response, callId: all.call.id, body: Uint8Array.of(0xc1) });
+    expect([all.session.callsOut, all.session.state, all.call.values]).toEqual([0, "open", []]);
+  });
+
+  it("tell the peer that its copy is free when nobody waits for a long answer", () => {
+    const all = made();
+    all.call.giveUp();
+    all.receive({
+      kind: frameKind.response,
+      callId: all.call.id,
+      flags: frameFlag.overflow,
+      body: overflowBody(5000),
+    });
+    expect(all.port.frames.at(-1)).toMatchObject({ kind: frameKind.pulled, word: pulledBody.response });
+    expect(all.port.pulls).toHaveLength(0);
+  });
+
+  it("end the session for a second answer while the first is being pulled", () => {
+    const all = made();
+    all.receive({
+      kind: frameKind.response,
+      callId: all.call.id,
+      flags: frameFlag.overflow,
+      body: overflowBody(5000),
+    });
+    expect(all.call.phase).toBe("pulling");
+    all.receive({ kind: frameKind.response, callId: all.call.id, body: 1 });
+    expectFault(all, `a second answer came for call ${all.call.id}`);
+    expect(all.call.failures).toHaveLength(1);
+  });
+
+  it("end the session for an answer that cannot be decoded, and fail once", () => {
+    const all = made();
+    all.receive({ kind: frameKind.response, callId: all.call.id, body: Uint8Array.of(0xc1) });
+    expectFault(all, "body cannot be decoded");
+    expect(all.call.failures).toHaveLength(1);
+  });
+
+  it("end the session for an answer with a region", () => {
+    const all = made();
+    const region = Uint8Array.from([0xc7, 0x20, 0x7d, ...new Uint8Array(24), 1, ...new Uint8Array(7)]);
+    all.receive({ kind: frameKind.response, callId: all.call.id, body: region });
+    expectFault(all, "body cannot be decoded");
+  });
+
+  it("keep within what the peer grants, and name the limit", () => {
+    const all = open();
+    for (let i = 0; i < peerGreeting.requests; i++) all.session.request(new FakeCall(), 0, 100, undefined);
+    expect(() => all.session.request(new FakeCall(), 0, 100, undefined)).toThrow(
+      "[resource_exhausted] 8 calls are in flight",
+    );
+    expect(all.session.callsOut).toBe(8);
+  });
+
+  it("are refused when too much waits already", () => {
+    const all = open({ maxQueuedBytes: 4000 }, { requests: 1000 });
+    let refused: unknown;
+    for (let i = 0; i < 500 && refused === undefined; i++) {
+      try {
+        all.session.request(new FakeCall(), 0, 100, "x".repeat(3000));
+      } catch (error) {
+        refused = error;
+      }
+    }
+    expect((refused as RpcError).message).toContain("wait to be sent to the peer, maxQueuedBytes is reached");
+  });
+
+  it("leave nothing behind when their input cannot be encoded", () => {
+    const all = open();
+    const release = vi.fn();
+    const call = new FakeCall();
+    call.lend({ bytes: 1, release });
+    expect(() => all.session.request(call, 0, 100, 2n ** 9000n)).toThrow("[invalid_argument]");
+    expect([all.session.callsOut, release.mock.calls.length, call.id]).toEqual([0, 1, 0]);
+  });
+
+  it("fail when the session has ended", () => {
+    const all = open();
+    all.session.end(gone);
+    expect(() => all.session.request(new FakeCall(), 0, 100, undefined)).toThrow(
+      "the session with the peer has ended",
+    );
+  });
+
+  it("keep a long input for the peer until it has pulled it or has answered", () => {
+    for (const end of ["pulled", "answered"]) {
+      const all = made("x".repeat(10_000));
+      expect(all.port.frames[0]?.flags).toBe(frameFlag.overflow);
+      expect(all.port.regions.size).toBe(1);
+      if (end === "pulled")
+        all.receive({ kind: frameKind.pulled, callId: all.call.id, word: pulledBody.request });
+      else all.receive({ kind: frameKind.response, callId: all.call.id });
+      expect(all.port.regions.size).toBe(0);
+    }
+  });
+});
+
+describe("what a call has lent", () => {
+  function lending() {
+    const all = open();
+    const call = new FakeCall();
+    const release = vi.fn();
+    call.lend({ bytes: 64, release });
+    all.session.request(call, 0, 1000, "x".repeat(5000));
+    return { ...all, call, release };
+  }
+
+  it("is released by the terminal frame, not by giving up", () => {
+    const all = lending();
+    all.call.giveUp();
+    all.session.cancel(all.call);
+    expect(all.release).not.toHaveBeenCalled();
+    all.receive({ kind: frameKind.error, callId: all.call.id, word: 1 });
+    expect(all.release).toHaveBeenCalledOnce();
+  });
+
+  it("is released when the long answer is in place, not before", async () => {
+    const all = lending();
+    const bytes = messageBody("y".repeat(5000));
+    all.receive({
+      kind: frameKind.response,
+      callId: all.call.id,
+      flags: frameFlag.overflow,
+      body: overflowBody(bytes.byteLength),
+    });
+    expect(all.release).not.toHaveBeenCalled();
+    all.port.pulls[0]?.into.set(bytes);
+    all.port.pulls[0]?.settle(0);
+    await settled();
+    expect(all.release).toHaveBeenCalledOnce();
+    expect(all.call.values).toEqual(["y".repeat(5000)]);
+  });
+
+  it("is released at once when the peer's process is gone for certain", () => {
+    const all = lending();
+    all.session.onPeerGone();
+    expect(all.release).toHaveBeenCalledOnce();
+    expect([all.host.quarantine.bytes, all.port.regions.size]).toEqual([0, 0]);
+  });
+
+  it("is held back when the peer may still touch it, until its process is gone", () => {
+    const all = lending();
+    all.port.reportsDeath = true;
+    all.session.fault("something");
+    expect(all.release).not.toHaveBeenCalled();
+    expect(all.host.quarantine.bytes).toBeGreaterThan(5064);
+    expect([all.port.regions.size, all.port.forgotten]).toEqual([1, []]);
+    all.session.onPeerGone();
+    expect(all.release).toHaveBeenCalledOnce();
+    expect([all.host.quarantine.bytes, all.port.regions.size, all.port.forgotten]).toEqual([0, 0, [4]]);
+  });
+
+  it("is held back until the ports are closed where no death is told", () => {
+    const all = lending();
+    all.session.end(gone);
+    expect(all.host.quarantine.bytes).toBeGreaterThan(0);
+    all.host.quarantine.releaseAll();
+    expect(all.release).toHaveBeenCalledOnce();
+    expect([all.host.quarantine.bytes, all.port.regions.size]).toEqual([0, 0]);
+  });
+});
