@@ -11,18 +11,22 @@ const uncaught = /^file:.*\n.*\n *\^\n\nError: on purpose\n( {4}at .*\n)+\nNode\
 /** Ends are immediate, but for `close`, which takes half a second at most; the rest is for a busy machine. */
 const withinMs = 20_000;
 
+// Of both fabrics, whose tests run beside each other.
+afterAll(endAllPeers);
+
 type Plan = Omit<TeardownSettings, "url" | "thread">;
 
 // A few at a time: most of a process's life is spent on starting Node. Each test waits for its own to end.
 describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: true }, (fabric) => {
+  let server: Child;
   let url: string;
 
   beforeAll(async () => {
-    const server = new Child("server", { listen: ownAddress(), heartbeatMs: 400 });
+    server = new Child("server", { listen: ownAddress(), heartbeatMs: 10_000 });
     url = (await server.report("listening")).urls[0];
   });
 
-  afterAll(endAllPeers);
+  afterAll(() => server.destroy());
 
   function ownAddress(): string {
     return fabric === "tcp" ? "tcp://127.0.0.1:0" : `shm://${freshName()}`;
@@ -55,6 +59,13 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["call", "reject", 1, uncaught],
     ])("with %s under way ends by %s", async (during, end, ending, stderr) => {
       await expectEnd(start("main", { during, end }), ending, stderr);
+    });
+
+    it("leaves when nothing is open, whatever the heartbeat", async () => {
+      const begun = performance.now();
+      await expectEnd(start("main", { during: "nothing", end: "leave", heartbeatMs: 60_000 }), 0);
+      // A tick of that heartbeat is fifteen seconds.
+      expect(performance.now() - begun).toBeLessThan(10_000);
     });
 
     it.each<[TeardownSettings["end"], Ending, RegExp?]>([

@@ -15,6 +15,7 @@ export interface TeardownSettings {
   /** An address of its own to listen at. Default: connect only. */
   readonly listen?: string;
   readonly during: "nothing" | "call" | "bulk" | "overflow";
+  readonly heartbeatMs?: number;
   readonly end: "close" | "leave" | "exit" | "throw" | "reject" | "terminate" | "wait" | "handler";
 }
 
@@ -44,9 +45,10 @@ else {
 }
 
 /** A thread's whole life. */
-async function live({ url, listen, during, end }: TeardownSettings): Promise<void> {
+async function live({ url, listen, during, end, heartbeatMs = 10_000 }: TeardownSettings): Promise<void> {
   const engine = await Engine.open({
     ...(listen === undefined ? {} : { listen }),
+    heartbeatMs,
     serve: [serveTrial(() => "")],
   });
   const peer = role?.peer;
