@@ -104,6 +104,8 @@ export class Progress {
     // shm completes posted work only while somebody polls, and no descriptor tells of it: look now and then, ever more seldom.
     if (busy) {
       this.#slowPoll = setTimeout(() => this.#glance(), this.#slowPollMs);
+      // What a stopped peer will not take must not hold a process that has nothing else to do.
+      this.#slowPoll.unref();
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
     return true;
