@@ -1,0 +1,22 @@
+import { Engine } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { openEngine } from "../matrix/pair.ts";
+import { providers } from "../matrix/providers.ts";
+import { until } from "../matrix/wait.ts";
+
+// Over tcp the welcome was tried for ever: each such client took one of the server's send slots for good, and kept it polling.
+describe.each(providers)("clients that close before they are welcomed, over $name", (provider) => {
+  it("cost the server nothing for long", async () => {
+    const server = await openEngine({ listen: provider.freshUrl(), heartbeatMs: 100 });
+    const url = server.urls[0] as string;
+    for (let i = 0; i < 6; i++) {
+      const client = await Engine.open();
+      const connecting = client.connect(url).catch(() => undefined);
+      for (let turn = 0; turn < i; turn++) await new Promise(setImmediate);
+      await client.close();
+      await connecting;
+    }
+    await until(() => server.stats().ports.every(({ sends }) => sends === 0), "no message is under way");
+    expect(server.stats().ports[0]?.freeSlots).toBe(64);
+  });
+});
