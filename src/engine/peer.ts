@@ -39,6 +39,7 @@ export class Peer implements SessionSource, AsyncDisposable {
   readonly #onClosed: (peer: Peer) => void;
   #session: Session | undefined;
   #opening: Promise<Session> | undefined;
+  #giveUp: (() => void) | undefined;
   #closed = false;
 
   /** @internal */
@@ -86,24 +87,33 @@ export class Peer implements SessionSource, AsyncDisposable {
   session(): Session | Promise<Session> {
     const session = this.#session;
     if (session !== undefined && session.state === "open") return session;
-    if (this.#closed)
-      throw new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
+    if (this.#closed) throw this.#closedError();
     this.#opening ??= this.#reopen();
     return this.#opening;
   }
 
-  async #reopen(): Promise<Session> {
-    try {
-      const session = await this.#open(this);
-      this.#session = session;
-      if (this.#closed) {
-        this.#end();
-        throw new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
-      }
-      return session;
-    } finally {
-      this.#opening = undefined;
-    }
+  /** Settles at the latest when the peer is closed: calls that wait for the session must not wait for whoever does not answer. */
+  #reopen(): Promise<Session> {
+    return new Promise<Session>((resolve, reject) => {
+      this.#giveUp = () => reject(this.#closedError());
+      // Cleared before anybody hears: who tries again at once must not be given the old attempt.
+      const clear = () => {
+        this.#opening = undefined;
+        this.#giveUp = undefined;
+      };
+      this.#open(this).then(
+        (session) => {
+          clear();
+          this.#session = session;
+          if (this.#closed) this.#end();
+          resolve(session);
+        },
+        (error) => {
+          clear();
+          reject(error);
+        },
+      );
+    });
   }
 
   stats(): PeerStats {
@@ -121,6 +131,7 @@ export class Peer implements SessionSource, AsyncDisposable {
     if (this.#closed) return;
     this.#closed = true;
     this.#end();
+    this.#giveUp?.();
     this.#onClosed(this);
   }
 
@@ -129,8 +140,10 @@ export class Peer implements SessionSource, AsyncDisposable {
   }
 
   #end(): void {
-    this.#session?.end(
-      new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" }),
-    );
+    this.#session?.end(this.#closedError());
+  }
+
+  #closedError(): RpcError {
+    return new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
   }
 }
