@@ -4,7 +4,7 @@ import { assertExposable, Region, type RegionOwner } from "../bulk/region.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import { systemClock } from "../call/clock.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
-import { assertOptions } from "../contract/check.ts";
+import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
@@ -100,8 +100,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   async connect(url: string, options: ConnectOptions = {}): Promise<Peer> {
     assertOptions("connect", options, ["timeoutMs"]);
     const { timeoutMs = this.#options.connectTimeoutMs } = options;
-    if (!(timeoutMs > 0))
-      throw new RangeError(`connect: timeoutMs must be a number above 0, it is ${timeoutMs}`);
+    assertTimeoutMs("connect: timeoutMs", timeoutMs);
     const peer = new Peer(
       url,
       this.#host,

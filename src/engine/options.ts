@@ -1,6 +1,6 @@
 import { assertOptions } from "../contract/check.ts";
 import type { HandlerErrorListener } from "../server/dispatcher.ts";
-import type { Implementation } from "../server/implement.ts";
+import { type Implementation, isImplementation } from "../server/implement.ts";
 import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 
 /** What `Engine.open` takes. */
@@ -58,6 +58,10 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
   if (!Array.isArray(serve))
     throw new TypeError("Engine.open: serve must be an array of what implement() returns");
+  for (const [index, each] of serve.entries()) {
+    if (!isImplementation(each))
+      throw new TypeError(`Engine.open: serve[${index}] must be what implement() returns`);
+  }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));

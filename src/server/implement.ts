@@ -45,6 +45,13 @@ export function implement<S extends AnyService>(
   return Object.freeze({ service, handlers: Object.freeze(table) });
 }
 
+/** Whether a value is what `implement` returns, rather than a service or its handlers. */
+export function isImplementation(value: unknown): value is Implementation {
+  if (typeof value !== "object" || value === null) return false;
+  const { service, handlers } = value as Partial<Implementation>;
+  return isService(service) && typeof handlers === "object" && handlers !== null;
+}
+
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;
