@@ -5,11 +5,11 @@ import { Trial } from "./trial.ts";
 const waiting = new Map<string, (value: string) => void>();
 const notes = new Map<string, number[]>();
 
-/** What serves the trial, in any program; `life` is the incarnation of the engine it is served by. */
-export function serveTrial(life: () => string): Implementation {
+/** What serves the trial, in any program; `life` is the incarnation of the engine it is served by. `nothing` does `onNothing`. */
+export function serveTrial(life: () => string, onNothing = () => {}): Implementation {
   return implement(Trial, {
     echo: ({ token }) => ({ token, life: life() }),
-    nothing: () => {},
+    nothing: onNothing,
     linger: (_, call) =>
       new Promise((_, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason))),
     hold: ({ key }, call) =>
