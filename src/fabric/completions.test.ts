@@ -50,6 +50,29 @@ describe("completions", () => {
     expect(events).toHaveLength(3);
   });
 
+  it("stop when a receiver closes the port", () => {
+    const { completions, slots, sink, write } = setUp();
+    const slot = slots.take();
+    completions.expectSent(slot, { onSent: () => {} });
+    write(completion.message, 0, 0);
+    write(completion.sent, 0, slot);
+    completions.deliver(2, port, { ...sink, onMessage: () => completions.abandon(125) });
+    expect([completions.sends, slots.free]).toEqual([0, 3]);
+  });
+
+  it("let an address be given back only when the entries that may name it are through", () => {
+    const { completions, events, sink, write } = setUp();
+    write(completion.message, 0, 0);
+    write(completion.peerGone, 103, 7);
+    completions.deliver(2, port, {
+      ...sink,
+      onMessage: () => completions.afterDelivery(() => events.push("given back")),
+    });
+    expect(events).toEqual([["gone", 7], "given back"]);
+    completions.afterDelivery(() => events.push("now"));
+    expect(events.at(-1)).toBe("now");
+  });
+
   it("give a slot back before its owner hears", () => {
     const { completions, slots, sink, write } = setUp();
     const slot = slots.take();

@@ -14,6 +14,9 @@ export class Completions {
   readonly #owners: (SendOwner | undefined)[];
   readonly #transfers: (((status: number) => void) | undefined)[] = [];
   readonly #freeTokens: number[] = [];
+  #delivering = false;
+  #abandoned = false;
+  #afterwards: (() => void)[] = [];
   sends = 0;
   transfers = 0;
 
@@ -51,7 +54,9 @@ export class Completions {
   deliver(count: number, port: Port, sink: PortSink): void {
     const ring = this.ring;
     let head = ring[1] as number;
-    for (let i = 0; i < count; i++) {
+    this.#delivering = true;
+    // A receiver may close the port: what is left then belongs to nobody.
+    for (let i = 0; i < count && !this.#abandoned; i++) {
       const at = headerWords + (head & (ringEntries - 1)) * entryWords;
       const kind = ring[at] as number;
       const status = ring[at + 1] as number;
@@ -82,10 +87,24 @@ export class Completions {
           break;
       }
     }
+    this.#delivering = false;
+    const actions = this.#afterwards;
+    this.#afterwards = [];
+    for (const action of actions) action();
+  }
+
+  /**
+   * Runs `action` when nothing is being handed out: now, or after the entries that are. An address given back while entries wait could be
+   * somebody else's by the time they are read.
+   */
+  afterDelivery(action: () => void): void {
+    if (this.#delivering) this.#afterwards.push(action);
+    else action();
   }
 
   /** The port is closed: nothing more will complete. */
   abandon(status: number): void {
+    this.#abandoned = true;
     for (let token = 0; token < this.#transfers.length; token++) this.settleTransfer(token, status);
     for (let i = 0; i < this.#owners.length; i++) {
       const owner = this.#owners[i];

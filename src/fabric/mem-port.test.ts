@@ -9,17 +9,18 @@ let open: Node[] = [];
 class Node {
   readonly port: MemPort;
   readonly messages: string[] = [];
+  readonly lost: number[] = [];
   readonly gone: number[] = [];
   readonly sent: number[] = [];
   readonly #sink: PortSink = {
     onMessage: (port, offset, bytes) =>
       this.messages.push(port.slab.toString("latin1", offset, offset + bytes)),
-    onMessageLost: () => {},
+    onMessageLost: (_, status) => this.lost.push(status),
     onPeerGone: (_, address) => this.gone.push(address),
   };
 
-  constructor(name = "") {
-    this.port = new MemPort({ scheme: "mem", host: "", port: 0, name }, layout);
+  constructor(name = "", { slotBytes } = layout) {
+    this.port = new MemPort({ scheme: "mem", host: "", port: 0, name }, { ...layout, slotBytes });
     open.push(this);
   }
 
@@ -44,6 +45,26 @@ afterEach(() => {
 });
 
 describe("mem port", () => {
+  it("loses a message that is longer than a slot, and no other", () => {
+    const [a, b] = [new Node(), new Node("", { ...layout, slotBytes: 8 })];
+    const address = a.towards(b);
+    a.send(address, "far too long");
+    a.send(address, "short");
+    b.progress();
+    expect(b.lost).toEqual([265]);
+    expect(b.messages).toEqual(["short"]);
+  });
+
+  it("tells no death to whoever took over the dead one's address", () => {
+    const [a, b, c] = [new Node(), new Node(), new Node()];
+    const address = a.towards(b);
+    b.port.close();
+    a.port.forget(address);
+    expect(a.towards(c)).toBe(address);
+    a.progress();
+    expect(a.gone).toEqual([]);
+  });
+
   it("carries messages in order and completes their sends", () => {
     const [a, b] = [new Node(), new Node()];
     const address = a.towards(b);

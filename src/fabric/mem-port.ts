@@ -21,6 +21,7 @@ const connectionRefused = 111;
 const connectionAborted = 103;
 const cancelled = 125;
 const keyRejected = 266; // FI_ENOKEY
+const truncated = 265; // FI_ETRUNC
 const noBytes = new Uint8Array(0);
 
 /** The ports of this thread by name: the whole mem fabric. */
@@ -115,7 +116,12 @@ export class MemPort implements Port {
   }
 
   forget(address: number): void {
-    this.#peers[address] = undefined;
+    this.#completions.afterDelivery(() => {
+      this.#peers[address] = undefined;
+      this.#inbox = this.#inbox.filter(
+        ({ kind, token }) => kind !== completion.peerGone || token !== address,
+      );
+    });
   }
 
   takeSlot(held = 0): number {
@@ -235,8 +241,9 @@ export class MemPort implements Port {
 
   /** Writes one entry at the ring's tail. False when a message finds no free receive slot: it waits, and so does all behind it. */
   #publish(entry: Entry): boolean {
-    let token = entry.token;
-    if (entry.kind === completion.message) {
+    let { status, token } = entry;
+    if (entry.kind === completion.message && entry.bytes.byteLength > this.slotBytes) status = truncated;
+    else if (entry.kind === completion.message) {
       const slot = this.#receiveSlots.pop();
       if (slot === undefined) return false;
       this.slab.set(entry.bytes, slot);
@@ -247,7 +254,7 @@ export class MemPort implements Port {
     const tail = ring[0] as number;
     const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
     ring[at] = entry.kind;
-    ring[at + 1] = entry.status;
+    ring[at + 1] = status;
     ring[at + 2] = token;
     ring[at + 3] = entry.bytes.byteLength;
     ring[0] = tail + 1;

@@ -100,7 +100,9 @@ export class NativePort implements Port {
   }
 
   forget(address: number): void {
-    if (!this.#closed) this.#addon.forget(this.#id, address);
+    this.#completions.afterDelivery(() => {
+      if (!this.#closed) this.#addon.forget(this.#id, address);
+    });
   }
 
   takeSlot(held = 0): number {

@@ -61,6 +61,21 @@ describe("progress", () => {
     progress.close();
   });
 
+  it("is not made by a port from within what a port hands out", async () => {
+    const { port, progress } = setUp();
+    let depth = 0;
+    let deepest = 0;
+    port.progress = () => {
+      deepest = Math.max(deepest, ++depth);
+      if (port.turns++ === 0) progress.poll();
+      depth--;
+      return 0;
+    };
+    await until(() => port.turns > 1);
+    expect(deepest).toBe(1);
+    progress.close();
+  });
+
   it("wakes for what comes, and disarms first", async () => {
     const { port, progress } = setUp();
     await until(() => port.arms === 1);

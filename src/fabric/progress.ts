@@ -16,6 +16,8 @@ export class Progress {
   #slowPoll: NodeJS.Timeout | undefined;
   #slowPollMs = 1;
   #asleep = false;
+  /** Ports are handing out what has arrived, and must not be asked for more: they may be asked from there, by a handler that closes the engine. */
+  #delivering = false;
   #closed = false;
   #activeMs = 0;
   /** The time of the running or the last turn, by performance.now(). */
@@ -49,8 +51,17 @@ export class Progress {
   poll(): void {
     if (this.#closed) return;
     this.#flush();
-    for (const port of this.#ports) port.progress(0, this.#sink);
+    if (!this.#delivering) this.#progress(0);
     this.kick();
+  }
+
+  /** True if anything arrived. */
+  #progress(spinUs: number): boolean {
+    let active = false;
+    this.#delivering = true;
+    for (const port of this.#ports) if (port.progress(spinUs, this.#sink) > 0) active = true;
+    this.#delivering = false;
+    return active;
   }
 
   close(): void {
@@ -63,10 +74,8 @@ export class Progress {
   readonly #turn = (): void => {
     this.#scheduled = undefined;
     this.nowMs = performance.now();
-    let active = this.#flush();
-    for (const port of this.#ports) {
-      if (port.progress(this.#spinUs(), this.#sink) > 0) active = true;
-    }
+    const sent = this.#flush();
+    const active = this.#progress(this.#spinUs()) || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once need not wait for the next turn.
     this.#flush();

@@ -1,4 +1,4 @@
-import { addExtension, Packr, REUSE_BUFFER_MODE } from "msgpackr";
+import { addExtension, Packr, REUSE_BUFFER_MODE } from "msgpackr/pack";
 import { msgpackFault } from "./msgpack-check.ts";
 import { regionExtension } from "./region-descriptor.ts";
 
