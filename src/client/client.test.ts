@@ -1,0 +1,125 @@
+import { inspect } from "node:util";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import type { FakeClock } from "../call/fake-clock.test-support.ts";
+import { service } from "../contract/service.ts";
+import { unary } from "../contract/unary.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { FakeHost } from "../session/fake-host.test-support.ts";
+import type { Session } from "../session/session.ts";
+import { createClient } from "./client.ts";
+import type { SessionSource } from "./session-source.ts";
+
+const Numbers = service("numbers.v1", {
+  half: unary({ input: z.number(), output: z.number() }),
+  slow: unary({ timeoutMs: 70 }),
+  ping: unary(),
+});
+
+/** A peer whose session is opened, or fails, when the test says so. */
+function unreachable() {
+  const host = new FakeHost();
+  let fail!: (error: unknown) => void;
+  let asked = 0;
+  const opening = new Promise<Session>((_, reject) => {
+    fail = reject;
+  });
+  opening.catch(() => {});
+  const source: SessionSource = {
+    host,
+    name: "fake://peer",
+    session() {
+      asked++;
+      return opening;
+    },
+  };
+  return { host, clock: host.clock as FakeClock, source, fail, asked: () => asked };
+}
+
+describe("a client", () => {
+  it("is a frozen plain object of functions, which can be awaited, printed and listed", async () => {
+    const client = createClient(unreachable().source, Numbers);
+    expect(Object.keys(client)).toEqual(["half", "slow", "ping"]);
+    expect(Object.isFrozen(client)).toBe(true);
+    expect(await client).toBe(client);
+    expect(inspect(client)).toContain("half");
+    expect(Object.isFrozen(client.half)).toBe(true);
+    expect("toString" in client).toBe(false);
+  });
+
+  it("costs nothing until it calls", () => {
+    const { source, host, asked } = unreachable();
+    createClient(source, Numbers);
+    expect([asked(), host.wheel.size, host.counters.callsStarted]).toEqual([0, 0, 0]);
+  });
+
+  it("gives every call a deadline: its own, the client's, the method's, ten seconds", async () => {
+    const { source, clock, host } = unreachable();
+    const codes: string[] = [];
+    const watch = (name: string, call: Promise<unknown>) =>
+      call.catch((error: RpcError) => codes.push(`${name} ${error.code}`));
+    const plain = createClient(source, Numbers);
+    const calls = [
+      watch("own", plain.slow(undefined, { timeoutMs: 20 })),
+      watch("client", createClient(source, Numbers, { timeoutMs: 40 }).slow()),
+      watch("method", plain.slow()),
+      watch("default", plain.ping()),
+    ];
+    expect(host.wheel.size).toBe(4);
+    for (const [advanceMs, expected] of [
+      [30, ["own deadline_exceeded"]],
+      [20, ["client deadline_exceeded"]],
+      [30, ["method deadline_exceeded"]],
+      [9900, []],
+      [100, ["default deadline_exceeded"]],
+    ] as const) {
+      clock.advance(advanceMs);
+      await Promise.resolve();
+      await Promise.resolve();
+      expect(codes.splice(0)).toEqual(expected);
+    }
+    await Promise.all(calls);
+    expect([host.wheel.size, clock.timers]).toEqual([0, 0]);
+  });
+
+  it("settles each call once, whatever comes after", async () => {
+    const { source, host, fail, clock } = unreachable();
+    const controller = new AbortController();
+    const call = createClient(source, Numbers).half(1, { signal: controller.signal });
+    controller.abort("first");
+    fail(new RpcError({ code: "unavailable", message: "second" }));
+    clock.advance(20_000);
+    await expect(call).rejects.toMatchObject({ code: "cancelled", cause: "first" });
+    expect(host.counters).toMatchObject({ callsStarted: 1, callsFailed: 1, callsSucceeded: 0 });
+  });
+
+  it("gives calls that wait for one session errors of their own when it fails", async () => {
+    const { source, fail } = unreachable();
+    const client = createClient(source, Numbers);
+    const calls = [client.half(1), client.ping()].map((call) => call.catch((error: unknown) => error));
+    fail(
+      new RpcError({ code: "unavailable", message: "the peer is away", origin: "fabric", retryAfterMs: 5 }),
+    );
+    const [half, ping] = (await Promise.all(calls)) as RpcError[];
+    expect(half).not.toBe(ping);
+    expect(half).toMatchObject({
+      method: "numbers.v1/half",
+      origin: "fabric",
+      retryAfterMs: 5,
+      retryable: true,
+    });
+    expect(half?.message).toBe("[unavailable] the peer is away");
+    expect(ping).toMatchObject({ method: "numbers.v1/ping" });
+  });
+
+  it("checks the input before it asks for a session", async () => {
+    const { source, asked } = unreachable();
+    const client = createClient(source, Numbers);
+    await expect(client.half("1" as never)).rejects.toMatchObject({
+      code: "invalid_argument",
+      origin: "local",
+    });
+    await expect(client.ping(5 as never)).rejects.toMatchObject({ code: "invalid_argument" });
+    expect(asked()).toBe(0);
+  });
+});
