@@ -68,6 +68,21 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       expect(performance.now() - begun).toBeLessThan(10_000);
     });
 
+    it("leaves when all is given up, though its peer stands still and sends are stuck", async () => {
+      const still = new Child("server", { listen: ownAddress() });
+      const begun = performance.now();
+      const quitter = new Child("quitter", {
+        url: (await still.report("listening")).urls[0],
+        server: still.pid,
+      });
+      const { codes, sends } = await quitter.report("gave up");
+      expect(codes).toEqual(["cancelled"]);
+      expect(sends).toBeGreaterThan(0);
+      await expectEnd(quitter, 0);
+      expect(performance.now() - begun).toBeLessThan(10_000);
+      await still.destroy();
+    });
+
     it.each<[TeardownSettings["end"], Ending, RegExp?]>([
       ["close", 0],
       ["exit", 7],
