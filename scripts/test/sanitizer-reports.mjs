@@ -18,17 +18,26 @@ export function findings(text) {
     });
 }
 
+/** Where a stack leaves native code for JavaScript: what lies below such a frame has called, and has not allocated. */
+const javaScriptFrame =
+  /Builtins_|v8::internal::Execution|v8::internal::\(anonymous namespace\)::Invoke|<unknown module>/;
+
 /**
- * Memory of a library that was unloaded before the check has frames without a module, and it may well have been the addon. So has code that V8
- * made, but that never allocates by itself: it tells nothing further down the stack than right below the allocator.
+ * Whether the addon asked for the memory. Not ours is what V8 takes for its heap while the addon calls it, nor what libfabric keeps: 1.17's net provider
+ * forgets a copy of its fi_info with every endpoint, and a stack through libfabric ends there, so whether it was asked to keep it cannot be told.
+ * Memory of a library that was unloaded before the check, which may well have been the addon, has a frame without a module right below the
+ * allocator; code that V8 made has none either, but never allocates by itself.
  *
  * @param {string} leak
  */
 function isOurs(leak) {
   const frames = leak.split("\n").filter((line) => /^\s*#\d+ /.test(line));
-  if (frames[1]?.includes("<unknown module>")) return true;
-  return frames.some((frame) =>
-    /cinnabar|\/native\/(fabric|engine|binding|test)\/|libfabric/i.test(withoutNodeModules(frame)),
+  const first = frames[1] ?? "";
+  if (first.includes("<unknown module>")) return true;
+  if (/\bv8::/.test(first) || frames.some((frame) => frame.includes("/libfabric.so"))) return false;
+  const end = frames.findIndex((frame) => javaScriptFrame.test(frame));
+  return (end < 0 ? frames : frames.slice(0, end)).some((frame) =>
+    /cinnabar|\/native\/(fabric|engine|binding|test)\//i.test(withoutNodeModules(frame)),
   );
 }
 
