@@ -1,5 +1,6 @@
 import { Engine, type EngineOptions, RpcError } from "cinnabar";
 import { Child, endAllChildren } from "./child.ts";
+import { freshUrl } from "./fabrics.ts";
 
 const engines: Engine[] = [];
 
@@ -23,6 +24,8 @@ export async function startServer(
 export async function endAllPeers(): Promise<void> {
   await endAllChildren();
   await Promise.all(engines.splice(0).map((engine) => engine.close()));
+  // Killed servers leave their files to whoever opens next.
+  await (await Engine.open({ listen: freshUrl("shm") })).close();
 }
 
 /** The code a call fails with, or "answered". */
