@@ -1,5 +1,5 @@
-export type { Access } from "./bulk/region-kind.ts";
 export { Region } from "./bulk/region.ts";
+export type { Access } from "./bulk/region-kind.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
 export type { LocalMemory, TransferOptions } from "./bulk/transfer.ts";
 export type { CallOptions, ClientOptions } from "./client/call-options.ts";
@@ -25,7 +25,12 @@ export type { EngineOptions } from "./engine/options.ts";
 export type { Peer, PeerState, PeerStats } from "./engine/peer.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { RpcCode } from "./errors/code.ts";
-export { type FabricDetail, RpcError, type RpcErrorOptions, type RpcErrorOrigin } from "./errors/rpc-error.ts";
+export {
+  type FabricDetail,
+  RpcError,
+  type RpcErrorOptions,
+  type RpcErrorOrigin,
+} from "./errors/rpc-error.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
 export type { Counters } from "./observe/counters.ts";
 export type { CallContext } from "./server/call-context.ts";

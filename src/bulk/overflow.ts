@@ -11,7 +11,10 @@ import { moveRun } from "./chunks.ts";
  */
 
 /** Puts a copy of `bytes` where the peer behind `port` can pull it. The loan ends when the peer says so. */
-export function offerBody(port: Port, bytes: Uint8Array): { readonly overflow: Overflow; readonly loan: Loan } {
+export function offerBody(
+  port: Port,
+  bytes: Uint8Array,
+): { readonly overflow: Overflow; readonly loan: Loan } {
   // msgpackr's buffer is reused by the next encode, hence the copy. A buffer of its own is also what makes it safe to let a slow peer read.
   const memory = new ArrayBuffer(bytes.byteLength);
   new Uint8Array(memory).set(bytes);
@@ -34,7 +37,12 @@ export function offerBody(port: Port, bytes: Uint8Array): { readonly overflow: O
 export type Pulled = { readonly body: Buffer } | { readonly status: number };
 
 /** Pulls a body into memory of its own, which the decoded value may keep views of. */
-export async function pullBody(port: Port, address: number, overflow: Overflow, stop: () => boolean): Promise<Pulled> {
+export async function pullBody(
+  port: Port,
+  address: number,
+  overflow: Overflow,
+  stop: () => boolean,
+): Promise<Pulled> {
   const memory = new ArrayBuffer(overflow.bytes);
   const local = port.register(memory, 0, overflow.bytes, access.local);
   try {

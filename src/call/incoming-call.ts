@@ -60,6 +60,11 @@ export class IncomingCall extends Timed {
     return this.phase === "open";
   }
 
+  /** How many of its transfers are under way. */
+  get transfers(): number {
+    return this.#transfers;
+  }
+
   /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */
   settle(outcome: Outcome): boolean {
     if (this.phase !== "open") return false;

@@ -10,8 +10,8 @@ import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
+import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
-import { PullBudget } from "../session/pull-budget.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { SessionTable } from "../session/session-table.ts";
@@ -43,7 +43,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #options: ResolvedEngineOptions;
   readonly #counters: Counters = newCounters();
   readonly #quarantine = new Quarantine();
-  readonly #pullBudget: PullBudget;
+  readonly #pullBudget: ByteBudget;
+  readonly #offerBudget: ByteBudget;
   readonly #wheel = new DeadlineWheel(systemClock);
   readonly #heartbeat: Heartbeat;
   readonly #progress: Progress;
@@ -57,7 +58,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
-    this.#pullBudget = new PullBudget(options.limits.maxPullBytes);
+    this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
+    this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
     this.#progress = new Progress(this.#sessions, () => this.#flush());
@@ -152,6 +154,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       regions: this.#regions.size,
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
+      offeredBytes: this.#offerBudget.bytes,
       ports: this.#ports.all.map((port) => ({
         url: port.url,
         provider: port.provider,
@@ -238,6 +241,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       limits: this.#options.limits,
       quarantine: this.#quarantine,
       pullBudget: this.#pullBudget,
+      offerBudget: this.#offerBudget,
       incarnation: randomBytes(8).readBigUInt64LE(),
       services,
       methods,
@@ -253,8 +257,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
       onSessionOpened: () => {},
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
-        if (reason === undefined) this.#counters.sessionsClosed++;
-        else this.#counters.sessionsLost++;
+        // Refused, or never answered: there was no session.
+        if (session.remote === undefined) return;
+        // Both sides close by word of mouth; what the fabric, its silence or broken bytes end is lost.
+        if (reason.origin === "fabric") this.#counters.sessionsLost++;
+        else this.#counters.sessionsClosed++;
       },
     };
   }

@@ -38,6 +38,7 @@ const maxMs = 2_147_483_647;
 const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number]>> = {
   maxBodyBytes: [1024, 0xffff_ffff],
   maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
+  maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
   maxRequests: [1, 2 ** 20],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],

@@ -27,5 +27,7 @@ export interface EngineStats {
   readonly quarantinedBytes: number;
   /** Bytes of overflowed bodies on their way in. */
   readonly pullingBytes: number;
+  /** Bytes of bodies kept for peers that have not pulled them yet. */
+  readonly offeredBytes: number;
   readonly ports: readonly PortStats[];
 }

@@ -9,8 +9,8 @@ import { encode } from "../wire/codec.ts";
 import { frameHeaderBytes, writeFrameHeader } from "../wire/frame.ts";
 import { type Greeting, packGreeting, type ServiceTable } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
+import { ByteBudget } from "./byte-budget.ts";
 import { defaultLimits, type SessionLimits } from "./limits.ts";
-import { PullBudget } from "./pull-budget.ts";
 import type { Session } from "./session.ts";
 import type { ServedMethod, SessionHost } from "./session-host.ts";
 
@@ -21,7 +21,8 @@ export class FakeHost implements SessionHost {
   readonly counters = newCounters();
   readonly quarantine = new Quarantine();
   readonly limits: SessionLimits;
-  readonly pullBudget: PullBudget;
+  readonly pullBudget: ByteBudget;
+  readonly offerBudget: ByteBudget;
   readonly incarnation = 77n;
   services: ServiceTable = [];
   methods: ServedMethod[] = [];
@@ -32,7 +33,8 @@ export class FakeHost implements SessionHost {
 
   constructor(limits: Partial<SessionLimits> = {}) {
     this.limits = { ...defaultLimits, ...limits };
-    this.pullBudget = new PullBudget(this.limits.maxPullBytes);
+    this.pullBudget = new ByteBudget(this.limits.maxPullBytes);
+    this.offerBudget = new ByteBudget(this.limits.maxOfferBytes);
   }
 
   kick(): void {}

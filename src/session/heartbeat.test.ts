@@ -52,6 +52,18 @@ describe("heartbeat", () => {
     expect([clock.timers, watched.pings]).toEqual([0, 0]);
   });
 
+  it("keeps one timer when a session is watched while it looks", () => {
+    const { clock, arrivals, heartbeat, watched, session } = setUp();
+    heartbeat.watch(session);
+    arrivals.push(() => heartbeat.watch(new Watched() as unknown as Session));
+    clock.advance(quarterMs);
+    expect(clock.timers).toBe(1);
+    watched.hasOpenWork = false;
+    arrivals.push(() => heartbeat.probe(session));
+    clock.advance(boundMs);
+    expect(watched.state).toBe("ended");
+  });
+
   it("asks a peer that has been silent, and loses it at the bound", () => {
     const { clock, heartbeat, watched, session } = setUp();
     heartbeat.watch(session);

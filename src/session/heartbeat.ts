@@ -64,14 +64,15 @@ export class Heartbeat {
   }
 
   #tick(): void {
-    this.#cancelTimer = undefined;
     const now = this.#clock.now();
     // What arrives during the poll was sent before this tick: it is heard at the old time, which is late enough.
     this.#poll();
     this.#nowMs += Math.min(now - this.#lastTickMs, 2 * this.#intervalMs);
     this.#lastTickMs = now;
     for (const session of this.#sessions) this.#look(session);
+    // Until here the timer counts as armed: a session that the poll brought must not arm a second one, whose ticks would come between.
     if (this.#sessions.size > 0) this.#arm();
+    else this.#cancelTimer = undefined;
   }
 
   #look(session: Session): void {

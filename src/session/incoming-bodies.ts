@@ -10,10 +10,16 @@ import type { Session } from "./session.ts";
 export class IncomingBodies {
   readonly #session: Session;
   readonly #outbox: Outbox;
+  #pulling = 0;
 
   constructor(session: Session, outbox: Outbox) {
     this.#session = session;
     this.#outbox = outbox;
+  }
+
+  /** How many are being pulled. */
+  get pulling(): number {
+    return this.#pulling;
   }
 
   /**
@@ -44,10 +50,12 @@ export class IncomingBodies {
       return;
     }
     const stopped = () => session.state === "ended" || stop();
+    this.#pulling++;
     pullBody(port, address, overflow, stopped)
       .catch(noMemoryFor)
       .then((pulled) => {
         pullBudget.give(overflow.bytes);
+        this.#pulling--;
         if (session.state === "ended") return;
         if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
         host.kick();

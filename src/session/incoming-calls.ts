@@ -117,6 +117,7 @@ export class IncomingCalls {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body));
       host.counters.requestsSucceeded++;
     } catch (error) {
+      if (error instanceof RpcError) return this.#fail(call, error);
       const message =
         error instanceof EncodeError
           ? `the result could not be sent: ${error.message}`
@@ -143,6 +144,13 @@ export class IncomingCalls {
   /** The peer has the answer of this call, or does not want it. */
   onBodyPulled(callId: number): void {
     this.#offers.released(offerKey(callId & slotMask));
+  }
+
+  /** Transfers under way on the peer's memory, for any of its calls. */
+  get transfers(): number {
+    let transfers = 0;
+    for (const call of this.#calls) transfers += call?.transfers ?? 0;
+    return transfers;
   }
 
   /** The peer is gone: signals fire, nothing is sent. */

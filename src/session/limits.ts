@@ -4,6 +4,8 @@ export interface SessionLimits {
   readonly maxBodyBytes: number;
   /** Bytes of bodies being pulled at once, over all sessions of an engine. Default 1 GiB. */
   readonly maxPullBytes: number;
+  /** Bytes of bodies kept for peers that have not pulled them yet, over all sessions of an engine. Default 1 GiB. */
+  readonly maxOfferBytes: number;
   /** Requests a peer may have in flight here. Default 4096. */
   readonly maxRequests: number;
   /** Encoded frames that wait for room in a session's outbox, in bytes; beyond it calls fail with `resource_exhausted`. Default 8 MiB. */
@@ -15,6 +17,7 @@ export interface SessionLimits {
 export const defaultLimits: SessionLimits = {
   maxBodyBytes: 512 * 1024 * 1024,
   maxPullBytes: 1024 * 1024 * 1024,
+  maxOfferBytes: 1024 * 1024 * 1024,
   maxRequests: 4096,
   maxQueuedBytes: 8 * 1024 * 1024,
   maxSessions: 1024,

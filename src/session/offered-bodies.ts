@@ -1,19 +1,20 @@
 import { offerBody } from "../bulk/overflow.ts";
 import type { Loan } from "../call/outgoing-call.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
-import type { Counters } from "../observe/counters.ts";
 import { EncodeError } from "../wire/codec.ts";
 import type { Overflow } from "../wire/frame.ts";
+import type { SessionHost } from "./session-host.ts";
 
 /** Bodies kept for the peer to pull, until it says that it has. Rare and large, so a Map with readable keys will do. */
 export class OfferedBodies {
   readonly #port: Port;
-  readonly #counters: Counters;
+  readonly #host: SessionHost;
   readonly #loans = new Map<string, Loan>();
 
-  constructor(port: Port, counters: Counters) {
+  constructor(port: Port, host: SessionHost) {
     this.#port = port;
-    this.#counters = counters;
+    this.#host = host;
   }
 
   /** How many wait to be pulled. */
@@ -21,15 +22,33 @@ export class OfferedBodies {
     return this.#loans.size;
   }
 
-  /** Keeps `body` under `key`. Throws EncodeError when the peer would not take it. */
+  /** Keeps `body` under `key`. Throws EncodeError when the peer would not take it, RpcError `resource_exhausted` when too much is kept already. */
   offer(key: string, body: Uint8Array, limit: number): Overflow {
     if (body.byteLength > limit) {
       throw new EncodeError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
     }
-    const { overflow, loan } = offerBody(this.#port, body);
-    this.#counters.bodiesOffered++;
-    this.#loans.set(key, loan);
-    return overflow;
+    const { offerBudget, counters, limits } = this.#host;
+    const bytes = body.byteLength;
+    if (!offerBudget.take(bytes)) {
+      throw new RpcError({
+        code: "resource_exhausted",
+        message: `${offerBudget.bytes} bytes wait to be pulled, ${bytes} more would exceed maxOfferBytes ${limits.maxOfferBytes}`,
+        origin: "local",
+      });
+    }
+    try {
+      const { overflow, loan } = offerBody(this.#port, body);
+      counters.bodiesOffered++;
+      const release = () => {
+        loan.release();
+        offerBudget.give(bytes);
+      };
+      this.#loans.set(key, { bytes, release });
+      return overflow;
+    } catch (error) {
+      offerBudget.give(bytes);
+      throw error;
+    }
   }
 
   has(key: string): boolean {

@@ -5,8 +5,8 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
+import type { ByteBudget } from "./byte-budget.ts";
 import type { SessionLimits } from "./limits.ts";
-import type { PullBudget } from "./pull-budget.ts";
 import type { Session } from "./session.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
@@ -21,7 +21,10 @@ export interface SessionHost {
   readonly counters: Counters;
   readonly limits: SessionLimits;
   readonly quarantine: Quarantine;
-  readonly pullBudget: PullBudget;
+  /** Bodies on their way in. */
+  readonly pullBudget: ByteBudget;
+  /** Bodies kept for peers to pull. */
+  readonly offerBudget: ByteBudget;
   /** Random 64 bit of this engine's life. */
   readonly incarnation: bigint;
   readonly services: ServiceTable;
@@ -38,5 +41,5 @@ export interface SessionHost {
   /** When a message arrived, on the heartbeat's clock. */
   heardNow(): number;
   onSessionOpened(session: Session): void;
-  onSessionEnded(session: Session, reason: RpcError | undefined): void;
+  onSessionEnded(session: Session, reason: RpcError): void;
 }

@@ -87,7 +87,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       maxQueuedBytes + maxRequests * port.slotBytes,
     );
     this.bodies = new IncomingBodies(this, this.#outbox);
-    this.#offers = new OfferedBodies(port, host.counters);
+    this.#offers = new OfferedBodies(port, host);
     this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
     this.#incoming = new IncomingCalls(this, this.#outbox, this.#offers);
   }
@@ -316,7 +316,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         message: `${this.peerName} ${verb}: ${packError(said).m}`,
         origin: "remote",
       }),
-      { quiet: true, certain: false },
+      // A side that says nothing of transfers under way has none: what it was lent can be used again.
+      { quiet: true, certain: (body as { t?: unknown } | undefined)?.t === undefined },
     );
   }
 
@@ -413,7 +414,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     if (this.state === "ended") return;
     this.state = "ended";
     if (!quiet && this.remote !== undefined) {
-      this.#say(frameKind.goodbye, lastWords(reason), errorWord(reason));
+      const touching = this.#incoming.transfers + this.bodies.pulling > 0;
+      this.#say(
+        frameKind.goodbye,
+        { ...lastWords(reason), ...(touching ? { t: true } : {}) },
+        errorWord(reason),
+      );
       this.#outbox.flush();
       this.host.kick();
     }
@@ -426,7 +432,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     // A shm peer's address stays known while its process may hold our memory: only so is its death told.
     const watchDeath = this.#quarantined.length > 0 && this.port.reportsDeath;
     if (quiet && !watchDeath) this.#forget();
-    else if (!watchDeath) this.#cancelForget = this.host.clock.timer(lastWordsMs, () => this.#forget());
+    else if (!watchDeath) this.#cancelForget = this.host.clock.timer(lastWordsMs, () => this.#forget(), true);
     this.#outbox.close();
     this.#onOpened?.(reason);
     this.#onOpened = undefined;

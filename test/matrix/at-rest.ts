@@ -5,12 +5,23 @@ import { namePrefix } from "./providers.ts";
 
 /** What an engine that nobody uses must hold: nothing. */
 function held(stats: EngineStats): Record<string, unknown> {
-  const { callsOut, callsIn, deadlines, queuedBytes, pullingBytes, quarantinedBytes, regions, ports } = stats;
+  const {
+    callsOut,
+    callsIn,
+    deadlines,
+    queuedBytes,
+    offeredBytes,
+    pullingBytes,
+    quarantinedBytes,
+    regions,
+    ports,
+  } = stats;
   return {
     callsOut,
     callsIn,
     deadlines,
     queuedBytes,
+    offeredBytes,
     pullingBytes,
     quarantinedBytes,
     regions,
@@ -32,6 +43,7 @@ function nothing(stats: EngineStats): Record<string, unknown> {
     callsIn: 0,
     deadlines: 0,
     queuedBytes: 0,
+    offeredBytes: 0,
     pullingBytes: 0,
     quarantinedBytes: 0,
     regions: 0,

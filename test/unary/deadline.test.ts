@@ -53,11 +53,12 @@ describe.each(providers)("a deadline over $name", (provider) => {
     expect(performance.now() - started).toBeGreaterThanOrEqual(59);
     expect(error).toMatchObject({
       code: "deadline_exceeded",
-      origin: "local",
       retryable: false,
       method: "time.v1/wait",
     });
-    expect(error.message).toContain("60 ms");
+    // Both sides run a clock. On a busy machine the server's verdict may arrive before the caller's own timer has fired.
+    if (error.origin === "local") expect(error.message).toContain("60 ms");
+    else expect(error.origin).toBe("remote");
     // Whichever comes first at the server: its own deadline, or the caller's cancel.
     expect(["deadline_exceeded", "cancelled"]).toContain(
       ((await fired(signals[0] as AbortSignal)) as { code: string }).code,

@@ -1,5 +1,5 @@
-/** How many bytes of bodies may be on their way in at once: what a peer announces is allocated here, so the sum is bounded. */
-export class PullBudget {
+/** How many bytes of bodies an engine may hold for one purpose at once, over all its sessions: what peers make us keep is bounded in sum. */
+export class ByteBudget {
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -11,7 +11,7 @@ export class PullBudget {
     return this.#bytes;
   }
 
-  /** Takes `bytes` if there is room. A body longer than the whole budget passes when nothing else is under way. */
+  /** Takes `bytes` if there is room. A body longer than the whole budget passes when nothing else is held. */
   take(bytes: number): boolean {
     if (this.#bytes > 0 && this.#bytes + bytes > this.#maxBytes) return false;
     this.#bytes += bytes;
