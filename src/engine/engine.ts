@@ -14,7 +14,7 @@ import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
-import { SessionTable } from "../session/session-table.ts";
+import { ConnectSilence, SessionTable } from "../session/session-table.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Peer } from "./peer.ts";
 import { Ports } from "./ports.ts";
@@ -31,6 +31,12 @@ export interface ExposeOptions<A extends Access> {
   /** What a peer that is lent the region may do with it. */
   readonly access: A;
 }
+
+/**
+ * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost without a trace: libfabric's
+ * tcp drops what is posted to an address before it has seen the end of the former connection there, as when a server has just been restarted.
+ */
+const firstAttemptMs = 1000;
 
 /** How long `close` lets the last words (goodbyes, answers) leave. */
 const closeGraceMs = 500;
@@ -209,10 +215,24 @@ export class Engine implements AsyncDisposable, RegionOwner {
     const untilMs = systemClock.now() + timeoutMs;
     const target = await within(timeoutMs, peer.url, locate(peer.url));
     const port = await this.#ports.towards(target);
-    this.#assertOpen();
-    const { address, replyTo } = port.route(target);
-    const leftMs = Math.max(1, untilMs - systemClock.now());
-    return this.#sessions.connect(port, port.admit(address), replyTo, peer.url, leftMs);
+    for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
+      this.#assertOpen();
+      const { address, replyTo } = port.route(target);
+      const leftMs = Math.max(1, untilMs - systemClock.now());
+      const last = leftMs < 2 * attemptMs;
+      try {
+        return await this.#sessions.connect(
+          port,
+          port.admit(address),
+          replyTo,
+          peer.url,
+          last ? leftMs : attemptMs,
+        );
+      } catch (error) {
+        if (!(error instanceof ConnectSilence)) throw error;
+        if (last) throw new ConnectSilence(peer.url, timeoutMs);
+      }
+    }
   }
 
   #assertOpen(): void {

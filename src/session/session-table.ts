@@ -19,6 +19,17 @@ import type { SessionHost } from "./session-host.ts";
 
 const maxUint32 = 0xffff_ffff;
 
+/** Nothing was heard from a peer that was to be connected to; another hello may be. */
+export class ConnectSilence extends RpcError {
+  constructor(peerName: string, timeoutMs: number) {
+    super({
+      code: "unavailable",
+      message: `${peerName} did not answer within ${timeoutMs} ms`,
+      origin: "fabric",
+    });
+  }
+}
+
 /**
  * The sessions of one engine, and what arrives at its ports: each message goes to the session it names, a hello makes a new one.
  *
@@ -66,14 +77,7 @@ export class SessionTable implements PortSink {
     }
     const session = this.#add(port, address, peerName);
     const cancelTimer = host.clock.timer(timeoutMs, () =>
-      session.end(
-        new RpcError({
-          code: "unavailable",
-          message: `${peerName} did not answer within ${timeoutMs} ms`,
-          origin: "fabric",
-        }),
-        { quiet: true },
-      ),
+      session.end(new ConnectSilence(peerName, timeoutMs), { quiet: true }),
     );
     try {
       await session.connect(packGreeting({ ...this.#greeting(session), address: replyTo, services: [] }));

@@ -111,8 +111,10 @@ describe("a flood of hellos", () => {
 });
 
 describe("a hostile server", () => {
-  /** A port that answers a hello with what the test makes of it. */
-  async function connectTo(answer: (session: number, nonce: number) => Uint8Array): Promise<Error> {
+  /** A port that answers a hello with what the test makes of it, or not. */
+  async function connectTo(
+    answer: (session: number, nonce: number) => Uint8Array | undefined,
+  ): Promise<Error> {
     const name = `trap.${Math.random().toString(36).slice(2)}`;
     const port = new MemPort({ scheme: "mem", host: "", port: 0, name }, defaultLayout);
     await using engine = await Engine.open();
@@ -144,8 +146,9 @@ describe("a hostile server", () => {
             non: number;
             adr: Uint8Array;
           };
-          const slot = port.takeSlot();
           const reply = answer(ses, non);
+          if (reply === undefined) return;
+          const slot = port.takeSlot();
           slab.set(reply, slot);
           port.send(port.admit(adr), slot, reply.byteLength, { onSent: () => {} });
         },
@@ -158,6 +161,18 @@ describe("a hostile server", () => {
     expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
     return error;
   }
+
+  it("is asked again when it lets the first hello pass in silence", async () => {
+    const sessions: number[] = [];
+    const error = await connectTo((session, nonce) => {
+      sessions.push(nonce);
+      if (sessions.length === 1) return undefined;
+      return messageOf(session, nonce, [{ kind: frameKind.refuse, word: 14, body: { m: "not now" } }]);
+    });
+    expect(error.message).toContain("not now");
+    // Each attempt is a session of its own, so that a late answer to the first could not be taken for one to the second.
+    expect(new Set(sessions).size).toBe(2);
+  });
 
   it.each([
     [
