@@ -18,13 +18,20 @@ describe.each(fabrics)("two processes that call for long over %s", (fabric) => {
     const client = new Child("long-run", { url }, { nodeOptions });
     await client.report("connected");
     const both = [client, server];
-    const look = () =>
-      Promise.all(
+    /** What both hold once the last given-up call has been answered. */
+    const look = async () => {
+      const open = async () => {
+        const stats = await Promise.all(both.map((child) => child.ask<EngineStats>("stats")));
+        return stats.reduce((sum, { callsOut, callsIn }) => sum + callsOut + callsIn, 0);
+      };
+      await expect.poll(open, { timeout: 20_000, interval: 5 }).toBe(0);
+      return Promise.all(
         both.map(async (child) => ({
           footprint: await child.ask<Footprint>("footprint"),
           stats: await child.ask<EngineStats>("stats"),
         })),
       );
+    };
     // What is made once: code compiled, slots first used, tables grown.
     await client.ask("calls", 2_000);
     await client.ask("abandon", 500);
