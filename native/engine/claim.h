@@ -32,6 +32,8 @@ class ShmClaim {
   const std::string& name() const { return name_; }
   const std::string& fabricName() const { return fabricName_; }
   int socket() const { return socket_.get(); }
+  /// Our region's file, from `publish` on.
+  int regionFile() const { return lock_.get(); }
 
   /// Locks the file that the provider has made by now, and lets peers connect. 0 or an errno.
   int publish();

@@ -117,7 +117,7 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
 void Neighbours::release(Neighbour* neighbour) {
   if (--neighbour->references > 0 || !neighbour->isGone()) return;
   std::erase(ended_, neighbour);
-  all_.erase(neighbour->id);
+  erase(*neighbour);
 }
 
 void Neighbours::poll(std::vector<Neighbour*>& gone) {
@@ -138,10 +138,15 @@ void Neighbours::poll(std::vector<Neighbour*>& gone) {
     if (neighbour->references > 0) {
       gone.push_back(neighbour);
     } else {
-      all_.erase(neighbour->id);
+      erase(*neighbour);
     }
   }
   ended_.clear();
+}
+
+void Neighbours::erase(Neighbour& neighbour) {
+  if (undertaker_) undertaker_->forget(neighbour.id);
+  all_.erase(neighbour.id);
 }
 
 void Neighbours::acceptAll() {
@@ -209,6 +214,10 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
     // The file must be there until the provider has mapped it.
     Fd held = holdRegionFile(message.name, message.fabricName);
     if (!held) return false;
+    if (neighbour.pid != getpid()) {
+      if (!undertaker_) undertaker_ = Undertaker::create(claim_.regionFile());
+      if (undertaker_) undertaker_->watch(neighbour.id, neighbour.pid, held.get());
+    }
     neighbour.mapping = mappings_.map(message.fabricName, std::move(local));
   }
   if (!neighbour.mapping) return false;

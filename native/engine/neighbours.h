@@ -13,6 +13,7 @@
 #include "engine/claim.h"
 #include "engine/hello.h"
 #include "engine/mapping.h"
+#include "engine/undertaker.h"
 
 namespace cinnabar::engine {
 
@@ -82,6 +83,7 @@ class Neighbours {
   bool sayHello(Neighbour& neighbour, HelloKind kind);
   void end(Neighbour& neighbour);
   void setState(Neighbour& neighbour, Neighbour::State state);
+  void erase(Neighbour& neighbour);
 
   ShmClaim& claim_;
   Bell& bell_;
@@ -94,6 +96,8 @@ class Neighbours {
   uint32_t meeting_ = 0;
   uint64_t clock_ = 0;
   uint64_t proof_;
+  /// Made with the first peer of another process, where it is needed at all.
+  std::unique_ptr<Undertaker> undertaker_;
 };
 
 }  // namespace cinnabar::engine

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <sstream>
 
@@ -65,6 +66,23 @@ int echo(fabric::Scheme scheme, const std::string& name) {
   }
   here.port->close();
   return 0;
+}
+
+/// Meets a peer and dies while it holds the lock of the peer's region, as if killed in the midst of
+/// a post.
+int dieLocking(const std::string& peerAddress) {
+  TestPort here(fabric::Scheme::shm);
+  if (!here.open()) return 1;
+  auto address = fromHex(peerAddress);
+  int to = here.port->admit(address.data(), address.size());
+  here.sendPattern(to, 0, 8, 1);
+  if (!eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; })) return 1;
+  auto region = regionOf(getppid());
+  if (!region) return 1;
+  pthread_spin_lock(region->lock());
+  say("locked");
+  raise(SIGKILL);
+  return 1;
 }
 
 /// Opens a port and does not look at it until told; then counts numbered messages and says whether
@@ -149,6 +167,15 @@ std::vector<uint8_t> fromHex(const std::string& text) {
   return bytes;
 }
 
+std::unique_ptr<engine::RegionHead> regionOf(pid_t pid) {
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    engine::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    auto region = file ? engine::RegionHead::map(file.get(), pid) : nullptr;
+    if (region) return region;
+  }
+  return nullptr;
+}
+
 int playPart(int argc, char** argv) {
   if (argc < 4 || std::string(argv[1]) != "--part") return -1;
   std::string part = argv[2];
@@ -157,6 +184,7 @@ int playPart(int argc, char** argv) {
   if (part == "signals") return signals();
   if (!haveLibfabric()) return 1;
   if (part == "echo") return echo(scheme, extra);
+  if (part == "die-locking") return dieLocking(extra);
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));
   return 1;
 }

@@ -4,8 +4,11 @@
 
 #include <sys/types.h>
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "engine/undertaker.h"
 
 namespace cinnabar::test {
 
@@ -19,6 +22,7 @@ class Child {
   /// The next line the child says; "" at its end or after the deadline.
   std::string hear();
   void kill(int signal);
+  pid_t pid() const { return pid_; }
   /// Waits for the end; the status as waitpid(2) gives it.
   int wait();
 
@@ -31,6 +35,10 @@ class Child {
 
 /// Runs a child's part if the program was started as one; -1 otherwise.
 int playPart(int argc, char** argv);
+
+/// The head of some shm region of a process; nullptr if it has none that this libfabric's layout
+/// fits.
+std::unique_ptr<engine::RegionHead> regionOf(pid_t pid);
 
 std::string toHex(const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> fromHex(const std::string& text);

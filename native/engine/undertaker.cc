@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "engine/undertaker.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "fabric/library.h"
+
+namespace cinnabar::engine {
+namespace {
+
+// struct smr_region of libfabric 1.17 (include/ofi_shm.h there).
+constexpr uint8_t kRegionVersion = 4;
+constexpr size_t kVersionAt = 0;
+constexpr size_t kPidAt = 4;
+constexpr size_t kLockAt = 24;
+constexpr size_t kPageBytes = 4096;
+
+// A lock is held for microseconds. In a dead process's region nothing is worth keeping; in ours a
+// live peer may have lost its processor while it held the lock.
+constexpr int kPeerPatienceMs = 10;
+constexpr int kOwnPatienceMs = 500;
+constexpr useconds_t kLookUs = 1000;
+
+constexpr uint64_t kStopEvent = UINT64_MAX;
+
+bool isNeeded() {
+  const fabric::Library* library = fabric::library();
+  return library != nullptr && FI_VERSION_GE(library->loadedVersion, FI_VERSION(1, 17)) &&
+         FI_VERSION_LT(library->loadedVersion, FI_VERSION(1, 18));
+}
+
+}  // namespace
+
+std::unique_ptr<RegionHead> RegionHead::map(int file, pid_t pid) {
+  struct stat info;
+  if (fstat(file, &info) != 0 || info.st_size < static_cast<off_t>(kPageBytes)) return nullptr;
+  void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (page == MAP_FAILED) return nullptr;
+  std::unique_ptr<RegionHead> head(new RegionHead(page));
+  auto* bytes = static_cast<const uint8_t*>(page);
+  int owner;
+  memcpy(&owner, bytes + kPidAt, sizeof owner);
+  return bytes[kVersionAt] == kRegionVersion && owner == pid ? std::move(head) : nullptr;
+}
+
+RegionHead::~RegionHead() { munmap(page_, kPageBytes); }
+
+pthread_spinlock_t* RegionHead::lock() const {
+  return reinterpret_cast<pthread_spinlock_t*>(static_cast<uint8_t*>(page_) + kLockAt);
+}
+
+std::unique_ptr<Undertaker> Undertaker::create(int ownRegion) {
+  if (!isNeeded()) return nullptr;
+  auto own = RegionHead::map(ownRegion, getpid());
+  if (!own) return nullptr;
+  std::unique_ptr<Undertaker> undertaker(new Undertaker(std::move(own)));
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kStopEvent;
+  int epoll = undertaker->epoll_.get();
+  if (epoll < 0 || !undertaker->stop_ ||
+      epoll_ctl(epoll, EPOLL_CTL_ADD, undertaker->stop_.get(), &event) != 0) {
+    return nullptr;
+  }
+  // Signals are for the threads that know what to do with them; a new thread inherits the mask.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  undertaker->thread_ = std::thread([self = undertaker.get()] { self->run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return undertaker;
+}
+
+Undertaker::Undertaker(std::unique_ptr<RegionHead> own)
+    : own_(std::move(own)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Undertaker::~Undertaker() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void Undertaker::watch(uint32_t id, pid_t pid, int region) {
+  auto peer = std::make_unique<Peer>();
+  peer->process = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!peer->process) return;
+  peer->region = RegionHead::map(region, pid);
+  int process = peer->process.get();
+  std::lock_guard lock(mutex_);
+  peers_[id] = std::move(peer);
+  epoll_event event{};
+  event.events = EPOLLIN;  // the process has ended
+  event.data.u64 = id;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, process, &event) != 0) peers_.erase(id);
+}
+
+void Undertaker::forget(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  auto found = peers_.find(id);
+  if (found == peers_.end()) return;
+  pollfd process{found->second->process.get(), POLLIN, 0};
+  // One that lives has closed its port in good order, and holds nothing.
+  if (poll(&process, 1, 0) == 0) peers_.erase(found);
+}
+
+std::unique_ptr<Undertaker::Peer> Undertaker::take(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  auto found = peers_.find(id);
+  if (found == peers_.end()) return nullptr;
+  auto peer = std::move(found->second);
+  peers_.erase(found);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer->process.get(), nullptr);
+  return peer;
+}
+
+void Undertaker::run() {
+  for (;;) {
+    epoll_event event;
+    int count = epoll_wait(epoll_.get(), &event, 1, -1);
+    if (stopping_) return;
+    if (count != 1) continue;
+    auto peer = take(static_cast<uint32_t>(event.data.u64));
+    if (!peer) continue;
+    if (peer->region) freeIfStuck(*peer->region, kPeerPatienceMs);
+    freeIfStuck(*own_, kOwnPatienceMs);
+  }
+}
+
+void Undertaker::freeIfStuck(const RegionHead& region, int patienceMs) {
+  for (int look = 0; look < patienceMs; ++look) {
+    if (stopping_) return;
+    if (pthread_spin_trylock(region.lock()) == 0) {
+      pthread_spin_unlock(region.lock());
+      return;
+    }
+    usleep(kLookUs);
+  }
+  pthread_spin_unlock(region.lock());
+}
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include "engine/fd.h"
+
+namespace cinnabar::engine {
+
+/// The head of a shm region of libfabric 1.17, as far as the lock in it.
+class RegionHead {
+ public:
+  /// nullptr unless the file is a region of that version and of that process.
+  static std::unique_ptr<RegionHead> map(int file, pid_t pid);
+  ~RegionHead();
+
+  pthread_spinlock_t* lock() const;
+
+ private:
+  explicit RegionHead(void* page) : page_(page) {}
+  void* page_;
+};
+
+/// Frees the locks of the dead.
+///
+/// In libfabric 1.17 whoever posts to a region, and its owner while it reads, holds a spin lock in
+/// it. A process that is killed at that moment leaves it locked, and everybody who uses the region
+/// spins for ever, inside the provider. Nobody but another thread can end that. This one sleeps
+/// until a peer's process ends, then looks at the two locks it may have held, the one in its own
+/// region and the one in ours: what stays locked all the time is unlocked. The dead one had either
+/// not yet published its message, or was through but for the unlocking, so what the lock guards is
+/// sound.
+///
+/// Ours may also be held by a live peer that was preempted, or stopped, so it gets much longer.
+/// Later versions have a queue without a lock.
+class Undertaker {
+ public:
+  /// `ownRegion` is the file of our own region. nullptr where it is not needed or cannot work.
+  static std::unique_ptr<Undertaker> create(int ownRegion);
+  ~Undertaker();
+
+  /// Looks after a peer from now on. The file is needed during the call only.
+  void watch(uint32_t id, pid_t pid, int region);
+  /// The peer is gone. If its process has ended, its locks are still looked after.
+  void forget(uint32_t id);
+
+ private:
+  struct Peer {
+    Fd process;  // pidfd_open(2)
+    std::unique_ptr<RegionHead> region;
+  };
+
+  explicit Undertaker(std::unique_ptr<RegionHead> own);
+  void run();
+  std::unique_ptr<Peer> take(uint32_t id);
+  void freeIfStuck(const RegionHead& region, int patienceMs);
+
+  std::unique_ptr<RegionHead> own_;
+  Fd epoll_;
+  Fd stop_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, std::unique_ptr<Peer>> peers_;
+  std::thread thread_;
+};
+
+}  // namespace cinnabar::engine
