@@ -89,19 +89,31 @@ export async function step(title, command, args, options = {}) {
  *
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ env?: NodeJS.ProcessEnv }} [options]
- * @returns {Promise<string>} "0", another exit status, a signal's name, or why it could not start
+ * @param {{ env?: NodeJS.ProcessEnv, timeoutMs?: number }} [options] after `timeoutMs` the command is killed with all that it has started
+ * @returns {Promise<string>} "0", another exit status, a signal's name, "a timeout", or why it could not start
  */
-export async function live(command, args, options = {}) {
+export async function live(command, args, { env = {}, timeoutMs } = {}) {
   const child = spawn(command, args, {
     cwd: root,
-    env: { ...process.env, ...options.env },
+    env: { ...process.env, ...env },
     stdio: "inherit",
+    // A process group of its own, so that nothing it has started outlives the timeout.
+    detached: timeoutMs !== undefined,
   });
   running.add(child);
+  let timedOut = false;
+  const timer =
+    timeoutMs === undefined
+      ? undefined
+      : setTimeout(() => {
+          timedOut = true;
+          if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+        }, timeoutMs);
   try {
-    return await ended(child);
+    const ending = await ended(child);
+    return timedOut ? "a timeout" : ending;
   } finally {
+    clearTimeout(timer);
     running.delete(child);
   }
 }

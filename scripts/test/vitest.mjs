@@ -7,10 +7,17 @@ import { live, root } from "../setup/command.mjs";
 /**
  * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with versions.
  *
- * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string }} options
+ * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, timeoutMs?: number }} options `timeoutMs`:
+ * about three times what the tests take on two quiet cores; a test whose thread hangs in native code can be ended by no limit of vitest's own
  * @returns {Promise<Outcome>}
  */
-export async function runVitest({ filters = [], args = [], env = {}, name = "vitest" }) {
+export async function runVitest({
+  filters = [],
+  args = [],
+  env = {},
+  name = "vitest",
+  timeoutMs = 15 * 60_000,
+}) {
   const report = join(root, "build", "reports", `${name}.json`);
   mkdirSync(dirname(report), { recursive: true });
   rmSync(report, { force: true });
@@ -25,7 +32,7 @@ export async function runVitest({ filters = [], args = [], env = {}, name = "vit
       ...args,
       ...filters,
     ],
-    { env },
+    { env, timeoutMs },
   );
   return readReport(report, ending);
 }
