@@ -2,6 +2,7 @@
 // Copyright The Cinnabar Authors
 #include "engine/undertaker.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <string>
 
 #include "fabric/library.h"
 
@@ -41,7 +43,12 @@ bool isNeeded() {
 
 }  // namespace
 
-std::unique_ptr<RegionHead> RegionHead::map(int file, pid_t pid) {
+std::unique_ptr<RegionHead> RegionHead::map(int locked, pid_t pid) {
+  // Opened anew: a mapping keeps its open file alive and with it the file's lock (flock(2)), which
+  // the caller gives back by closing its own, so that the file can be removed.
+  std::string path = "/proc/self/fd/" + std::to_string(locked);
+  Fd opened(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  int file = opened.get();
   struct stat info;
   if (fstat(file, &info) != 0 || info.st_size < static_cast<off_t>(kPageBytes)) return nullptr;
   void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

@@ -20,7 +20,7 @@ namespace cinnabar::engine {
 class RegionHead {
  public:
   /// nullptr unless the file is a region of that version and of that process.
-  static std::unique_ptr<RegionHead> map(int file, pid_t pid);
+  static std::unique_ptr<RegionHead> map(int locked, pid_t pid);
   ~RegionHead();
 
   pthread_spinlock_t* lock() const;

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "test/child.h"
@@ -220,6 +221,31 @@ TEST_SUITE("processes") {
     CHECK(eventually({&here}, [&] { return here.count(Completion::peerGone) == 1; }));
     CHECK(roundTrip(here, other, 5000));
     alarm(0);
+  }
+
+  TEST_CASE_FIXTURE(ProcessesFixture, "looking after a peer's locks does not keep its file") {
+    if (!hasRegionLock()) return;
+    TestPort here(Scheme::shm);
+    REQUIRE(here.open());
+    {
+      Remote victim("shm", "swept-at-once");
+      int to = victim.meet(here);
+      REQUIRE(to >= 0);
+      CHECK(roundTrip(here, to, 64));
+      // So that its locks take a while to look after.
+      auto region = regionOf(victim.child.pid());
+      REQUIRE(region);
+      pthread_spin_lock(region->lock());
+      victim.child.kill(SIGKILL);
+      victim.child.wait();
+    }
+    // Nobody has looked at the death yet; the next port that opens must be able to sweep.
+    TestPort next(Scheme::shm);
+    REQUIRE(next.open());
+    std::string prefix = "cnbr~" + std::to_string(geteuid()) + "~swept-at-once~";
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      CHECK_FALSE(entry.path().filename().string().starts_with(prefix));
+    }
   }
 
   TEST_CASE_FIXTURE(ProcessesFixture, "a peer told of our end knows it, however we end") {
