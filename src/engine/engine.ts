@@ -274,7 +274,6 @@ export class Engine implements AsyncDisposable, RegionOwner {
       watch: (session) => this.#heartbeat.watch(session),
       probe: (session) => this.#heartbeat.probe(session),
       heardNow: () => this.#heartbeat.nowMs,
-      onSessionOpened: () => {},
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
         // Refused, or never answered: there was no session.

@@ -20,8 +20,6 @@ export class Progress {
   #delivering = false;
   #closed = false;
   #activeMs = 0;
-  /** The time of the running or the last turn, by performance.now(). */
-  nowMs = performance.now();
 
   constructor(sink: PortSink, flush: () => boolean) {
     this.#sink = sink;
@@ -73,17 +71,17 @@ export class Progress {
 
   readonly #turn = (): void => {
     this.#scheduled = undefined;
-    this.nowMs = performance.now();
+    const nowMs = performance.now();
     const sent = this.#flush();
     const active = this.#progress(this.#spinUs()) || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once need not wait for the next turn.
     this.#flush();
     if (active) {
-      this.#activeMs = this.nowMs;
+      this.#activeMs = nowMs;
       this.#slowPollMs = 1;
     }
-    if (this.nowMs - this.#activeMs < lingerMs || !this.#sleep()) {
+    if (nowMs - this.#activeMs < lingerMs || !this.#sleep()) {
       this.#scheduled ??= setImmediate(this.#turn);
     }
   };

@@ -53,8 +53,6 @@ export class FakeHost implements SessionHost {
     return this.heardMs;
   }
 
-  onSessionOpened(): void {}
-
   onSessionEnded(session: Session, reason: RpcError | undefined): void {
     this.ended.push({ session, reason });
   }

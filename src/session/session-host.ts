@@ -40,6 +40,5 @@ export interface SessionHost {
   probe(session: Session): void;
   /** When a message arrived, on the heartbeat's clock. */
   heardNow(): number;
-  onSessionOpened(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
 }

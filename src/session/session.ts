@@ -129,7 +129,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#outgoing.limit(remote.requests);
     this.methods.set(remote.services);
     this.host.counters.sessionsOpened++;
-    this.host.onSessionOpened(this);
     const { sessionOpened } = channels;
     if (sessionOpened.hasSubscribers) {
       sessionOpened.publish({ peer: this.peerName, agent: remote.agent, incarnation: remote.incarnation });
