@@ -36,16 +36,16 @@ export async function moveRun(run: Run, stop: () => boolean): Promise<RunResult>
       const at = offset;
       const bytes = Math.min(step, run.bytes - at);
       offset += bytes;
-      const post = run.op === "read" ? run.port.read : run.port.write;
-      const ended = await post.call(
-        run.port,
-        run.address,
-        run.local,
-        run.localOffset + at,
-        bytes,
-        run.key,
-        run.remote + BigInt(at),
-      );
+      const ended = await new Promise<number>((settle) => {
+        const extent = {
+          local: run.local,
+          offset: run.localOffset + at,
+          bytes,
+          key: run.key,
+          remote: run.remote + BigInt(at),
+        };
+        run.port.transfer(run.op, run.address, [extent], { onTransferred: settle });
+      });
       if (ended === 0) moved += bytes;
       else status ||= ended;
     }

@@ -37,6 +37,7 @@ const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   24: ["EMFILE", "resource_exhausted"],
   28: ["ENOSPC", "resource_exhausted"],
   32: ["EPIPE", "unavailable"],
+  34: ["ERANGE", "out_of_range"],
   38: ["ENOSYS", "unimplemented"],
   42: ["ENOMSG", "internal"],
   61: ["ENODATA", "unimplemented"],

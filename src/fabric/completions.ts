@@ -1,4 +1,4 @@
-import type { Port, PortSink, SendOwner } from "./port.ts";
+import type { Port, PortSink, SendOwner, TransferOwner } from "./port.ts";
 import { completion, entryWords, headerWords, ringEntries } from "./ring.ts";
 import type { SendSlots } from "./send-slots.ts";
 
@@ -12,7 +12,7 @@ export class Completions {
   readonly #slots: SendSlots;
   readonly #slotBytes: number;
   readonly #owners: (SendOwner | undefined)[];
-  readonly #transfers: (((status: number) => void) | undefined)[] = [];
+  readonly #transfers: (TransferOwner | undefined)[] = [];
   readonly #freeTokens: number[] = [];
   #delivering = false;
   #abandoned = false;
@@ -33,21 +33,21 @@ export class Completions {
     this.sends++;
   }
 
-  /** A token whose `transfer` entry will call `settle`. */
-  expectTransfer(settle: (status: number) => void): number {
+  /** A token whose `transfer` entry `owner` will hear of. */
+  expectTransfer(owner: TransferOwner): number {
     const token = this.#freeTokens.pop() ?? this.#transfers.length;
-    this.#transfers[token] = settle;
+    this.#transfers[token] = owner;
     this.transfers++;
     return token;
   }
 
-  settleTransfer(token: number, status: number): void {
-    const settle = this.#transfers[token];
-    if (settle === undefined) return;
+  settleTransfer(token: number, status: number, bytes: number): void {
+    const owner = this.#transfers[token];
+    if (owner === undefined) return;
     this.#transfers[token] = undefined;
     this.#freeTokens.push(token);
     this.transfers--;
-    settle(status);
+    owner.onTransferred(status, bytes);
   }
 
   /** Hands `count` entries out, oldest first, and moves the head past each before its receiver runs. */
@@ -80,7 +80,7 @@ export class Completions {
           break;
         }
         case completion.transfer:
-          this.settleTransfer(token, status);
+          this.settleTransfer(token, status, bytes);
           break;
         case completion.peerGone:
           sink.onPeerGone(port, token);
@@ -105,7 +105,7 @@ export class Completions {
   /** The port is closed: nothing more will complete. */
   abandon(status: number): void {
     this.#abandoned = true;
-    for (let token = 0; token < this.#transfers.length; token++) this.settleTransfer(token, status);
+    for (let token = 0; token < this.#transfers.length; token++) this.settleTransfer(token, status, 0);
     for (let i = 0; i < this.#owners.length; i++) {
       const owner = this.#owners[i];
       if (owner === undefined) continue;

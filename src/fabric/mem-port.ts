@@ -4,12 +4,15 @@ import { RpcError } from "../errors/rpc-error.ts";
 import { Completions } from "./completions.ts";
 import {
   access,
+  type Extent,
   type Port,
   type PortGauges,
   type PortSink,
   type RegisteredMemory,
   type Route,
   type SendOwner,
+  type TransferOp,
+  type TransferOwner,
 } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
@@ -21,6 +24,8 @@ const connectionRefused = 111;
 const connectionAborted = 103;
 const cancelled = 125;
 const keyRejected = 266; // FI_ENOKEY
+const notPermitted = 13; // EACCES
+const outOfRange = 34; // ERANGE
 const truncated = 265; // FI_ETRUNC
 const noBytes = new Uint8Array(0);
 
@@ -40,6 +45,8 @@ interface Entry {
   readonly token: number;
   /** A message's bytes, copied into a receive slot when there is one. */
   readonly bytes: Uint8Array;
+  /** Of a transfer: how many bytes it moved. */
+  readonly moved?: number;
 }
 
 /**
@@ -55,8 +62,11 @@ export class MemPort implements Port {
   readonly slabView: DataView;
   readonly slotBytes: number;
   readonly batchFrames = 64;
-  readonly maxTransferBytes = Number.MAX_SAFE_INTEGER;
+  /** The ring counts in 32 bits. */
+  readonly maxTransferBytes = 2 ** 32 - 1;
+  readonly maxExtents = 256;
   readonly reportsDeath = true;
+  readonly revokesKeys = true;
   onWake: () => void = () => {};
 
   readonly #name: string;
@@ -166,64 +176,38 @@ export class MemPort implements Port {
     return { index, key: region.key, base: 0n };
   }
 
-  deregister(index: number): void {
+  deregister(index: number, onReleased?: () => void): void {
     const region = this.#regions[index];
-    if (region === undefined) return;
-    this.#regions[index] = undefined;
-    this.#regionsByKey.delete(region.key);
+    if (region !== undefined) {
+      this.#regions[index] = undefined;
+      this.#regionsByKey.delete(region.key);
+    }
+    onReleased?.();
   }
 
-  read(
-    address: number,
-    into: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number> {
-    return this.#transfer(address, key, remote, bytes, access.remoteRead, (region, at) => {
-      this.#local(into).set(region.subarray(at, at + bytes), offset);
-    });
+  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
+    const token = this.#completions.expectTransfer(owner);
+    const peer = this.#peers[address];
+    let status = peer === undefined || peer.#closed ? connectionAborted : 0;
+    let moved = 0;
+    for (const extent of extents) {
+      if (status === 0) status = this.#move(op, peer as MemPort, extent);
+      if (status === 0) moved += extent.bytes;
+    }
+    this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes, moved });
   }
 
-  write(
-    address: number,
-    from: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number> {
-    return this.#transfer(address, key, remote, bytes, access.remoteWrite, (region, at) => {
-      region.set(this.#local(from).subarray(offset, offset + bytes), at);
-    });
-  }
-
-  #local(memory: RegisteredMemory): Uint8Array {
-    return (this.#regions[memory.index] as MemRegion).bytes;
-  }
-
-  #transfer(
-    address: number,
-    key: bigint,
-    remote: bigint,
-    bytes: number,
-    right: number,
-    copy: (region: Uint8Array, at: number) => void,
-  ): Promise<number> {
-    return new Promise((settle) => {
-      const token = this.#completions.expectTransfer(settle);
-      const peer = this.#peers[address];
-      let status = 0;
-      if (peer === undefined || peer.#closed) status = connectionAborted;
-      else {
-        const region = peer.#regionsByKey.get(key);
-        const allowed = region !== undefined && (region.access & right) !== 0;
-        if (!allowed || remote + BigInt(bytes) > BigInt(region.bytes.byteLength)) status = keyRejected;
-        else copy(region.bytes, Number(remote));
-      }
-      this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes });
-    });
+  /** 0, or why the peer's memory may not be touched so. */
+  #move(op: TransferOp, peer: MemPort, { local, offset, bytes, key, remote }: Extent): number {
+    const region = peer.#regionsByKey.get(key);
+    if (region === undefined) return keyRejected;
+    if ((region.access & (op === "read" ? access.remoteRead : access.remoteWrite)) === 0) return notPermitted;
+    if (remote + BigInt(bytes) > BigInt(region.bytes.byteLength)) return outOfRange;
+    const here = (this.#regions[local.index] as MemRegion).bytes.subarray(offset, offset + bytes);
+    const there = region.bytes.subarray(Number(remote), Number(remote) + bytes);
+    if (op === "read") here.set(there);
+    else there.set(here);
+    return 0;
   }
 
   progress(_spinUs: number, sink: PortSink): number {
@@ -256,7 +240,7 @@ export class MemPort implements Port {
     ring[at] = entry.kind;
     ring[at + 1] = status;
     ring[at + 2] = token;
-    ring[at + 3] = entry.bytes.byteLength;
+    ring[at + 3] = entry.moved ?? entry.bytes.byteLength;
     ring[0] = tail + 1;
     return true;
   }

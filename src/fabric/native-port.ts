@@ -5,7 +5,17 @@ import { gauges } from "./addon.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
-import type { Port, PortGauges, PortSink, RegisteredMemory, Route, SendOwner } from "./port.ts";
+import type {
+  Extent,
+  Port,
+  PortGauges,
+  PortSink,
+  RegisteredMemory,
+  Route,
+  SendOwner,
+  TransferOp,
+  TransferOwner,
+} from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import { ringBytes } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
@@ -18,6 +28,12 @@ const stillUsed = -16; // EBUSY
 /** Measured with 8 to 256 calls in flight; see docs/design/progress.md. */
 const batchFrames = { shm: 8, tcp: 32 } as const;
 
+/** Memory that was deregistered and is still in use. */
+interface Unreleased {
+  readonly index: number;
+  readonly onReleased: (() => void) | undefined;
+}
+
 /** A port on libfabric: numbers in, numbers out, errors shaped here. */
 export class NativePort implements Port {
   readonly scheme: "shm" | "tcp";
@@ -29,7 +45,9 @@ export class NativePort implements Port {
   readonly slotBytes: number;
   readonly batchFrames: number;
   readonly maxTransferBytes: number;
+  readonly maxExtents: number;
   readonly reportsDeath: boolean;
+  readonly revokesKeys: boolean;
   onWake: () => void = () => {};
 
   readonly #addon: Addon;
@@ -38,7 +56,7 @@ export class NativePort implements Port {
   readonly #slots: SendSlots;
   readonly #completions: Completions;
   /** Regions whose owners are done with them while the provider is not: the transfer's peer stands still, or is slow to be found dead. */
-  #unreleased: number[] = [];
+  #unreleased: Unreleased[] = [];
   #closed = false;
 
   /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
@@ -83,7 +101,9 @@ export class NativePort implements Port {
     this.slotBytes = slotBytes;
     this.batchFrames = batchFrames[this.scheme];
     this.maxTransferBytes = opened.maxTransferBytes;
+    this.maxExtents = 256;
     this.reportsDeath = opened.reportsDeath;
+    this.revokesKeys = false;
   }
 
   route(target: Target): Route {
@@ -140,38 +160,27 @@ export class NativePort implements Port {
     };
   }
 
-  deregister(index: number): void {
-    if (!this.#closed && this.#addon.deregister(this.#id, index) === stillUsed) this.#unreleased.push(index);
+  deregister(index: number, onReleased?: () => void): void {
+    if (!this.#closed && this.#addon.deregister(this.#id, index) === stillUsed)
+      this.#unreleased.push({ index, onReleased });
+    else onReleased?.();
   }
 
-  read(
-    address: number,
-    into: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number> {
-    return new Promise((settle) => {
-      const token = this.#completions.expectTransfer(settle);
-      const status = this.#addon.read(this.#id, address, into.index, offset, bytes, key, remote, token);
-      if (status < 0) this.#completions.settleTransfer(token, -status);
-    });
-  }
-
-  write(
-    address: number,
-    from: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number> {
-    return new Promise((settle) => {
-      const token = this.#completions.expectTransfer(settle);
-      const status = this.#addon.write(this.#id, address, from.index, offset, bytes, key, remote, token);
-      if (status < 0) this.#completions.settleTransfer(token, -status);
-    });
+  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
+    let left = extents.length;
+    let failed = 0;
+    let moved = 0;
+    for (const { local, offset, bytes, key, remote } of extents) {
+      const token = this.#completions.expectTransfer({
+        onTransferred(status, done) {
+          failed ||= status;
+          if (status === 0) moved += done;
+          if (--left === 0) owner.onTransferred(failed, moved);
+        },
+      });
+      const status = this.#addon[op](this.#id, address, local.index, offset, bytes, key, remote, token);
+      if (status < 0) this.#completions.settleTransfer(token, -status, 0);
+    }
   }
 
   progress(spinUs: number, sink: PortSink): number {
@@ -214,12 +223,16 @@ export class NativePort implements Port {
     this.#closed = true;
     this.#addon.close(this.#id);
     this.#completions.abandon(cancelled);
+    for (const { onReleased } of this.#unreleased) onReleased?.();
+    this.#unreleased = [];
   }
 
   #releaseAgain(): void {
-    this.#unreleased = this.#unreleased.filter(
-      (index) => this.#addon.deregister(this.#id, index) === stillUsed,
-    );
+    this.#unreleased = this.#unreleased.filter(({ index, onReleased }) => {
+      if (this.#addon.deregister(this.#id, index) === stillUsed) return true;
+      onReleased?.();
+      return false;
+    });
   }
 
   #addressOf(hostOrName: string, service: number): Uint8Array {

@@ -10,6 +10,29 @@ export interface SendOwner {
   onSent(status: number): void;
 }
 
+/** Seen from the side that acts: `read` pulls (a get), `write` pushes (a put). */
+export type TransferOp = "read" | "write";
+
+/** One piece of a one-sided transfer: so many bytes between a local registration and a peer's memory. */
+export interface Extent {
+  readonly local: RegisteredMemory;
+  /** First byte in the local registration. */
+  readonly offset: number;
+  /** At least 1. */
+  readonly bytes: number;
+  /** What the peer gave out for its memory, and the provider's address of the first byte there. */
+  readonly key: bigint;
+  readonly remote: bigint;
+}
+
+/** Who gets told how a posted transfer ended. */
+export interface TransferOwner {
+  /**
+   * `status` is 0, or libfabric's positive error number; `bytes` surely moved. The provider touches none of the memory any more.
+   */
+  onTransferred(status: number, bytes: number): void;
+}
+
 /** Who gets what arrives at a port. */
 export interface PortSink {
   /** A message of `bytes` bytes lies at `offset` of the slab, until this returns. */
@@ -59,10 +82,17 @@ export interface Port {
    * costs a system call, long ones do.
    */
   readonly batchFrames: number;
-  /** The longest single read or write. */
+  /** The most bytes of one transfer, over all its extents. */
   readonly maxTransferBytes: number;
+  /** The most extents of one transfer. */
+  readonly maxExtents: number;
   /** True if death of a peer is told at once. */
   readonly reportsDeath: boolean;
+  /**
+   * True if a deregistered key is dead for every peer, and `onReleased` means that nobody is in the middle of using it. Where it is false
+   * (tcp) a transfer that had begun may go on: only the peer's word, or its end, is certain.
+   */
+  readonly revokesKeys: boolean;
 
   /** The way to a target of this port's scheme. */
   route(target: Target): Route;
@@ -78,26 +108,13 @@ export interface Port {
   send(address: number, slot: number, bytes: number, owner: SendOwner): void;
 
   register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory;
-  /** Lets go of the memory: now, or as soon as no transfer of this port uses it any more. */
-  deregister(index: number): void;
-  /** Pulls remote memory into a local registration. Settles with 0 or libfabric's error number; never rejects. */
-  read(
-    address: number,
-    into: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number>;
-  /** Pushes local memory out; settles when the data is in place. */
-  write(
-    address: number,
-    from: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-  ): Promise<number>;
+  /**
+   * Withdraws the memory: its key is refused from now on. Calls `onReleased` when neither this port nor, as far as the port can tell
+   * (`revokesKeys`), a peer touches it any more: before this returns, or later.
+   */
+  deregister(index: number, onReleased?: () => void): void;
+  /** Pulls remote memory into, or pushes it from, local registrations: one completion for all extents. A write completes when the data is in place. */
+  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void;
 
   /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
   progress(spinUs: number, sink: PortSink): number;

@@ -1,4 +1,13 @@
-import type { Port, PortGauges, RegisteredMemory, Route, SendOwner } from "../fabric/port.ts";
+import type {
+  Extent,
+  Port,
+  PortGauges,
+  RegisteredMemory,
+  Route,
+  SendOwner,
+  TransferOp,
+  TransferOwner,
+} from "../fabric/port.ts";
 import { SendSlots } from "../fabric/send-slots.ts";
 import { frameHeaderBytes } from "../wire/frame.ts";
 import { alignFrame, messageFault, messageHeaderBytes } from "../wire/message.ts";
@@ -44,7 +53,9 @@ export class FakePort implements Port {
   readonly slotBytes: number;
   batchFrames = 1000;
   readonly maxTransferBytes = Number.MAX_SAFE_INTEGER;
+  readonly maxExtents = 256;
   reportsDeath = false;
+  revokesKeys = false;
   onWake: () => void = () => {};
 
   readonly sent: SentMessage[] = [];
@@ -118,25 +129,18 @@ export class FakePort implements Port {
     return { index, key: BigInt(index) + 100n, base: 0n };
   }
 
-  deregister(index: number): boolean {
-    return this.regions.delete(index);
+  deregister(index: number, onReleased?: () => void): void {
+    this.regions.delete(index);
+    onReleased?.();
   }
 
-  read(
-    _address: number,
-    into: RegisteredMemory,
-    offset: number,
-    bytes: number,
-    key: bigint,
-  ): Promise<number> {
-    const memory = this.regions.get(into.index) as Uint8Array;
-    return new Promise((settle) =>
-      this.pulls.push({ settle, key, into: memory.subarray(offset, offset + bytes) }),
-    );
-  }
-
-  write(): Promise<number> {
-    throw new Error("no test writes");
+  transfer(op: TransferOp, _address: number, extents: readonly Extent[], owner: TransferOwner): void {
+    if (op === "write") throw new Error("no test writes");
+    if (extents.length !== 1) throw new Error("no test pulls into pieces");
+    const { local, offset, bytes, key } = extents[0] as Extent;
+    const memory = this.regions.get(local.index) as Uint8Array;
+    const settle = (status: number) => owner.onTransferred(status, status === 0 ? bytes : 0);
+    this.pulls.push({ settle, key, into: memory.subarray(offset, offset + bytes) });
   }
 
   route(): Route {
