@@ -7,15 +7,21 @@ export class SlotTable<T> {
   readonly #generations: number[] = [];
   readonly #free: number[] = [];
   readonly #capacity: number;
+  readonly #first: number;
   #size = 0;
 
-  /** `capacity` is at most 2^20. */
-  constructor(capacity: number) {
-    this.#capacity = Math.min(capacity, slotMask + 1);
+  /** `first` is the lowest slot; the highest is at most 2^20 - 1. */
+  constructor(capacity: number, first = 0) {
+    this.#first = first;
+    this.#capacity = Math.min(capacity, slotMask + 1 - first);
   }
 
   get size(): number {
     return this.#size;
+  }
+
+  get full(): boolean {
+    return this.#size >= this.#capacity;
   }
 
   /** A number for `item`, unequal to 0, or 0 when the table is full. */
@@ -31,16 +37,16 @@ export class SlotTable<T> {
     this.#generations[slot] = generation;
     this.#items[slot] = item;
     this.#size++;
-    return ((generation << slotBits) | slot) >>> 0;
+    return ((generation << slotBits) | (slot + this.#first)) >>> 0;
   }
 
   get(id: number): T | undefined {
-    const slot = id & slotMask;
+    const slot = (id & slotMask) - this.#first;
     return this.#generations[slot] === id >>> slotBits ? this.#items[slot] : undefined;
   }
 
   release(id: number): void {
-    const slot = id & slotMask;
+    const slot = (id & slotMask) - this.#first;
     if (this.#generations[slot] !== id >>> slotBits || this.#items[slot] === undefined) return;
     this.#items[slot] = undefined;
     this.#free.push(slot);

@@ -265,6 +265,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       incarnation: randomBytes(8).readBigUInt64LE(),
       services,
       methods,
+      builtins: [],
       kick: () => this.#progress.kick(),
       markDirty: (session) => {
         if (session.dirty) return;

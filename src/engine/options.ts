@@ -2,6 +2,7 @@ import { assertOptions } from "../contract/check.ts";
 import type { HandlerErrorListener } from "../server/dispatcher.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { defaultLimits, type SessionLimits } from "../session/limits.ts";
+import { builtinSlots } from "../wire/builtin.ts";
 
 /** What `Engine.open` takes. */
 export interface EngineOptions {
@@ -39,7 +40,8 @@ const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number
   maxBodyBytes: [1024, 0xffff_ffff],
   maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
   maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxRequests: [1, 2 ** 20],
+  // Slots of built-in methods lie behind them.
+  maxRequests: [1, 2 ** 20 - builtinSlots],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],
 };

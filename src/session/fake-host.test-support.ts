@@ -26,6 +26,7 @@ export class FakeHost implements SessionHost {
   readonly incarnation = 77n;
   services: ServiceTable = [];
   methods: ServedMethod[] = [];
+  builtins: ServedMethod[] = [];
   readonly watched: Session[] = [];
   readonly probed: Session[] = [];
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];

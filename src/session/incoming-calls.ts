@@ -1,5 +1,6 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
@@ -22,6 +23,8 @@ export class IncomingCalls {
   readonly #offers: OfferedBodies;
   readonly #borrower = new RegionBorrower();
   readonly #calls: (IncomingCall | undefined)[] = [];
+  /** Calls of built-in methods, whose slots lie behind the others. */
+  readonly #builtinCalls: (IncomingCall | undefined)[] = [];
   #size = 0;
 
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies) {
@@ -45,18 +48,21 @@ export class IncomingCalls {
     const session = this.#session;
     const { host } = session;
     const slot = callId & slotMask;
-    if (slot >= host.limits.maxRequests)
-      return session.fault(`call id ${callId} is beyond the ${host.limits.maxRequests} granted`);
+    const { maxRequests } = host.limits;
+    if (slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0))
+      return session.fault(`call id ${callId} is beyond the ${maxRequests} granted`);
     if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
-    if (this.#calls[slot] !== undefined) return session.fault(`call id ${callId} is in use`);
+    if (isBuiltin(method) && slot < maxRequests)
+      return session.fault(`call id ${callId} is not for built-in methods`);
+    if (this.#at(slot) !== undefined) return session.fault(`call id ${callId} is in use`);
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
     if (this.#offers.has(offerKey(slot)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
     if (!session.hasOpenWork) host.watch(session);
     const call = new IncomingCall(session, callId, method);
-    this.#calls[slot] = call;
+    this.#set(slot, call);
     this.#size++;
-    host.counters.requestsStarted++;
+    if (!isBuiltin(method)) host.counters.requestsStarted++;
     host.wheel.arm(call, host.clock.now() + timeLeftMs);
 
     const overflowed = (flags & frameFlag.overflow) !== 0;
@@ -80,7 +86,8 @@ export class IncomingCalls {
 
   #serve(call: IncomingCall, input: unknown): void {
     if (input === malformed) return;
-    const method = this.#session.host.methods[call.method];
+    const { methods, builtins } = this.#session.host;
+    const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
     if (method === undefined) {
       call.settle({
         error: new RpcError({
@@ -95,7 +102,7 @@ export class IncomingCalls {
   }
 
   onCancel(callId: number): void {
-    const call = this.#calls[callId & slotMask];
+    const call = this.#at(callId & slotMask);
     if (call === undefined || call.id !== callId) return;
     call.abort(new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" }));
   }
@@ -103,19 +110,22 @@ export class IncomingCalls {
   answer(call: IncomingCall, outcome: Outcome): void {
     const { host } = this.#session;
     const slot = call.id & slotMask;
-    if (this.#calls[slot] !== call) return;
-    this.#calls[slot] = undefined;
+    if (this.#at(slot) !== call) return;
+    this.#set(slot, undefined);
     this.#size--;
     host.wheel.disarm(call);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     const head = { kind: frameKind.response, method: 0, callId: call.id, word: 0 };
+    const succeeded = () => {
+      if (!isBuiltin(call.method)) host.counters.requestsSucceeded++;
+    };
     if (outcome.value === undefined) {
-      host.counters.requestsSucceeded++;
+      succeeded();
       return this.#outbox.bare(head);
     }
     try {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body));
-      host.counters.requestsSucceeded++;
+      succeeded();
     } catch (error) {
       if (error instanceof RpcError) return this.#fail(call, error);
       const message =
@@ -127,7 +137,7 @@ export class IncomingCalls {
   }
 
   #fail(call: IncomingCall, error: RpcError): void {
-    this.#session.host.counters.requestsFailed++;
+    this.#countFailed(call);
     const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error) };
     try {
       this.#outbox.value(head, packError(error), (body) => this.#offer(call, body));
@@ -149,19 +159,34 @@ export class IncomingCalls {
   /** Transfers under way on the peer's memory, for any of its calls. */
   get transfers(): number {
     let transfers = 0;
-    for (const call of this.#calls) transfers += call?.transfers ?? 0;
+    for (const call of [...this.#calls, ...this.#builtinCalls]) transfers += call?.transfers ?? 0;
     return transfers;
   }
 
   /** The peer is gone: signals fire, nothing is sent. */
   end(reason: RpcError): void {
-    for (const [slot, call] of this.#calls.entries()) {
+    for (const call of [...this.#calls, ...this.#builtinCalls]) {
       if (call === undefined) continue;
-      this.#calls[slot] = undefined;
+      this.#set(call.id & slotMask, undefined);
       this.#session.host.wheel.disarm(call);
-      this.#session.host.counters.requestsFailed++;
+      this.#countFailed(call);
       call.abandon(reason);
     }
     this.#size = 0;
+  }
+
+  #countFailed(call: IncomingCall): void {
+    if (!isBuiltin(call.method)) this.#session.host.counters.requestsFailed++;
+  }
+
+  #at(slot: number): IncomingCall | undefined {
+    const { maxRequests } = this.#session.host.limits;
+    return slot < maxRequests ? this.#calls[slot] : this.#builtinCalls[slot - maxRequests];
+  }
+
+  #set(slot: number, call: IncomingCall | undefined): void {
+    const { maxRequests } = this.#session.host.limits;
+    if (slot < maxRequests) this.#calls[slot] = call;
+    else this.#builtinCalls[slot - maxRequests] = call;
   }
 }

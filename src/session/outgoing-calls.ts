@@ -2,6 +2,7 @@ import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { SlotTable } from "../call/slot-table.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { parseError } from "../wire/fault.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
@@ -12,6 +13,13 @@ import { RegionLender } from "./request-regions.ts";
 import type { Session } from "./session.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
+const slotMask = (1 << 20) - 1;
+
+interface WaitingCall {
+  readonly call: OutgoingCall;
+  readonly method: number;
+  readonly input: unknown;
+}
 
 /** The calls this side has made in one session. */
 export class OutgoingCalls {
@@ -20,6 +28,11 @@ export class OutgoingCalls {
   readonly #offers: OfferedBodies;
   readonly #lender: RegionLender;
   #calls = new SlotTable<OutgoingCall>(0);
+  /** Calls of built-in methods, whose slots lie behind those that the peer grants. */
+  #builtinCalls = new SlotTable<OutgoingCall>(0);
+  /** Built-in calls for which there was no slot, in the order they came. */
+  readonly #waiting: WaitingCall[] = [];
+  #firstBuiltin = 0;
 
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies) {
     this.#session = session;
@@ -31,27 +44,35 @@ export class OutgoingCalls {
   /** How many requests the peer takes in flight. */
   limit(requests: number): void {
     this.#calls = new SlotTable(requests);
+    this.#firstBuiltin = requests;
+    this.#builtinCalls = new SlotTable(builtinSlots, requests);
   }
 
   /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
   get size(): number {
-    return this.#calls.size;
+    return this.#calls.size + this.#builtinCalls.size;
   }
 
   request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
     const { peerName } = this.#session;
-    if (this.#outbox.full) {
+    const table = isBuiltin(method) ? this.#builtinCalls : this.#calls;
+    if (isBuiltin(method)) {
+      if (table.full) {
+        this.#waiting.push({ call, method, input });
+        return;
+      }
+    } else if (this.#outbox.full) {
       throw new RpcError({
         code: "resource_exhausted",
         message: `${this.#outbox.queuedBytes} bytes wait to be sent to ${peerName}, maxQueuedBytes is reached`,
         origin: "local",
       });
     }
-    const id = this.#calls.take(call);
+    const id = table.take(call);
     if (id === 0) {
       throw new RpcError({
         code: "resource_exhausted",
-        message: `${this.#calls.size} calls are in flight to ${peerName}, its limit is reached`,
+        message: `${table.size} calls are in flight to ${peerName}, its limit is reached`,
         origin: "local",
       });
     }
@@ -68,7 +89,7 @@ export class OutgoingCalls {
         );
       }
     } catch (error) {
-      this.#calls.release(id);
+      table.release(id);
       call.releaseLoans();
       if (!(error instanceof EncodeError)) throw error;
       // Why a region cannot be lent is an error of its own.
@@ -87,7 +108,7 @@ export class OutgoingCalls {
 
   onAnswer(kind: number, callId: number, word: number, at: number, flags: number, bodyBytes: number): void {
     const session = this.#session;
-    const call = this.#calls.get(callId);
+    const call = this.#tableOf(callId).get(callId);
     const pulledHead = { kind: frameKind.pulled, method: 0, callId, word: pulledBody.response };
     if (call === undefined) {
       session.host.counters.lateAnswers++;
@@ -124,20 +145,40 @@ export class OutgoingCalls {
 
   /** Every caller gets `reason`; what the calls have lent is handed over. */
   end(reason: RpcError): Loan[] {
-    const calls = [...this.#calls];
+    const calls = [...this.#calls, ...this.#builtinCalls];
     const loans: Loan[] = [];
     for (const call of calls) {
-      this.#calls.release(call.id);
+      this.#tableOf(call.id).release(call.id);
       loans.push(...call.takeLoans());
     }
+    for (const { call } of this.#waiting.splice(0)) calls.push(call);
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     return loans;
   }
 
   #finish(call: OutgoingCall): void {
-    this.#calls.release(call.id);
+    const table = this.#tableOf(call.id);
+    table.release(call.id);
     this.#offers.released(`out:${call.id}`);
     call.releaseLoans();
+    if (table === this.#builtinCalls) this.#sendWaiting();
+  }
+
+  /** Sends the built-in calls that waited for a slot, but for those that have been given up. */
+  #sendWaiting(): void {
+    while (this.#waiting.length > 0 && !this.#builtinCalls.full) {
+      const { call, method, input } = this.#waiting.shift() as WaitingCall;
+      if (call.settled) continue;
+      try {
+        this.request(call, method, call.deadlineMs - this.#session.host.clock.now(), input);
+      } catch (error) {
+        call.onFailure(error as RpcError);
+      }
+    }
+  }
+
+  #tableOf(callId: number): SlotTable<OutgoingCall> {
+    return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#builtinCalls;
   }
 }
 

@@ -30,6 +30,8 @@ export interface SessionHost {
   readonly services: ServiceTable;
   /** Served methods by the number that `services` gives them. */
   readonly methods: readonly ServedMethod[];
+  /** Built-in methods by their number from `firstBuiltin` on. */
+  readonly builtins: readonly (ServedMethod | undefined)[];
   /** Makes progress soon. */
   kick(): void;
   /** The session's outbox wants a flush at the end of this turn. */

@@ -5,10 +5,12 @@ import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
+import { builtinSlots } from "../wire/builtin.ts";
 import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
 import { frameFault, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
+import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
@@ -84,7 +86,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       address,
       this,
       maxQueuedBytes,
-      maxQueuedBytes + maxRequests * port.slotBytes,
+      maxQueuedBytes + (maxRequests + builtinSlots) * port.slotBytes,
     );
     this.bodies = new IncomingBodies(this, this.#outbox);
     this.#offers = new OfferedBodies(port, host);
@@ -165,6 +167,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
     if (this.#outgoing.size === 1) this.#outbox.flush();
     this.host.kick();
+  }
+
+  /** Asks the peer by a built-in method. Rejects with an RpcError, `deadline_exceeded` after 10 s unless `timeoutMs` says otherwise. */
+  ask(method: number, input: unknown, options?: AskOptions): Promise<unknown> {
+    return new Ask(this, method, input, options).promise;
   }
 
   /** The caller gave up on a call that has been settled: tell the peer, which then ends it and answers. */

@@ -1,3 +1,4 @@
+import { firstBuiltin } from "./builtin.ts";
 import { protocolVersion } from "./message.ts";
 
 /**
@@ -45,7 +46,8 @@ export interface GreetingLimits {
 
 export const greetingLimits: GreetingLimits = {
   maxServices: 4096,
-  maxMethods: 65_535,
+  /** The numbers above belong to the built-in methods. */
+  maxMethods: firstBuiltin,
   maxNameLength: 128,
   maxAddressBytes: 256,
   maxAgentLength: 256,
