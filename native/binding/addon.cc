@@ -107,8 +107,10 @@ Napi::Value open(const Info& info) {
   std::string scheme;
   uint64_t service, slotBytes, sendSlots, receiveSlots;
   uint8_t* ring = nullptr;
+  uint8_t* extents = nullptr;
   size_t slabLength = 0;
   size_t ringLength = 0;
+  size_t extentsLength = 0;
   if (!readString(env, get("scheme"), 8, &scheme) || (scheme != "tcp" && scheme != "shm")) {
     return invalid(info, "the scheme is \"tcp\" or \"shm\"");
   }
@@ -139,6 +141,12 @@ Napi::Value open(const Info& info) {
       reinterpret_cast<uintptr_t>(ring) % alignof(uint32_t) != 0) {
     return invalid(info, "the ring is too small");
   }
+  napi_value extentsValue = get("extents");
+  if (!readBuffer(env, extentsValue, &extents, &extentsLength) ||
+      extentsLength < engine::kExtentsBytes ||
+      reinterpret_cast<uintptr_t>(extents) % alignof(engine::Extent) != 0) {
+    return invalid(info, "extents is an ArrayBuffer with room for 256 of them");
+  }
   Napi::Value onWake = object.Get("onWake");
   if (!onWake.IsFunction()) return invalid(info, "onWake is a function");
 
@@ -156,6 +164,8 @@ Napi::Value open(const Info& info) {
   holder->port = std::move(*opened);
   holder->slab = Hold(env, slabValue);
   holder->ring = Hold(env, ringValue);
+  holder->extents = Hold(env, extentsValue);
+  holder->extentWords = reinterpret_cast<uint64_t*>(extents);
   holder->onWake = Hold(env, onWake);
   PortHolder* held = holder.get();
   holder->wake =
@@ -247,25 +257,12 @@ Napi::Value registerRegion(const Info& info) {
     return number(info, -EINVAL);
   }
   int region = holder->port->registerRegion(bytes + offset, length, static_cast<uint32_t>(access));
-  if (region >= 0) holder->regions[static_cast<uint32_t>(region)] = Hold(info.Env(), info[1]);
+  if (region < 0) return number(info, region);
+  auto index = static_cast<uint32_t>(region);
+  holder->regions[index] = Hold(info.Env(), info[1]);
+  holder->extentWords[0] = holder->port->region(index)->key();
+  holder->extentWords[1] = holder->port->region(index)->base();
   return number(info, region);
-}
-
-const fabric::Region* regionOf(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  uint64_t region;
-  if (holder == nullptr || !integer(info, 1, UINT32_MAX, &region)) return nullptr;
-  return holder->port->region(static_cast<uint32_t>(region));
-}
-
-Napi::Value regionKey(const Info& info) {
-  const fabric::Region* region = regionOf(info);
-  return Napi::BigInt::New(info.Env(), region != nullptr ? region->key() : uint64_t{0});
-}
-
-Napi::Value regionBase(const Info& info) {
-  const fabric::Region* region = regionOf(info);
-  return Napi::BigInt::New(info.Env(), region != nullptr ? region->base() : uint64_t{0});
 }
 
 Napi::Value deregister(const Info& info) {
@@ -281,16 +278,14 @@ Napi::Value deregister(const Info& info) {
 Napi::Value transfer(const Info& info, Operation::Type type) {
   PortHolder* holder = holderOf(info);
   if (holder == nullptr) return number(info, -EBADF);
-  uint64_t address, region, offset, bytes, key, remote, token;
-  if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, UINT32_MAX, &region) ||
-      !integer(info, 3, kMostOffset, &offset) || !integer(info, 4, kMostOffset, &bytes) ||
-      !readBigInt(info.Env(), info[5], &key) || !readBigInt(info.Env(), info[6], &remote) ||
-      !integer(info, 7, UINT32_MAX, &token)) {
+  uint64_t address, count, token;
+  if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, engine::kMostExtents, &count) ||
+      !integer(info, 3, UINT32_MAX, &token)) {
     return number(info, -EINVAL);
   }
-  return number(info, holder->port->transfer(type, static_cast<uint32_t>(address),
-                                             static_cast<uint32_t>(region), offset, bytes, key,
-                                             remote, static_cast<uint32_t>(token)));
+  auto* extents = reinterpret_cast<const engine::Extent*>(holder->extentWords);
+  return number(info, holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
+                                             static_cast<uint32_t>(token)));
 }
 
 Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read); }
@@ -349,8 +344,6 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("forget", Napi::Function::New<forget>(env, "forget"));
   add("send", Napi::Function::New<send>(env, "send"));
   add("register", Napi::Function::New<registerRegion>(env, "register"));
-  add("regionKey", Napi::Function::New<regionKey>(env, "regionKey"));
-  add("regionBase", Napi::Function::New<regionBase>(env, "regionBase"));
   add("deregister", Napi::Function::New<deregister>(env, "deregister"));
   add("read", Napi::Function::New<read>(env, "read"));
   add("write", Napi::Function::New<write>(env, "write"));

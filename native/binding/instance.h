@@ -25,6 +25,8 @@ struct PortHolder {
   Wake* wake = nullptr;  // deletes itself
   Hold slab;
   Hold ring;
+  Hold extents;
+  uint64_t* extentWords = nullptr;  // kExtentsBytes of it
   Hold onWake;
   std::unordered_map<uint32_t, Hold> regions;
 };

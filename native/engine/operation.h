@@ -4,6 +4,7 @@
 
 #include <rdma/fabric.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -15,7 +16,7 @@ namespace cinnabar::engine {
 /// What the provider hands back with a completion. The scratch space comes first: providers that
 /// ask for FI_CONTEXT write there.
 struct Context {
-  enum class Kind : uint8_t { receive, operation };
+  enum class Kind : uint8_t { receive, operation, part };
 
   explicit Context(Kind k) : kind(k) {}
 
@@ -29,6 +30,42 @@ struct Receive : Context {
   uint32_t slot = 0;
 };
 
+/// One run of a transfer: so many bytes between a local region and a peer's memory. Laid out as
+/// JavaScript writes it, see src/fabric/addon.ts.
+struct Extent {
+  uint64_t region;
+  uint64_t offset;
+  uint64_t bytes;
+  uint64_t key;
+  uint64_t remote;
+};
+constexpr size_t kExtentWords = sizeof(Extent) / sizeof(uint64_t);
+static_assert(kExtentWords == 5);
+constexpr size_t kMostExtents = 256;
+constexpr size_t kExtentsBytes = kMostExtents * sizeof(Extent);
+
+/// The extents of one transfer. Most have one, which costs no allocation.
+class Extents {
+ public:
+  void assign(const Extent* from, size_t count) {
+    count_ = count;
+    if (count == 1) {
+      one_ = *from;
+    } else {
+      many_.assign(from, from + count);
+    }
+  }
+  size_t size() const { return count_; }
+  const Extent* begin() const { return count_ == 1 ? &one_ : many_.data(); }
+  const Extent* end() const { return begin() + count_; }
+  const Extent& operator[](size_t index) const { return begin()[index]; }
+
+ private:
+  Extent one_{};
+  std::vector<Extent> many_;
+  size_t count_ = 0;
+};
+
 /// A send or a transfer, from the call that made it to its completion.
 struct Operation : Context {
   enum class Type : uint8_t { send, read, write };
@@ -36,7 +73,7 @@ struct Operation : Context {
     idle,
     waiting,  // in its address's queue; the provider knows nothing of it
     copying,  // a direct copy between processes, driven by progress
-    posted,   // at the provider, which may touch the buffer and this record until it completes
+    posted,   // at the provider, which may touch the memory and this record until it completes
   };
 
   Operation() : Context(Kind::operation) {}
@@ -47,40 +84,50 @@ struct Operation : Context {
   bool answered = false;
   uint32_t address = 0;
   uint32_t token = 0;   // send: offset of the slot; transfer: the caller's number
-  uint32_t region = 0;  // transfers
-  uint64_t offset = 0;  // in the slab or the region
+  uint32_t status = 0;  // transfers: the first error of a part, and the provider's own number
+  uint32_t providerError = 0;
+  uint32_t parts = 0;   // transfers: parts at the provider
+  uint64_t offset = 0;  // sends: in the slab
   uint64_t bytes = 0;
-  uint64_t done = 0;  // a message in fragments, or a copy in pieces
-  uint64_t key = 0;
-  uint64_t remote = 0;
+  uint64_t done = 0;  // a message in fragments, or what a transfer has surely moved
+  Extents extents;    // transfers
+  size_t extent = 0;  // the first that is not posted, or not copied, to its end
+  uint64_t into = 0;  // how far into that one a copy has come
   Operation* next = nullptr;
 };
 
+/// What the provider holds of a transfer: as many extents as one of its calls takes.
+struct Part : Context {
+  Part() : Context(Kind::part) {}
+  Operation* operation = nullptr;
+  uint64_t bytes = 0;
+};
+
 /// Records with addresses that never change, since the provider keeps pointers to them.
-class OperationPool {
+template <typename T>
+class Pool {
  public:
-  Operation* take() {
+  T* take() {
     if (free_.empty()) return &all_.emplace_back();
-    Operation* operation = free_.back();
+    T* record = free_.back();
     free_.pop_back();
-    return operation;
+    return record;
   }
-  void give(Operation* operation) {
-    *operation = Operation();
-    free_.push_back(operation);
+  void give(T* record) {
+    *record = T();
+    free_.push_back(record);
   }
   size_t used() const { return all_.size() - free_.size(); }
 
+  /// All of them, those given back too.
   template <typename F>
   void each(F&& visit) {
-    for (Operation& operation : all_) {
-      if (operation.state != Operation::State::idle) visit(operation);
-    }
+    for (T& record : all_) visit(record);
   }
 
  private:
-  std::deque<Operation> all_;
-  std::vector<Operation*> free_;
+  std::deque<T> all_;
+  std::vector<T*> free_;
 };
 
 /// A first-in, first-out list through the records themselves.

@@ -17,6 +17,7 @@ constexpr size_t kMostRegions = 1u << 20;
 // One transfer at most. Larger ones are the caller's to cut, so that they can be cancelled in
 // between.
 constexpr size_t kMostTransfer = size_t{1} << 30;
+constexpr int kKeyDraws = 4;
 
 fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& request,
                                                             fabric::RawAddress source) {
@@ -113,7 +114,8 @@ Port::Port(const PortRequest& request, std::shared_ptr<SharedEndpoint> endpoint)
 
 int Port::start() {
   if (traits().mrMode & FI_MR_LOCAL) {
-    int status = fabric::Region::open(*endpoint_, slab_, slabBytes(), 0, &slabRegion_);
+    int status = fabric::Region::open(*endpoint_, slab_, slabBytes(), 0, fabric::randomNumber(),
+                                      &slabRegion_);
     if (status != 0) return status;
   }
   for (uint32_t slot = 0; slot < receiveSlots_; ++slot) {
@@ -157,8 +159,14 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
   if (bytes == nullptr || length == 0 || access > (fabric::kRemoteRead | fabric::kRemoteWrite))
     return -FI_EINVAL;
   if (freeRegions_.empty() && regions_.size() >= kMostRegions) return -FI_ENOSPC;
+  // A peer that knows a key may use it until the region is gone, so keys are drawn at random. A
+  // collision is as good as impossible, but cheap to answer.
   std::unique_ptr<fabric::Region> region;
-  int status = fabric::Region::open(*endpoint_, bytes, length, access, &region);
+  int status = -FI_ENOKEY;
+  for (int draw = 0; draw < kKeyDraws && status == -FI_ENOKEY; ++draw) {
+    status =
+        fabric::Region::open(*endpoint_, bytes, length, access, fabric::randomNumber(), &region);
+  }
   if (status != 0) return status;
   uint32_t index;
   if (!freeRegions_.empty()) {
@@ -172,7 +180,7 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
   return static_cast<int>(index);
 }
 
-fabric::Region* Port::findRegion(uint32_t region) const {
+fabric::Region* Port::findRegion(uint64_t region) const {
   return region < regions_.size() ? regions_[region].get() : nullptr;
 }
 
@@ -181,6 +189,7 @@ const fabric::Region* Port::region(uint32_t region) const { return findRegion(re
 int Port::deregisterRegion(uint32_t index) {
   fabric::Region* region = findRegion(index);
   if (region == nullptr) return -FI_EINVAL;
+  if (!region->isWithdrawn()) region->withdraw();
   if (region->users > 0) return -FI_EBUSY;
   regions_[index].reset();
   freeRegions_.push_back(index);

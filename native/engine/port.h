@@ -67,10 +67,12 @@ class Port {
   int send(uint32_t address, uint64_t slotOffset, uint64_t bytes);
 
   int registerRegion(void* bytes, size_t length, uint32_t access);
+  /// Makes the key void at once. -FI_EBUSY while the memory is still in use; the caller asks again.
   int deregisterRegion(uint32_t region);
   const fabric::Region* region(uint32_t region) const;
-  int transfer(Operation::Type type, uint32_t address, uint32_t region, uint64_t offset,
-               uint64_t bytes, uint64_t key, uint64_t remote, uint32_t token);
+  /// One completion for all extents; they are copied here before they are looked at.
+  int transfer(Operation::Type type, uint32_t address, const Extent* extents, size_t count,
+               uint32_t token);
 
   /// Returns the number of entries readable in the ring.
   uint32_t progress(uint32_t spinUs);
@@ -93,7 +95,7 @@ class Port {
     fi_addr_t fabric = FI_ADDR_NOTAVAIL;
     Neighbour* neighbour = nullptr;  // shm
     OperationQueue queue;
-    uint32_t posted = 0;  // operations at the provider
+    uint32_t posted = 0;  // sends and parts of transfers at the provider
     uint64_t retryAt = 0;
     uint64_t pauseNs = 0;
   };
@@ -113,10 +115,15 @@ class Port {
   int submit(Operation* operation);
   int post(Operation& operation, Address& address);
   int postFragments(Operation& operation, Address& address);
+  int measure(Operation& operation) const;
   int postTransfer(Operation& operation, Address& address);
+  int postPart(Operation& operation, fi_addr_t to);
   void retryWaiting(bool evenIfEarly);
+  void onPartDone(Part* part, uint32_t status, uint32_t providerError);
   void copyPieces();
   bool copyPiece(Operation& operation);
+  int copyRuns(Operation& operation, Neighbour& neighbour);
+  void cut(Operation* operation, uint32_t status);
   void finish(Operation* operation, uint32_t status, uint32_t providerError = 0);
   void answer(Operation& operation, uint32_t status, uint32_t providerError);
 
@@ -129,9 +136,10 @@ class Port {
   void deliver(const Entry& entry);
   void flushOverflow();
   void poll(bool doorbell);
+  void spin(uint32_t spinUs, bool rang);
   void pollDoorbell();
 
-  fabric::Region* findRegion(uint32_t region) const;
+  fabric::Region* findRegion(uint64_t region) const;
   uint64_t slabBytes() const { return uint64_t{slotBytes_} * (sendSlots_ + receiveSlots_); }
 
   std::string name_;
@@ -158,11 +166,13 @@ class Port {
   std::vector<bool> busySlots_;  // send slots that belong to an operation
   Reassembly reassembly_;
 
-  OperationPool operations_;
+  Pool<Operation> operations_;
+  Pool<Part> parts_;
   std::deque<Address> addresses_;
   std::vector<uint32_t> freeAddresses_;
   std::vector<uint32_t> waiting_;  // addresses with a queue
   OperationQueue copies_;          // direct copies under way
+  uint64_t copyNs_ = 0;            // spent on them since the last call of progress ended
   std::deque<Entry> overflow_;     // completions made here that found the ring full
 
   uint32_t sends_ = 0;

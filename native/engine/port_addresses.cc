@@ -105,7 +105,7 @@ void Port::settle(uint32_t index) {
 /// transfer is answered now, a send when the provider lets go of its slot.
 void Port::failAddress(uint32_t index, uint32_t status) {
   Address& address = addresses_[index];
-  while (!address.queue.empty()) finish(address.queue.pop(), status);
+  while (!address.queue.empty()) cut(address.queue.pop(), status);
   std::erase(waiting_, index);
   OperationQueue others;
   while (!copies_.empty()) {

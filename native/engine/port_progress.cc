@@ -28,8 +28,12 @@ uint32_t Port::progress(uint32_t spinUs) {
   ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
   bool doorbell = neighbours_ && (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting());
   poll(doorbell);
-  if (ring_.readable() > 0 || spinUs == 0) return ring_.readable();
+  if (ring_.readable() == 0 && spinUs > 0 && copies_.empty()) spin(spinUs, doorbell);
+  copyNs_ = 0;
+  return ring_.readable();
+}
 
+void Port::spin(uint32_t spinUs, bool rang) {
   auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spinUs);
   do {
     // Whom we wait for may need this very processor: a spin that does not give way holds up the
@@ -37,8 +41,7 @@ uint32_t Port::progress(uint32_t spinUs) {
     sched_yield();
     poll(false);
   } while (ring_.readable() == 0 && std::chrono::steady_clock::now() < end);
-  if (ring_.readable() == 0 && neighbours_ && !doorbell) poll(true);
-  return ring_.readable();
+  if (ring_.readable() == 0 && neighbours_ && !rang) poll(true);
 }
 
 void Port::poll(bool doorbell) {
@@ -161,10 +164,16 @@ bool Port::reap() {
     for (ssize_t i = 0; i < count; ++i) {
       auto* context = static_cast<Context*>(entries[i].op_context);
       if (context == nullptr) continue;
-      if (context->kind == Context::Kind::receive) {
-        onReceived(static_cast<Receive&>(*context), entries[i]);
-      } else {
-        finish(static_cast<Operation*>(context), 0);
+      switch (context->kind) {
+        case Context::Kind::receive:
+          onReceived(static_cast<Receive&>(*context), entries[i]);
+          break;
+        case Context::Kind::operation:
+          finish(static_cast<Operation*>(context), 0);
+          break;
+        case Context::Kind::part:
+          onPartDone(static_cast<Part*>(context), 0, 0);
+          break;
       }
     }
   }
@@ -180,6 +189,10 @@ void Port::reapError() {
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
   if (context->kind == Context::Kind::operation) {
     finish(static_cast<Operation*>(context), status, positive(error.prov_errno));
+    return;
+  }
+  if (context->kind == Context::Kind::part) {
+    onPartDone(static_cast<Part*>(context), status, positive(error.prov_errno));
     return;
   }
   uint32_t slot = static_cast<Receive*>(context)->slot;

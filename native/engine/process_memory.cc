@@ -3,7 +3,6 @@
 #include "engine/process_memory.h"
 
 #include <sys/prctl.h>
-#include <sys/uio.h>
 
 #include <cerrno>
 #include <mutex>
@@ -14,16 +13,30 @@ namespace {
 using Copy = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
                          unsigned long);
 
-int copyAll(Copy copy, pid_t pid, uint8_t* local, uint64_t remote, size_t bytes) {
-  while (bytes > 0) {
-    iovec here{local, bytes};
-    iovec there{reinterpret_cast<void*>(remote), bytes};
-    ssize_t done = copy(pid, &here, 1, &there, 1, 0);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return done == 0 ? EFAULT : errno;
-    local += done;
-    remote += static_cast<uint64_t>(done);
-    bytes -= static_cast<size_t>(done);
+void skip(iovec& run, size_t bytes) {
+  run.iov_base = static_cast<uint8_t*>(run.iov_base) + bytes;
+  run.iov_len -= bytes;
+}
+
+int copyAll(Copy copy, pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done) {
+  *done = 0;
+  while (count > 0) {
+    ssize_t moved = copy(pid, local, count, remote, count, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return moved == 0 ? EFAULT : errno;
+    *done += static_cast<uint64_t>(moved);
+    // The kernel stops in front of what it cannot touch, and says why only when asked to begin
+    // there.
+    for (auto left = static_cast<size_t>(moved); left > 0;) {
+      size_t here = left < local->iov_len ? left : local->iov_len;
+      skip(*local, here);
+      skip(*remote, here);
+      left -= here;
+      if (local->iov_len > 0) break;
+      ++local;
+      ++remote;
+      --count;
+    }
   }
   return 0;
 }
@@ -38,18 +51,23 @@ void permitProcessCopies() {
 
 bool canCopy(pid_t pid, uint64_t at, uint64_t proof) {
   uint64_t seen = 0;
-  if (copyFrom(pid, &seen, at, sizeof seen) != 0 || seen != proof) return false;
+  auto all = [&](Copy copy) {
+    iovec here{&seen, sizeof seen};
+    iovec there{reinterpret_cast<void*>(at), sizeof seen};
+    uint64_t done;
+    return copyAll(copy, pid, &here, &there, 1, &done) == 0;
+  };
+  if (!all(process_vm_readv) || seen != proof) return false;
   // Writing the same number back shows that writing is allowed too, and changes nothing.
-  return copyTo(pid, &seen, at, sizeof seen) == 0;
+  return all(process_vm_writev);
 }
 
-int copyFrom(pid_t pid, void* local, uint64_t remote, size_t bytes) {
-  return copyAll(process_vm_readv, pid, static_cast<uint8_t*>(local), remote, bytes);
+int copyFrom(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done) {
+  return copyAll(process_vm_readv, pid, local, remote, count, done);
 }
 
-int copyTo(pid_t pid, const void* local, uint64_t remote, size_t bytes) {
-  return copyAll(process_vm_writev, pid, const_cast<uint8_t*>(static_cast<const uint8_t*>(local)),
-                 remote, bytes);
+int copyTo(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done) {
+  return copyAll(process_vm_writev, pid, local, remote, count, done);
 }
 
 }  // namespace cinnabar::engine

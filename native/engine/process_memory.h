@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +21,9 @@ void permitProcessCopies();
 /// Whether copies to and from `pid` work: the peer said that `proof` lies at `at`.
 bool canCopy(pid_t pid, uint64_t at, uint64_t proof);
 
-/// 0, or an errno; all or nothing is not promised on failure.
-int copyFrom(pid_t pid, void* local, uint64_t remote, size_t bytes);
-int copyTo(pid_t pid, const void* local, uint64_t remote, size_t bytes);
+/// Copies pairs of runs, each pair of one length; at most IOV_MAX of them. 0, or an errno; `*done`
+/// is what surely moved in any case. Uses up the vectors.
+int copyFrom(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
+int copyTo(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
 
 }  // namespace cinnabar::engine

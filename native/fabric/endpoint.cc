@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <string_view>
@@ -57,6 +58,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.providerVersion = info->fabric_attr->prov_version;
   traits.injectBytes = info->tx_attr->inject_size;
   traits.maxMessageBytes = info->ep_attr->max_msg_size;
+  traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
+  traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
   traits.mrMode = info->domain_attr->mr_mode;
   bool shm = request.provider->scheme == Scheme::shm;
   auto fail = [&](const char* op, int status) {

@@ -25,12 +25,16 @@ struct FidDeleter {
 template <typename T>
 using Fid = std::unique_ptr<T, FidDeleter>;
 
+/// The most runs that are handed over in one read or write, whatever the provider takes.
+constexpr size_t kMostVectors = 16;
+
 /// What is fixed about an endpoint once it is open.
 struct EndpointTraits {
   std::string provider;
   uint32_t providerVersion = 0;
   size_t injectBytes = 0;
   size_t maxMessageBytes = 0;
+  size_t vectors = 1;  // runs on either side that one read or write takes
   int mrMode = 0;
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
 };

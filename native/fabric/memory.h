@@ -17,9 +17,10 @@ constexpr uint32_t kRemoteWrite = 2;
 /// Registered memory. Does not own the bytes: whoever made it keeps them alive until it is gone.
 class Region {
  public:
-  /// Returns 0 or a negated libfabric error.
+  /// Returns 0 or a negated libfabric error; -FI_ENOKEY if the key is taken. Where the provider
+  /// chooses keys by itself, it is not asked for this one.
   static int open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t access,
-                  std::unique_ptr<Region>* into);
+                  uint64_t key, std::unique_ptr<Region>* into);
 
   uint8_t* bytes() const { return bytes_; }
   size_t length() const { return length_; }
@@ -29,19 +30,26 @@ class Region {
   /// start.
   uint64_t base() const { return base_; }
 
+  /// Makes the key void. Transfers that use the region locally go on.
+  void withdraw();
+  bool isWithdrawn() const { return withdrawn_; }
+
   /// Local transfers under way; the region must not be released while there are some.
   uint32_t users = 0;
 
  private:
-  Region(uint8_t* bytes, size_t length) : bytes_(bytes), length_(length) {}
+  Region(uint8_t* bytes, size_t length, bool local)
+      : bytes_(bytes), length_(length), neededLocally_(local) {}
 
   uint8_t* bytes_;
   size_t length_;
   uint64_t base_ = 0;
+  bool neededLocally_;
+  bool withdrawn_ = false;
   Fid<fid_mr> mr_;  // null where neither a peer nor the provider needs a registration
 };
 
-/// A 64-bit number nobody can guess.
+/// A 64-bit number nobody can guess, never 0.
 uint64_t randomNumber();
 
 }  // namespace cinnabar::fabric

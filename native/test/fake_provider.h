@@ -34,7 +34,9 @@ class FakeProvider {
     messages_.inject = [](fid_ep*, const void* bytes, size_t length, fi_addr_t to) {
       return instance_->take(to, bytes, length, nullptr);
     };
-    rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) {
+    rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) -> ssize_t {
+      if (instance_->posted.size() >= instance_->most) return -FI_EAGAIN;
+      instance_->vectors.push_back(message->iov_count);
       return instance_->take(message->addr, "", 0, message->context);
     };
     rma_.writemsg = rma_.readmsg;
@@ -83,6 +85,7 @@ class FakeProvider {
     fabric::EndpointTraits traits;
     traits.injectBytes = 16;
     traits.maxMessageBytes = 1 << 20;
+    traits.vectors = 4;
     return engine::SharedEndpoint::publish(
         "", std::make_unique<fabric::Endpoint>(std::move(parts), traits));
   }
@@ -103,6 +106,8 @@ class FakeProvider {
   std::vector<fi_addr_t> removed;
   std::vector<fi_addr_t> stuck;  // addresses that answer EAGAIN
   int error = 0;                 // what every post answers, if not 0
+  size_t most = SIZE_MAX;        // reads and writes it takes, after which they get EAGAIN
+  std::vector<size_t> vectors;   // how long each one's vectors were
   bool refuseReceives = false;
   size_t tries = 0;
   fi_addr_t nextAddress = 0;

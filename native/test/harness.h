@@ -63,6 +63,13 @@ struct TestPort {
     return port->send(static_cast<uint32_t>(address), uint64_t{index} * request.slotBytes, bytes);
   }
 
+  /// A transfer of one extent.
+  int transfer(engine::Operation::Type type, int address, uint32_t region, uint64_t offset,
+               uint64_t bytes, uint64_t key, uint64_t remote, uint32_t token) {
+    engine::Extent extent{region, offset, bytes, key, remote};
+    return port->transfer(type, static_cast<uint32_t>(address), &extent, 1, token);
+  }
+
   /// Runs progress and moves what the ring holds to `entries`; messages' bytes to `messages`.
   void turn() {
     if (!port) return;

@@ -72,8 +72,8 @@ TEST_SUITE("processes") {
     std::vector<uint8_t> memory(1 << 20, 42);
     auto region = static_cast<uint32_t>(here.port->registerRegion(memory.data(), memory.size(), 0));
     auto run = [&](Operation::Type type, uint32_t token) {
-      REQUIRE(here.port->transfer(type, static_cast<uint32_t>(to), region, 0, memory.size(),
-                                  remote.key, remote.base, token) == 0);
+      REQUIRE(here.transfer(type, to, region, 0, memory.size(), remote.key, remote.base, token) ==
+              0);
       REQUIRE(eventually({&here}, [&] {
         auto* entry = here.last(Completion::transfer);
         return entry != nullptr && entry->token == token;
@@ -144,8 +144,8 @@ TEST_SUITE("processes") {
 
     here.entries.clear();
     CHECK(here.sendPattern(to, 0, 100, 1) == 0);
-    CHECK(here.port->transfer(Operation::Type::write, static_cast<uint32_t>(to), region, 0, 4096,
-                              victim.key, victim.base, 1) == 0);
+    CHECK(here.transfer(Operation::Type::write, to, region, 0, 4096, victim.key, victim.base, 1) ==
+          0);
     here.turn();
     CHECK(here.last(Completion::sent)->status == FI_ECONNABORTED);
     CHECK(here.last(Completion::transfer)->status == FI_ECONNABORTED);

@@ -134,8 +134,7 @@ TEST_SUITE("waiting operations") {
     int region = port.port->registerRegion(memory.data(), memory.size(), 0);
     REQUIRE(region >= 0);
     auto index = static_cast<uint32_t>(region);
-    REQUIRE(port.port->transfer(engine::Operation::Type::read, static_cast<uint32_t>(a), index, 0,
-                                4096, 1, 0, 99) == 0);
+    REQUIRE(port.transfer(engine::Operation::Type::read, a, index, 0, 4096, 1, 0, 99) == 0);
     CHECK(port.port->deregisterRegion(index) == -FI_EBUSY);
     port.port->forget(static_cast<uint32_t>(a));
     port.turn();
@@ -147,6 +146,120 @@ TEST_SUITE("waiting operations") {
     port.turn();
     CHECK(port.count(Completion::transfer) == 1);
     CHECK(port.port->deregisterRegion(index) == 0);
+  }
+
+  struct PartsFixture : QueueFixture {
+    std::vector<uint8_t> memory = std::vector<uint8_t>(4096);
+    uint32_t region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), 4096, 0));
+    int read(size_t extents, uint32_t token) {
+      std::vector<engine::Extent> all;
+      for (size_t i = 0; i < extents; ++i) all.push_back({region, i * 10, 10, 1, i * 10});
+      return port.port->transfer(engine::Operation::Type::read, static_cast<uint32_t>(a),
+                                 all.data(), all.size(), token);
+    }
+    bool isFree() { return port.port->gauge(Gauge::transfers) == 0; }
+  };
+
+  TEST_CASE_FIXTURE(PartsFixture,
+                    "a transfer is cut as the provider's vectors force, and ends once") {
+    CHECK(read(10, 5) == 0);
+    REQUIRE(provider.posted.size() == 3);
+    CHECK(provider.vectors == std::vector<size_t>{4, 4, 2});
+    provider.complete(provider.posted[2].context);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    CHECK(port.entries.empty());
+    provider.complete(provider.posted[1].context);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == 0);
+    CHECK(port.entries[0].bytes == 100);
+    CHECK(isFree());
+    CHECK(port.port->deregisterRegion(region) == 0);
+  }
+
+  TEST_CASE_FIXTURE(PartsFixture, "what the provider does not take of a transfer waits, in order") {
+    provider.most = 2;
+    CHECK(read(12, 5) == 0);
+    CHECK(port.sendPattern(a, 0, 8, 1) == 0);  // behind it
+    CHECK(provider.posted.size() == 2);
+    provider.complete(provider.posted[0].context);
+    provider.complete(provider.posted[1].context);
+    port.turn();
+    CHECK(port.entries.empty());
+    provider.most = 100;
+    REQUIRE(settle(4));
+    provider.complete(provider.posted[2].context);
+    REQUIRE(eventually({&port}, [&] { return port.count(Completion::transfer) == 1; }));
+    CHECK(port.last(Completion::transfer)->bytes == 120);
+    CHECK(port.count(Completion::sent) == 1);
+  }
+
+  TEST_CASE_FIXTURE(PartsFixture,
+                    "the first error of a part is the transfer's, after the last has ended") {
+    CHECK(read(12, 5) == 0);
+    provider.complete(provider.posted[1].context);
+    port.turn();
+    provider.fail(provider.posted[0].context, FI_ECANCELED);
+    port.turn();
+    provider.fail(provider.posted[2].context, FI_EIO);
+    CHECK(port.entries.empty());
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.entries[0].providerError == 17);
+    CHECK(port.entries[0].bytes == 40);
+    CHECK(isFree());
+  }
+
+  TEST_CASE_FIXTURE(PartsFixture, "after an error nothing more of a transfer is posted") {
+    provider.most = 1;
+    CHECK(read(12, 5) == 0);
+    CHECK(port.port->gauge(Gauge::waiting) == 1);
+    provider.fail(provider.posted[0].context, FI_ECANCELED);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.port->gauge(Gauge::waiting) == 0);
+    CHECK_FALSE(port.port->wantsRetry());
+    provider.most = 100;
+    for (int i = 0; i < 50; ++i) port.turn();
+    CHECK(provider.posted.size() == 1);
+    CHECK(isFree());
+  }
+
+  TEST_CASE_FIXTURE(PartsFixture, "a transfer refused in its middle ends when the rest has") {
+    provider.most = 1;
+    CHECK(read(12, 5) == 0);
+    provider.most = 100;
+    provider.error = -FI_ENETUNREACH;
+    for (int i = 0; i < 1000 && port.port->gauge(Gauge::waiting) > 0; ++i) {
+      usleep(100);
+      port.turn();
+    }
+    CHECK(port.entries.empty());
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ENETUNREACH);
+    CHECK(port.entries[0].bytes == 40);
+  }
+
+  TEST_CASE_FIXTURE(PartsFixture,
+                    "forget answers a transfer that is posted in part, and waits for the part") {
+    provider.most = 1;
+    CHECK(read(12, 5) == 0);
+    port.port->forget(static_cast<uint32_t>(a));
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.port->deregisterRegion(region) == -FI_EBUSY);
+    CHECK(provider.removed.empty());
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    CHECK(port.entries.size() == 1);
+    CHECK(port.port->deregisterRegion(region) == 0);
+    CHECK(provider.removed.size() == 1);
   }
 
   TEST_CASE_FIXTURE(QueueFixture, "an error completion carries both error numbers") {
@@ -208,15 +321,33 @@ TEST_SUITE("waiting operations") {
     CHECK(p.send(address, 60, 4) == 1);
     std::vector<uint8_t> memory(100);
     auto region = static_cast<uint32_t>(p.registerRegion(memory.data(), 100, 0));
-    auto read = [&](uint32_t to, uint32_t of, uint64_t offset, uint64_t bytes, uint64_t remote) {
-      return p.transfer(engine::Operation::Type::read, to, of, offset, bytes, 1, remote, 1);
+    auto read = [&](int to, uint32_t of, uint64_t offset, uint64_t bytes, uint64_t remote) {
+      return port.transfer(engine::Operation::Type::read, to, of, offset, bytes, 1, remote, 1);
     };
     CHECK(read(77, region, 0, 1, 0) == -FI_EINVAL);
-    CHECK(read(address, 77, 0, 1, 0) == -FI_EINVAL);
-    CHECK(read(address, region, 0, 101, 0) == -FI_EINVAL);
-    CHECK(read(address, region, 100, 1, 0) == -FI_EINVAL);
-    CHECK(read(address, region, UINT64_MAX, 2, 0) == -FI_EINVAL);
-    CHECK(read(address, region, 0, 2, UINT64_MAX - 1) == -FI_EINVAL);
+    CHECK(read(a, 77, 0, 1, 0) == -FI_EINVAL);
+    CHECK(read(a, region, 0, 0, 0) == -FI_EINVAL);
+    CHECK(read(a, region, 0, 101, 0) == -FI_EINVAL);
+    CHECK(read(a, region, 100, 1, 0) == -FI_EINVAL);
+    CHECK(read(a, region, UINT64_MAX, 2, 0) == -FI_EINVAL);
+    CHECK(read(a, region, 0, UINT64_MAX, 0) == -FI_EINVAL);
+    CHECK(read(a, region, 0, 2, UINT64_MAX - 1) == -FI_EINVAL);
+    std::vector<engine::Extent> extents(engine::kMostExtents + 1, {region, 0, 1, 1, 0});
+    auto many = [&](size_t count) {
+      return p.transfer(engine::Operation::Type::read, address, extents.data(), count, 1);
+    };
+    CHECK(many(0) == -FI_EINVAL);
+    CHECK(many(engine::kMostExtents + 1) == -FI_EINVAL);
+    extents[200].offset = 100;
+    CHECK(many(engine::kMostExtents) == -FI_EINVAL);
+    std::vector<uint8_t> large(1 << 20);
+    auto whole = static_cast<uint32_t>(p.registerRegion(large.data(), large.size(), 0));
+    std::fill(extents.begin(), extents.end(), engine::Extent{whole, 0, 1 << 19, 1, 0});
+    CHECK(many(3) == -FI_EMSGSIZE);
+    CHECK(many(2) == 0);
+    CHECK(p.deregisterRegion(whole) == -FI_EBUSY);
+    extents[0].region = whole;
+    CHECK(many(1) == -FI_EINVAL);  // withdrawn
     CHECK(p.registerRegion(memory.data(), 0, 0) == -FI_EINVAL);
     CHECK(p.registerRegion(memory.data(), 1, 4) == -FI_EINVAL);
     CHECK(p.deregisterRegion(99) == -FI_EINVAL);

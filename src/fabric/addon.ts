@@ -63,6 +63,12 @@ export interface OpenRequest {
   readonly receiveSlots: number;
   /** See `ring.ts` for the layout. Kept alive until `close`. */
   readonly ring: ArrayBuffer;
+  /**
+   * `mostExtents` entries of `extentWords` unsigned 64-bit words each, in the machine's order: what the next `read` or `write` moves. An
+   * entry is region index, offset in it, bytes (at least 1), the peer's key, and the address there (its base plus an offset). `register`
+   * writes the new region's key and base into the first two words. Kept alive until `close`.
+   */
+  readonly extents: ArrayBuffer;
   /** Called on the JS thread after a successful `arm`, once, when there may be something to reap. */
   readonly onWake: () => void;
 }
@@ -82,9 +88,9 @@ export interface OpenedPort {
   readonly name: string;
   /** Largest message a provider takes without a completion. */
   readonly injectBytes: number;
-  /** Largest single read or write. */
+  /** Most bytes of one read or write, over all its extents. */
   readonly maxTransferBytes: number;
-  /** True if remote addresses are virtual addresses (`regionBase` is not 0). */
+  /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
   readonly reportsDeath: boolean;
@@ -121,7 +127,10 @@ export interface Addon {
    */
   send(port: number, address: number, slotOffset: number, bytes: number): number;
 
-  /** Pins and registers memory; returns the region's index or a negated error. The buffer is kept alive until `deregister`. */
+  /**
+   * Pins and registers memory; returns the region's index or a negated error, and leaves key and base in the extents' buffer. The memory
+   * is kept alive until `deregister` returns 0.
+   */
   register(
     port: number,
     buffer: ArrayBufferLike,
@@ -129,35 +138,19 @@ export interface Addon {
     byteLength: number,
     access: number,
   ): number;
-  regionKey(port: number, region: number): bigint;
-  regionBase(port: number, region: number): bigint;
-  /** Returns -EBUSY (-16) while a transfer of this port still uses the region locally; nothing is released then. */
+  /**
+   * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port still uses the memory:
+   * call again until it returns 0.
+   */
   deregister(port: number, region: number): number;
 
   /**
-   * One-sided read (get) into, or write (put) from, a local region. `remote` is the peer's regionBase plus offset. Returns 0 when
-   * posted or queued: a `transfer` completion with `token` (0 … 2^32-1) follows. Writes complete when the data is in place.
+   * One-sided read (get) into, or write (put) from, local regions: the first `count` entries of the extents' buffer. Returns 0 when
+   * posted or queued: one `transfer` completion with `token` (0 … 2^32-1) follows, with the first error, if any. Writes complete when the
+   * data is in place.
    */
-  read(
-    port: number,
-    address: number,
-    region: number,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-    token: number,
-  ): number;
-  write(
-    port: number,
-    address: number,
-    region: number,
-    offset: number,
-    bytes: number,
-    key: bigint,
-    remote: bigint,
-    token: number,
-  ): number;
+  read(port: number, address: number, count: number, token: number): number;
+  write(port: number, address: number, count: number, token: number): number;
 
   /**
    * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`
@@ -175,6 +168,10 @@ export interface Addon {
   /** Posted or waiting sends and transfers, live regions, known addresses: for statistics and leak checks. */
   gauge(port: number, which: number): number;
 }
+
+/** The extents' buffer. */
+export const mostExtents = 256;
+export const extentWords = 5;
 
 /** Arguments of `gauge`. */
 export const gauges = { sends: 0, transfers: 1, waiting: 2, regions: 3, addresses: 4 } as const;

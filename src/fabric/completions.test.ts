@@ -87,16 +87,19 @@ describe("completions", () => {
   it("settle transfers by token, in any order, and use tokens again", () => {
     const { completions, sink, write } = setUp();
     const ended: string[] = [];
-    const first = completions.expectTransfer((status) => ended.push(`first ${status}`));
-    const second = completions.expectTransfer((status) => ended.push(`second ${status}`));
+    const note = (name: string) => ({
+      onTransferred: (status: number, bytes: number) => ended.push(`${name} ${status} ${bytes}`),
+    });
+    const first = completions.expectTransfer(note("first"));
+    const second = completions.expectTransfer(note("second"));
     write(completion.transfer, 0, second, 10);
     write(completion.transfer, 5, first);
     completions.deliver(2, port, sink);
-    expect(ended).toEqual(["second 0", "first 5"]);
+    expect(ended).toEqual(["second 0 10", "first 5 0"]);
     expect(completions.transfers).toBe(0);
-    completions.settleTransfer(first, 9);
+    completions.settleTransfer(first, 9, 0);
     expect(ended).toHaveLength(2);
-    expect([first, second]).toContain(completions.expectTransfer(() => {}));
+    expect([first, second]).toContain(completions.expectTransfer(note("third")));
   });
 
   it("go round the ring, and round the 32 bits of its counters", () => {
@@ -130,7 +133,7 @@ describe("completions", () => {
     const { completions, slots } = setUp();
     const heard: string[] = [];
     completions.expectSent(slots.take(), { onSent: (status) => heard.push(`sent ${status}`) });
-    completions.expectTransfer((status) => heard.push(`transfer ${status}`));
+    completions.expectTransfer({ onTransferred: (status) => heard.push(`transfer ${status}`) });
     completions.abandon(125);
     completions.abandon(125);
     expect(heard).toEqual(["transfer 125", "sent 125"]);

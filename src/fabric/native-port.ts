@@ -1,7 +1,7 @@
 import { fabricError } from "../errors/fabric-error.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Addon, NativeError, OpenedPort } from "./addon.ts";
-import { gauges } from "./addon.ts";
+import { extentWords, gauges, mostExtents } from "./addon.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
@@ -55,6 +55,9 @@ export class NativePort implements Port {
   readonly #id: number;
   readonly #slots: SendSlots;
   readonly #completions: Completions;
+  /** One buffer, shared with native code: what the next transfer moves. Keys are whole words, the rest is written as halves. */
+  readonly #extentWords: BigUint64Array;
+  readonly #extentHalves: Uint32Array;
   /** Regions whose owners are done with them while the provider is not: the transfer's peer stands still, or is slow to be found dead. */
   #unreleased: Unreleased[] = [];
   #closed = false;
@@ -70,6 +73,7 @@ export class NativePort implements Port {
     const { slotBytes, sendSlots, receiveSlots } = layout;
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     const ring = new ArrayBuffer(ringBytes);
+    const extents = new ArrayBuffer(mostExtents * extentWords * 8);
     const opened = addon.open({
       scheme: url.scheme as "shm" | "tcp",
       host,
@@ -81,12 +85,15 @@ export class NativePort implements Port {
       sendSlots,
       receiveSlots,
       ring,
+      extents,
       onWake: () => this.onWake(),
     });
     if (opened.failed === true) throw openError(opened, url);
     this.#addon = addon;
     this.#opened = opened;
     this.#id = opened.port;
+    this.#extentWords = new BigUint64Array(extents);
+    this.#extentHalves = new Uint32Array(extents);
     this.#slots = new SendSlots(sendSlots, slotBytes);
     this.#completions = new Completions(ring, this.#slots, slotBytes);
     this.scheme = url.scheme as "shm" | "tcp";
@@ -101,7 +108,7 @@ export class NativePort implements Port {
     this.slotBytes = slotBytes;
     this.batchFrames = batchFrames[this.scheme];
     this.maxTransferBytes = opened.maxTransferBytes;
-    this.maxExtents = 256;
+    this.maxExtents = mostExtents;
     this.reportsDeath = opened.reportsDeath;
     this.revokesKeys = false;
   }
@@ -153,11 +160,7 @@ export class NativePort implements Port {
       this.#addon.register(this.#id, memory, byteOffset, byteLength, access),
       "fi_mr_reg",
     );
-    return {
-      index,
-      key: this.#addon.regionKey(this.#id, index),
-      base: this.#addon.regionBase(this.#id, index),
-    };
+    return { index, key: this.#extentWords[0] as bigint, base: this.#extentWords[1] as bigint };
   }
 
   deregister(index: number, onReleased?: () => void): void {
@@ -167,20 +170,23 @@ export class NativePort implements Port {
   }
 
   transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
-    let left = extents.length;
-    let failed = 0;
-    let moved = 0;
+    const words = this.#extentWords;
+    const halves = this.#extentHalves;
+    let at = 0;
     for (const { local, offset, bytes, key, remote } of extents) {
-      const token = this.#completions.expectTransfer({
-        onTransferred(status, done) {
-          failed ||= status;
-          if (status === 0) moved += done;
-          if (--left === 0) owner.onTransferred(failed, moved);
-        },
-      });
-      const status = this.#addon[op](this.#id, address, local.index, offset, bytes, key, remote, token);
-      if (status < 0) this.#completions.settleTransfer(token, -status, 0);
+      halves[2 * at] = local.index;
+      halves[2 * at + 1] = 0;
+      halves[2 * at + 2] = offset;
+      halves[2 * at + 3] = offset / 2 ** 32;
+      halves[2 * at + 4] = bytes;
+      halves[2 * at + 5] = bytes / 2 ** 32;
+      words[at + 3] = key;
+      words[at + 4] = remote;
+      at += extentWords;
     }
+    const token = this.#completions.expectTransfer(owner);
+    const status = this.#addon[op](this.#id, address, extents.length, token);
+    if (status < 0) this.#completions.settleTransfer(token, -status, 0);
   }
 
   progress(spinUs: number, sink: PortSink): number {

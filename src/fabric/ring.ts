@@ -9,7 +9,7 @@
  *     1 status          0, or a positive libfabric error number
  *     2 token           message: byte offset of the receive slot in the slab; sent: byte offset of the send slot;
  *                       transfer: the token given to read/write; peerGone: the address index
- *     3 bytes           message: its length; transfer: bytes moved; otherwise 0
+ *     3 bytes           message: its length; transfer: bytes that surely moved; otherwise 0
  *     4 providerError   the provider's own error number (fi_cq_err_entry.prov_errno), 0 if none
  *     5…7 reserved, zero
  *
