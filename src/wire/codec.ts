@@ -1,6 +1,8 @@
 import { addExtension, Packr, REUSE_BUFFER_MODE } from "msgpackr/pack";
+import { handleExtension } from "./handle-descriptor.ts";
 import { msgpackFault } from "./msgpack-check.ts";
 import { regionExtension } from "./region-descriptor.ts";
+import { streamExtension } from "./stream-descriptor.ts";
 
 /**
  * Values to msgpack bytes and back: msgpackr, with what it must not do switched off, encoding in place.
@@ -15,6 +17,18 @@ export interface RegionCodec {
   encodeRegion(region: object): Uint8Array;
   /** The remote region a descriptor stands for; throws a sentence if it is malformed. */
   decodeRegion(descriptor: Uint8Array): object;
+  /** As regions, for byte streams, whose descriptor holds a region's. */
+  encodeStream?(stream: object): Uint8Array;
+  decodeStream?(descriptor: Uint8Array): object;
+  /** Who the message comes from, for handles that only their carrier's address completes. */
+  readonly carrier?: Carrier;
+}
+
+/** The other side of a session, as far as it is known. */
+export interface Carrier {
+  readonly incarnation: bigint;
+  /** Its numeric or named host, or "" where that is not known. */
+  readonly host: string;
 }
 
 /** A value could not become bytes: too deep, too long, circular, or of a kind that cannot travel. */
@@ -40,6 +54,38 @@ export function registerRegionClass(Class: abstract new (...args: never[]) => ob
       if (context === undefined) throw new DecodeError("a region arrived where none is expected");
       return context.decodeRegion(descriptor);
     },
+  });
+}
+
+/** Registers the class whose instances travel as stream descriptors. */
+export function registerStreamClass(Class: abstract new (...args: never[]) => object): void {
+  addExtension({
+    Class: Class as unknown as new () => object,
+    type: streamExtension,
+    pack(stream: object): Buffer {
+      if (context?.encodeStream === undefined)
+        throw new EncodeError("a byte stream cannot travel here, only in the input of a call");
+      return context.encodeStream(stream) as Buffer;
+    },
+    unpack(descriptor: Uint8Array): object {
+      if (context?.decodeStream === undefined)
+        throw new DecodeError("a byte stream arrived where none is expected");
+      return context.decodeStream(descriptor);
+    },
+  });
+}
+
+/** Registers the class of handles, which are plain data and travel anywhere. `unpack` throws a sentence if the bytes are malformed. */
+export function registerHandleClass<T extends object>(
+  Class: abstract new (...args: never[]) => T,
+  pack: (handle: T) => Uint8Array,
+  unpack: (bytes: Uint8Array, carrier: Carrier | undefined) => T,
+): void {
+  addExtension({
+    Class: Class as unknown as new () => T,
+    type: handleExtension,
+    pack: pack as (handle: T) => Buffer,
+    unpack: (bytes: Uint8Array) => unpack(bytes, context?.carrier),
   });
 }
 
