@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "binding/instance.h"
+#include "binding/memory.h"
 #include "fabric/info.h"
 #include "fabric/library.h"
 
@@ -260,6 +261,7 @@ Napi::Value registerRegion(const Info& info) {
   if (region < 0) return number(info, region);
   auto index = static_cast<uint32_t>(region);
   holder->regions[index] = Hold(info.Env(), info[1]);
+  if (auto pages = engine::Allocation::of(bytes)) holder->pages[index] = std::move(pages);
   holder->extentWords[0] = holder->port->region(index)->key();
   holder->extentWords[1] = holder->port->region(index)->base();
   return number(info, region);
@@ -271,7 +273,10 @@ Napi::Value deregister(const Info& info) {
   uint64_t region;
   if (!integer(info, 1, UINT32_MAX, &region)) return number(info, -EINVAL);
   int status = holder->port->deregisterRegion(static_cast<uint32_t>(region));
-  if (status == 0) holder->regions.erase(static_cast<uint32_t>(region));
+  if (status == 0) {
+    holder->regions.erase(static_cast<uint32_t>(region));
+    holder->pages.erase(static_cast<uint32_t>(region));
+  }
   return number(info, status);
 }
 
@@ -352,6 +357,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("disarm", Napi::Function::New<disarm>(env, "disarm"));
   add("setRef", Napi::Function::New<setRef>(env, "setRef"));
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
+  addMemoryFunctions(env, exports);
   return exports;
 }
 

@@ -10,6 +10,7 @@
 
 #include "binding/arguments.h"
 #include "binding/wake.h"
+#include "engine/allocation.h"
 #include "engine/port.h"
 
 namespace cinnabar::binding {
@@ -29,6 +30,9 @@ struct PortHolder {
   uint64_t* extentWords = nullptr;  // kExtentsBytes of it
   Hold onWake;
   std::unordered_map<uint32_t, Hold> regions;
+  /// Of regions in memory of our own: its pages outlast its buffer, which a dying environment
+  /// finalizes before it closes its ports.
+  std::unordered_map<uint32_t, std::shared_ptr<engine::Allocation>> pages;
 };
 
 /// The state of one environment: the main thread or a worker. Everything in it is used on that

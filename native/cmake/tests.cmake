@@ -5,6 +5,9 @@ add_executable(cinnabar_native_tests
   test/main.cc
   test/child.cc
   test/test_address.cc
+  test/test_allocation.cc
+  test/test_crc32c.cc
+  test/test_device_memory.cc
   test/test_doorbell.cc
   test/test_library.cc
   test/test_port.cc

@@ -42,6 +42,10 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   // Every mode bit our registration code can serve; the provider keeps those that it wants
   // (fi_mr(3)).
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+  if (request.deviceMemory) {
+    hints->caps |= FI_HMEM;
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  }
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   // Both are released by fi_freeinfo with free().

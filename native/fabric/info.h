@@ -21,7 +21,8 @@ struct InfoRequest {
   const Provider* provider = nullptr;
   RawAddress
       source;  // a sockaddr for tcp; the fabric name, ended by a zero byte, for shm; may be empty
-  size_t receives = 0;  // receives that will be posted at once
+  size_t receives = 0;        // receives that will be posted at once
+  bool deviceMemory = false;  // FI_HMEM is asked for, too
 };
 
 /// Asks one provider for an RDM endpoint with messages and RMA (fi_getinfo(3)).

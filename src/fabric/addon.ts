@@ -167,6 +167,21 @@ export interface Addon {
 
   /** Posted or waiting sends and transfers, live regions, known addresses: for statistics and leak checks. */
   gauge(port: number, which: number): number;
+
+  /**
+   * CRC-32C of a Uint8Array, continued from the checksum `seed` (0 … 2^32-1) of what lies before it; -EINVAL (-22) for anything else and for an
+   * array without memory.
+   */
+  crc32c(bytes: Uint8Array, seed: number): number;
+  /**
+   * Pages of zeros of their own, given back to the system when the buffer is collected and no port has it registered any more. At most 2^32 bytes.
+   * With `hugePages` they are 2 MiB long as far as the system has such.
+   */
+  allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
+  /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
+  allocatedBytes(): number;
+  /** Why the provider of a scheme cannot register such device memory here, as a sentence without its stop; "" if it can. Needs a successful `load`. */
+  deviceMemory(scheme: "tcp" | "shm", kind: "cuda" | "rocr" | "levelZero"): string;
 }
 
 /** The extents' buffer. */

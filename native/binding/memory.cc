@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "binding/memory.h"
+
+#include <cerrno>
+#include <memory>
+
+#include "binding/arguments.h"
+#include "engine/allocation.h"
+#include "engine/crc32c.h"
+#include "fabric/device_memory.h"
+
+namespace cinnabar::binding {
+namespace {
+
+using engine::Allocation;
+using Info = Napi::CallbackInfo;
+
+// The longest external buffer that Node 20 takes.
+constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+
+Napi::Value crc32c(const Info& info) {
+  const uint8_t* bytes;
+  size_t length;
+  uint64_t seed;
+  if (!readBytes(info.Env(), info[0], &bytes, &length) ||
+      !readInteger(info.Env(), info[1], UINT32_MAX, &seed)) {
+    return Napi::Number::New(info.Env(), -EINVAL);
+  }
+  return Napi::Number::New(info.Env(), engine::crc32c(bytes, length, static_cast<uint32_t>(seed)));
+}
+
+Napi::Value noMemory(const Info& info, uint64_t bytes) {
+  return failureObject(
+      info.Env(),
+      {"mmap", ENOMEM, "ENOMEM", "the system has no room for " + std::to_string(bytes) + " bytes"});
+}
+
+Napi::Value allocate(const Info& info) {
+  napi_env env = info.Env();
+  uint64_t bytes = 0;
+  bool hugePages = false;
+  if (!readInteger(env, info[0], kMostBytes, &bytes) || bytes == 0 ||
+      napi_get_value_bool(env, info[1], &hugePages) != napi_ok) {
+    return failureObject(env, {"allocate", EINVAL, "EINVAL",
+                               "a number of bytes from 1 to 2^32, and whether in huge pages"});
+  }
+  auto allocation = Allocation::create(bytes, hugePages);
+  if (allocation == nullptr) return noMemory(info, bytes);
+
+  // V8 counts an external buffer's bytes by itself, as it does with its own.
+  auto* owner = new std::shared_ptr<Allocation>(std::move(allocation));
+  auto letGo = [](napi_env, void*, void* hint) {
+    delete static_cast<std::shared_ptr<Allocation>*>(hint);
+  };
+  napi_value buffer = nullptr;
+  napi_status status =
+      napi_create_external_arraybuffer(env, (*owner)->bytes(), bytes, letGo, owner, &buffer);
+  if (status == napi_ok) return Napi::Value(env, buffer);
+  // Only these come before Node has taken the finalizer, which it may have called by now otherwise.
+  if (status == napi_no_external_buffers_allowed || status == napi_pending_exception ||
+      status == napi_cannot_run_js) {
+    delete owner;
+  }
+  // A V8 with its memory in a cage.
+  void* inside = nullptr;
+  if (status == napi_no_external_buffers_allowed &&
+      napi_create_arraybuffer(env, bytes, &inside, &buffer) == napi_ok) {
+    return Napi::Value(env, buffer);
+  }
+  return noMemory(info, bytes);
+}
+
+Napi::Value allocatedBytes(const Info& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(Allocation::totalBytes()));
+}
+
+Napi::Value deviceMemory(const Info& info) {
+  std::string scheme, kind;
+  std::string reason;
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) {
+    reason = "libfabric is not loaded";
+  } else if (!readString(info.Env(), info[0], 8, &scheme) || (scheme != "tcp" && scheme != "shm") ||
+             !readString(info.Env(), info[1], 16, &kind)) {
+    reason = "a scheme and a kind of memory";
+  } else {
+    reason = fabric::reasonAgainstDeviceMemory(
+        *library, scheme == "tcp" ? fabric::Scheme::tcp : fabric::Scheme::shm, kind);
+  }
+  return Napi::String::New(info.Env(), reason);
+}
+
+}  // namespace
+
+void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
+  exports.Set("crc32c", Napi::Function::New<crc32c>(env, "crc32c"));
+  exports.Set("allocate", Napi::Function::New<allocate>(env, "allocate"));
+  exports.Set("allocatedBytes", Napi::Function::New<allocatedBytes>(env, "allocatedBytes"));
+  exports.Set("deviceMemory", Napi::Function::New<deviceMemory>(env, "deviceMemory"));
+}
+
+}  // namespace cinnabar::binding
