@@ -30,7 +30,8 @@ function addonCandidates(): string[] {
   return [built, `@cinnabar/native-${process.platform}-${process.arch}`];
 }
 
-function findAddon(): Addon | undefined {
+/** The addon for what needs no libfabric, or undefined where it is missing; its absence is looked into again each time. */
+export function findAddon(): Addon | undefined {
   if (addon !== undefined) return addon;
   addonAttempts = [];
   for (const path of addonCandidates()) {

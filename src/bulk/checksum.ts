@@ -1,0 +1,43 @@
+import type { Addon } from "../fabric/addon.ts";
+import { findAddon } from "../fabric/libfabric.ts";
+
+/** Where a call into the addon begins to cost less than the table. */
+const minNativeBytes = 64;
+
+let addon: Addon | undefined;
+let sought = false;
+
+/** The checksum register after each byte (Castagnoli's polynomial, reflected). */
+const table = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
+  return crc;
+});
+
+/**
+ * CRC-32C (Castagnoli) of `bytes`: an unsigned 32-bit number. `seed` is the checksum of what lies before them, so that pieces give the checksum of
+ * the whole; default 0, nothing. The addon does it by the processor's own instruction; without the addon it takes some hundred times as long.
+ *
+ * It finds accidents, not forgeries.
+ *
+ * @throws TypeError for anything but a Uint8Array; RangeError for a seed that is no unsigned 32-bit number.
+ */
+export function crc32c(bytes: Uint8Array, seed = 0): number {
+  if (!(bytes instanceof Uint8Array)) throw new TypeError("crc32c: bytes must be a Uint8Array");
+  if (seed >>> 0 !== seed)
+    throw new RangeError(`crc32c: seed must be an integer from 0 to 2^32-1, it is ${seed}`);
+  if (bytes.byteLength < minNativeBytes) return crc32cByTable(bytes, seed);
+  if (!sought) {
+    sought = true;
+    addon = findAddon();
+  }
+  return addon === undefined ? crc32cByTable(bytes, seed) : addon.crc32c(bytes, seed);
+}
+
+/** The same without the addon. */
+export function crc32cByTable(bytes: Uint8Array, seed: number): number {
+  let crc = ~seed;
+  for (let i = 0; i < bytes.length; i++)
+    crc = (table[(crc ^ (bytes[i] as number)) & 0xff] as number) ^ (crc >>> 8);
+  return ~crc >>> 0;
+}
