@@ -24,10 +24,10 @@ export function offerBody(
     overflow: { key: registered.key, address: registered.base, bytes: memory.byteLength },
     loan: {
       bytes: memory.byteLength,
-      release() {
+      release(onReleased) {
         if (released) return;
         released = true;
-        port.deregister(registered.index);
+        port.deregister(registered.index, onReleased);
       },
     },
   };

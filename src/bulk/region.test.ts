@@ -1,14 +1,32 @@
 import { describe, expect, it } from "vitest";
 import type { RpcError } from "../errors/rpc-error.ts";
 import { FakePort } from "../session/fake-port.test-support.ts";
-import { assertExposable, assertInside, Region } from "./region.ts";
+import { assertInside, exposable } from "./exposable.ts";
+import { lentHere } from "./lent-here.ts";
+import { Region } from "./region.ts";
+import { RegionCore } from "./region-core.ts";
 
-function setUp(bytes = 100) {
-  const released: Region[] = [];
-  const owner = { onRegionReleased: (region: Region) => void released.push(region) };
+const ignore = () => {};
+
+function setUp(bytes = 100, pieces = 1) {
+  const released: RegionCore[] = [];
+  const owner = { onRegionReleased: (region: RegionCore) => void released.push(region) };
   const memory = Uint8Array.from({ length: bytes + 8 }, (_, i) => i);
-  const region = new Region(owner, memory.subarray(8), "read_write");
-  return { port: new FakePort(), released, memory, region };
+  const views =
+    pieces === 1
+      ? [memory.subarray(8)]
+      : Array.from({ length: pieces }, () => Uint8Array.from({ length: bytes / pieces }, (_, i) => i));
+  const core = new RegionCore(owner, exposable(views, "read_write"), "read_write");
+  return { port: new FakePort(), released, memory, views, core, region: new Region(core) };
+}
+
+/** Keeps word of withdrawn memory back until the test says that nobody touches it. */
+class SlowPort extends FakePort {
+  readonly waiting: (() => void)[] = [];
+
+  override deregister(index: number, onReleased?: () => void): void {
+    super.deregister(index, () => void this.waiting.push(onReleased ?? ignore));
+  }
 }
 
 const codeOf = (act: () => unknown): string => {
@@ -27,67 +45,96 @@ describe("region", () => {
     expect([region.byteLength, region.bytes[0], region.access]).toEqual([100, 77, "read_write"]);
   });
 
-  it("is registered when first lent, and stays so while it lives", () => {
+  it("is registered anew for each loan, by other keys, and for as long as that lasts", () => {
     const { port, region } = setUp();
     expect(port.regions.size).toBe(0);
-    const first = region.lend(port);
-    const second = region.lend(port);
-    expect(first.descriptor).toEqual({ ...second.descriptor, bytes: 100, access: 3 });
-    expect([port.regions.size, region.loans]).toEqual([1, 2]);
+    const first = region.lend(port, ignore);
+    const second = region.lend(port, ignore);
+    expect(first.descriptor).toMatchObject({ bytes: 100, access: 3, segments: [{ bytes: 100 }] });
+    expect(first.descriptor.segments[0]?.key).not.toBe(second.descriptor.segments[0]?.key);
+    expect([port.regions.size, region.loans]).toEqual([2, 2]);
     first.loan.release();
+    first.loan.release();
+    expect([port.regions.size, region.loans]).toEqual([1, 1]);
     second.loan.release();
-    expect([port.regions.size, region.loans]).toEqual([1, 0]);
+    expect([port.regions.size, region.loans]).toEqual([0, 0]);
+  });
+
+  it("is lent as long as somebody may be in the middle of touching it", () => {
+    const { region, released } = setUp(100, 2);
+    const port = new SlowPort();
+    let told = 0;
+    const { loan } = region.lend(port, ignore);
     region.dispose();
-    expect(port.regions.size).toBe(0);
+    loan.release(() => told++);
+    expect([port.regions.size, region.loans, told]).toEqual([0, 1, 0]);
+    port.waiting[0]?.();
+    expect([region.loans, told, released.length]).toEqual([1, 0, 0]);
+    port.waiting[1]?.();
+    expect([region.loans, told, released.length]).toEqual([0, 1, 1]);
   });
 
   it("refuses new use once disposed, and lets go when the last call has ended", () => {
-    const { port, region, released } = setUp();
-    const { loan } = region.lend(port);
+    const { port, core, region, released } = setUp();
+    const { loan } = region.lend(port, ignore);
     region.dispose();
     region.dispose();
     expect([port.regions.size, released.length]).toEqual([1, 0]);
-    expect(codeOf(() => region.lend(port))).toBe("failed_precondition");
+    expect(codeOf(() => region.lend(port, ignore))).toBe("failed_precondition");
     expect(codeOf(() => region.slice(0))).toBe("failed_precondition");
     loan.release();
-    expect([port.regions.size, released.length]).toEqual([0, 1]);
-  });
-
-  it("is registered on each port it is lent over", () => {
-    const { port, region } = setUp();
-    const other = new FakePort();
-    region.lend(port).loan.release();
-    region.lend(other).loan.release();
-    region.dispose();
-    expect([port.regions.size, other.regions.size]).toEqual([0, 0]);
+    expect([port.regions.size, released]).toEqual([0, [core]]);
   });
 
   it("of no bytes is lent without being registered", () => {
     const { port, region } = setUp(0);
-    expect(region.lend(port).descriptor).toEqual({ key: 0n, address: 0n, bytes: 0, access: 3 });
-    expect(port.regions.size).toBe(0);
+    expect(region.lend(port, ignore).descriptor).toEqual({ bytes: 0, access: 3, segments: [] });
+    expect([port.regions.size, region.loans, region.bytes.byteLength]).toEqual([0, 1, 0]);
   });
 
-  it("gives slices a registration of their own, for the time they are lent", () => {
+  it("gives slices registrations of their own", () => {
     const { port, region } = setUp();
     const slice = region.slice(10, 20);
-    const { descriptor, loan } = slice.lend(port);
+    const { descriptor, loan } = slice.lend(port, ignore);
     expect(descriptor.bytes).toBe(20);
     expect([...port.regions.values()].map((bytes) => [bytes[0], bytes.byteLength])).toEqual([[18, 20]]);
+    expect([slice.loans, region.loans]).toEqual([1, 1]);
     loan.release();
-    expect(port.regions.size).toBe(0);
+    expect([port.regions.size, slice.loans, region.loans]).toEqual([0, 0, 0]);
   });
 
   it("ends its slices with it, and keeps what they have lent until it comes back", () => {
-    const { port, region, released } = setUp();
+    const { port, core, region, released } = setUp();
     const slice = region.slice(50);
-    const { loan } = slice.lend(port);
+    const { loan } = slice.lend(port, ignore);
     region.dispose();
-    expect(codeOf(() => slice.lend(port))).toBe("failed_precondition");
-    expect(port.regions.size).toBe(1);
+    expect(codeOf(() => slice.lend(port, ignore))).toBe("failed_precondition");
+    expect([port.regions.size, released.length]).toEqual([1, 0]);
     loan.release();
     expect(port.regions.size).toBe(0);
-    expect(released).toEqual([region]);
+    expect(released).toEqual([core]);
+  });
+
+  it("registers nothing when one of its segments cannot be", () => {
+    const { region } = setUp(100, 4);
+    const port = new FakePort();
+    const { register } = FakePort.prototype;
+    let left = 2;
+    port.register = (...input) => {
+      if (left-- === 0) throw new Error("no memory");
+      return register.apply(port, input);
+    };
+    expect(() => region.lend(port, ignore)).toThrow("no memory");
+    expect([port.regions.size, region.loans]).toEqual([0, 0]);
+  });
+
+  it("has its keys known in this thread for as long as they are lent", () => {
+    const { port, region } = setUp(100, 2);
+    const { descriptor, loan } = region.lend(port, ignore);
+    const known = () => descriptor.segments.map(({ key }) => lentHere(key)?.bytes.byteLength);
+    expect(known()).toEqual([50, 50]);
+    loan.release();
+    expect(known()).toEqual([undefined, undefined]);
   });
 
   it.each([
@@ -110,6 +157,94 @@ describe("region", () => {
   });
 });
 
+describe("a region of several views", () => {
+  it("has their bytes in order, neighbours joined and empty ones left out", () => {
+    const memory = new Uint8Array(100);
+    const other = new Float64Array(4);
+    const views = [
+      memory.subarray(10, 20),
+      new Uint8Array(0),
+      new DataView(memory.buffer, 20, 30),
+      memory.subarray(60, 70),
+      other,
+      memory.subarray(50, 60),
+    ];
+    const segments = exposable(views, "read");
+    expect(segments.map(({ byteOffset, byteLength }) => [byteOffset, byteLength])).toEqual([
+      [10, 40],
+      [60, 10],
+      [0, 32],
+      [50, 10],
+    ]);
+    expect(segments[2]?.buffer).toBe(other.buffer);
+  });
+
+  it("has no bytes in one place, and says where they are", () => {
+    const { region } = setUp(100, 4);
+    expect(() => region.bytes).toThrow("4 segments");
+    expect(codeOf(() => region.bytes)).toBe("failed_precondition");
+    expect(region.segments.map(({ byteLength }) => byteLength)).toEqual([25, 25, 25, 25]);
+    expect(region.slice(30, 10).bytes).toEqual(Uint8Array.from({ length: 10 }, (_, i) => 5 + i));
+  });
+
+  it("gives slices over segments", () => {
+    const { port, region } = setUp(100, 4);
+    const slice = region.slice(20, 40).slice(4, 35);
+    expect(slice.segments.map((each) => [each[0], each.byteLength])).toEqual([
+      [24, 1],
+      [0, 25],
+      [0, 9],
+    ]);
+    expect(slice.lend(port, ignore).descriptor.segments.map(({ bytes }) => bytes)).toEqual([1, 25, 9]);
+    expect(region.slice(25, 0).segments).toEqual([]);
+  });
+});
+
+describe("revoking a region", () => {
+  it("ends the calls that hold it or a slice of it, and resolves when the last has let go", async () => {
+    const { port, region } = setUp();
+    const revoked: string[] = [];
+    const whole = region.lend(port, () => revoked.push("whole"));
+    const part = region.slice(5).lend(port, () => revoked.push("part"));
+    const done = region.revoke().then(() => revoked.push("done"));
+    expect(revoked).toEqual(["whole", "part"]);
+    expect([region.revoked, region.disposed]).toEqual([true, true]);
+    expect(() => region.lend(port, ignore)).toThrow("the region has been revoked");
+    whole.loan.release();
+    await new Promise(setImmediate);
+    expect(revoked).toHaveLength(2);
+    part.loan.release();
+    await done;
+    expect(revoked).toEqual(["whole", "part", "done"]);
+    await region.revoke();
+  });
+
+  it("leaves what the region beside a slice has lent", async () => {
+    const { port, region } = setUp();
+    const revoked: string[] = [];
+    const whole = region.lend(port, () => revoked.push("whole"));
+    const slice = region.slice(5);
+    slice.lend(port, () => revoked.push("part")).loan.release();
+    await slice.revoke();
+    expect([revoked, slice.revoked, region.revoked, region.loans]).toEqual([[], true, false, 1]);
+    whole.loan.release();
+  });
+
+  it("waits for the transfers of this side that use it", async () => {
+    const { region, released } = setUp();
+    region.slice(5).beginLocalUse();
+    const order: string[] = [];
+    const done = region[Symbol.asyncDispose]().then(() => order.push("done"));
+    expect(released).toEqual([]);
+    expect(() => region.beginLocalUse()).toThrow("disposed");
+    await new Promise(setImmediate);
+    order.push("ended");
+    region.endLocalUse();
+    await done;
+    expect([order, released.length]).toEqual([["ended", "done"], 1]);
+  });
+});
+
 describe("assertInside", () => {
   it("names what was asked and what there is", () => {
     expect(() => assertInside("put", 5, 6, 10)).toThrow(
@@ -119,20 +254,46 @@ describe("assertInside", () => {
   });
 });
 
-describe("assertExposable", () => {
+describe("exposable", () => {
   it.each([new Uint8Array(1), Buffer.alloc(1), new DataView(new ArrayBuffer(1)), new Float64Array(1)])(
     "takes %s",
     (view) => {
       for (const access of ["read", "write", "read_write"])
-        expect(() => assertExposable(view, access)).not.toThrow();
+        expect(exposable(view, access)).toEqual(exposable([view], access));
     },
   );
 
+  it("takes memory shared between threads", () => {
+    expect(exposable(new Uint8Array(new SharedArrayBuffer(10), 2, 3), "read")).toHaveLength(1);
+  });
+
   it.each([null, undefined, [1], new ArrayBuffer(1), "x"])("refuses %s", (view) => {
-    expect(() => assertExposable(view, "read")).toThrow(TypeError);
+    expect(() => exposable(view, "read")).toThrow(TypeError);
+  });
+
+  it("names the view that will not do", () => {
+    const good = new Uint8Array(1);
+    expect(() => exposable([good, "x"], "read")).toThrow("view 1 must be");
+    const gone = new DataView(new ArrayBuffer(8));
+    structuredClone(gone.buffer, { transfer: [gone.buffer] });
+    expect(() => exposable([good, good, gone], "read")).toThrow("the memory of view 2 has been detached");
+    expect(() => exposable(gone, "read")).toThrow("the memory of view has been detached");
+    const resizable = Reflect.construct(ArrayBuffer, [8, { maxByteLength: 16 }]) as ArrayBuffer;
+    expect(() => exposable([new Uint8Array(resizable)], "read")).toThrow(
+      "view 0 must not lie in a resizable",
+    );
+  });
+
+  it("takes 4096 pieces and no more", () => {
+    const pieces = Array.from({ length: 4097 }, () => new Uint8Array(new ArrayBuffer(2), 0, 1));
+    expect(exposable(pieces.slice(1), "read")).toHaveLength(4096);
+    expect(() => exposable(pieces, "read")).toThrow("at most 4096 segments, these views make 4097");
+    const memory = new Uint8Array(5000);
+    const joined = Array.from({ length: 5000 }, (_, i) => memory.subarray(i, i + 1));
+    expect(exposable(joined, "read")).toHaveLength(1);
   });
 
   it.each([undefined, "", "rw", 3])("refuses the access %s", (access) => {
-    expect(() => assertExposable(new Uint8Array(1), access)).toThrow("expose: access must be");
+    expect(() => exposable(new Uint8Array(1), access)).toThrow("expose: access must be");
   });
 });

@@ -3,6 +3,7 @@ import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { FakePort } from "../session/fake-port.test-support.ts";
 import { Region } from "./region.ts";
+import { RegionCore } from "./region-core.ts";
 import { RemoteRegion } from "./remote-region.ts";
 import { type TransferOptions, transfer } from "./transfer.ts";
 
@@ -14,7 +15,11 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
   const port = new FakePort();
   const route = { port, address: 1, kick: () => {} };
   const call = new IncomingCall({ answer: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
-  const remote = new RemoteRegion(call, { key: 5n, address: 4096n, bytes, access: access[granted] });
+  const remote = new RemoteRegion(call, {
+    bytes,
+    access: access[granted],
+    segments: [{ key: 5n, address: 4096n, bytes }],
+  });
   const get = (local: ArrayBufferView | Region, options?: TransferOptions, from: RemoteRegion = remote) =>
     transfer("get", route, call, from, local, options);
   return { answers, port, route, call, remote, get };
@@ -143,7 +148,7 @@ describe("transfer", () => {
 
   it("takes a region of its own engine as local memory, and no disposed one", async () => {
     const { get, port } = setUp();
-    const region = new Region({ onRegionReleased: () => {} }, new Uint8Array(5), "read");
+    const region = new Region(new RegionCore({ onRegionReleased: () => {} }, [new Uint8Array(5)], "read"));
     const getting = get(region);
     port.pulls[0]?.settle(0);
     expect(await getting).toBe(5);
@@ -156,7 +161,8 @@ describe("remote region", () => {
   it("gives slices inside its bounds, with its own rights", () => {
     const { remote } = setUp("read");
     const slice = remote.slice(10, 20).slice(5);
-    expect([slice.address, slice.byteLength, slice.access, slice.key]).toEqual([4111n, 15, "read", 5n]);
+    expect([slice.segments, slice.access]).toEqual([[{ key: 5n, address: 4111n, bytes: 15 }], "read"]);
+    expect([slice.loanKey, slice.loanOffset]).toEqual([5n, 15]);
     for (const [offset, length] of [
       [0, 101],
       [101, 0],

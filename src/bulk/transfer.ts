@@ -102,6 +102,8 @@ async function run(
   length: number,
 ): Promise<number> {
   const { port, address } = route;
+  const segment = remote.segments[0];
+  if (segment === undefined || remote.segments.length > 1) throw new Error("one segment only, for now");
   const memory = port.register(view.buffer, view.byteOffset + localOffset, length, access.local);
   route.kick();
   try {
@@ -113,8 +115,8 @@ async function run(
         local: memory,
         localOffset: 0,
         bytes: length,
-        key: remote.key,
-        remote: remote.address + BigInt(offset),
+        key: segment.key,
+        remote: segment.address + BigInt(offset),
       },
       () => !remote.call.open,
     );

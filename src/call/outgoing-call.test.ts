@@ -4,6 +4,7 @@ import { type Loan, OutgoingCall } from "./outgoing-call.ts";
 class Call extends OutgoingCall {
   override onValue(): void {}
   override onFailure(): void {}
+  override onRevoked(): void {}
   override onDeadline(): void {}
 }
 

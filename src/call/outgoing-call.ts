@@ -26,11 +26,17 @@ export type OutgoingPhase = "waiting" | "sent" | "pulling" | "settled";
 /** Memory lent to the peer for the time of a call. */
 export interface Loan {
   readonly bytes: number;
-  /** The peer can no longer touch it. */
-  release(): void;
+  /**
+   * The peer has no more right to it. `onReleased` hears when nobody can be in the middle of touching it, now or later; where the port cannot tell
+   * that (tcp), the peer's own word must have been the reason to call this.
+   */
+  release(onReleased?: () => void): void;
 }
 
 const noLoans: readonly Loan[] = [];
+
+/** Why a call ends whose region was revoked: the message of its `aborted`. */
+export const regionRevoked = "a region that the call had lent was revoked";
 
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
 export abstract class OutgoingCall extends Timed {
@@ -44,6 +50,11 @@ export abstract class OutgoingCall extends Timed {
   abstract onValue(value: unknown): void;
   /** The call failed. Called at most once and never after `onValue`. */
   abstract onFailure(error: RpcError): void;
+  /**
+   * A region it has lent was revoked: if it has not settled, it fails with `regionRevoked` and is cancelled at the peer, as if its caller had aborted it.
+   * Its loans end as always.
+   */
+  abstract onRevoked(): void;
 
   get settled(): boolean {
     return this.phase === "settled";

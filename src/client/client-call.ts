@@ -1,4 +1,4 @@
-import { OutgoingCall } from "../call/outgoing-call.ts";
+import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
@@ -145,6 +145,12 @@ export class ClientCall extends OutgoingCall implements Abortable {
     if (this.settled) return;
     const phase = this.phase === "waiting" ? "before it could be sent" : "without an answer";
     this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
+    this.#session?.cancel(this);
+  }
+
+  override onRevoked(): void {
+    if (this.settled) return;
+    this.#fail("aborted", regionRevoked);
     this.#session?.cancel(this);
   }
 

@@ -1,6 +1,9 @@
 import { randomBytes } from "node:crypto";
+import { exposable } from "../bulk/exposable.ts";
+import { callerOf } from "../bulk/leak-watch.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
-import { assertExposable, Region, type RegionOwner } from "../bulk/region.ts";
+import { Region } from "../bulk/region.ts";
+import { RegionCore, type RegionOwner } from "../bulk/region-core.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import { systemClock } from "../call/clock.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
@@ -57,7 +60,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #ports: Ports;
   readonly #sessions: SessionTable;
   readonly #host: SessionHost;
-  readonly #regions = new Set<Region>();
+  readonly #regions = new Set<RegionCore>();
   readonly #peers = new Set<Peer>();
   #dirty: Session[] = [];
   #closing: Promise<void> | undefined;
@@ -127,17 +130,22 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   /**
    * Makes memory available to the peers it is lent to: the region goes into a call's input where the contract says `bulk(…)`, and the handler reads or
-   * writes it in place. The memory is not copied. Dispose the region when it is no longer lent (`using` does).
+   * writes it in place. Several views make one region, their bytes in their order. The memory is not copied. Dispose the region when it is no
+   * longer lent (`using` does); one that is forgotten instead gives a `CinnabarLeakWarning` when the garbage collector finds it.
    *
-   * @throws TypeError for a view or an access that will not do; RpcError `unavailable` when the engine is closed.
+   * @throws TypeError for a view or an access that will not do; RangeError for more than 4096 pieces; RpcError `failed_precondition` for detached
+   * memory, `unavailable` when the engine is closed.
    */
-  expose<A extends Access>(view: ArrayBufferView, options: ExposeOptions<A>): Region<A> {
+  expose<A extends Access>(
+    views: ArrayBufferView | readonly ArrayBufferView[],
+    options: ExposeOptions<A>,
+  ): Region<A> {
     assertOptions("expose", options, ["access"]);
-    assertExposable(view, options.access);
+    const segments = exposable(views, options.access);
     this.#assertOpen();
-    const region = new Region(this, view, options.access);
-    this.#regions.add(region as unknown as Region);
-    return region;
+    const core = new RegionCore(this, segments, options.access, callerOf(this.expose));
+    this.#regions.add(core);
+    return new Region<A>(core);
   }
 
   /** Counters since the engine opened, and what it holds now. */
@@ -205,7 +213,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   /** @internal */
-  onRegionReleased(region: Region): void {
+  onRegionReleased(region: RegionCore): void {
     this.#regions.delete(region);
   }
 

@@ -1,4 +1,4 @@
-import { OutgoingCall } from "../call/outgoing-call.ts";
+import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "./session.ts";
@@ -59,6 +59,10 @@ export class Ask extends OutgoingCall {
   override onDeadline(): void {
     if (!this.settled)
       this.#giveUp("deadline_exceeded", `${this.#session.peerName} did not answer in the time there was`);
+  }
+
+  override onRevoked(): void {
+    if (!this.settled) this.#giveUp("aborted", regionRevoked);
   }
 
   readonly #onAbort = (): void => {

@@ -72,6 +72,7 @@ export class FakeMethod implements ServedMethod {
 export class FakeCall extends OutgoingCall {
   readonly values: unknown[] = [];
   readonly failures: RpcError[] = [];
+  revoked = 0;
 
   override onValue(value: unknown): void {
     this.values.push(value);
@@ -80,6 +81,11 @@ export class FakeCall extends OutgoingCall {
 
   override onFailure(error: RpcError): void {
     this.failures.push(error);
+    this.phase = "settled";
+  }
+
+  override onRevoked(): void {
+    this.revoked++;
     this.phase = "settled";
   }
 

@@ -85,7 +85,7 @@ describe("requests that arrive", () => {
 
   it("end the session with a region that is malformed", () => {
     const all = open();
-    const descriptor = Uint8Array.from([0xc7, 0x20, 0x7d, ...new Uint8Array(32)]);
+    const descriptor = Uint8Array.from([0xd8, 0x7d, 1, ...new Uint8Array(15)]);
     all.receive(request(id(1, 0), { body: descriptor }));
     expectFault(all, "body cannot be decoded: region descriptor has access 0");
   });

@@ -39,9 +39,11 @@ export class OfferedBodies {
     try {
       const { overflow, loan } = offerBody(this.#port, body);
       counters.bodiesOffered++;
-      const release = () => {
-        loan.release();
-        offerBudget.give(bytes);
+      const release = (onReleased?: () => void) => {
+        loan.release(() => {
+          offerBudget.give(bytes);
+          onReleased?.();
+        });
       };
       this.#loans.set(key, { bytes, release });
       return overflow;

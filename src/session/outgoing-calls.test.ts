@@ -101,7 +101,7 @@ describe("calls that are made", () => {
 
   it("end the session for an answer with a region", () => {
     const all = made();
-    const region = Uint8Array.from([0xc7, 0x20, 0x7d, ...new Uint8Array(24), 1, ...new Uint8Array(7)]);
+    const region = Uint8Array.from([0xd8, 0x7d, 1, 1, ...new Uint8Array(14)]);
     all.receive({ kind: frameKind.response, callId: all.call.id, body: region });
     expectFault(all, "body cannot be decoded");
   });

@@ -1,28 +1,35 @@
 import { Region } from "../bulk/region.ts";
 import { RemoteRegion } from "../bulk/remote-region.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import type { Port } from "../fabric/port.ts";
 import { DecodeError, EncodeError, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag } from "../wire/frame.ts";
 import { readRegionDescriptor, writeRegionDescriptor } from "../wire/region-descriptor.ts";
+import type { LentRegions } from "./lent-regions.ts";
 
 /** More regions than this in one request are a mistake or an attack. */
-const maxRegions = 1024;
+export const maxRegions = 1024;
+/** Each segment is registered: this bounds what one request can cost both sides. */
+export const maxSegments = 65_536;
 
 /** Lends the regions inside an outgoing request to the peer for the time of the call. One a session, set to each call in turn. */
 export class RegionLender implements RegionCodec {
   readonly #port: Port;
+  readonly #lent: LentRegions;
   #call: OutgoingCall | undefined;
   #count = 0;
+  #segments = 0;
 
-  constructor(port: Port) {
+  constructor(port: Port, lent: LentRegions) {
     this.#port = port;
+    this.#lent = lent;
   }
 
   for(call: OutgoingCall): this {
     this.#call = call;
     this.#count = 0;
+    this.#segments = 0;
     return this;
   }
 
@@ -32,12 +39,29 @@ export class RegionLender implements RegionCodec {
   }
 
   encodeRegion(region: object): Uint8Array {
-    if (!(region instanceof Region) || this.#call === undefined)
-      throw new EncodeError("only regions can be lent");
+    const call = this.#call;
+    if (!(region instanceof Region) || call === undefined) throw new EncodeError("only regions can be lent");
     if (++this.#count > maxRegions) throw new EncodeError(`a request can carry ${maxRegions} regions`);
-    const { descriptor, loan } = region.lend(this.#port);
-    this.#call.lend(loan);
+    this.#segments += region.segments.length;
+    if (this.#segments > maxSegments)
+      throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
+    const { descriptor, loan } = region.lend(this.#port, () => call.onRevoked());
+    call.lend(this.#record(region, loan, descriptor.segments[0]?.key));
     return writeRegionDescriptor(descriptor);
+  }
+
+  /** What the peer asks about finds the loan as long as it lasts, and no longer. */
+  #record(region: Region, loan: Loan, key: bigint | undefined): Loan {
+    if (key === undefined) return loan;
+    const lent = this.#lent;
+    lent.add(key, region);
+    return {
+      bytes: loan.bytes,
+      release(onReleased) {
+        lent.delete(key);
+        loan.release(onReleased);
+      },
+    };
   }
 
   decodeRegion(): object {
@@ -48,9 +72,13 @@ export class RegionLender implements RegionCodec {
 /** Turns the descriptors inside an incoming request into handles bound to its call. One a session, set to each call in turn. */
 export class RegionBorrower implements RegionCodec {
   #call: IncomingCall | undefined;
+  #count = 0;
+  #segments = 0;
 
   for(call: IncomingCall): this {
     this.#call = call;
+    this.#count = 0;
+    this.#segments = 0;
     return this;
   }
 
@@ -61,6 +89,11 @@ export class RegionBorrower implements RegionCodec {
   decodeRegion(bytes: Uint8Array): object {
     const descriptor = readRegionDescriptor(bytes);
     if (typeof descriptor === "string") throw new DecodeError(descriptor);
+    if (++this.#count > maxRegions)
+      throw new DecodeError(`a request carries more than ${maxRegions} regions`);
+    this.#segments += descriptor.segments.length;
+    if (this.#segments > maxSegments)
+      throw new DecodeError(`the regions of a request have more than ${maxSegments} segments`);
     return new RemoteRegion(this.#call as IncomingCall, descriptor);
   }
 }

@@ -1,6 +1,6 @@
 import type { TransferRoute } from "../bulk/transfer.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
-import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
@@ -14,6 +14,7 @@ import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
+import { LentRegions } from "./lent-regions.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
@@ -51,6 +52,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** What the peer serves. */
   readonly methods = new MethodNumbers();
 
+  /** What the peer has of ours now. */
+  readonly lent = new LentRegions();
   readonly bodies: IncomingBodies;
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
@@ -62,6 +65,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
   /** Let go of when the peer's process is known to be gone. */
   #quarantined: (() => void)[] = [];
+  /** Loans of an ended session that its peer may still be touching. */
+  #touchable = 0;
+  /** It has ended, and its address stays known because of those. */
+  #keepsAddress = false;
   #forgotten = false;
   #cancelForget: (() => void) | undefined;
 
@@ -431,12 +438,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     }
     const loans = [...this.#outgoing.end(reason), ...this.#offers.end()];
     this.#incoming.end(reason);
-    for (const loan of loans) {
-      if (certain) loan.release();
-      else this.#quarantined.push(this.host.quarantine.hold(loan.bytes, () => loan.release()));
-    }
+    this.#takeBack(loans, certain);
     // A shm peer's address stays known while its process may hold our memory: only so is its death told.
-    const watchDeath = this.#quarantined.length > 0 && this.port.reportsDeath;
+    const watchDeath = this.#touchable > 0 && this.port.reportsDeath;
+    this.#keepsAddress = watchDeath;
     if (quiet && !watchDeath) this.#forget();
     else if (!watchDeath) this.#cancelForget = this.host.clock.timer(lastWordsMs, () => this.#forget(), true);
     this.#outbox.close();
@@ -444,6 +449,35 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#onOpened = undefined;
     if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.host.onSessionEnded(this, reason);
+  }
+
+  /** What was lent comes back: at once, or when it is known that the peer cannot be in the middle of touching it. */
+  #takeBack(loans: readonly Loan[], certain: boolean): void {
+    const { quarantine } = this.host;
+    for (const loan of loans) {
+      if (certain) loan.release();
+      else if (this.port.revokesKeys) {
+        // The keys are dead at once; that nobody is still using them is what the quarantine waits for.
+        this.#touchable++;
+        const letGo = quarantine.hold(loan.bytes, () => this.#onUntouchable());
+        loan.release(letGo);
+      } else {
+        this.#touchable++;
+        this.#quarantined.push(
+          quarantine.hold(loan.bytes, () => {
+            loan.release();
+            this.#onUntouchable();
+          }),
+        );
+      }
+    }
+  }
+
+  #onUntouchable(): void {
+    if (--this.#touchable > 0 || !this.#keepsAddress) return;
+    // The last words may still be on their way.
+    if (!this.hasPosted) this.#forget();
+    else this.#cancelForget ??= this.host.clock.timer(lastWordsMs, () => this.#forget(), true);
   }
 
   /** The last message has left. */

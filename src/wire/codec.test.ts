@@ -267,7 +267,7 @@ describe("regions", () => {
     }
   }
   registerRegionClass(Lent);
-  const descriptor = new Uint8Array(32).fill(5);
+  const descriptor = new Uint8Array(40).fill(5);
   const codec: RegionCodec = {
     encodeRegion: () => descriptor,
     decodeRegion: (bytes) => new Remote(Uint8Array.from(bytes)),
@@ -275,7 +275,7 @@ describe("regions", () => {
 
   it("travel as extension 0x7d where a call carries them", () => {
     const bytes = encode({ into: new Lent() }, codec);
-    expect(hex(bytes)).toBe(`81a4696e746fc7207d${"05".repeat(32)}`);
+    expect(hex(bytes)).toBe(`81a4696e746fc7287d${"05".repeat(40)}`);
     const { into } = decodeAt(bytes, 0, bytes.byteLength, codec) as { into: Remote };
     expect(into).toBeInstanceOf(Remote);
     expect(into.descriptor).toEqual(descriptor);

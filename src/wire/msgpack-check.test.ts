@@ -60,7 +60,9 @@ const formats: Record<string, string> = {
   set: "d4 73 00 92 01 02",
   error: "d4 65 00 93 a5 4572726f72 a1 78 c0",
   "regular expression": "d4 78 00 92 a1 61 a1 67",
-  region: `c7 20 7d ${"00".repeat(32)}`,
+  "region of no segments": `d8 7d ${"00".repeat(16)}`,
+  "region of one segment": `c7 28 7d ${"00".repeat(40)}`,
+  "region of ten segments": `c8 0100 7d ${"00".repeat(256)}`,
 };
 
 describe("msgpackFault", () => {
@@ -185,7 +187,7 @@ describe("msgpackFault", () => {
     ["a timestamp of 16", `d8 ff ${"00".repeat(16)}`, "timestamp has 16 bytes"],
     ["a typed array of an unknown type", "d5 74 12 00", "typed array is of an unknown type"],
     ["a typed array of no type", "c7 00 74 00", "typed array is of an unknown type"],
-    ["a region of 31 bytes", `c7 1f 7d ${"00".repeat(31)}`, "region descriptor has 31 bytes"],
+    ["a region of 32 bytes", `c7 20 7d ${"00".repeat(32)}`, "region descriptor has 32 bytes"],
     [
       "a big integer of 1025 bytes",
       `c8 0401 42 ${"00".repeat(1025)}`,

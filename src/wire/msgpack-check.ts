@@ -1,4 +1,6 @@
-import { regionDescriptorBytes, regionExtension } from "./region-descriptor.ts";
+import { handleExtension, maxHandleBytes } from "./handle-descriptor.ts";
+import { regionExtension, regionSizeFault } from "./region-descriptor.ts";
+import { streamExtension, streamHeaderBytes } from "./stream-descriptor.ts";
 
 /**
  * Walks one msgpack value without building anything and says whether it can be decoded safely: every length lies inside
@@ -212,7 +214,12 @@ function extensionFault(type: number, size: number, first: number): string {
     case ext.typedArray:
       return size >= 1 && first <= maxTypedArray ? "" : "typed array is of an unknown type";
     case regionExtension:
-      return size === regionDescriptorBytes ? "" : `region descriptor has ${size} bytes`;
+      return regionSizeFault(size);
+    // What is in these shows when they are decoded.
+    case streamExtension:
+      return size > streamHeaderBytes ? "" : `stream descriptor has ${size} bytes`;
+    case handleExtension:
+      return size <= maxHandleBytes ? "" : `handle has ${size} bytes`;
     default:
       return `extension 0x${type.toString(16)} is unknown`;
   }

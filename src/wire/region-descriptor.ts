@@ -1,45 +1,93 @@
 /**
  * How a region travels inside a message: the payload of msgpack extension 0x7d.
  *
- *   0  u64  key of the memory region
+ *   0  u8   version: 1
+ *   1  u8   access: 1 the receiver may read, 2 it may write, 3 both
+ *   2  u16  zero
+ *   4  u32  how many segments follow
+ *   8  u64  length of all of them together, in bytes
+ *
+ * and for each segment, in the order of the region's bytes:
+ *
+ *   0  u64  key of its memory
  *   8  u64  remote address of its first byte, as the provider wants it (virtual address or offset)
- *   16 u64  length in bytes
- *   24 u8   access: 1 the receiver may read, 2 it may write, 3 both
- *   25 …31  zero, room for a version
+ *   16 u64  length in bytes, not 0
  */
 export const regionExtension = 0x7d;
-export const regionDescriptorBytes = 32;
+export const regionHeaderBytes = 16;
+export const regionSegmentBytes = 24;
+/** More pieces than this are a mistake or an attack. */
+export const maxRegionSegments = 4096;
 
-export interface RegionDescriptor {
+const version = 1;
+const lastAddress = 0xffff_ffff_ffff_ffffn;
+
+/** One contiguous piece of a region. */
+export interface RegionSegment {
   readonly key: bigint;
   readonly address: bigint;
+  /** At least 1. */
   readonly bytes: number;
-  /** 1 read, 2 write, 3 both. */
-  readonly access: number;
 }
 
-export function writeRegionDescriptor(descriptor: RegionDescriptor): Uint8Array {
-  const bytes = new Uint8Array(regionDescriptorBytes);
-  const view = new DataView(bytes.buffer);
-  view.setBigUint64(0, descriptor.key, true);
-  view.setBigUint64(8, descriptor.address, true);
-  view.setBigUint64(16, BigInt(descriptor.bytes), true);
-  view.setUint8(24, descriptor.access);
-  return bytes;
+export interface RegionDescriptor {
+  /** 1 read, 2 write, 3 both. */
+  readonly access: number;
+  /** The length of all segments together. A region of no bytes has no segments. */
+  readonly bytes: number;
+  readonly segments: readonly RegionSegment[];
+}
+
+export function writeRegionDescriptor({ access, bytes, segments }: RegionDescriptor): Uint8Array {
+  const payload = new Uint8Array(regionHeaderBytes + segments.length * regionSegmentBytes);
+  const view = new DataView(payload.buffer);
+  view.setUint8(0, version);
+  view.setUint8(1, access);
+  view.setUint32(4, segments.length, true);
+  view.setBigUint64(8, BigInt(bytes), true);
+  let at = regionHeaderBytes;
+  for (const segment of segments) {
+    view.setBigUint64(at, segment.key, true);
+    view.setBigUint64(at + 8, segment.address, true);
+    view.setBigUint64(at + 16, BigInt(segment.bytes), true);
+    at += regionSegmentBytes;
+  }
+  return payload;
+}
+
+/** Whether a payload can be a descriptor by its length alone: what can be said before anything is decoded. */
+export function regionSizeFault(size: number): string {
+  const segments = (size - regionHeaderBytes) / regionSegmentBytes;
+  const fits = Number.isInteger(segments) && segments >= 0 && segments <= maxRegionSegments;
+  return fits ? "" : `region descriptor has ${size} bytes`;
 }
 
 /** The descriptor in an extension's payload, or a sentence on what is wrong with it. */
-export function readRegionDescriptor(bytes: Uint8Array): RegionDescriptor | string {
-  if (bytes.byteLength !== regionDescriptorBytes) return `region descriptor has ${bytes.byteLength} bytes`;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const access = view.getUint8(24);
+export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | string {
+  const fault = regionSizeFault(payload.byteLength);
+  if (fault !== "") return fault;
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
+  if (view.getUint8(0) !== version) return `region descriptor has version ${view.getUint8(0)}`;
+  const access = view.getUint8(1);
   if (access < 1 || access > 3) return `region descriptor has access ${access}`;
-  for (let i = 25; i < regionDescriptorBytes; i++) {
-    if (view.getUint8(i) !== 0) return "region descriptor has bytes this version does not know";
+  if (view.getUint16(2, true) !== 0) return "region descriptor has bytes this version does not know";
+  const count = view.getUint32(4, true);
+  const held = (payload.byteLength - regionHeaderBytes) / regionSegmentBytes;
+  if (count !== held) return `region descriptor states ${count} segments and has ${held}`;
+  const total = view.getBigUint64(8, true);
+  if (total > BigInt(Number.MAX_SAFE_INTEGER)) return `region descriptor has length ${total}`;
+  const segments: RegionSegment[] = [];
+  let sum = 0n;
+  for (let at = regionHeaderBytes; at < payload.byteLength; at += regionSegmentBytes) {
+    const address = view.getBigUint64(at + 8, true);
+    const length = view.getBigUint64(at + 16, true);
+    if (length === 0n) return "region descriptor has an empty segment";
+    if (address + length > lastAddress) return "region descriptor runs past the end of memory";
+    sum += length;
+    // Before the length becomes a number: one beyond the total need not be a safe integer.
+    if (sum > total) break;
+    segments.push({ key: view.getBigUint64(at, true), address, bytes: Number(length) });
   }
-  const length = view.getBigUint64(16, true);
-  if (length > BigInt(Number.MAX_SAFE_INTEGER)) return `region descriptor has length ${length}`;
-  const address = view.getBigUint64(8, true);
-  if (address + length > 0xffff_ffff_ffff_ffffn) return "region descriptor runs past the end of memory";
-  return { key: view.getBigUint64(0, true), address, bytes: Number(length), access };
+  if (sum !== total) return `region descriptor states ${total} bytes, its segments have others`;
+  return { access, bytes: Number(total), segments };
 }

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { codeNumbers } from "../../src/errors/code.ts";
 import { FakePort, takeApart } from "../../src/session/fake-port.test-support.ts";
 import { Outbox } from "../../src/session/outbox.ts";
+import { maxRegions, maxSegments } from "../../src/session/request-regions.ts";
 import { decodeAt, registerRegionClass } from "../../src/wire/codec.ts";
 import {
   frameFault,
@@ -22,7 +23,11 @@ import {
 } from "../../src/wire/handshake.ts";
 import { messageFault, messageHeaderBytes } from "../../src/wire/message.ts";
 import { maxCost, maxDepth } from "../../src/wire/msgpack-check.ts";
-import { readRegionDescriptor, writeRegionDescriptor } from "../../src/wire/region-descriptor.ts";
+import {
+  maxRegionSegments,
+  readRegionDescriptor,
+  writeRegionDescriptor,
+} from "../../src/wire/region-descriptor.ts";
 import { fromJson, RegionMeaning, type Vector, type VectorFrame } from "./meaning.ts";
 
 const read = (path: string): string => readFileSync(new URL(path, import.meta.url), "utf8");
@@ -37,7 +42,7 @@ const regions = {
   decodeRegion: (bytes: Uint8Array) => {
     const region = readRegionDescriptor(bytes);
     if (typeof region === "string") throw new Error(region);
-    return new RegionMeaning(region.key, region.address, region.bytes, region.access);
+    return new RegionMeaning(region);
   },
 };
 
@@ -173,6 +178,9 @@ describe("docs/protocol.md", () => {
       ["Characters in a name", greetingLimits.maxNameLength],
       ["Bytes in `adr`", greetingLimits.maxAddressBytes],
       ["Characters in `agt`", greetingLimits.maxAgentLength],
+      ["Segments of a region", maxRegionSegments],
+      ["Regions in a request", maxRegions],
+      ["Segments of all regions in a request", maxSegments],
     ];
     for (const [name, limit] of limits) expect(text).toContain(`| ${name} | ${limit.toLocaleString("en")} |`);
   });

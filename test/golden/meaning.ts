@@ -1,3 +1,5 @@
+import type { RegionDescriptor, RegionSegment } from "../../src/wire/region-descriptor.ts";
+
 /** A message as the vectors describe it: plain JSON, with a tag for what JSON cannot say. */
 export interface Vector {
   readonly name: string;
@@ -20,18 +22,23 @@ export interface VectorFrame {
 }
 
 /** How a region stands in a vector. */
-export class RegionMeaning {
-  readonly key: bigint;
-  readonly address: bigint;
-  readonly bytes: number;
+export class RegionMeaning implements RegionDescriptor {
   readonly access: number;
+  readonly bytes: number;
+  readonly segments: readonly RegionSegment[];
 
-  constructor(key: bigint, address: bigint, bytes: number, access: number) {
-    this.key = key;
-    this.address = address;
-    this.bytes = bytes;
+  constructor({ access, bytes, segments }: RegionDescriptor) {
     this.access = access;
+    this.bytes = bytes;
+    this.segments = segments;
   }
+}
+
+/** As `RegionSegment`, with what JSON cannot say in text. */
+interface SegmentMeaning {
+  readonly key: string;
+  readonly address: string;
+  readonly bytes: number;
 }
 
 /** The JavaScript value that a vector's JSON stands for. */
@@ -44,13 +51,13 @@ export function fromJson(json: unknown): unknown {
   if (typeof tagged.$time === "string") return new Date(tagged.$time);
   if ("$undefined" in tagged) return undefined;
   if ("$region" in tagged) {
-    const { key, address, bytes, access } = tagged.$region as Record<string, string | number>;
-    return new RegionMeaning(
-      BigInt(key as string),
-      BigInt(address as string),
-      bytes as number,
-      access as number,
-    );
+    const region = tagged.$region as { access: number; bytes: number; segments: SegmentMeaning[] };
+    const segments = region.segments.map(({ key, address, bytes }) => ({
+      key: BigInt(key),
+      address: BigInt(address),
+      bytes,
+    }));
+    return new RegionMeaning({ ...region, segments });
   }
   return Object.fromEntries(Object.entries(tagged).map(([key, value]) => [key, fromJson(value)]));
 }

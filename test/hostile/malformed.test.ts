@@ -124,14 +124,14 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
   "a reference of another dialect": [framed(request(hex("d6 70 00000001"))), "extension 0x70 is unknown"],
   "two values": [framed(request(hex("01 02"))), "1 bytes follow the value"],
   "a region without access": [
-    framed(request(hex(`c7 20 7d ${"00".repeat(32)}`), { method: methodNumber("fill") })),
+    framed(request(hex(`d8 7d 01 ${"00".repeat(15)}`), { method: methodNumber("fill") })),
     "region descriptor has access 0",
   ],
   "a region that runs past the end of memory": [
     framed(
       request(
         hex(
-          `81 a4 696e746f c7 20 7d ${"01".repeat(8)} ${"ff".repeat(8)} 0001000000000000 02 ${"00".repeat(7)}`,
+          `81 a4 696e746f c7 28 7d 01020000 01000000 0001000000000000 ${"01".repeat(8)} ${"ff".repeat(8)} 0001000000000000`,
         ),
         { method: methodNumber("fill") },
       ),
@@ -244,8 +244,9 @@ describe("forged regions", () => {
       { key: memory.key, address: 0n, bytes: 64, access: 1 },
     ];
     for (const [slot, claim] of claims.entries()) {
-      const descriptor = writeRegionDescriptor(claim);
-      const body = hex(`81 a4 696e746f c7 20 7d ${Buffer.from(descriptor).toString("hex")}`);
+      const { access, ...segment } = claim;
+      const descriptor = writeRegionDescriptor({ access, bytes: claim.bytes, segments: [segment] });
+      const body = hex(`81 a4 696e746f c7 28 7d ${Buffer.from(descriptor).toString("hex")}`);
       await attacker.sendFrames(request(body, { method: methodNumber("fill"), callId: id(1, slot) }));
     }
     await attacker.until(
