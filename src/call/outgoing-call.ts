@@ -35,6 +35,9 @@ export interface Loan {
 
 const noLoans: readonly Loan[] = [];
 
+/** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
+export type Companion = (error: RpcError | undefined) => void;
+
 /** Why a call ends whose region was revoked: the message of its `aborted`. */
 export const regionRevoked = "a region that the call had lent was revoked";
 
@@ -45,6 +48,7 @@ export abstract class OutgoingCall extends Timed {
   id = 0;
   /** Regions and overflowed bodies that travelled with the request. */
   #loans: Loan[] | undefined;
+  #companions: Companion[] | undefined;
 
   /** The response's value as decoded, not yet validated. Called at most once, in phase `sent` or `pulling`. */
   abstract onValue(value: unknown): void;
@@ -58,6 +62,20 @@ export abstract class OutgoingCall extends Timed {
 
   get settled(): boolean {
     return this.phase === "settled";
+  }
+
+  /** Lets `companion` hear when the call settles. It must not have settled. */
+  accompany(companion: Companion): void {
+    this.#companions ??= [];
+    this.#companions.push(companion);
+  }
+
+  /** For subclasses, when they have settled. */
+  protected tellCompanions(error: RpcError | undefined): void {
+    const companions = this.#companions;
+    if (companions === undefined) return;
+    this.#companions = undefined;
+    for (const companion of companions) companion(error);
   }
 
   lend(loan: Loan): void {

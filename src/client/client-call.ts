@@ -165,13 +165,16 @@ export class ClientCall extends OutgoingCall implements Abortable {
   #succeed(value: unknown): void {
     this.#settle();
     this.#method.source.host.counters.callsSucceeded++;
+    this.tellCompanions(undefined);
     this.#resolve(value);
   }
 
   #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     this.#settle();
     this.#method.source.host.counters.callsFailed++;
-    this.#reject(new RpcError({ origin: "local", ...more, code, message, ...this.#where() }));
+    const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
+    this.tellCompanions(error);
+    this.#reject(error);
   }
 
   /** An error made for a whole session, or read from a frame, becomes this call's own. */
