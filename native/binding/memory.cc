@@ -71,6 +71,17 @@ Napi::Value allocate(const Info& info) {
   return noMemory(info, bytes);
 }
 
+/// Takes the buffer's memory away from JavaScript, which gives it back without waiting for a
+/// collection. Registrations keep the pages until they are gone, too.
+Napi::Value release(const Info& info) {
+  uint8_t* bytes;
+  size_t length;
+  bool released = readBuffer(info.Env(), info[0], &bytes, &length) &&
+                  Allocation::of(bytes) != nullptr &&
+                  napi_detach_arraybuffer(info.Env(), info[0]) == napi_ok;
+  return Napi::Boolean::New(info.Env(), released);
+}
+
 Napi::Value allocatedBytes(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(Allocation::totalBytes()));
 }
@@ -96,6 +107,7 @@ Napi::Value deviceMemory(const Info& info) {
 void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("crc32c", Napi::Function::New<crc32c>(env, "crc32c"));
   exports.Set("allocate", Napi::Function::New<allocate>(env, "allocate"));
+  exports.Set("release", Napi::Function::New<release>(env, "release"));
   exports.Set("allocatedBytes", Napi::Function::New<allocatedBytes>(env, "allocatedBytes"));
   exports.Set("deviceMemory", Napi::Function::New<deviceMemory>(env, "deviceMemory"));
 }

@@ -21,6 +21,11 @@ export function allocateSlab(bytes: number): ArrayBuffer {
   return memory;
 }
 
+/** Gives a slab back that nobody uses, registrations by its cache apart. Small ones wait for the garbage collector. */
+export function releaseSlab(memory: ArrayBuffer): void {
+  if (memory.byteLength >= minMappedBytes) findAddon()?.release(memory);
+}
+
 function mapped(bytes: number): ArrayBuffer {
   const addon = findAddon();
   if (addon === undefined) return ordinary(bytes);

@@ -178,6 +178,8 @@ export interface Addon {
    * With `hugePages` they are 2 MiB long as far as the system has such.
    */
   allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
+  /** Detaches a buffer that `allocate` made, so that its pages go soon and not when it is collected. False for any other buffer. */
+  release(buffer: ArrayBuffer): boolean;
   /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
   allocatedBytes(): number;
   /** Why the provider of a scheme cannot register such device memory here, as a sentence without its stop; "" if it can. Needs a successful `load`. */
