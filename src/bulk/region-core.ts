@@ -5,6 +5,7 @@ import { type Port, access as right } from "../fabric/port.ts";
 import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
+import { type Notice, NoticeQueue } from "./notices.ts";
 import type { Access } from "./region-kind.ts";
 import { RegionLoan } from "./region-loan.ts";
 
@@ -40,6 +41,11 @@ export class RegionCore {
   #revoked = false;
   #released = false;
   #onIdle: (() => void)[] = [];
+  readonly #notices = new NoticeQueue();
+  /** Queues of its slices that have been read from: they end with it. */
+  readonly #sliceNotices = new Set<NoticeQueue>();
+  /** Run when it is disposed: what has been promised of it is over. */
+  readonly #onDisposed = new Set<() => void>();
 
   /** `segments` as `exposable` gives them. */
   constructor(
@@ -95,6 +101,32 @@ export class RegionCore {
     return loan;
   }
 
+  /** Reads the notices of puts into it. A slice's come here while nobody reads them there. */
+  notifications(): AsyncIterableIterator<Notice, undefined> {
+    this.assertUsable();
+    for (let core = this.#parent; core !== undefined; core = core.#parent)
+      core.#sliceNotices.add(this.#notices);
+    return this.#notices.read();
+  }
+
+  /** A put has landed. False when nobody can be told: too many notices wait, or it has been disposed. */
+  notify(notice: Notice): boolean {
+    if (this.disposed) return false;
+    let core: RegionCore = this;
+    while (!core.#notices.hasReader && core.#parent !== undefined) core = core.#parent;
+    return core.#notices.push(notice);
+  }
+
+  /** Calls `listener` when it is disposed; returns how to forget that. It must not have been. */
+  onDisposed(listener: () => void): () => void {
+    for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
+      core.#onDisposed.add(listener);
+    return () => {
+      for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
+        core.#onDisposed.delete(listener);
+    };
+  }
+
   /** A transfer of this side's own begins to use the memory; it ends with `endLocalUse`. */
   beginLocalUse(): void {
     for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#localUses++;
@@ -111,6 +143,8 @@ export class RegionCore {
     if (this.#disposed) return;
     this.#disposed = true;
     unwatchForLeak(this);
+    for (const notices of [this.#notices, ...this.#sliceNotices]) notices.close();
+    for (const listener of [...this.#onDisposed]) listener();
     this.#settle();
   }
 

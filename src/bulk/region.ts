@@ -4,6 +4,7 @@ import type { Port } from "../fabric/port.ts";
 import { registerRegionClass } from "../wire/codec.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import { watchForLeak } from "./leak-watch.ts";
+import type { Notice } from "./notices.ts";
 import type { RegionCore } from "./region-core.ts";
 import { type Access, type Granting, regionBrand } from "./region-kind.ts";
 
@@ -93,6 +94,22 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
    */
   revoke(): Promise<void> {
     return this.#core.revoke();
+  }
+
+  /**
+   * The notices of puts into the region that asked for one (`call.put(…, { notify: n })`), in the order in which each sender's puts ended; the data is
+   * in place before its notice. Ends when the region is disposed or revoked; leaving the loop detaches. One reader at a time; up to 1024 notices
+   * wait for one, a put beyond that is told `resource_exhausted`. A slice's notices come to the region it was cut from unless they are being read there.
+   *
+   * @throws RpcError `failed_precondition` when somebody reads them already, or the region has been disposed.
+   */
+  notifications(): AsyncIterableIterator<Notice, undefined> {
+    return this.#core.notifications();
+  }
+
+  /** @internal A put into it has landed. False when nobody can be told: too many notices wait, or it has been disposed. */
+  notify(notice: Notice): boolean {
+    return this.#core.notify(notice);
   }
 
   [Symbol.dispose](): void {

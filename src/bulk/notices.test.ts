@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import { maxNotices, NoticeQueue } from "./notices.ts";
+import { RegionCore } from "./region-core.ts";
+
+const notice = (n: number) => ({ n, bytes: 8 });
+const owner = { onRegionReleased() {} };
+const core = () => new RegionCore(owner, [new Uint8Array(64)], "write");
+
+describe("the notices of a region", () => {
+  it("come in order, those that came before their reader first", async () => {
+    const queue = new NoticeQueue();
+    queue.push(notice(1));
+    const reader = queue.read();
+    expect(await reader.next()).toEqual({ done: false, value: notice(1) });
+    const [second, third] = [reader.next(), reader.next()];
+    queue.push(notice(2));
+    queue.push(notice(3));
+    expect([await second, await third].map(({ value }) => value?.n)).toEqual([2, 3]);
+  });
+
+  it("are refused when too many wait, and when they are over", () => {
+    const queue = new NoticeQueue();
+    for (let n = 0; n < maxNotices; n++) expect(queue.push(notice(n))).toBe(true);
+    expect(queue.push(notice(maxNotices))).toBe(false);
+    queue.close();
+    expect(queue.push(notice(0))).toBe(false);
+  });
+
+  it("have one reader at a time, and those it leaves are the next one's", async () => {
+    const queue = new NoticeQueue();
+    for (let n = 0; n < 3; n++) queue.push(notice(n));
+    const read: number[] = [];
+    for await (const { n } of queue.read()) {
+      expect(() => queue.read()).toThrow("failed_precondition");
+      read.push(n);
+      if (n === 1) break;
+    }
+    for await (const { n } of queue.read()) {
+      read.push(n);
+      queue.close();
+    }
+    expect(read).toEqual([0, 1, 2]);
+  });
+
+  it("end for a reader that waits, and for one that has left", async () => {
+    const queue = new NoticeQueue();
+    const reader = queue.read();
+    const waiting = reader.next();
+    await reader.return?.();
+    expect(await waiting).toEqual({ done: true, value: undefined });
+    expect(await reader.next()).toEqual({ done: true, value: undefined });
+    const next = queue.read().next();
+    queue.close();
+    expect(await next).toEqual({ done: true, value: undefined });
+  });
+
+  it("of a slice go to the whole unless somebody reads the slice's", async () => {
+    const whole = core();
+    const slice = whole.slice(8, 8);
+    slice.notify(notice(1));
+    const ofSlice = slice.notifications();
+    slice.notify(notice(2));
+    expect((await ofSlice.next()).value?.n).toBe(2);
+    expect((await whole.notifications().next()).value?.n).toBe(1);
+    const last = ofSlice.next();
+    whole.dispose();
+    expect((await last).done).toBe(true);
+    expect(slice.notify(notice(3))).toBe(false);
+    expect(() => slice.notifications()).toThrow("failed_precondition");
+  });
+});
