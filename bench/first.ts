@@ -7,11 +7,11 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { cpus } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { Connection } from "./contender.ts";
 import { contenders } from "./contenders.ts";
+import { describeMachine } from "./machine.ts";
 import { smallObject } from "./message.ts";
 import { median, percentile } from "./statistics.ts";
 
@@ -113,15 +113,9 @@ function report(): void {
     console.log(`${peer} takes ${ratio.toFixed(1)} times as long as ${ours}`);
 
   if (values.json !== undefined) {
-    const machine = {
-      cpu: cpus()[0]?.model ?? "",
-      cores: cpus().length,
-      node: process.version,
-      platform: process.platform,
-    };
     writeFileSync(
       values.json,
-      `${JSON.stringify({ machine, roundMs, message: smallObject, results: lines, ratios }, null, 2)}\n`,
+      `${JSON.stringify({ machine: describeMachine(), roundMs, message: smallObject, results: lines, ratios }, null, 2)}\n`,
     );
   }
 }

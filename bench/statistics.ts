@@ -9,3 +9,23 @@ export function median(values: readonly number[]): number {
     0.5,
   );
 }
+
+/** The middle of some rounds, and how far they lie apart. */
+export interface Summary {
+  readonly median: number;
+  readonly lowest: number;
+  readonly highest: number;
+  readonly rounds: readonly number[];
+}
+
+export function summarize(rounds: readonly number[]): Summary {
+  return { median: median(rounds), lowest: Math.min(...rounds), highest: Math.max(...rounds), rounds };
+}
+
+/**
+ * How many times `ours` is `theirs`, by the median over rounds of what both did within the same round: what else the machine did then fell on both.
+ */
+export function pairedRatio(ours: readonly number[], theirs: readonly number[]): Summary {
+  const ratios = ours.slice(0, theirs.length).map((value, round) => value / (theirs[round] ?? Number.NaN));
+  return summarize(ratios);
+}

@@ -1,0 +1,127 @@
+import { Engine, type Region } from "cinnabar";
+import { median, percentile } from "../../statistics.ts";
+import { Bulk } from "../contract.ts";
+import { runLanes, type Stretch } from "../lanes.ts";
+import type { Driver } from "../party.ts";
+import { Slots } from "../slots.ts";
+
+/** What registered memory costs, in nanoseconds. */
+export interface LendingCosts {
+  /** `engine.expose` and `dispose`, with no call in between. */
+  readonly exposeNs: number;
+  /** What a call that lends a region takes longer than one that lends none: a region kept, and one exposed for this call alone. */
+  readonly lendKeptNs: number;
+  readonly lendFreshNs: number;
+}
+
+/** How long small calls took, one in flight, and what the stream beside them carried. */
+export interface SmallCalls {
+  readonly calls: number;
+  readonly p50Us: number;
+  readonly p99Us: number;
+  readonly streamBytesPerMs: number;
+}
+
+export interface CinnabarClient extends Driver {
+  lendingCosts(bytes: number, durationMs: number): Promise<LendingCosts>;
+  /** Beside a stream of so many transfers of the size prepared, or for a time beside nothing. */
+  smallCalls(
+    beside: { op: "get" | "put"; transfers: number; inFlight: number } | number,
+  ): Promise<SmallCalls>;
+}
+
+const mySide = 1;
+const serverSide = 2;
+const exposures = 2_000;
+
+/** Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. */
+export async function open(transport: string, address: string): Promise<CinnabarClient> {
+  const engine = await Engine.open();
+  const client = (await engine.connect(address)).client(Bulk, { timeoutMs: 300_000 });
+  let slots = new Slots(0);
+  let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });
+
+  const run = (op: "get" | "put", inFlight: number, stretch: Stretch) =>
+    client.run({ op, inFlight, stretch, region });
+
+  return {
+    async prepare(bytes) {
+      region.dispose();
+      slots = new Slots(bytes);
+      slots.fill(mySide);
+      region = engine.expose(slots.memory, { access: "read_write" });
+      const all = { transfers: slots.count };
+      await client.prepare({ bytes });
+      await run("get", all.transfers, all);
+      await client.prepare({ bytes, verify: mySide, fill: serverSide });
+      await run("put", all.transfers, all);
+      slots.verify(serverSide, `cinnabar ${transport} put`);
+    },
+
+    async measure(way, inFlight, durationMs) {
+      const op = way.startsWith("get") ? "get" : "put";
+      if (!way.endsWith("by call")) return run(op, inFlight, { durationMs });
+      const slices = Array.from({ length: slots.count }, (_, lane) =>
+        region.slice(slots.offset(lane), slots.bytes),
+      );
+      return runLanes(inFlight, { durationMs }, (lane) =>
+        client.move({ op, lane, region: slices[lane % slots.count] ?? region }),
+      );
+    },
+
+    async lendingCosts(bytes, durationMs) {
+      const memory = new Uint8Array(bytes).fill(1);
+      const started = performance.now();
+      for (let count = 0; count < exposures; count++)
+        engine.expose(memory, { access: "read_write" }).dispose();
+      const exposeNs = ((performance.now() - started) / exposures) * 1e6;
+
+      using kept = engine.expose(memory, { access: "read_write" });
+      const nothing = () => client.nothing({});
+      const lendKept = () => client.hold({ region: kept });
+      const lendFresh = () => {
+        const fresh = engine.expose(memory, { access: "read_write" });
+        return client.hold({ region: fresh }).finally(() => fresh.dispose());
+      };
+      // Call by call in turn, so that a slow moment falls on all three.
+      const kinds = [nothing, lendKept, lendFresh].map((call) => ({ call, tookMs: [] as number[] }));
+      for (const until = performance.now() + durationMs; performance.now() < until; ) {
+        for (const { call, tookMs } of kinds) {
+          const begun = performance.now();
+          await call();
+          tookMs.push(performance.now() - begun);
+        }
+      }
+      const [base = 0, keptMs = 0, freshMs = 0] = kinds.map(({ tookMs }) => median(tookMs));
+      return { exposeNs, lendKeptNs: (keptMs - base) * 1e6, lendFreshNs: (freshMs - base) * 1e6 };
+    },
+
+    async smallCalls(beside) {
+      const tookMs: number[] = [];
+      let streaming = true;
+      const stream =
+        typeof beside === "number"
+          ? new Promise<undefined>((resolve) => setTimeout(() => resolve(undefined), beside))
+          : run(beside.op, beside.inFlight, { transfers: beside.transfers });
+      const ended = stream.finally(() => {
+        streaming = false;
+      });
+      while (streaming) {
+        const begun = performance.now();
+        await client.nothing({});
+        tookMs.push(performance.now() - begun);
+      }
+      const streamed = await ended;
+      const sorted = Float64Array.from(tookMs).sort();
+      return {
+        calls: sorted.length,
+        p50Us: percentile(sorted, 0.5) * 1000,
+        p99Us: percentile(sorted, 0.99) * 1000,
+        streamBytesPerMs:
+          streamed === undefined ? 0 : (slots.bytes * streamed.transfers) / streamed.elapsedMs,
+      };
+    },
+
+    close: () => engine.close(),
+  };
+}

@@ -1,0 +1,42 @@
+import { type CallContext, Engine, implement } from "cinnabar";
+import { Bulk } from "../contract.ts";
+import { runLanes } from "../lanes.ts";
+import type { Party } from "../party.ts";
+import { Slots } from "../slots.ts";
+
+type Lent = Parameters<CallContext["get"]>[0] & Parameters<CallContext["put"]>[1];
+
+/** Serves `Bulk`. Its gets and puts run between its own slots and the caller's. */
+export async function open(transport: string): Promise<Party> {
+  let slots = new Slots(0);
+
+  const move = (call: CallContext, op: "get" | "put", lane: number, region: Lent) => {
+    const offset = region.byteLength === slots.bytes ? 0 : slots.offset(lane);
+    return op === "get"
+      ? call.get(region, slots.slot(lane), { offset })
+      : call.put(slots.slot(lane), region, { offset });
+  };
+
+  const engine = await Engine.open({
+    listen: transport === "shm" ? `shm://cinnabar-bench-${process.pid}` : "tcp://127.0.0.1:0",
+    serve: [
+      implement(Bulk, {
+        prepare({ bytes, fill, verify }) {
+          if (slots.bytes !== bytes) slots = new Slots(bytes);
+          if (verify !== undefined) slots.verify(verify, `cinnabar ${transport} get`);
+          if (fill !== undefined) slots.fill(fill);
+          return {};
+        },
+        run: ({ op, inFlight, stretch, region }, call) =>
+          runLanes(inFlight, stretch, (lane) => move(call, op, lane, region)),
+        async move({ op, lane, region }, call) {
+          await move(call, op, lane, region);
+          return {};
+        },
+        nothing: () => ({}),
+        hold: () => ({}),
+      }),
+    ],
+  });
+  return { address: engine.urls[0] ?? "", prepare: async () => {}, close: () => engine.close() };
+}
