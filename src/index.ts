@@ -1,5 +1,9 @@
+export type { MemoryKind } from "./bulk/device-memory.ts";
+export type { Pool, PoolStats, TakeOptions } from "./bulk/pool.ts";
+export type { PooledMemory, ViewConstructor } from "./bulk/pooled-memory.ts";
 export { Region } from "./bulk/region.ts";
 export type { Access } from "./bulk/region-kind.ts";
+export type { RegistrationStats } from "./bulk/registration-cache.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
 export type { LocalMemory, TransferOptions } from "./bulk/transfer.ts";
 export type { CallOptions, ClientOptions } from "./client/call-options.ts";
@@ -21,7 +25,7 @@ export type { Schema, StandardSchemaV1 } from "./contract/schema.ts";
 export { type AnyService, type Service, service } from "./contract/service.ts";
 export { type UnaryMethod, type UnaryOptions, unary } from "./contract/unary.ts";
 export { type ConnectOptions, Engine, type ExposeOptions } from "./engine/engine.ts";
-export type { EngineOptions } from "./engine/options.ts";
+export type { EngineLimits, EngineOptions } from "./engine/options.ts";
 export type { Peer, PeerState, PeerStats } from "./engine/peer.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { RpcCode } from "./errors/code.ts";

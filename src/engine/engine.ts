@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { exposable } from "../bulk/exposable.ts";
 import { callerOf } from "../bulk/leak-watch.ts";
+import { registrations } from "../bulk/local-memory.ts";
+import { Pool } from "../bulk/pool.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
 import { Region } from "../bulk/region.ts";
 import { RegionCore, type RegionOwner } from "../bulk/region-core.ts";
@@ -49,6 +51,8 @@ const closeGraceMs = 500;
  * a listening engine keeps the process alive until then, one that only connects does not.
  */
 export class Engine implements AsyncDisposable, RegionOwner {
+  /** Memory for bulk data, to be used again and again: `using memory = engine.pool.take(bytes)`. Bounded by `limits.maxPoolBytes`. */
+  readonly pool: Pool;
   readonly #options: ResolvedEngineOptions;
   readonly #counters: Counters = newCounters();
   readonly #quarantine = new Quarantine();
@@ -69,6 +73,9 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#options = options;
     this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
     this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
+    this.pool = new Pool(systemClock, options.limits.maxPoolBytes, (bytes, access, at) =>
+      this.#exposeAs(bytes, access, at),
+    );
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
     this.#progress = new Progress(this.#sessions, () => this.#flush());
@@ -141,11 +148,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     options: ExposeOptions<A>,
   ): Region<A> {
     assertOptions("expose", options, ["access"]);
-    const segments = exposable(views, options.access);
-    this.#assertOpen();
-    const core = new RegionCore(this, segments, options.access, callerOf(this.expose));
-    this.#regions.add(core);
-    return new Region<A>(core);
+    return this.#exposeAs(views, options.access, callerOf(this.expose));
   }
 
   /** Counters since the engine opened, and what it holds now. */
@@ -169,11 +172,13 @@ export class Engine implements AsyncDisposable, RegionOwner {
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
       offeredBytes: this.#offerBudget.bytes,
+      pool: this.pool.stats(),
       ports: this.#ports.all.map((port) => ({
         url: port.url,
         provider: port.provider,
         agent: port.agent,
         ...port.gauges(),
+        registrations: registrations(port),
       })),
     };
   }
@@ -210,11 +215,24 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#ports.close();
     this.#quarantine.releaseAll();
     for (const region of this.#regions) region.dispose();
+    this.pool.close();
   }
 
   /** @internal */
   onRegionReleased(region: RegionCore): void {
     this.#regions.delete(region);
+  }
+
+  #exposeAs<A extends Access>(
+    views: ArrayBufferView | readonly ArrayBufferView[],
+    access: A,
+    at: string,
+  ): Region<A> {
+    const segments = exposable(views, access);
+    this.#assertOpen();
+    const core = new RegionCore(this, segments, access, at);
+    this.#regions.add(core);
+    return new Region<A>(core);
   }
 
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */

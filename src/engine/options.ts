@@ -4,6 +4,12 @@ import { type Implementation, isImplementation } from "../server/implement.ts";
 import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 
+/** What an engine may hold, on its own account and for its peers. All finite. */
+export interface EngineLimits extends SessionLimits {
+  /** Bytes of the pool's slabs, taken and free; beyond it `pool.take` fails with `resource_exhausted`. Default 1 GiB. */
+  readonly maxPoolBytes: number;
+}
+
 /** What `Engine.open` takes. */
 export interface EngineOptions {
   /** Where to listen: `tcp://host:port` (port 0 picks one), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
@@ -17,7 +23,8 @@ export interface EngineOptions {
   readonly heartbeatMs?: number;
   /** How long `connect` waits for a peer's welcome, in milliseconds. Default 5000. */
   readonly connectTimeoutMs?: number;
-  readonly limits?: Partial<SessionLimits>;
+  /** Bounds of what peers and this engine may hold. Each has a default. */
+  readonly limits?: Partial<EngineLimits>;
   /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
   readonly onHandlerError?: HandlerErrorListener;
 }
@@ -28,7 +35,7 @@ export interface ResolvedEngineOptions {
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly connectTimeoutMs: number;
-  readonly limits: SessionLimits;
+  readonly limits: EngineLimits;
   readonly onHandlerError: HandlerErrorListener;
 }
 
@@ -36,7 +43,7 @@ const minHeartbeatMs = 100;
 const maxMs = 2_147_483_647;
 
 /** Bounds of each limit: below, nothing works; above, a number no longer means what it says. */
-const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number]>> = {
+const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]>> = {
   maxBodyBytes: [1024, 0xffff_ffff],
   maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
   maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
@@ -44,6 +51,7 @@ const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number
   maxRequests: [1, 2 ** 20 - builtinSlots],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],
+  maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
 };
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
@@ -70,7 +78,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined) continue;
-    const [low, high] = limitBounds[name as keyof SessionLimits];
+    const [low, high] = limitBounds[name as keyof EngineLimits];
     if (!Number.isSafeInteger(value))
       throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${value}`);
     assertBetween(`limits.${name}`, value, low, high);
@@ -84,7 +92,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     serve,
     heartbeatMs,
     connectTimeoutMs,
-    limits: { ...defaultLimits, ...set },
+    limits: { ...defaultLimits, maxPoolBytes: 1024 * 1024 * 1024, ...set },
     onHandlerError,
   };
 }

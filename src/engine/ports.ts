@@ -1,3 +1,4 @@
+import { dropIdleRegistrations } from "../bulk/local-memory.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
 import type { Port } from "../fabric/port.ts";
@@ -65,6 +66,7 @@ export class Ports {
     this.#closed = true;
     for (const port of this.all) {
       this.#progress.remove(port);
+      dropIdleRegistrations(port);
       port.close();
     }
     this.#listening.length = 0;

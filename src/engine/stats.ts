@@ -1,3 +1,5 @@
+import type { PoolStats } from "../bulk/pool.ts";
+import type { RegistrationStats } from "../bulk/registration-cache.ts";
 import type { PortGauges } from "../fabric/port.ts";
 import type { Counters } from "../observe/counters.ts";
 
@@ -7,9 +9,14 @@ export interface PortStats extends PortGauges {
   /** The provider's own name. */
   readonly provider: string;
   readonly agent: string;
+  /** Registrations of local memory, kept for the next transfer. The idle ones among them are counted in `regions`. */
+  readonly registrations: RegistrationStats;
 }
 
-/** An engine at one moment. Everything but the counters and the open sessions is zero at rest. */
+/**
+ * An engine at one moment. At rest everything is zero but the counters, the open sessions, and for some seconds what is kept ready: the pool's
+ * free slabs, idle registrations.
+ */
 export interface EngineStats {
   readonly counters: Readonly<Counters>;
   readonly sessions: number;
@@ -29,5 +36,6 @@ export interface EngineStats {
   readonly pullingBytes: number;
   /** Bytes of bodies kept for peers that have not pulled them yet. */
   readonly offeredBytes: number;
+  readonly pool: PoolStats;
   readonly ports: readonly PortStats[];
 }

@@ -56,6 +56,7 @@ describe("Engine.open", () => {
     [{ limits: { maxRequests: 0 } }, "limits.maxRequests must be a number from 1"],
     [{ limits: { maxRequests: 2 ** 20 + 1 } }, "limits.maxRequests must be a number from 1"],
     [{ limits: { maxQueuedBytes: 1000 } }, "limits.maxQueuedBytes must be a number from 65536"],
+    [{ limits: { maxPoolBytes: 4095 } }, "limits.maxPoolBytes must be a number from 4096"],
     [{ limits: { maxSessions: "5" } }, "limits.maxSessions must be an integer"],
     [null, "options must be an object"],
   ])("refuses %j, naming the field", async (options, why) => {

@@ -14,6 +14,7 @@ function held(stats: EngineStats): Record<string, unknown> {
     pullingBytes,
     quarantinedBytes,
     regions,
+    pool,
     ports,
   } = stats;
   return {
@@ -25,10 +26,12 @@ function held(stats: EngineStats): Record<string, unknown> {
     pullingBytes,
     quarantinedBytes,
     regions,
-    ports: ports.map(({ sends, transfers, regions: registered, freeSlots }) => ({
+    pooledBytes: pool.takenBytes,
+    ports: ports.map(({ sends, transfers, regions: registered, freeSlots, registrations }) => ({
       sends,
       transfers,
-      regions: registered,
+      // What the next transfer finds registered goes by itself, a second later.
+      regions: registered - registrations.idle,
       freeSlots,
     })),
   };
@@ -47,6 +50,7 @@ function nothing(stats: EngineStats): Record<string, unknown> {
     pullingBytes: 0,
     quarantinedBytes: 0,
     regions: 0,
+    pooledBytes: 0,
     ports: stats.ports.map(() => ({ sends: 0, transfers: 0, regions: 0, freeSlots: sendSlots })),
   };
 }
