@@ -1,4 +1,4 @@
-// `npm run demo [-- folder]`: sets up what the demo needs, then becomes the demo.
+// `npm run demo [-- [--compare] folder]`: sets up what the demo needs, then becomes the demo.
 import { pathToFileURL } from "node:url";
 import { endChildrenOnSignal, root } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";

@@ -1,11 +1,22 @@
-// The pulling process: `node build/examples/demo/client.js FOLDER URL …`; the folder is where the reference hashes are taken.
+// The pulling process: `node build/examples/demo/client.js FOLDER URL …`; the folder is where the reference hashes are taken. A URL that begins with
+// "net+" is a plain socket's, and compared with the one before it.
 import { Engine, type Peer, RpcError } from "cinnabar";
 import { Files } from "./contract.ts";
 import { describe, stopSignal } from "./lifetime.ts";
-import { pullAll } from "./puller.ts";
+import { mean, type PullResult, pullAll } from "./puller.ts";
 import { hashOnDisk, type References } from "./reference.ts";
-import { formatBytes, formatCount, formatTable, legend, type Measurement } from "./report.ts";
+import {
+  comparisonLegend,
+  formatBytes,
+  formatCount,
+  formatLongest,
+  formatTable,
+  legend,
+  type Measurement,
+} from "./report.ts";
+import { rmaWindows } from "./rma-window.ts";
 import { measureSmallCalls } from "./small-calls.ts";
+import { socketWindows } from "./socket-window.ts";
 
 export type FilesClient = ReturnType<typeof clientOf>;
 
@@ -36,36 +47,49 @@ async function run(): Promise<number> {
   const problems: string[] = [];
   let references: References | undefined;
 
-  for (const url of urls) {
+  for (const [index, url] of urls.entries()) {
+    if (isSocket(url)) continue; // taken together with the one before it
     const scheme = url.slice(0, url.indexOf(":"));
     const client = clientOf(await engine.connect(url));
     const files = await findFiles(client);
     const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
     console.log(`found ${formatCount(files.length)} files, ${formatBytes(bytes)}, over ${scheme}`);
-    references ??= await hashOnDisk(root, files, stop);
+    const disk = (references ??= await hashOnDisk(root, files, stop));
 
     const paths = files.map((file) => file.path);
     const smallCalls = await measureSmallCalls(client, paths, stop);
     await client.meter({}, { signal: stop });
-    const pulled = await pullAll(engine, client, files, references, `pulling over ${scheme}`, stop);
+
+    const ours = { provider: scheme, openWindow: rmaWindows(engine, client), results: [] as PullResult[] };
+    const socketUrl = urls.slice(index + 1, index + 2).filter(isSocket);
+    const theirs = socketUrl.map((socket) => ({
+      provider: socket.replace(/^net\+(\w+).*/, "net $1"),
+      openWindow: socketWindows(socket),
+      results: [] as PullResult[],
+    }));
+    // Where there is something to compare with, each comes first once and last once, so that neither finds the warmer caches.
+    const turns = theirs.length === 0 ? [ours] : [ours, ...theirs, ...theirs, ours];
+    for (const { provider, openWindow, results } of turns)
+      results.push(await pullAll(openWindow, files, disk, `pulling over ${provider}`, stop));
     const rma = await client.meter({}, { signal: stop });
-    const { verified, elapsedMs: pullMs } = pulled;
-    measurements.push({
-      provider: scheme,
-      smallCalls,
-      files: files.length,
-      bytes: pulled.bytes,
-      verified,
-      pullMs,
-      rma,
-    });
-    problems.push(...pulled.problems);
+
+    const measured = { provider: scheme, files: files.length, pulled: mean(ours.results), smallCalls, rma };
+    measurements.push(measured);
+    for (const { provider, results } of theirs)
+      measurements.push({ provider, files: files.length, pulled: mean(results), comparedWith: measured });
+    problems.push(...[ours, ...theirs].flatMap(({ results }) => results.flatMap((one) => one.problems)));
   }
 
   console.log(`\n${formatTable(measurements)}\n\n${legend}`);
+  if (measurements.some(({ comparedWith }) => comparedWith !== undefined)) console.log(comparisonLegend);
+  for (const line of measurements.flatMap(formatLongest)) console.log(line);
   for (const problem of problems.slice(0, shownProblems)) console.error(problem);
   if (problems.length > shownProblems) console.error(`… and ${problems.length - shownProblems} more`);
   return problems.length === 0 ? 0 : 1;
+}
+
+function isSocket(url: string): boolean {
+  return url.startsWith("net+");
 }
 
 function clientOf(peer: Peer) {

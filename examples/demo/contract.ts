@@ -27,10 +27,10 @@ export const Files = service("files.v1", {
     idempotent: true,
   }),
 
-  /** Writes up to `length` bytes of a file, from `offset` on, into the caller's memory. Fewer means that the file ended. */
+  /** Writes up to `length` bytes of a file, from `offset` on, into the caller's memory, in as many writes. Fewer means that the file ended. */
   pull: unary({
     input: z.object({ path, offset: z.int().min(0), length: z.int().min(0), into: bulk("write") }),
-    output: z.object({ bytes: z.int() }),
+    output: z.object({ bytes: z.int(), writes: z.int() }),
     errors,
     idempotent: true,
   }),

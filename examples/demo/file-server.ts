@@ -8,7 +8,7 @@ import { Files } from "./contract.ts";
 import { describe } from "./lifetime.ts";
 
 /** Bytes read from the disk at a time. Big enough to hide the cost of a transfer, small enough to stay in a processor's cache. */
-const pieceBytes = 1 << 20;
+export const pieceBytes = 1 << 20;
 /** Writes from here on are measured as bandwidth; below, what is measured is how long a small one takes. */
 const bandwidthBytes = 256 << 10;
 /** Two a pull: while one is being written to the client, the next is being read from the disk. */
@@ -46,6 +46,7 @@ export function serveFiles(catalog: Catalog) {
       try {
         let done = 0;
         let half = 0;
+        let writes = 0;
         while (done < wanted) {
           const length = Math.min(pieceBytes, wanted - done);
           const piece = pair.subarray(half * pieceBytes, half * pieceBytes + length);
@@ -56,10 +57,11 @@ export function serveFiles(catalog: Catalog) {
           putting = bytesRead < bandwidthBytes ? put : clock.during(put, bytesRead);
           putting.catch(() => {}); // awaited below; without this a failure in the meantime would be an unhandled one
           done += bytesRead;
+          writes++;
           half = 1 - half;
         }
         await putting;
-        return { bytes: done };
+        return { bytes: done, writes };
       } finally {
         await putting.catch(() => {}); // the buffers are in use until then
         pool.giveBack(pair);

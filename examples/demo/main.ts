@@ -1,4 +1,4 @@
-// `node build/examples/demo/main.js [--over shm,tcp] [FOLDER]`: starts a server process and a client process, and ends both.
+// `node build/examples/demo/main.js [--over shm,tcp] [--compare] [FOLDER]`: starts a server process and a client process, and ends both.
 import { parseArgs } from "node:util";
 import { describe } from "./lifetime.ts";
 import { Role } from "./processes.ts";
@@ -14,19 +14,22 @@ const interrupted = new Promise<"SIGINT" | "SIGTERM">((resolve) => {
 try {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { over: { type: "string", default: "shm,tcp" } },
+    options: {
+      over: { type: "string", default: "shm,tcp" },
+      compare: { type: "boolean", default: false },
+    },
   });
   if (positionals.length > 1) throw new Error(`One folder at a time, not ${positionals.length}`);
   const source = positionals[0] === undefined ? nodeInstallation() : namedSource(positionals[0]);
-  process.exitCode = await serveAndPull(source, values.over.split(","));
+  process.exitCode = await serveAndPull(source, values.over.split(","), values.compare);
 } catch (error) {
   console.error(`demo: ${describe(error)}`);
   process.exitCode = 1;
 }
 
 /** Returns the exit status: the client's, or 128 and the signal's number when a signal ended it. */
-async function serveAndPull(source: Source, schemes: readonly string[]): Promise<number> {
-  const server = new Role("server", [source.root, ...source.entries]);
+async function serveAndPull(source: Source, schemes: readonly string[], compare: boolean): Promise<number> {
+  const server = new Role("server", [...(compare ? ["--compare"] : []), source.root, ...source.entries]);
   try {
     const first = await Promise.race([server.announcement<Announcement>(), interrupted]);
     if (first === undefined) throw new Error("the server ended before it could be called");
@@ -34,11 +37,12 @@ async function serveAndPull(source: Source, schemes: readonly string[]): Promise
     console.log(`serving ${source.title}: ${describeCatalog(first)}`);
     if (first.files === 0) throw new Error(`there is nothing to serve in ${source.title}`);
 
-    const urls = schemes.map((scheme) => {
+    const urls = schemes.flatMap((scheme) => {
       const url = first.urls.find((candidate) => candidate.startsWith(`${scheme}://`));
       if (url === undefined)
         throw new Error(`the server does not listen over ${scheme}, but at ${first.urls.join(", ")}`);
-      return url;
+      const socket = first.sockets[scheme];
+      return socket === undefined ? [url] : [url, socket];
     });
     const client = new Role("client", [source.root, ...urls]);
     console.log(`server is process ${server.pid}, client is process ${client.pid}`);

@@ -1,36 +1,60 @@
-/** What was measured over one provider. */
+import type { PullResult } from "./puller.ts";
+
+/** What was measured over one provider, or over a socket beside it. */
 export interface Measurement {
   readonly provider: string;
-  readonly smallCalls: {
+  readonly files: number;
+  readonly pulled: PullResult;
+  readonly smallCalls?: {
     readonly perSecond: number;
     readonly p50Us: number;
     readonly p99Us: number;
   };
-  readonly files: number;
-  readonly bytes: number;
-  readonly verified: number;
-  /** Wall time of the pulls: reading the disk, the transfer, and the SHA-256 of every byte. */
-  readonly pullMs: number;
   /** The large writes into the client's memory alone: what they carried, and for how long at least one was under way. */
-  readonly rma: { readonly bytes: number; readonly busyMs: number };
+  readonly rma?: { readonly bytes: number; readonly busyMs: number };
+  /** What this was done beside, to be compared. */
+  readonly comparedWith?: Measurement | undefined;
 }
 
-/** The demo's result, a line for each provider. */
+const nothing = "–";
+
+/** A column: its title, and what it says of each. */
+type Column = readonly [string, (one: Measurement) => string];
+
+const columns: readonly Column[] = [
+  ["over", ({ provider }) => provider],
+  ["calls/s", ({ smallCalls: calls }) => (calls ? formatCount(Math.round(calls.perSecond)) : nothing)],
+  ["p50", ({ smallCalls: calls }) => (calls ? `${calls.p50Us.toFixed(1)} µs` : nothing)],
+  ["p99", ({ smallCalls: calls }) => (calls ? `${calls.p99Us.toFixed(1)} µs` : nothing)],
+  ["RMA", ({ rma }) => (rma ? formatRate(rma.bytes, rma.busyMs) : nothing)],
+  ["writes", ({ pulled }) => (pulled.writes > 0 ? formatCount(pulled.writes) : nothing)],
+  ["time", ({ pulled }) => `${(pulled.elapsedMs / 1000).toFixed(2)} s`],
+  ["in all", ({ pulled }) => formatRate(pulled.bytes, pulled.elapsedMs)],
+];
+
+const lastColumns: readonly Column[] = [
+  ["files", ({ files }) => formatCount(files)],
+  ["bytes", ({ pulled }) => formatBytes(pulled.bytes)],
+  [
+    "verified",
+    ({ files, pulled }) =>
+      pulled.verified === files ? "all" : `${formatCount(pulled.verified)} of ${formatCount(files)}`,
+  ],
+];
+
+/** The demo's result, a line for each provider. With sockets among them a column says how many times as fast as the socket beside it each was. */
 export function formatTable(measurements: readonly Measurement[]): string {
-  const header = ["over", "calls/s", "p50", "p99", "RMA", "in all", "files", "bytes", "verified"];
-  const rows = measurements.map((one) => [
-    one.provider,
-    formatCount(Math.round(one.smallCalls.perSecond)),
-    `${one.smallCalls.p50Us.toFixed(1)} µs`,
-    `${one.smallCalls.p99Us.toFixed(1)} µs`,
-    formatRate(one.rma.bytes, one.rma.busyMs),
-    formatRate(one.bytes, one.pullMs),
-    formatCount(one.files),
-    formatBytes(one.bytes),
-    one.verified === one.files ? "all" : `${formatCount(one.verified)} of ${formatCount(one.files)}`,
-  ]);
-  const lines = [header, ...rows];
-  const widths = header.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  const isCompared = measurements.some(({ comparedWith }) => comparedWith !== undefined);
+  const shown = [
+    ...columns,
+    ...(isCompared ? [["times net", (one: Measurement) => timesNet(one, measurements)] as const] : []),
+    ...lastColumns,
+  ];
+  const lines = [
+    shown.map(([title]) => title),
+    ...measurements.map((one) => shown.map(([, describe]) => describe(one))),
+  ];
+  const widths = shown.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
   return lines
     .map((line) =>
       line
@@ -42,12 +66,28 @@ export function formatTable(measurements: readonly Measurement[]): string {
     .join("\n");
 }
 
+function timesNet(one: Measurement, all: readonly Measurement[]): string {
+  const socket = all.find(({ comparedWith }) => comparedWith === one);
+  return socket === undefined ? nothing : (socket.pulled.elapsedMs / one.pulled.elapsedMs).toFixed(2);
+}
+
 /** What the columns mean; a number without that is an advertisement. */
 export const legend = [
   "calls/s: stat calls, 32 in flight. p50, p99: stat calls, 1 in flight.",
-  "RMA: writes of 256 KiB and more, while one was under way.",
-  "in all: every file, with reading the disk, and SHA-256 of every byte at the receiver.",
+  "RMA: writes of 256 KiB and more, while one was under way. writes: into the client's memory, 1 MiB at most.",
+  "time, in all: every file, with reading the disk, and SHA-256 of every byte at the receiver.",
 ].join("\n");
+
+export const comparisonLegend =
+  "net: the same two processes, files, pieces and windows, by node:net; times are means of two pulls. times net: the socket's time by ours.";
+
+/** The longest files that came in several writes, a line each. */
+export function formatLongest({ provider, pulled }: Measurement): string[] {
+  return pulled.longest.map(({ path, bytes, elapsedMs, writes }) => {
+    const rate = formatRate(bytes, elapsedMs);
+    return `${provider}: ${path}, ${formatBytes(bytes)} in ${formatCount(writes)} writes, ${elapsedMs.toFixed(0)} ms, ${rate}`;
+  });
+}
 
 export function formatBytes(bytes: number): string {
   const units = ["B", "kB", "MB", "GB", "TB"];

@@ -1,18 +1,22 @@
-// The serving process: `node build/examples/demo/server.js FOLDER [ENTRY …]`.
+// The serving process: `node build/examples/demo/server.js [--compare] FOLDER [ENTRY …]`.
 import { Engine } from "cinnabar";
 import { readCatalog, type Skipped } from "./catalog.ts";
 import { serveFiles } from "./file-server.ts";
 import { aborted, describe, stopSignal } from "./lifetime.ts";
+import { serveSockets } from "./socket-server.ts";
 
 /** What the server tells its parent once it can be called. */
 export interface Announcement {
   readonly urls: readonly string[];
+  /** Where plain sockets serve the same, by the scheme they are to be compared with; none unless asked for. */
+  readonly sockets: Readonly<Record<string, string>>;
   readonly files: number;
   readonly bytes: number;
   readonly skipped: Skipped;
 }
 
-const [root = ".", ...entries] = process.argv.slice(2);
+const compares = process.argv[2] === "--compare";
+const [root = ".", ...entries] = process.argv.slice(compares ? 3 : 2);
 const stop = stopSignal();
 try {
   const catalog = await readCatalog(root, entries.length === 0 ? [""] : entries, stop);
@@ -20,8 +24,10 @@ try {
     listen: [`shm://cinnabar-demo-${process.pid}`, "tcp://127.0.0.1:0"],
     serve: [serveFiles(catalog)],
   });
+  await using sockets = compares ? await serveSockets(catalog) : undefined;
   announce({
     urls: engine.urls,
+    sockets: { ...sockets?.urls },
     files: catalog.files.length,
     bytes: catalog.bytes,
     skipped: catalog.skipped,

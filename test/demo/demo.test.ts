@@ -1,4 +1,13 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -45,10 +54,44 @@ describe("the demo", () => {
     expect(await run.ended, run.output + run.errors).toBe(0);
     expect(run.errors).toBe("");
     expect(run.output).toContain("4 files, 20.0 MB (left out: 1 symlinks)");
-    expect(run.output).toMatch(/^over +calls\/s +p50 +p99 +RMA +in all +files +bytes +verified$/m);
+    expect(run.output).toMatch(
+      /^over +calls\/s +p50 +p99 +RMA +writes +time +in all +files +bytes +verified$/m,
+    );
     for (const provider of ["shm", "tcp"]) {
       expect(run.output).toMatch(new RegExp(`^${provider} .* 4 +20\\.0 MB +all$`, "m"));
+      // 20,000,000 bytes are 20 pieces of 1 MiB: 16 in the first window, 4 in the second.
+      expect(run.output).toContain(`${provider}: deep/longer than a window, 20.0 MB in 20 writes, `);
     }
+    expectNothingLeft(run);
+  });
+
+  it("pulls and verifies the same over node:net when it is to compare", async () => {
+    fillFolder();
+    const run = new DemoRun("--compare", folder);
+    expect(await run.ended, run.output + run.errors).toBe(0);
+    expect(run.errors).toBe("");
+    expect(run.output).toMatch(/^over .* in all +times net +files +bytes +verified$/m);
+    for (const [ours, theirs] of [
+      ["shm", "net unix"],
+      ["tcp", "net tcp"],
+    ]) {
+      expect(run.output).toMatch(new RegExp(`^${ours} .* GB/s +\\d+\\.\\d\\d +4 +20\\.0 MB +all$`, "m"));
+      expect(run.output).toMatch(new RegExp(`^${theirs} .* GB/s +– +4 +20\\.0 MB +all$`, "m"));
+    }
+    expectNothingLeft(run);
+    expect(existsSync(join(tmpdir(), `cinnabar-demo-${run.processes.server}.sock`))).toBe(false);
+  });
+
+  it("says which files a socket did not bring", async () => {
+    fillFolder();
+    const run = new DemoRun("--compare", "--over", "shm", folder);
+    // The catalog is read by then, and the hashes are not: the file is there for neither of the two.
+    await run.says("server is process");
+    rmSync(join(folder, "one byte"));
+    expect(await run.ended, run.output + run.errors).toBe(1);
+    expect(run.output).toMatch(/^shm .* 3 of 4$/m);
+    expect(run.output).toMatch(/^net unix .* 3 of 4$/m);
+    expect(run.errors).toContain("one byte: the server ended the connection");
     expectNothingLeft(run);
   });
 
