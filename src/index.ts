@@ -1,14 +1,18 @@
 export type { MemoryKind } from "./bulk/device-memory.ts";
+export type { Notice } from "./bulk/notices.ts";
 export type { Pool, PoolStats, TakeOptions } from "./bulk/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./bulk/pooled-memory.ts";
 export { Region } from "./bulk/region.ts";
 export type { Access } from "./bulk/region-kind.ts";
 export type { RegistrationStats } from "./bulk/registration-cache.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
+export { RemoteStream } from "./bulk/remote-stream.ts";
+export type { StreamDirection } from "./bulk/stream-kind.ts";
 export type { LocalMemory, TransferOptions } from "./bulk/transfer.ts";
 export type { CallOptions, ClientOptions } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
 export { bulk } from "./contract/bulk.ts";
+export { bulkStream } from "./contract/bulk-stream.ts";
 export { bytes } from "./contract/bytes.ts";
 export type {
   CallResult,
@@ -36,6 +40,8 @@ export {
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
+export { BulkStream, type BulkStreamOptions } from "./memory/bulk-stream.ts";
+export type { RemoteWord } from "./memory/word.ts";
 export type { Counters } from "./observe/counters.ts";
 export type { CallContext } from "./server/call-context.ts";
 export type { HandlerErrorListener } from "./server/dispatcher.ts";

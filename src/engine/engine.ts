@@ -7,12 +7,15 @@ import { Quarantine } from "../bulk/quarantine.ts";
 import { Region } from "../bulk/region.ts";
 import { RegionCore, type RegionOwner } from "../bulk/region-core.ts";
 import type { Access } from "../bulk/region-kind.ts";
+import type { StreamDirection } from "../bulk/stream-kind.ts";
 import { systemClock } from "../call/clock.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
+import { builtinMethods } from "../memory/builtins.ts";
+import { BulkStream, type BulkStreamOptions, streamShape } from "../memory/bulk-stream.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
@@ -149,6 +152,19 @@ export class Engine implements AsyncDisposable, RegionOwner {
   ): Region<A> {
     assertOptions("expose", options, ["access"]);
     return this.#exposeAs(views, options.access, callerOf(this.expose));
+  }
+
+  /**
+   * A byte stream for one call: it goes into the call's input where the contract says `bulkStream(…)`. With "read" the handler reads what is written
+   * into its `writable` here, with "write" the handler writes what its `readable` gives here. The bytes go through a ring of chunks, one-sided.
+   *
+   * @throws TypeError or RangeError for a bad direction or option; RpcError `unavailable` when the engine is closed.
+   */
+  bulkStream<D extends StreamDirection>(direction: D, options: BulkStreamOptions = {}): BulkStream<D> {
+    assertOptions("bulkStream", options, ["chunkBytes", "chunks"]);
+    const shape = streamShape(direction, options);
+    this.#assertOpen();
+    return new BulkStream(direction, shape, (ring, access) => this.expose(ring, { access }));
   }
 
   /** Counters since the engine opened, and what it holds now. */
@@ -291,7 +307,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       incarnation: randomBytes(8).readBigUInt64LE(),
       services,
       methods,
-      builtins: [],
+      builtins: builtinMethods(),
       kick: () => this.#progress.kick(),
       markDirty: (session) => {
         if (session.dirty) return;

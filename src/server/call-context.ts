@@ -1,7 +1,13 @@
+import type { ReadableStream, WritableStream } from "node:stream/web";
 import type { RemoteRegionLike } from "../bulk/region-kind.ts";
 import type { RemoteRegion } from "../bulk/remote-region.ts";
+import type { RemoteStreamLike } from "../bulk/stream-kind.ts";
 import { type LocalMemory, type TransferOptions, transfer } from "../bulk/transfer.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { openStream } from "../memory/open-stream.ts";
+import { remoteReadable } from "../memory/remote-reader.ts";
+import { remoteWritable } from "../memory/remote-writer.ts";
+import { RemoteWord } from "../memory/word.ts";
 import type { Session } from "../session/session.ts";
 import { DeclaredFailure } from "./declared-failure.ts";
 
@@ -56,6 +62,31 @@ export class HandlerCall {
   /** Pushes `local` into the caller's memory, one-sided; as `get`, the other way. Resolves when the data is in place at the caller. */
   put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: TransferOptions): Promise<number> {
     return this.#transfer("put", remote, local, options);
+  }
+
+  /**
+   * A 64-bit word of the caller's memory, to be read and changed atomically; `byteOffset` is a multiple of 8.
+   *
+   * @throws RpcError `out_of_range`, `invalid_argument`, `permission_denied` when the region came with another call.
+   */
+  word(remote: RemoteRegionLike<"read" | "read_write">, byteOffset = 0): RemoteWord {
+    return new RemoteWord(this.#call, this.#session, remote, byteOffset);
+  }
+
+  /**
+   * Opens a byte stream of the caller's for reading; a byte stream, so a reader may bring its own buffer. Once a stream. Cancelling it fails the caller's
+   * side with the reason. Ends with an error when the call ends first.
+   */
+  readable(stream: RemoteStreamLike<"read">): ReadableStream<Uint8Array> {
+    return remoteReadable(this.#call, this.#session, openStream(stream, "read", this.#call));
+  }
+
+  /**
+   * Opens a byte stream of the caller's for writing. Once a stream. Its `close` resolves when the caller has read everything; `abort` fails the caller's side
+   * with the reason. Ends with an error when the call ends first.
+   */
+  writable(stream: RemoteStreamLike<"write">): WritableStream<Uint8Array> {
+    return remoteWritable(this.#call, this.#session, openStream(stream, "write", this.#call));
   }
 
   /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */

@@ -3,6 +3,7 @@ import { RpcError } from "../errors/rpc-error.ts";
 import { decodeAt, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag, frameHeaderBytes, readOverflow } from "../wire/frame.ts";
 import { type Body, malformed, noRoom } from "./body.ts";
+import { AnswerCodec } from "./carrier.ts";
 import type { FrameHead, Outbox } from "./outbox.ts";
 import type { Session } from "./session.ts";
 
@@ -10,11 +11,13 @@ import type { Session } from "./session.ts";
 export class IncomingBodies {
   readonly #session: Session;
   readonly #outbox: Outbox;
+  readonly #answers: AnswerCodec;
   #pulling = 0;
 
   constructor(session: Session, outbox: Outbox) {
     this.#session = session;
     this.#outbox = outbox;
+    this.#answers = new AnswerCodec(session);
   }
 
   /** How many are being pulled. */
@@ -68,7 +71,7 @@ export class IncomingBodies {
   }
 
   /** The value in a body, or `malformed` after the session has been ended for it. */
-  decode(body: Body | undefined, regions?: RegionCodec): unknown {
+  decode(body: Body | undefined, regions: RegionCodec = this.#answers): unknown {
     if (body === undefined || body.start === body.end) return undefined;
     try {
       return decodeAt(body.bytes, body.start, body.end, regions, body.own);

@@ -21,7 +21,7 @@ export class IncomingCalls {
   readonly #session: Session;
   readonly #outbox: Outbox;
   readonly #offers: OfferedBodies;
-  readonly #borrower = new RegionBorrower();
+  readonly #borrower: RegionBorrower;
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
@@ -31,6 +31,7 @@ export class IncomingCalls {
     this.#session = session;
     this.#outbox = outbox;
     this.#offers = offers;
+    this.#borrower = new RegionBorrower(session);
   }
 
   get size(): number {

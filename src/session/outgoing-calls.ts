@@ -38,7 +38,7 @@ export class OutgoingCalls {
     this.#session = session;
     this.#outbox = outbox;
     this.#offers = offers;
-    this.#lender = new RegionLender(session.port, session.lent);
+    this.#lender = new RegionLender(session);
   }
 
   /** How many requests the peer takes in flight. */

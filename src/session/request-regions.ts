@@ -1,12 +1,17 @@
 import { Region } from "../bulk/region.ts";
 import { RemoteRegion } from "../bulk/remote-region.ts";
+import { RemoteStream } from "../bulk/remote-stream.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import type { Port } from "../fabric/port.ts";
-import { DecodeError, EncodeError, type RegionCodec } from "../wire/codec.ts";
+import { type Carrier, DecodeError, EncodeError, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag } from "../wire/frame.ts";
 import { readRegionDescriptor, writeRegionDescriptor } from "../wire/region-descriptor.ts";
+import { readStreamDescriptor, streamHeaderBytes } from "../wire/stream-descriptor.ts";
+import { carrierOf } from "./carrier.ts";
 import type { LentRegions } from "./lent-regions.ts";
+import { LentStream } from "./lent-stream.ts";
+import type { Session } from "./session.ts";
 
 /** More regions than this in one request are a mistake or an attack. */
 export const maxRegions = 1024;
@@ -15,15 +20,17 @@ export const maxSegments = 65_536;
 
 /** Lends the regions inside an outgoing request to the peer for the time of the call. One a session, set to each call in turn. */
 export class RegionLender implements RegionCodec {
+  readonly #session: Session;
   readonly #port: Port;
   readonly #lent: LentRegions;
   #call: OutgoingCall | undefined;
   #count = 0;
   #segments = 0;
 
-  constructor(port: Port, lent: LentRegions) {
-    this.#port = port;
-    this.#lent = lent;
+  constructor(session: Session) {
+    this.#session = session;
+    this.#port = session.port;
+    this.#lent = session.lent;
   }
 
   for(call: OutgoingCall): this {
@@ -64,6 +71,12 @@ export class RegionLender implements RegionCodec {
     };
   }
 
+  encodeStream(stream: object): Uint8Array {
+    if (!(stream instanceof LentStream) || this.#call === undefined)
+      throw new EncodeError("only byte streams can be lent");
+    return stream.board(this.#session, this.#call, (region) => this.encodeRegion(region));
+  }
+
   decodeRegion(): object {
     throw new DecodeError("a region arrived in a response");
   }
@@ -71,9 +84,18 @@ export class RegionLender implements RegionCodec {
 
 /** Turns the descriptors inside an incoming request into handles bound to its call. One a session, set to each call in turn. */
 export class RegionBorrower implements RegionCodec {
+  readonly #session: Session;
   #call: IncomingCall | undefined;
   #count = 0;
   #segments = 0;
+
+  constructor(session: Session) {
+    this.#session = session;
+  }
+
+  get carrier(): Carrier | undefined {
+    return carrierOf(this.#session);
+  }
 
   for(call: IncomingCall): this {
     this.#call = call;
@@ -95,5 +117,12 @@ export class RegionBorrower implements RegionCodec {
     if (this.#segments > maxSegments)
       throw new DecodeError(`the regions of a request have more than ${maxSegments} segments`);
     return new RemoteRegion(this.#call as IncomingCall, descriptor);
+  }
+
+  decodeStream(bytes: Uint8Array): object {
+    const descriptor = readStreamDescriptor(bytes);
+    if (typeof descriptor === "string") throw new DecodeError(descriptor);
+    const ring = this.decodeRegion(bytes.subarray(streamHeaderBytes)) as RemoteRegion;
+    return new RemoteStream(this.#call as IncomingCall, ring, descriptor);
   }
 }

@@ -21,7 +21,7 @@ export interface RegionCodec {
   encodeStream?(stream: object): Uint8Array;
   decodeStream?(descriptor: Uint8Array): object;
   /** Who the message comes from, for handles that only their carrier's address completes. */
-  readonly carrier?: Carrier;
+  readonly carrier?: Carrier | undefined;
 }
 
 /** The other side of a session, as far as it is known. */

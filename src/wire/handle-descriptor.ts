@@ -17,6 +17,7 @@ const headerBytes = 40;
 const version = 1;
 const maxUrls = 16;
 const maxUrlBytes = 255;
+export const minHandleBytes = headerBytes;
 export const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
 /** What a URL may look like here; whether it can be connected to shows when somebody tries. */
 const urlPattern = /^[a-z]{1,16}:\/\/[\x21-\x7e]{1,200}$/;

@@ -1,4 +1,4 @@
-import { handleExtension, maxHandleBytes } from "./handle-descriptor.ts";
+import { handleExtension, maxHandleBytes, minHandleBytes } from "./handle-descriptor.ts";
 import { regionExtension, regionSizeFault } from "./region-descriptor.ts";
 import { streamExtension, streamHeaderBytes } from "./stream-descriptor.ts";
 
@@ -219,7 +219,7 @@ function extensionFault(type: number, size: number, first: number): string {
     case streamExtension:
       return size > streamHeaderBytes ? "" : `stream descriptor has ${size} bytes`;
     case handleExtension:
-      return size <= maxHandleBytes ? "" : `handle has ${size} bytes`;
+      return size >= minHandleBytes && size <= maxHandleBytes ? "" : `handle has ${size} bytes`;
     default:
       return `extension 0x${type.toString(16)} is unknown`;
   }

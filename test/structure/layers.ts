@@ -8,6 +8,7 @@ export const layers = [
   "client",
   "server",
   "contract",
+  "memory",
   "session",
   "bulk",
   "call",

@@ -1,0 +1,44 @@
+import { RemoteStream } from "../bulk/remote-stream.ts";
+import type { StreamDirection } from "../bulk/stream-kind.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import { builtin } from "../wire/builtin.ts";
+import { errorWord, packError } from "../wire/fault.ts";
+import { askInCall } from "./ask-in-call.ts";
+import { streamError } from "./stream-error.ts";
+
+/**
+ * The stream that a handler opens, checked and marked as open.
+ *
+ * @throws TypeError for what is no stream of that direction; RpcError `permission_denied` for another call's, `failed_precondition` for one that is
+ * open already.
+ */
+export function openStream(stream: unknown, direction: StreamDirection, call: IncomingCall): RemoteStream {
+  if (!(stream instanceof RemoteStream) || stream.direction !== direction) {
+    const name = direction === "read" ? "readable" : "writable";
+    throw new TypeError(
+      `${name}: the argument must be a byte stream for "${direction}" that came with this call's input`,
+    );
+  }
+  if (stream.call !== call)
+    throw streamError("permission_denied", "the byte stream came with another call, and ends with it");
+  if (stream.opened) throw streamError("failed_precondition", "the byte stream has been opened already");
+  stream.opened = true;
+  return stream;
+}
+
+/** Tells the caller that this side gives its stream up. That nobody hears it changes nothing. */
+export function tellStopped(
+  call: IncomingCall,
+  session: Session,
+  stream: RemoteStream,
+  error: RpcError,
+): void {
+  if (!call.open) return;
+  askInCall(call, session, builtin.stop, [
+    stream.descriptor.stream,
+    errorWord(error),
+    { m: packError(error).m },
+  ]).catch(() => {});
+}
