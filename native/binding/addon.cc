@@ -192,6 +192,7 @@ Napi::Value open(const Info& info) {
   result.Set("maxTransferBytes", static_cast<double>(held->port->maxTransferBytes()));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
   result.Set("reportsDeath", held->port->isShm());
+  result.Set("revokesKeys", held->port->isShm());
   return result;
 }
 

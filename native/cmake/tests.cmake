@@ -9,6 +9,7 @@ add_executable(cinnabar_native_tests
   test/test_crc32c.cc
   test/test_device_memory.cc
   test/test_doorbell.cc
+  test/test_keys.cc
   test/test_library.cc
   test/test_port.cc
   test/test_processes.cc

@@ -22,6 +22,8 @@ struct BellPage {
   /// Set by a peer that found this port's queue full and goes to sleep: ring back when the queue
   /// was drained.
   alignas(64) std::atomic<uint32_t> starved;
+  /// Odd while this port is in the middle of copying from or to a neighbour's memory; see keys.h.
+  alignas(64) std::atomic<uint32_t> copying;
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
@@ -47,6 +49,17 @@ class Bell {
   bool takeStarved() {
     return page_->starved.load(std::memory_order_relaxed) != 0 && page_->starved.exchange(0) != 0;
   }
+  /// From here to the same number of `endCopy` this port may be touching a neighbour's memory. Keys
+  /// must be looked up in between: their owner clears a key, fences and looks at the word, so that
+  /// one of the two sees the other.
+  void beginCopy() {
+    if (copies_++ > 0) return;
+    page_->copying.store(++copying_, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  void endCopy() {
+    if (--copies_ == 0) page_->copying.store(++copying_, std::memory_order_release);
+  }
   /// Swallows what was written to the eventfd.
   void drain();
 
@@ -57,6 +70,8 @@ class Bell {
   Fd pageFd_;
   Fd eventFd_;
   BellPage* page_;
+  uint32_t copying_ = 0;  // as written to the page
+  uint32_t copies_ = 0;
 };
 
 /// A peer's bell, made of descriptors that the peer sent.
@@ -79,6 +94,8 @@ class RemoteBell {
     page_->starved.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
+  /// Odd while the peer is in the middle of a copy, and another number after each.
+  uint32_t copying() const { return page_->copying.load(std::memory_order_acquire); }
 
  private:
   RemoteBell(Fd event, BellPage* mapped) : eventFd_(std::move(event)), page_(mapped) {}

@@ -13,7 +13,7 @@
 namespace cinnabar::engine {
 namespace {
 
-constexpr size_t kDescriptors = 2;
+constexpr size_t kDescriptors = 3;
 // Room for the kernel's own limit (SCM_MAX_FD), so that no descriptor is lost in a truncated
 // control message.
 constexpr size_t kMostDescriptors = 253;
@@ -34,20 +34,20 @@ bool HelloMessage::isSound() const {
          strchr(fabricName, '/') == nullptr;
 }
 
-int sendHello(int socket, const HelloMessage& message, int pageFd, int eventFd) {
+int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& along) {
   iovec data{const_cast<HelloMessage*>(&message), sizeof message};
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
   msghdr header{};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
-  if (pageFd >= 0) {
+  if (along.page >= 0) {
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     cmsghdr* rights = CMSG_FIRSTHDR(&header);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(kDescriptors * sizeof(int));
-    int descriptors[kDescriptors] = {pageFd, eventFd};
+    int descriptors[kDescriptors] = {along.page, along.event, along.keys};
     memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
   }
   ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -96,6 +96,7 @@ Received receiveHello(int socket) {
   if (hello) {
     result.page = std::move(descriptors[0]);
     result.event = std::move(descriptors[1]);
+    result.keys = std::move(descriptors[2]);
   }
   result.outcome = Received::Outcome::message;
   return result;

@@ -13,15 +13,15 @@ namespace cinnabar::engine {
 // What two shm ports say to each other over their Unix socket (SOCK_SEQPACKET: a message each):
 //
 //   connecting side          accepting side
-//   hello, 2 descriptors ->
+//   hello, 3 descriptors ->
 //                            (maps the peer's region)
-//                        <-  hello, 2 descriptors
+//                        <-  hello, 3 descriptors
 //   (maps the peer's region)
 //   mapped               ->
 //
 // or, where the two run different libfabrics,
 //
-//   hello, 2 descriptors ->
+//   hello, 3 descriptors ->
 //                        <-  refused
 //
 // because the layout of a region differs between versions, and mapping another's crashes.
@@ -39,7 +39,7 @@ enum class HelloKind : uint32_t { hello = 1, mapped = 2, refused = 3 };
 /// The one message format; fixed size, both sides are of one machine.
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
@@ -67,10 +67,18 @@ struct Received {
   HelloMessage message;
   Fd page;
   Fd event;
+  Fd keys;
 };
 
-/// 0 or an errno. `pageFd` and `eventFd` may be -1.
-int sendHello(int socket, const HelloMessage& message, int pageFd, int eventFd);
+/// What goes along with a hello, and with nothing else: the bell's page and eventfd, the key table.
+struct HelloDescriptors {
+  int page = -1;
+  int event = -1;
+  int keys = -1;
+};
+
+/// 0 or an errno.
+int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& along = {});
 
 /// Reads one message without blocking. Every descriptor that came along is owned or closed,
 /// whatever the outcome.

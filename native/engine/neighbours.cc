@@ -43,9 +43,9 @@ bool isOurs(int socket, pid_t* pid) {
 }  // namespace
 
 fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Bell& bell,
-                                                             Mappings& mappings,
+                                                             KeyTable& keys, Mappings& mappings,
                                                              uint32_t slotBytes) {
-  std::unique_ptr<Neighbours> opened(new Neighbours(claim, bell, mappings, slotBytes));
+  std::unique_ptr<Neighbours> opened(new Neighbours(claim, bell, keys, mappings, slotBytes));
   int epoll = opened->epoll_.get();
   if (epoll < 0 || watch(epoll, bell.eventFd(), kBellEvent) != 0 ||
       watch(epoll, claim.socket(), kListenEvent) != 0) {
@@ -55,9 +55,11 @@ fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Be
   return opened;
 }
 
-Neighbours::Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings, uint32_t slotBytes)
+Neighbours::Neighbours(ShmClaim& claim, Bell& bell, KeyTable& keys, Mappings& mappings,
+                       uint32_t slotBytes)
     : claim_(claim),
       bell_(bell),
+      keys_(keys),
       mappings_(mappings),
       slotBytes_(slotBytes),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -202,7 +204,8 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
     return false;
   }
   neighbour.bell = RemoteBell::adopt(std::move(received.page), std::move(received.event));
-  if (!neighbour.bell) return false;
+  neighbour.keys = RemoteKeys::adopt(std::move(received.keys));
+  if (!neighbour.bell || !neighbour.keys) return false;
   // Of a port of this process the provider takes the mapping itself, which must stay until we are
   // through with it.
   std::shared_ptr<SharedEndpoint> local;
@@ -233,14 +236,15 @@ bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
   HelloMessage message;
   message.kind = static_cast<uint32_t>(kind);
   message.libfabric = fabric::library()->loadedVersion;
-  if (kind != HelloKind::hello) return sendHello(neighbour.socket.get(), message, -1, -1) == 0;
+  if (kind != HelloKind::hello) return sendHello(neighbour.socket.get(), message) == 0;
   message.senderId = neighbour.id;
   message.slotBytes = slotBytes_;
   message.proof = proof_;
   message.proofAt = reinterpret_cast<uint64_t>(&proof_);
   claim_.name().copy(message.name, kPortNameMax);
   claim_.fabricName().copy(message.fabricName, kFabricNameMax);
-  return sendHello(neighbour.socket.get(), message, bell_.pageFd(), bell_.eventFd()) == 0;
+  return sendHello(neighbour.socket.get(), message,
+                   {bell_.pageFd(), bell_.eventFd(), keys_.fd()}) == 0;
 }
 
 void Neighbours::setState(Neighbour& neighbour, Neighbour::State state) {
@@ -254,6 +258,7 @@ void Neighbours::end(Neighbour& neighbour) {
   setState(neighbour, Neighbour::State::gone);
   neighbour.socket.reset();  // leaves the epoll set with its last descriptor
   neighbour.bell.reset();
+  neighbour.keys.reset();
   ended_.push_back(&neighbour);
 }
 
@@ -261,6 +266,21 @@ void Neighbours::ringAll() {
   for (auto& [id, neighbour] : all_) {
     if (neighbour->bell) neighbour->bell->ring();
   }
+}
+
+std::vector<CopyUnderWay> Neighbours::copiesUnderWay() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::vector<CopyUnderWay> all;
+  for (const auto& [id, neighbour] : all_) {
+    uint32_t word = neighbour->bell ? neighbour->bell->copying() : 0;
+    if (word % 2 != 0) all.push_back({id, word});
+  }
+  return all;
+}
+
+bool Neighbours::isUnderWay(const CopyUnderWay& copy) const {
+  auto found = all_.find(copy.neighbour);
+  return found != all_.end() && found->second->bell && found->second->bell->copying() == copy.word;
 }
 
 Neighbour* Neighbours::findById(uint32_t id) {

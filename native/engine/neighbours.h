@@ -12,6 +12,7 @@
 #include "engine/bell.h"
 #include "engine/claim.h"
 #include "engine/hello.h"
+#include "engine/keys.h"
 #include "engine/mapping.h"
 #include "engine/undertaker.h"
 
@@ -40,19 +41,27 @@ struct Neighbour {
   uint64_t order = 0;                    // age, to drop the oldest of the unnamed
   uint32_t references = 0;               // addresses that name it
   std::unique_ptr<RemoteBell> bell;
+  std::unique_ptr<RemoteKeys> keys;
   std::shared_ptr<Mapping> mapping;
 
   bool isReady() const { return state == State::ready; }
   bool isGone() const { return state == State::gone; }
 };
 
+/// A neighbour that was in the middle of a copy, and its word then.
+struct CopyUnderWay {
+  uint32_t neighbour;
+  uint32_t word;
+};
+
 /// The doorbell side of an shm port: meets other ports, wakes them, is woken by them, and notices
 /// their end.
 class Neighbours {
  public:
-  /// `bell`, `claim` and `mappings` outlive this.
+  /// `claim`, `bell`, `keys` and `mappings` outlive this.
   static fabric::Result<std::unique_ptr<Neighbours>> open(ShmClaim& claim, Bell& bell,
-                                                          Mappings& mappings, uint32_t slotBytes);
+                                                          KeyTable& keys, Mappings& mappings,
+                                                          uint32_t slotBytes);
 
   /// What to sleep on: the bell, the listening socket and every peer's socket.
   int waitFd() const { return epoll_.get(); }
@@ -70,11 +79,15 @@ class Neighbours {
 
   /// Wakes every neighbour that sleeps.
   void ringAll();
+  /// The copies that may still use what was just taken out of the key table. Neighbours that come
+  /// later map the table as it is then.
+  std::vector<CopyUnderWay> copiesUnderWay() const;
+  bool isUnderWay(const CopyUnderWay& copy) const;
   /// The neighbour that was told to use this id in fragments.
   Neighbour* findById(uint32_t id);
 
  private:
-  Neighbours(ShmClaim& claim, Bell& bell, Mappings& mappings, uint32_t slotBytes);
+  Neighbours(ShmClaim& claim, Bell& bell, KeyTable& keys, Mappings& mappings, uint32_t slotBytes);
 
   Neighbour* add(Fd socket, bool connected);
   void acceptAll();
@@ -87,6 +100,7 @@ class Neighbours {
 
   ShmClaim& claim_;
   Bell& bell_;
+  KeyTable& keys_;
   Mappings& mappings_;
   uint32_t slotBytes_;
   Fd epoll_;

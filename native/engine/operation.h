@@ -101,6 +101,7 @@ struct Part : Context {
   Part() : Context(Kind::part) {}
   Operation* operation = nullptr;
   uint64_t bytes = 0;
+  bool lent = false;  // counts as a copy from or to an shm neighbour's memory
 };
 
 /// Records with addresses that never change, since the provider keeps pointers to them.

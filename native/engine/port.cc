@@ -3,9 +3,11 @@
 #include "engine/port.h"
 
 #include <rdma/fi_errno.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "engine/process_memory.h"
@@ -17,7 +19,9 @@ constexpr size_t kMostRegions = 1u << 20;
 // One transfer at most. Larger ones are the caller's to cut, so that they can be cancelled in
 // between.
 constexpr size_t kMostTransfer = size_t{1} << 30;
-constexpr int kKeyDraws = 4;
+constexpr int kKeyDraws = 64;
+// How long a port that closes waits for neighbours in the middle of a copy.
+constexpr auto kCloseWait = std::chrono::milliseconds(10);
 
 fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& request,
                                                             fabric::RawAddress source) {
@@ -77,6 +81,9 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
   auto bell = Bell::create();
   if (!bell)
     return fabric::Failure{"memfd_create", errno, strerror(errno), "cannot make a doorbell"};
+  auto keys = KeyTable::create();
+  if (!keys)
+    return fabric::Failure{"memfd_create", errno, strerror(errno), "cannot make a key table"};
   permitProcessCopies();
 
   const std::string& name = (*claim)->fabricName();
@@ -86,9 +93,10 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
   auto port = std::make_unique<Port>(request, SharedEndpoint::publish(name, std::move(*endpoint)));
   port->claim_ = std::move(*claim);
   port->bell_ = std::move(bell);
+  port->keys_ = std::move(keys);
   port->mappings_ = std::make_unique<Mappings>(*port->endpoint_);
-  auto neighbours =
-      Neighbours::open(*port->claim_, *port->bell_, *port->mappings_, request.slotBytes);
+  auto neighbours = Neighbours::open(*port->claim_, *port->bell_, *port->keys_, *port->mappings_,
+                                     request.slotBytes);
   if (!neighbours) return neighbours.failure();
   port->neighbours_ = std::move(*neighbours);
   if (int status = port->start(); status != 0) {
@@ -129,6 +137,7 @@ Port::~Port() { close(); }
 
 void Port::close() {
   if (!shared_) return;
+  if (neighbours_) withdrawAll();
   // Peers see the end of the sockets first and stop posting; then nobody of this process copies any
   // more; then the endpoint goes, or stays behind as a mere mapping for other ports of this
   // process; then the regions, which the endpoint may have been using. What was in flight is
@@ -160,12 +169,15 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
     return -FI_EINVAL;
   if (freeRegions_.empty() && regions_.size() >= kMostRegions) return -FI_ENOSPC;
   // A peer that knows a key may use it until the region is gone, so keys are drawn at random. A
-  // collision is as good as impossible, but cheap to answer.
+  // collision is as good as impossible, but cheap to answer, as is a crowded place in the table.
   std::unique_ptr<fabric::Region> region;
   int status = -FI_ENOKEY;
-  for (int draw = 0; draw < kKeyDraws && status == -FI_ENOKEY; ++draw) {
+  for (int draw = 0; draw < kKeyDraws && (status == -FI_ENOKEY || status == -FI_ENOSPC); ++draw) {
     status =
         fabric::Region::open(*endpoint_, bytes, length, access, fabric::randomNumber(), &region);
+    bool published = status != 0 || !keys_ || access == 0 ||
+                     keys_->add(region->key(), region->base(), length, access);
+    if (!published) status = -FI_ENOSPC;
   }
   if (status != 0) return status;
   uint32_t index;
@@ -189,11 +201,45 @@ const fabric::Region* Port::region(uint32_t region) const { return findRegion(re
 int Port::deregisterRegion(uint32_t index) {
   fabric::Region* region = findRegion(index);
   if (region == nullptr) return -FI_EINVAL;
-  if (!region->isWithdrawn()) region->withdraw();
-  if (region->users > 0) return -FI_EBUSY;
+  if (!region->isWithdrawn()) withdraw(index);
+  if (region->users > 0 || isCopied(index)) return -FI_EBUSY;
   regions_[index].reset();
   freeRegions_.push_back(index);
   return 0;
+}
+
+void Port::withdraw(uint32_t index) {
+  fabric::Region& region = *findRegion(index);
+  uint64_t key = region.key();
+  // On shm the provider knows the key to the end: it never answers one that it does not know, and
+  // the neighbour that began with it would be waited for in vain.
+  region.withdraw(!keys_);
+  if (!keys_ || key == 0) return;
+  keys_->remove(key);
+  auto copies = neighbours_->copiesUnderWay();
+  if (!copies.empty()) awaited_[index] = std::move(copies);
+}
+
+/// Whether a neighbour may still be in the middle of a copy that began when the region was lent.
+bool Port::isCopied(uint32_t index) {
+  auto found = awaited_.find(index);
+  if (found == awaited_.end()) return false;
+  std::erase_if(found->second,
+                [this](const CopyUnderWay& copy) { return !neighbours_->isUnderWay(copy); });
+  if (!found->second.empty()) return true;
+  awaited_.erase(found);
+  return false;
+}
+
+/// Before a port closes. A neighbour that was stopped in the middle of a copy is not waited for.
+void Port::withdrawAll() {
+  for (uint32_t index = 0; index < regions_.size(); ++index) {
+    if (regions_[index] && !regions_[index]->isWithdrawn()) withdraw(index);
+  }
+  auto end = std::chrono::steady_clock::now() + kCloseWait;
+  for (uint32_t index = 0; index < regions_.size(); ++index) {
+    while (isCopied(index) && std::chrono::steady_clock::now() < end) sched_yield();
+  }
 }
 
 uint32_t Port::gauge(Gauge which) const {

@@ -5,10 +5,12 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/bell.h"
 #include "engine/claim.h"
+#include "engine/keys.h"
 #include "engine/mapping.h"
 #include "engine/neighbours.h"
 #include "engine/operation.h"
@@ -104,6 +106,10 @@ class Port {
   static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
   static fabric::Result<std::unique_ptr<Port>> openTcp(const PortRequest& request);
 
+  void withdraw(uint32_t region);
+  void withdrawAll();
+  bool isCopied(uint32_t region);
+
   // port_addresses.cc
   Address* find(uint32_t address);
   uint32_t takeAddress();
@@ -117,8 +123,10 @@ class Port {
   int postFragments(Operation& operation, Address& address);
   int measure(Operation& operation) const;
   int postTransfer(Operation& operation, Address& address);
-  int postPart(Operation& operation, fi_addr_t to);
+  int postPart(Operation& operation, Address& address);
+  int checkKeys(const Operation& operation, const Neighbour& neighbour, size_t count) const;
   void retryWaiting(bool evenIfEarly);
+  void giveBack(Part& part);
   void onPartDone(Part* part, uint32_t status, uint32_t providerError);
   void copyPieces();
   bool copyPiece(Operation& operation);
@@ -152,6 +160,7 @@ class Port {
   // Closed in this order by close(); the members' own order is of no matter.
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<Bell> bell_;
+  std::unique_ptr<KeyTable> keys_;
   std::unique_ptr<Mappings> mappings_;
   std::unique_ptr<ShmClaim> claim_;
   std::shared_ptr<SharedEndpoint> shared_;
@@ -159,6 +168,8 @@ class Port {
   std::unique_ptr<fabric::Region> slabRegion_;  // where the provider wants local registrations
   std::vector<std::unique_ptr<fabric::Region>> regions_;
   std::vector<uint32_t> freeRegions_;
+  /// Copies that neighbours had begun when a region was withdrawn, by region.
+  std::unordered_map<uint32_t, std::vector<CopyUnderWay>> awaited_;
 
   std::deque<Receive> receives_;
   std::vector<uint32_t> unposted_;  // receive slots the provider would not take yet
@@ -173,6 +184,9 @@ class Port {
   std::vector<uint32_t> waiting_;  // addresses with a queue
   OperationQueue copies_;          // direct copies under way
   uint64_t copyNs_ = 0;            // spent on them since the last call of progress ended
+  uint64_t slowdown_ = 1;          // by which their pieces are smaller than at most
+  uint64_t lentNs_ = 0;            // since when shm parts have been at the provider
+  uint32_t lent_ = 0;              // how many of them there are
   std::deque<Entry> overflow_;     // completions made here that found the ring full
 
   uint32_t sends_ = 0;

@@ -132,6 +132,10 @@ void Port::peerGone(Neighbour* neighbour) {
     Address& address = addresses_[index];
     if (!address.used || address.neighbour != neighbour) continue;
     failAddress(index, neighbour->endStatus);
+    // The provider may keep these for ever, but there is nobody left whose memory they could touch.
+    parts_.each([&](Part& part) {
+      if (part.lent && part.operation->address == index) giveBack(part);
+    });
     if (!address.forgotten) deliver({Completion::peerGone, 0, index});
   }
 }

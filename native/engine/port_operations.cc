@@ -22,11 +22,12 @@ constexpr int kMove = 2;  // belongs to the direct copies; the caller puts it th
 constexpr uint64_t kFirstPauseNs = 20'000;
 constexpr uint64_t kLastPauseNs = 5'000'000;
 
-// Direct copies share the thread with everything else: pieces this large, and no further one in a
-// turn (from the end of one call of progress to the end of the next) that has spent so long on
-// them. In time, not in bytes: memory that is touched for the first time takes four times as long.
-// The figures are in docs/design/bulk.md.
+// Direct copies share the thread with everything else: pieces at most this large, and no further
+// one in a turn (from the end of one call of progress to the end of the next) that has spent so
+// long on them. Memory that is touched for the first time takes ten times as long, so pieces shrink
+// while they are slow. The figures are in docs/design/bulk.md.
 constexpr uint64_t kPieceBytes = 256 << 10;
+constexpr uint64_t kLeastPiece = 16 << 10;
 constexpr uint64_t kTurnNs = 120'000;
 
 constexpr size_t kMostOperations = 1 << 18;
@@ -35,6 +36,14 @@ uint64_t nowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// Where the provider copies, one operation may follow another without a gap, and a neighbour that
+/// takes its memory back would wait for ever. So now and then nothing is begun for a while.
+bool isPause(uint64_t busyNs) { return (busyNs >> 24) % 8 == 1; }  // 16.8 ms of 134
+
+uint64_t accessFor(const Operation& operation) {
+  return operation.type == Operation::Type::read ? fabric::kRemoteRead : fabric::kRemoteWrite;
 }
 
 bool hasEnded(int socket) {
@@ -183,8 +192,7 @@ int Port::postTransfer(Operation& operation, Address& address) {
   if (neighbour != nullptr && neighbour->copies) return kMove;
   int status = 0;
   while (status == 0 && operation.extent < operation.extents.size()) {
-    status = postPart(operation, neighbour ? neighbour->mapping->address : address.fabric);
-    if (status == 0) ++address.posted;
+    status = postPart(operation, address);
   }
   if (neighbour != nullptr) {
     neighbour->bell->ring();
@@ -199,14 +207,26 @@ int Port::postTransfer(Operation& operation, Address& address) {
   return 0;
 }
 
-int Port::postPart(Operation& operation, fi_addr_t to) {
+int Port::postPart(Operation& operation, Address& address) {
   iovec local[fabric::kMostVectors];
   fi_rma_iov remote[fabric::kMostVectors];
   void* descriptors[fabric::kMostVectors];
   size_t first = operation.extent;
   size_t count = std::min(traits().vectors, operation.extents.size() - first);
+  Neighbour* neighbour = address.neighbour;
+  if (neighbour != nullptr) {
+    uint64_t now = nowNs();
+    if (lent_ > 0 && isPause(now - lentNs_)) return -FI_EAGAIN;
+    bell_->beginCopy();
+    if (int refusal = checkKeys(operation, *neighbour, count); refusal != 0) {
+      bell_->endCopy();
+      return -refusal;
+    }
+    if (lent_++ == 0) lentNs_ = now;
+  }
   Part* part = parts_.take();
   part->operation = &operation;
+  part->lent = neighbour != nullptr;
   for (size_t i = 0; i < count; ++i) {
     const Extent& extent = operation.extents[first + i];
     fabric::Region& region = *findRegion(extent.region);
@@ -219,7 +239,7 @@ int Port::postPart(Operation& operation, fi_addr_t to) {
   message.msg_iov = local;
   message.desc = descriptors;
   message.iov_count = count;
-  message.addr = to;
+  message.addr = neighbour != nullptr ? neighbour->mapping->address : address.fabric;
   message.rma_iov = remote;
   message.rma_iov_count = count;
   message.context = part;
@@ -230,17 +250,39 @@ int Port::postPart(Operation& operation, fi_addr_t to) {
           ? fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION)
           : fi_writemsg(endpoint_->ep(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
   if (status != 0) {
+    giveBack(*part);
     parts_.give(part);
     return static_cast<int>(status);
   }
   operation.extent += count;
   ++operation.parts;
+  ++address.posted;
   return 0;
+}
+
+/// Whether the peer lets us use the next `count` extents: 0 or an error.
+int Port::checkKeys(const Operation& operation, const Neighbour& neighbour, size_t count) const {
+  for (size_t i = 0; i < count; ++i) {
+    const Extent& extent = operation.extents[operation.extent + i];
+    KeyRange range;
+    if (!neighbour.keys->find(extent.key, &range)) return FI_ENOKEY;
+    int refusal = range.refuses(extent.remote, extent.bytes, accessFor(operation));
+    if (refusal != 0) return refusal;
+  }
+  return 0;
+}
+
+void Port::giveBack(Part& part) {
+  if (!part.lent) return;
+  part.lent = false;
+  --lent_;
+  bell_->endCopy();
 }
 
 void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
   --operation->parts;
+  giveBack(*part);
   if (status == 0) {
     operation->done += part->bytes;
   } else if (operation->status == 0) {
@@ -301,8 +343,11 @@ void Port::copyPieces() {
   for (uint64_t now = nowNs(); copyNs_ < kTurnNs && !copies_.empty();) {
     Operation* operation = copies_.pop();
     if (copyPiece(*operation)) copies_.push(operation);
-    copyNs_ += nowNs() - now;
-    now = nowNs();
+    uint64_t tookNs = nowNs() - now;
+    if (tookNs > kTurnNs) slowdown_ = std::min(slowdown_ * 2, kPieceBytes / kLeastPiece);
+    if (tookNs < kTurnNs / 2 && slowdown_ > 1) slowdown_ /= 2;
+    copyNs_ += tookNs;
+    now += tookNs;
   }
 }
 
@@ -326,14 +371,24 @@ bool Port::copyPiece(Operation& operation) {
   return false;
 }
 
-/// As many extents as make a piece, in one system call.
+/// As many extents as make a piece, in one system call. Stops in front of an extent that the peer
+/// does not let us use.
 int Port::copyRuns(Operation& operation, Neighbour& neighbour) {
   iovec local[kMostExtents];
   iovec remote[kMostExtents];
   size_t count = 0;
-  uint64_t left = kPieceBytes;
+  uint64_t left = kPieceBytes / slowdown_;
+  KeyRange range;
+  uint64_t key = 0;  // whose range it is
+  int refusal = 0;
+  bell_->beginCopy();
   while (left > 0 && operation.extent < operation.extents.size()) {
     const Extent& extent = operation.extents[operation.extent];
+    bool known = key != 0 && key == extent.key;
+    if (!known && !neighbour.keys->find(extent.key, &range)) refusal = FI_ENOKEY;
+    if (refusal == 0) refusal = range.refuses(extent.remote, extent.bytes, accessFor(operation));
+    if (refusal != 0) break;
+    key = extent.key;
     uint64_t at = operation.into;
     uint64_t bytes = std::min(left, extent.bytes - at);
     local[count] = {findRegion(extent.region)->bytes() + extent.offset + at, bytes};
@@ -346,12 +401,13 @@ int Port::copyRuns(Operation& operation, Neighbour& neighbour) {
       operation.into = 0;
     }
   }
-  uint64_t done;
+  uint64_t done = 0;
   int code = operation.type == Operation::Type::read
                  ? copyFrom(neighbour.pid, local, remote, count, &done)
                  : copyTo(neighbour.pid, local, remote, count, &done);
+  bell_->endCopy();
   operation.done += done;
-  return code;
+  return code != 0 ? code : refusal;
 }
 
 /// Ends an operation whose turn never comes. JavaScript is told now; a transfer that is at the

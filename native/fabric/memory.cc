@@ -44,10 +44,10 @@ int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t 
   return 0;
 }
 
-void Region::withdraw() {
+void Region::withdraw(bool keyToo) {
   withdrawn_ = true;
   // Where the provider wants local registrations, its operations still refer to this one.
-  if (!neededLocally_) mr_.reset();
+  if (keyToo && !neededLocally_) mr_.reset();
 }
 
 }  // namespace cinnabar::fabric

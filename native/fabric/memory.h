@@ -30,8 +30,9 @@ class Region {
   /// start.
   uint64_t base() const { return base_; }
 
-  /// Makes the key void. Transfers that use the region locally go on.
-  void withdraw();
+  /// No new use of it. Where `keyToo`, the provider forgets the key at once; transfers that use the
+  /// region locally go on.
+  void withdraw(bool keyToo);
   bool isWithdrawn() const { return withdrawn_; }
 
   /// Local transfers under way; the region must not be released while there are some.

@@ -3,11 +3,18 @@
 #include "test/child.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -17,6 +24,8 @@
 
 namespace cinnabar::test {
 namespace {
+
+using engine::Operation;
 
 bool inputEnded() {
   pollfd input{0, POLLIN, 0};
@@ -65,6 +74,41 @@ int echo(fabric::Scheme scheme, const std::string& name) {
     here.entries.clear();
   }
   here.port->close();
+  return 0;
+}
+
+/// Meets a peer, then does what it is told: "read KEY REMOTE BYTES" or "write …" moves so many
+/// bytes of a region of ones, and says status and bytes. Without copies between processes the
+/// provider has to do it.
+int mover(const std::string& peerAddress, bool copies) {
+  if (!copies && !forbidCopies()) return 1;
+  TestPort here(fabric::Scheme::shm);
+  if (!here.open()) return 1;
+  auto address = fromHex(peerAddress);
+  int to = here.port->admit(address.data(), address.size());
+  std::vector<uint8_t> memory(4 << 20, 1);
+  auto region = static_cast<uint32_t>(here.port->registerRegion(memory.data(), memory.size(), 0));
+  here.sendPattern(to, 0, 8, 1);
+  say(std::to_string(here.port->gauge(engine::Gauge::addresses)));
+  while (!inputEnded()) {
+    here.turn();
+    pollfd input{0, POLLIN, 0};
+    if (poll(&input, 1, 0) == 0) continue;
+    std::string line, what;
+    if (!std::getline(std::cin, line)) break;
+    uint64_t key, remote, bytes;
+    std::istringstream(line) >> what >> key >> remote >> bytes;
+    auto type = what == "read" ? Operation::Type::read : Operation::Type::write;
+    here.entries.clear();
+    int status = here.transfer(type, to, region, 0, bytes, key, remote, 1);
+    if (status < 0) {
+      say(std::to_string(-status) + " 0");
+      continue;
+    }
+    eventually({&here}, [&] { return here.count(engine::Completion::transfer) == 1; });
+    const engine::Entry& entry = here.entries.back();
+    say(std::to_string(entry.status) + " " + std::to_string(entry.bytes));
+  }
   return 0;
 }
 
@@ -149,6 +193,24 @@ int signals() {
 
 }  // namespace
 
+bool forbidCopies() {
+  auto fail = [](unsigned call) {
+    return std::array<sock_filter, 2>{
+        sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)};
+  };
+  auto reads = fail(SYS_process_vm_readv), writes = fail(SYS_process_vm_writev);
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          reads[0],
+                          reads[1],
+                          writes[0],
+                          writes[1],
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program{std::size(filter), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 std::string toHex(const std::vector<uint8_t>& bytes) {
   std::string text;
   char pair[3];
@@ -165,6 +227,20 @@ std::vector<uint8_t> fromHex(const std::string& text) {
     bytes.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
   }
   return bytes;
+}
+
+engine::BellPage* bellPageOf(pid_t pid) {
+  std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code error;
+    auto target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (error || target.find("memfd:cinnabar-bell") == std::string::npos) continue;
+    engine::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    void* page =
+        mmap(nullptr, engine::kBellBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (page != MAP_FAILED) return static_cast<engine::BellPage*>(page);
+  }
+  return nullptr;
 }
 
 std::unique_ptr<engine::RegionHead> regionOf(pid_t pid) {
@@ -185,6 +261,8 @@ int playPart(int argc, char** argv) {
   if (!haveLibfabric()) return 1;
   if (part == "echo") return echo(scheme, extra);
   if (part == "die-locking") return dieLocking(extra);
+  if (part == "mover") return mover(extra, true);
+  if (part == "mover-without-copies") return mover(extra, false);
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));
   return 1;
 }
@@ -244,6 +322,11 @@ std::string Child::hear() {
     if (got <= 0) return "";
     buffer_.append(bytes, static_cast<size_t>(got));
   }
+}
+
+bool Child::hasSaid() {
+  pollfd output{out_, POLLIN, 0};
+  return buffer_.find('\n') != std::string::npos || poll(&output, 1, 0) > 0;
 }
 
 void Child::kill(int signal) { ::kill(pid_, signal); }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/bell.h"
 #include "engine/undertaker.h"
 
 namespace cinnabar::test {
@@ -21,6 +22,8 @@ class Child {
   void tell(const std::string& line);
   /// The next line the child says; "" at its end or after the deadline.
   std::string hear();
+  /// Whether `hear` would return at once.
+  bool hasSaid();
   void kill(int signal);
   pid_t pid() const { return pid_; }
   /// Waits for the end; the status as waitpid(2) gives it.
@@ -35,6 +38,13 @@ class Child {
 
 /// Runs a child's part if the program was started as one; -1 otherwise.
 int playPart(int argc, char** argv);
+
+/// Makes copies between processes fail where this one is to make them (prctl(2), PR_SET_SECCOMP).
+/// For good.
+bool forbidCopies();
+
+/// The bell page of a process's only shm port, as its neighbours map it; nullptr if it has none.
+engine::BellPage* bellPageOf(pid_t pid);
 
 /// The head of some shm region of a process; nullptr if it has none that this libfabric's layout
 /// fits.

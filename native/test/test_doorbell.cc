@@ -13,6 +13,7 @@
 #include "engine/bell.h"
 #include "engine/claim.h"
 #include "engine/hello.h"
+#include "engine/keys.h"
 #include "test/harness.h"
 
 using namespace cinnabar;
@@ -74,6 +75,24 @@ TEST_SUITE("doorbell") {
     CHECK_FALSE(bell->takeStarved());
   }
 
+  TEST_CASE("a bell shows that a copy is under way, and each by a number of its own") {
+    auto bell = Bell::create();
+    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+    REQUIRE(remote);
+    CHECK(remote->copying() % 2 == 0);
+    bell->beginCopy();
+    uint32_t first = remote->copying();
+    CHECK(first % 2 == 1);
+    bell->beginCopy();
+    bell->endCopy();
+    CHECK(remote->copying() == first);
+    bell->endCopy();
+    CHECK(remote->copying() % 2 == 0);
+    bell->beginCopy();
+    CHECK(remote->copying() % 2 == 1);
+    CHECK(remote->copying() != first);
+  }
+
   TEST_CASE("descriptors that are no bell are refused, and closed") {
     int before = openDescriptors();
     auto bell = Bell::create();
@@ -119,10 +138,11 @@ TEST_SUITE("doorbell") {
       std::vector<char> data(length, 'x');
       send(socket.get(), data.data(), length, MSG_NOSIGNAL);
     };
+    auto keys = KeyTable::create();
     auto hello = [&](const Fd& socket, auto&& change, int page, int event) {
       HelloMessage message = good;
       change(message);
-      sendHello(socket.get(), message, page, event);
+      sendHello(socket.get(), message, {page, event, keys->fd()});
     };
     auto same = [](HelloMessage&) {};
     std::vector<std::function<void(const Fd&)>> attacks = {
@@ -132,6 +152,10 @@ TEST_SUITE("doorbell") {
         [&](const Fd& s) { bytes(s, 60000); },
         [&](const Fd& s) { hello(s, same, -1, -1); },
         [&](const Fd& s) { hello(s, same, bell->eventFd(), bell->pageFd()); },
+        [&](const Fd& s) { hello(s, same, keys->fd(), bell->eventFd()); },
+        [&](const Fd& s) {
+          sendHello(s.get(), good, {bell->pageFd(), bell->eventFd(), bell->pageFd()});
+        },
         [&](const Fd& s) {
           hello(s, same, bell->pageFd(), bell->eventFd());
         },  // its file does not exist
@@ -201,6 +225,7 @@ TEST_SUITE("doorbell") {
     CHECK(wasDropped(port, silent[0]));
     silent.clear();
     bell.reset();
+    keys.reset();
     CHECK(eventually({&port, &peer}, [&] { return openDescriptors() == before; }));
     peer.sendPattern(to, 0, 8, 2);
     CHECK(eventually({&port, &peer}, [&] { return port.messages.size() == 2; }));
@@ -220,7 +245,8 @@ TEST_SUITE("doorbell") {
     message.libfabric = fabric::library()->loadedVersion + 1;
     strcpy(message.name, "somebody");
     strcpy(message.fabricName, "cnbr~0~somebody~0123456789abcdef");
-    sendHello(socket.get(), message, bell->pageFd(), bell->eventFd());
+    auto keys = KeyTable::create();
+    sendHello(socket.get(), message, {bell->pageFd(), bell->eventFd(), keys->fd()});
     Received answer;
     CHECK(eventually({&port}, [&] {
       answer = receiveHello(socket.get());
@@ -248,7 +274,7 @@ TEST_SUITE("doorbell") {
     REQUIRE(accepted);
     HelloMessage refusal;
     refusal.kind = static_cast<uint32_t>(HelloKind::refused);
-    sendHello(accepted.get(), refusal, -1, -1);
+    sendHello(accepted.get(), refusal);
     CHECK(eventually({&port}, [&] { return port.count(Completion::peerGone) == 1; }));
     REQUIRE(port.last(Completion::sent) != nullptr);
     CHECK(port.last(Completion::sent)->status == EPROTONOSUPPORT);

@@ -285,18 +285,6 @@ TEST_SUITE("port") {
     CHECK(eventually({&all.a, &all.b}, [&] { return all.a.sendPattern(all.to, 0, 8, 1) >= 0; }));
   }
 
-  TEST_CASE_FIXTURE(PortFixture, "a copy that shm cannot make is an error, not a success") {
-    TestPort a(Scheme::shm), b(Scheme::shm);
-    REQUIRE(a.open());
-    REQUIRE(b.open());
-    int to = a.admit(b);
-    std::vector<uint8_t> local(4096);
-    auto region = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
-    REQUIRE(a.transfer(Operation::Type::write, to, region, 0, 4096, 1, 16, 1) == 0);
-    REQUIRE(eventually({&a, &b}, [&] { return a.count(Completion::transfer) == 1; }));
-    CHECK(a.last(Completion::transfer)->status == EFAULT);
-  }
-
   void tooLarge(Scheme scheme) {
     TestPort a(scheme), b(scheme, "", 8, 8, 1000);
     REQUIRE(a.open());

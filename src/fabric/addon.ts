@@ -94,6 +94,8 @@ export interface OpenedPort {
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
   readonly reportsDeath: boolean;
+  /** True if `deregister` waits for peers that are in the middle of using the memory (shm). */
+  readonly revokesKeys: boolean;
 }
 
 /** Bits of `register`'s access argument. A region with none is good as a local source or destination only. */
@@ -139,15 +141,16 @@ export interface Addon {
     access: number,
   ): number;
   /**
-   * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port still uses the memory:
-   * call again until it returns 0.
+   * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port still uses the memory,
+   * or a live peer is in the middle of a copy that may (`revokesKeys`): call again until it returns 0.
    */
   deregister(port: number, region: number): number;
 
   /**
    * One-sided read (get) into, or write (put) from, local regions: the first `count` entries of the extents' buffer. Returns 0 when
    * posted or queued: one `transfer` completion with `token` (0 … 2^32-1) follows, with the first error, if any. Writes complete when the
-   * data is in place.
+   * data is in place. What the peer has not lent ends with FI_ENOKEY (266), EACCES (13) or ERANGE (34) on shm, and nothing is moved from that
+   * extent on; with ECANCELED on tcp.
    */
   read(port: number, address: number, count: number, token: number): number;
   write(port: number, address: number, count: number, token: number): number;

@@ -28,6 +28,9 @@ const stillUsed = -16; // EBUSY
 /** Measured with 8 to 256 calls in flight; see docs/design/progress.md. */
 const batchFrames = { shm: 8, tcp: 32 } as const;
 
+/** How many regions in use are asked for in one call of progress. */
+const releasesAtOnce = 64;
+
 /** Memory that was deregistered and is still in use. */
 interface Unreleased {
   readonly index: number;
@@ -58,7 +61,7 @@ export class NativePort implements Port {
   /** One buffer, shared with native code: what the next transfer moves. Keys are whole words, the rest is written as halves. */
   readonly #extentWords: BigUint64Array;
   readonly #extentHalves: Uint32Array;
-  /** Regions whose owners are done with them while the provider is not: the transfer's peer stands still, or is slow to be found dead. */
+  /** Regions whose owners are done with them while somebody else is not: a transfer's peer stands still, or is slow to be found dead. */
   #unreleased: Unreleased[] = [];
   #closed = false;
 
@@ -110,7 +113,7 @@ export class NativePort implements Port {
     this.maxTransferBytes = opened.maxTransferBytes;
     this.maxExtents = mostExtents;
     this.reportsDeath = opened.reportsDeath;
-    this.revokesKeys = false;
+    this.revokesKeys = opened.revokesKeys;
   }
 
   route(target: Target): Route {
@@ -210,7 +213,7 @@ export class NativePort implements Port {
   }
 
   get busy(): boolean {
-    return this.#completions.sends > 0 || this.#completions.transfers > 0;
+    return this.#completions.sends > 0 || this.#completions.transfers > 0 || this.#unreleased.length > 0;
   }
 
   gauges(): PortGauges {
@@ -233,12 +236,10 @@ export class NativePort implements Port {
     this.#unreleased = [];
   }
 
+  /** Asks again for some, in turn: a peer may hold up thousands for as long as it likes. */
   #releaseAgain(): void {
-    this.#unreleased = this.#unreleased.filter(({ index, onReleased }) => {
-      if (this.#addon.deregister(this.#id, index) === stillUsed) return true;
-      onReleased?.();
-      return false;
-    });
+    for (const { index, onReleased } of this.#unreleased.splice(0, releasesAtOnce))
+      this.deregister(index, onReleased);
   }
 
   #addressOf(hostOrName: string, service: number): Uint8Array {

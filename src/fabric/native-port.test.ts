@@ -1,0 +1,226 @@
+import { closeSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from "node:fs";
+import { afterEach, describe, expect, it } from "vitest";
+import { NativePort } from "./native-port.ts";
+import { access, type Extent, type PortSink, type RegisteredMemory, type TransferOp } from "./port.ts";
+import { defaultLayout } from "./port-layout.ts";
+
+const sink: PortSink = { onMessage: () => {}, onMessageLost: () => {}, onPeerGone: () => {} };
+const opened: NativePort[] = [];
+
+afterEach(() => {
+  for (const port of opened.splice(0)) port.close();
+});
+
+async function open(scheme: "shm" | "tcp"): Promise<NativePort> {
+  const host = scheme === "tcp" ? "127.0.0.1" : "";
+  const port = await NativePort.open({ scheme, host, port: 0, name: "" }, true, defaultLayout);
+  opened.push(port);
+  return port;
+}
+
+/** Two ports, one of which can move memory of the other. */
+async function pair(scheme: "shm" | "tcp") {
+  const a = await open(scheme);
+  const b = await open(scheme);
+  const url = new URL(b.url.replace("shm:", "http:").replace("tcp:", "http:"));
+  const target =
+    scheme === "shm"
+      ? { scheme, name: b.url.slice("shm://".length) }
+      : { scheme, host: url.hostname, port: Number(url.port), from: "127.0.0.1" };
+  const to = a.admit(a.route(target as never).address);
+  const turn = () => {
+    a.progress(0, sink);
+    b.progress(0, sink);
+  };
+  const until = async (condition: () => boolean) => {
+    const end = performance.now() + 20_000;
+    while (!condition()) {
+      if (performance.now() > end) throw new Error("never came");
+      turn();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  const move = async (op: TransferOp, extents: readonly Extent[]) => {
+    let ended: [number, number] | undefined;
+    a.transfer(op, to, extents, {
+      onTransferred: (status, bytes) => {
+        ended = [status, bytes];
+      },
+    });
+    await until(() => ended !== undefined);
+    return ended;
+  };
+  return { a, b, to, turn, until, move };
+}
+
+function memory(port: NativePort, bytes: number, rights: number) {
+  const view = new Uint8Array(bytes);
+  return { view, region: port.register(view.buffer, 0, bytes, rights) };
+}
+
+/** Descriptors of this process that are bells of shm ports. */
+function bells(): string[] {
+  return readdirSync("/proc/self/fd").filter((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`).includes("memfd:cinnabar-bell");
+    } catch {
+      return false;
+    }
+  });
+}
+
+const copyingAt = 128;
+
+/** Counts a port's copies on, as one does that begins or ends a copy. */
+function countCopy(bell: string): void {
+  const fd = openSync(`/proc/self/fd/${bell}`, "r+");
+  const word = Buffer.alloc(4);
+  readSync(fd, word, 0, 4, copyingAt);
+  word.writeUInt32LE(word.readUInt32LE(0) + 1);
+  writeSync(fd, word, 0, 4, copyingAt);
+  closeSync(fd);
+}
+
+describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
+  it("moves many extents in one transfer, and says so once", async () => {
+    const { a, b, move } = await pair(scheme);
+    const here = [memory(a, 5000, access.local), memory(a, 5000, access.local)];
+    const there = [memory(b, 5000, access.remoteRead), memory(b, 5000, access.remoteRead)];
+    for (const [i, { view }] of there.entries())
+      for (let at = 0; at < view.length; at++) view[at] = at * 7 + i;
+    const extents: Extent[] = [];
+    for (let i = 0; i < a.maxExtents; i++) {
+      const { region: local } = here[i % 2] as (typeof here)[0];
+      const { region } = there[(i >> 1) % 2] as (typeof there)[0];
+      extents.push({
+        local,
+        offset: i * 19,
+        bytes: 17,
+        key: region.key,
+        remote: region.base + BigInt(i * 18),
+      });
+    }
+    expect(await move("read", extents)).toEqual([0, a.maxExtents * 17]);
+    for (let i = 0; i < a.maxExtents; i++) {
+      const { view } = here[i % 2] as (typeof here)[0];
+      for (let k = 0; k < 17; k++) expect(view[i * 19 + k]).toBe(((i * 18 + k) * 7 + ((i >> 1) % 2)) & 0xff);
+    }
+  });
+
+  it("refuses extents that are not in its regions, and too many of them", async () => {
+    const { a, b, move } = await pair(scheme);
+    const here = memory(a, 100, access.local);
+    const there = memory(b, 100, access.remoteRead);
+    const extent = {
+      local: here.region,
+      offset: 0,
+      bytes: 1,
+      key: there.region.key,
+      remote: there.region.base,
+    };
+    const invalid = [22, 0];
+    expect(await move("read", [])).toEqual(invalid);
+    expect(await move("read", [{ ...extent, bytes: 0 }])).toEqual(invalid);
+    expect(await move("read", [{ ...extent, bytes: 101 }])).toEqual(invalid);
+    expect(await move("read", [{ ...extent, offset: 2 ** 40 }])).toEqual(invalid);
+    expect(await move("read", [extent, { ...extent, local: { ...here.region, index: 99 } }])).toEqual(
+      invalid,
+    );
+    expect(await move("read", new Array(a.maxExtents + 1).fill(extent))).toEqual(invalid);
+    expect(await move("read", [extent])).toEqual([0, 1]);
+    expect(a.gauges().transfers).toBe(0);
+  });
+
+  it("draws a key of its own for every registration, and takes the memory back", async () => {
+    const { a, b } = await pair(scheme);
+    const all = Array.from(
+      { length: 100 },
+      () => memory(b, 10, access.remoteRead | access.remoteWrite).region,
+    );
+    expect(new Set(all.map(({ key }) => key)).size).toBe(100);
+    expect(b.gauges().regions).toBe(100);
+    let released = 0;
+    for (const { index } of all) b.deregister(index, () => released++);
+    expect(released).toBe(100);
+    expect([a.busy, b.busy, b.gauges().regions]).toEqual([false, false, 0]);
+  });
+
+  it("keeps memory of its own transfers until they have ended", async () => {
+    const { a, b, to, until } = await pair(scheme);
+    const here = memory(a, 8 << 20, access.local);
+    const there = memory(b, 8 << 20, access.remoteRead);
+    const heard: string[] = [];
+    const extent = {
+      local: here.region,
+      offset: 0,
+      bytes: 8 << 20,
+      key: there.region.key,
+      remote: there.region.base,
+    };
+    a.transfer("read", to, [extent], { onTransferred: (status) => heard.push(`transferred ${status}`) });
+    a.deregister(here.region.index, () => heard.push("released"));
+    expect(heard).toEqual([]);
+    expect(a.gauges().regions).toBe(1);
+    await until(() => heard.length === 2);
+    expect(heard.toSorted()).toEqual(["released", "transferred 0"]);
+    expect([a.busy, a.gauges().regions]).toEqual([false, 0]);
+  });
+});
+
+describe("keys over shm", () => {
+  const lend = (region: RegisteredMemory, local: RegisteredMemory, bytes = 16): Extent[] => [
+    { local, offset: 0, bytes, key: region.key, remote: region.base },
+  ];
+
+  it("are refused when they are made up, taken back, or good for something else", async () => {
+    const { a, b, move } = await pair("shm");
+    expect([a.revokesKeys, b.revokesKeys]).toEqual([true, true]);
+    const { region: local } = memory(a, 100, access.local);
+    const { view, region } = memory(b, 64, access.remoteRead);
+    expect(await move("read", lend(region, local))).toEqual([0, 16]);
+    expect(await move("read", lend({ ...region, key: region.key ^ 1n }, local))).toEqual([266, 0]);
+    expect(await move("write", lend(region, local))).toEqual([13, 0]);
+    expect(await move("read", lend(region, local, 65))).toEqual([34, 0]);
+    expect(await move("read", [...lend(region, local), ...lend({ ...region, key: 0n }, local)])).toEqual([
+      266, 16,
+    ]);
+    b.deregister(region.index);
+    expect(await move("read", lend(region, local))).toEqual([266, 0]);
+    const again = b.register(view.buffer, 0, 64, access.remoteRead);
+    expect(await move("read", lend(region, local))).toEqual([266, 0]);
+    expect(await move("read", lend(again, local))).toEqual([0, 16]);
+  });
+
+  it.each(["goes on", "goes"])(
+    "are waited for while a peer is in the middle of a copy, until it %s",
+    async (how) => {
+      const before = bells();
+      const a = await open("shm");
+      const [bell] = bells().filter((fd) => !before.includes(fd));
+      const b = await open("shm");
+      const to = a.admit(a.route({ scheme: "shm", name: b.url.slice("shm://".length) } as never).address);
+      const { region: local } = memory(a, 64, access.local);
+      const { region } = memory(b, 64, access.remoteRead);
+      let status = -1;
+      a.transfer("read", to, lend(region, local), { onTransferred: (code) => (status = code) });
+      const until = async (condition: () => boolean) => {
+        while (!condition()) {
+          a.progress(0, sink);
+          b.progress(0, sink);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      };
+      await until(() => status === 0);
+
+      countCopy(bell as string);
+      let released = 0;
+      b.deregister(region.index, () => released++);
+      for (let i = 0; i < 100; i++) b.progress(0, sink);
+      expect([released, b.busy, b.gauges().regions]).toEqual([0, true, 1]);
+      if (how === "goes on") countCopy(bell as string);
+      else a.close();
+      await until(() => released > 0);
+      expect([released, b.busy, b.gauges().regions]).toEqual([1, false, 0]);
+    },
+  );
+});
