@@ -2,13 +2,23 @@ export type { MemoryKind } from "./bulk/device-memory.ts";
 export type { Notice } from "./bulk/notices.ts";
 export type { Pool, PoolStats, TakeOptions } from "./bulk/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./bulk/pooled-memory.ts";
+export type { PullType } from "./bulk/pull.ts";
 export { Region } from "./bulk/region.ts";
 export type { Access } from "./bulk/region-kind.ts";
 export type { RegistrationStats } from "./bulk/registration-cache.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
 export { RemoteStream } from "./bulk/remote-stream.ts";
 export type { StreamDirection } from "./bulk/stream-kind.ts";
-export type { LocalMemory, TransferOptions } from "./bulk/transfer.ts";
+export type { Transfer, TransferProgress } from "./bulk/transfer.ts";
+export type {
+  GetPart,
+  LocalMemory,
+  PullOptions,
+  PutPart,
+  TransferControl,
+  TransferOptions,
+  TransferRange,
+} from "./bulk/transfer-options.ts";
 export type { CallOptions, ClientOptions } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
 export { bulk } from "./contract/bulk.ts";

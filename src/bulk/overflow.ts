@@ -1,7 +1,8 @@
 import type { Loan } from "../call/outgoing-call.ts";
 import { access, type Port } from "../fabric/port.ts";
 import type { Overflow } from "../wire/frame.ts";
-import { moveRun } from "./chunks.ts";
+import { pacingOf } from "./pacing.ts";
+import { Scheduler } from "./scheduler.ts";
 
 /**
  * Bodies that do not fit a message: the sender keeps the encoded body in registered memory of its own, the frame carries only where it lies,
@@ -43,24 +44,26 @@ export async function pullBody(
   overflow: Overflow,
   stop: () => boolean,
 ): Promise<Pulled> {
-  const memory = new ArrayBuffer(overflow.bytes);
-  const local = port.register(memory, 0, overflow.bytes, access.local);
-  try {
-    const result = await moveRun(
-      {
-        op: "read",
-        port,
-        address,
-        local,
-        localOffset: 0,
-        bytes: overflow.bytes,
-        key: overflow.key,
-        remote: overflow.address,
+  const { key, address: remote, bytes } = overflow;
+  const memory = new ArrayBuffer(bytes);
+  const local = port.register(memory, 0, bytes, access.local);
+  let moved = 0;
+  return new Promise((resolve) => {
+    Scheduler.of(port).start({
+      op: "read",
+      address,
+      extents: [{ local, offset: 0, bytes, key, remote }],
+      pacing: pacingOf(port),
+      owner: {
+        stopped: stop,
+        onMoved(more) {
+          moved += more;
+        },
+        onEnded(status) {
+          port.deregister(local.index);
+          resolve(moved === bytes ? { body: Buffer.from(memory) } : { status });
+        },
       },
-      stop,
-    );
-    return result.bytes === overflow.bytes ? { body: Buffer.from(memory) } : { status: result.status };
-  } finally {
-    port.deregister(local.index);
-  }
+    });
+  });
 }

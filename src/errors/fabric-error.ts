@@ -114,6 +114,7 @@ export interface FabricFailure {
   readonly rpcCode?: RpcCode | undefined;
   /** Default: true where the peer or a queue may recover: `unavailable` and `resource_exhausted`. */
   readonly retryable?: boolean | undefined;
+  readonly transferredBytes?: number | undefined;
   readonly callId?: number | undefined;
   readonly method?: string | undefined;
   readonly cause?: unknown;
@@ -130,6 +131,7 @@ export function fabricError(failure: FabricFailure): RpcError {
     origin: "fabric",
     fabric: { provider: failure.provider, op: failure.op, code: number, name },
     retryable: failure.retryable ?? (code === "unavailable" || code === "resource_exhausted"),
+    transferredBytes: failure.transferredBytes,
     callId: failure.callId,
     method: failure.method,
     ...("cause" in failure ? { cause: failure.cause } : {}),

@@ -31,6 +31,8 @@ export interface RpcErrorOptions {
   readonly retryable?: boolean | undefined;
   /** How long the peer asks to wait before the next attempt, in milliseconds. */
   readonly retryAfterMs?: number | undefined;
+  /** How many bytes of a bulk transfer had surely moved when it failed. */
+  readonly transferredBytes?: number | undefined;
   readonly callId?: number | undefined;
   /** The method called, as `service/method`: "frames.v1/stat". */
   readonly method?: string | undefined;
@@ -62,6 +64,11 @@ export class RpcError extends Error {
   declare readonly fabric?: FabricDetail;
   /** How long the peer asks to wait before the next attempt, in milliseconds. */
   declare readonly retryAfterMs?: number;
+  /**
+   * How many bytes of a bulk transfer had surely moved when its promise rejected. More may have since, where it was given up while some were under way:
+   * `landed` tells. Absent for errors of anything else.
+   */
+  declare readonly transferredBytes?: number;
   /** The call's number on its connection, as logs and channels of both sides name it. */
   declare readonly callId?: number;
   /** The method called, as `service/method`: "frames.v1/stat". */
@@ -87,6 +94,7 @@ export class RpcError extends Error {
     if (options.data !== undefined) this.data = options.data;
     if (options.fabric !== undefined) this.fabric = options.fabric;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.transferredBytes !== undefined) this.transferredBytes = options.transferredBytes;
     if (options.callId !== undefined) this.callId = options.callId;
     if (options.method !== undefined) this.method = options.method;
   }

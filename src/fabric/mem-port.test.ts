@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { MemPort } from "./mem-port.ts";
-import { access, type PortSink } from "./port.ts";
+import { access, type Extent, type PortSink, type TransferOp } from "./port.ts";
 
 const layout = { slotBytes: 64, sendSlots: 4, receiveSlots: 2 };
 let open: Node[] = [];
@@ -32,6 +32,15 @@ class Node {
     const slot = this.port.takeSlot();
     this.port.slab.write(text, slot, "latin1");
     this.port.send(address, slot, text.length, { onSent: (status) => this.sent.push(status) });
+  }
+
+  /** Transfers; what is heard of it is `[status, bytes]`. */
+  transfer(op: TransferOp, address: number, extents: readonly Extent[]): Promise<number[]> {
+    return new Promise((resolve) => {
+      this.port.transfer(op, address, extents, {
+        onTransferred: (status, bytes) => resolve([status, bytes]),
+      });
+    });
   }
 
   progress(): number {
@@ -123,9 +132,11 @@ describe("mem port", () => {
     a.progress();
     expect(a.sent).toEqual([103]);
     const memory = a.port.register(new ArrayBuffer(8), 0, 8, access.local);
-    const reading = a.port.read(address, memory, 0, 8, 1n, 0n);
+    const reading = a.transfer("read", address, [
+      { local: memory, offset: 0, bytes: 8, key: 1n, remote: 0n },
+    ]);
     a.progress();
-    expect(await reading).toBe(103);
+    expect(await reading).toEqual([103, 0]);
     expect(new Node("b").port.url).toBe("mem://b");
   });
 
@@ -136,13 +147,14 @@ describe("mem port", () => {
     const ours = new Uint8Array(16);
     const remote = b.port.register(theirs.buffer, 4, 8, access.remoteRead | access.remoteWrite);
     const local = a.port.register(ours.buffer, 0, 16, access.local);
-    const reading = a.port.read(address, local, 2, 4, remote.key, remote.base + 1n);
+    const extent = { local, offset: 2, bytes: 4, key: remote.key };
+    const reading = a.transfer("read", address, [{ ...extent, remote: remote.base + 1n }]);
     a.progress();
-    expect(await reading).toBe(0);
+    expect(await reading).toEqual([0, 4]);
     expect([...ours]).toEqual([0, 0, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    const writing = a.port.write(address, local, 2, 4, remote.key, remote.base + 4n);
+    const writing = a.transfer("write", address, [{ ...extent, remote: remote.base + 4n }]);
     a.progress();
-    expect(await writing).toBe(0);
+    expect(await writing).toEqual([0, 4]);
     expect([...theirs]).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 5, 6, 7, 8, 12, 13, 14, 15]);
   });
 
@@ -155,20 +167,47 @@ describe("mem port", () => {
     const writable = b.port.register(theirs.buffer, 0, 8, access.remoteWrite);
     const gone = b.port.register(theirs.buffer, 0, 8, access.remoteRead | access.remoteWrite);
     b.port.deregister(gone.index);
-    const { port } = a;
+    const attempt = (op: TransferOp, bytes: number, key: bigint, remote: bigint) =>
+      a.transfer(op, address, [{ local, offset: 0, bytes, key, remote }]);
     const attempts = [
-      port.write(address, local, 0, 1, readable.key, 0n),
-      port.read(address, local, 0, 1, writable.key, 0n),
-      port.write(address, local, 0, 9, writable.key, 0n),
-      port.write(address, local, 0, 1, writable.key, 8n),
-      port.write(address, local, 0, 1, writable.key, 2n ** 64n - 1n),
-      port.write(address, local, 0, 1, gone.key, 0n),
-      port.write(address, local, 0, 1, 0n, 0n),
+      attempt("write", 1, readable.key, 0n),
+      attempt("read", 1, writable.key, 0n),
+      attempt("write", 9, writable.key, 0n),
+      attempt("write", 1, writable.key, 8n),
+      attempt("write", 1, writable.key, 2n ** 64n - 1n),
+      attempt("write", 1, gone.key, 0n),
+      attempt("write", 1, 0n, 0n),
     ];
     a.progress();
-    expect(await Promise.all(attempts)).toEqual(attempts.map(() => 266));
+    expect((await Promise.all(attempts)).map(([status]) => status)).toEqual([13, 13, 34, 34, 34, 266, 266]);
     expect(theirs.every((byte) => byte === 1)).toBe(true);
-    expect(port.gauges().transfers).toBe(0);
+    expect(a.port.gauges().transfers).toBe(0);
+  });
+
+  it("moves many extents with one completion, up to the first that is refused", async () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    const theirs = Uint8Array.from({ length: 16 }, (_, i) => i);
+    const ours = new Uint8Array(16);
+    const one = b.port.register(theirs.buffer, 0, 8, access.remoteRead);
+    const two = b.port.register(theirs.buffer, 8, 8, access.remoteRead);
+    const local = a.port.register(ours.buffer, 0, 16, access.local);
+    const extents = [
+      { local, offset: 0, bytes: 2, key: two.key, remote: 6n },
+      { local, offset: 4, bytes: 3, key: one.key, remote: 0n },
+      { local, offset: 9, bytes: 1, key: two.key, remote: 0n },
+    ];
+    const reading = a.transfer("read", address, extents);
+    expect(a.progress()).toBe(1);
+    expect(await reading).toEqual([0, 6]);
+    expect([...ours]).toEqual([14, 15, 0, 0, 0, 1, 2, 0, 0, 8, 0, 0, 0, 0, 0, 0]);
+    ours.fill(0);
+    let released = 0;
+    b.port.deregister(one.index, () => released++);
+    const refused = a.transfer("read", address, extents);
+    a.progress();
+    expect([await refused, released]).toEqual([[266, 2], 1]);
+    expect(ours.slice(4, 7)).toEqual(new Uint8Array(3));
   });
 
   it("sleeps only with nothing to do, and wakes once for what comes", async () => {
@@ -196,9 +235,11 @@ describe("mem port", () => {
     const address = a.towards(b);
     a.send(address, "x");
     const memory = a.port.register(new ArrayBuffer(8), 0, 8, access.local);
-    const reading = a.port.read(address, memory, 0, 8, 1n, 0n);
+    const extents = [{ local: memory, offset: 0, bytes: 8, key: 1n, remote: 0n }];
+    const reading = a.transfer("read", address, extents);
     a.port.close();
-    expect([a.sent, await reading]).toEqual([[125], 125]);
+    expect([a.sent, await reading]).toEqual([[125], [125, 0]]);
+    expect(await a.transfer("read", address, extents)).toEqual([125, 0]);
     expect(a.progress()).toBe(0);
   });
 });

@@ -186,6 +186,8 @@ export class MemPort implements Port {
   }
 
   transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
+    // Nothing completes on a closed port.
+    if (this.#closed) return owner.onTransferred(cancelled, 0);
     const token = this.#completions.expectTransfer(owner);
     const peer = this.#peers[address];
     let status = peer === undefined || peer.#closed ? connectionAborted : 0;

@@ -42,6 +42,14 @@ interface Pull {
   readonly into: Uint8Array;
 }
 
+/** A transfer as it was posted; `settle` completes it. */
+export interface PostedTransfer {
+  readonly op: TransferOp;
+  readonly extents: readonly Extent[];
+  readonly bytes: number;
+  readonly settle: (status: number) => void;
+}
+
 /** A port whose every event is the test's to make: sends complete when told, reads end when told, registrations are listed. */
 export class FakePort implements Port {
   readonly scheme = "mem";
@@ -52,13 +60,16 @@ export class FakePort implements Port {
   readonly slabView: DataView;
   readonly slotBytes: number;
   batchFrames = 1000;
-  readonly maxTransferBytes = Number.MAX_SAFE_INTEGER;
-  readonly maxExtents = 256;
+  maxTransferBytes = Number.MAX_SAFE_INTEGER;
+  maxExtents = 256;
   reportsDeath = false;
   revokesKeys = false;
   onWake: () => void = () => {};
 
   readonly sent: SentMessage[] = [];
+  /** Every transfer that was posted. */
+  readonly transfers: PostedTransfer[] = [];
+  /** Those that read, as the memory of their first extent. */
   readonly pulls: Pull[] = [];
   /** Regions registered now, by index. */
   readonly regions = new Map<number, Uint8Array>();
@@ -135,12 +146,12 @@ export class FakePort implements Port {
   }
 
   transfer(op: TransferOp, _address: number, extents: readonly Extent[], owner: TransferOwner): void {
-    if (op === "write") throw new Error("no test writes");
-    if (extents.length !== 1) throw new Error("no test pulls into pieces");
-    const { local, offset, bytes, key } = extents[0] as Extent;
-    const memory = this.regions.get(local.index) as Uint8Array;
+    const bytes = extents.reduce((sum, extent) => sum + extent.bytes, 0);
     const settle = (status: number) => owner.onTransferred(status, status === 0 ? bytes : 0);
-    this.pulls.push({ settle, key, into: memory.subarray(offset, offset + bytes) });
+    this.transfers.push({ op, extents, bytes, settle });
+    const { local, offset, key } = extents[0] as Extent;
+    const memory = this.regions.get(local.index) as Uint8Array;
+    if (op === "read") this.pulls.push({ settle, key, into: memory.subarray(offset, offset + bytes) });
   }
 
   route(): Route {

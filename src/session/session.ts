@@ -1,4 +1,5 @@
 import type { TransferRoute } from "../bulk/transfer.ts";
+import type { Clock } from "../call/clock.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { fabricError } from "../errors/fabric-error.ts";
@@ -55,6 +56,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** What the peer has of ours now. */
   readonly lent = new LentRegions();
   readonly bodies: IncomingBodies;
+  /** How to ask the peer why its provider refused a transfer: whoever serves that at the peer sets it. */
+  explain: TransferRoute["explain"];
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
@@ -509,6 +512,16 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   kick(): void {
     this.host.kick();
+  }
+
+  // ---- the way of its calls' transfers ---------------------------------------------------------------------------------
+
+  get clock(): Clock {
+    return this.host.clock;
+  }
+
+  onLanded(op: "get" | "put", bytes: number): void {
+    this.host.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
   }
 }
 

@@ -339,7 +339,7 @@ describe.each(providers)("a transfer over $name", (provider) => {
       expect.stringMatching(/^TypeError: get: local memory must be/),
     ]);
     const expose = client.expose.bind(client) as (view: unknown, options: unknown) => unknown;
-    expect(() => expose([1], { access: "read" })).toThrow("view must be");
+    expect(() => expose([1], { access: "read" })).toThrow("view 0 must be");
     expect(() => expose(new ArrayBuffer(1), { access: "read" })).toThrow("view must be");
     expect(() => expose(new Uint8Array(1), { access: "rw" })).toThrow('"rw"');
     expect(() => expose(new Uint8Array(1), {})).toThrow("access must be");
