@@ -1,7 +1,7 @@
 import type { TransferRoute } from "../bulk/transfer.ts";
 import type { Clock } from "../call/clock.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
-import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
+import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
@@ -11,6 +11,7 @@ import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.
 import { frameFault, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
+import { Aftermath } from "./aftermath.ts";
 import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
@@ -66,14 +67,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #awaitsServices = false;
   /** Settles `connect`: the welcome came, or will not. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
-  /** Let go of when the peer's process is known to be gone. */
-  #quarantined: (() => void)[] = [];
-  /** Loans of an ended session that its peer may still be touching. */
-  #touchable = 0;
-  /** It has ended, and its address stays known because of those. */
-  #keepsAddress = false;
-  #forgotten = false;
-  #cancelForget: (() => void) | undefined;
+  readonly #aftermath: Aftermath;
 
   constructor(
     host: SessionHost,
@@ -98,6 +92,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       maxQueuedBytes,
       maxQueuedBytes + (maxRequests + builtinSlots) * port.slotBytes,
     );
+    this.#aftermath = new Aftermath(port, address, host.clock, host.quarantine);
     this.bodies = new IncomingBodies(this, this.#outbox);
     this.#offers = new OfferedBodies(port, host);
     this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
@@ -409,9 +404,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   /** The provider says the peer's process is gone: nothing of it can touch our memory. */
   onPeerGone(): void {
-    for (const release of this.#quarantined) release();
-    this.#quarantined = [];
-    if (this.state === "ended") return this.#forget();
+    if (this.state === "ended") return this.#aftermath.onPeerGone();
     this.end(
       new RpcError({
         code: "unavailable",
@@ -441,12 +434,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     }
     const loans = [...this.#outgoing.end(reason), ...this.#offers.end()];
     this.#incoming.end(reason);
-    this.#takeBack(loans, certain);
-    // A shm peer's address stays known while its process may hold our memory: only so is its death told.
-    const watchDeath = this.#touchable > 0 && this.port.reportsDeath;
-    this.#keepsAddress = watchDeath;
-    if (quiet && !watchDeath) this.#forget();
-    else if (!watchDeath) this.#cancelForget = this.host.clock.timer(lastWordsMs, () => this.#forget(), true);
+    this.#aftermath.begin(loans, certain, !quiet);
     this.#outbox.close();
     this.#onOpened?.(reason);
     this.#onOpened = undefined;
@@ -454,45 +442,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.host.onSessionEnded(this, reason);
   }
 
-  /** What was lent comes back: at once, or when it is known that the peer cannot be in the middle of touching it. */
-  #takeBack(loans: readonly Loan[], certain: boolean): void {
-    const { quarantine } = this.host;
-    for (const loan of loans) {
-      if (certain) loan.release();
-      else if (this.port.revokesKeys) {
-        // The keys are dead at once; that nobody is still using them is what the quarantine waits for.
-        this.#touchable++;
-        const letGo = quarantine.hold(loan.bytes, () => this.#onUntouchable());
-        loan.release(letGo);
-      } else {
-        this.#touchable++;
-        this.#quarantined.push(
-          quarantine.hold(loan.bytes, () => {
-            loan.release();
-            this.#onUntouchable();
-          }),
-        );
-      }
-    }
-  }
-
-  #onUntouchable(): void {
-    if (--this.#touchable > 0 || !this.#keepsAddress) return;
-    // The last words may still be on their way.
-    if (!this.hasPosted) this.#forget();
-    else this.#cancelForget ??= this.host.clock.timer(lastWordsMs, () => this.#forget(), true);
-  }
-
   /** The last message has left. */
   onDrained(): void {
-    if (this.#cancelForget !== undefined) this.#forget();
-  }
-
-  #forget(): void {
-    this.#cancelForget?.();
-    if (this.#forgotten) return;
-    this.#forgotten = true;
-    this.port.forget(this.address);
+    this.#aftermath.onDrained();
   }
 
   // ---- the outbox's host -----------------------------------------------------------------------------------------------
@@ -534,5 +486,3 @@ const secondWelcome = "a second welcome came";
 const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
 /** Fits the shortest message a peer may ask for: nobody will be there to let it be pulled. */
 const lastWords = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
-/** How long messages of an ended session may take to leave. */
-const lastWordsMs = 1000;
