@@ -1,11 +1,7 @@
-import type { Addon } from "../fabric/addon.ts";
-import { findAddon } from "../fabric/libfabric.ts";
+import { addonIfThere } from "../fabric/libfabric.ts";
 
 /** Where a call into the addon begins to cost less than the table. */
 const minNativeBytes = 64;
-
-let addon: Addon | undefined;
-let sought = false;
 
 /** The checksum register after each byte (Castagnoli's polynomial, reflected). */
 const table = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -27,10 +23,7 @@ export function crc32c(bytes: Uint8Array, seed = 0): number {
   if (seed >>> 0 !== seed)
     throw new RangeError(`crc32c: seed must be an integer from 0 to 2^32-1, it is ${seed}`);
   if (bytes.byteLength < minNativeBytes) return crc32cByTable(bytes, seed);
-  if (!sought) {
-    sought = true;
-    addon = findAddon();
-  }
+  const addon = addonIfThere();
   return addon === undefined ? crc32cByTable(bytes, seed) : addon.crc32c(bytes, seed);
 }
 

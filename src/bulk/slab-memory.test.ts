@@ -3,14 +3,14 @@ import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { extentWords, mostExtents } from "../fabric/addon.ts";
-import { findAddon, providers } from "../fabric/libfabric.ts";
+import { addonIfThere, providers } from "../fabric/libfabric.ts";
 import { ringBytes } from "../fabric/ring.ts";
 import { allocateSlab, releaseSlab } from "./slab-memory.ts";
 
 const mebibyte = 1024 * 1024;
 
 const addonPath = providers().addon.find(({ reason }) => reason === "")?.path;
-const addon = findAddon();
+const addon = addonIfThere();
 if (addon === undefined) throw new Error("the addon is not built");
 
 setFlagsFromString("--expose-gc");

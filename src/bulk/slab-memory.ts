@@ -1,6 +1,6 @@
 import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../errors/rpc-error.ts";
-import { findAddon } from "../fabric/libfabric.ts";
+import { addonIfThere } from "../fabric/libfabric.ts";
 
 /** Below it, pages of its own for each slab would cost more than they are good for. */
 const minMappedBytes = 64 * 1024;
@@ -23,11 +23,11 @@ export function allocateSlab(bytes: number): ArrayBuffer {
 
 /** Gives a slab back that nobody uses, registrations by its cache apart. Small ones wait for the garbage collector. */
 export function releaseSlab(memory: ArrayBuffer): void {
-  if (memory.byteLength >= minMappedBytes) findAddon()?.release(memory);
+  if (memory.byteLength >= minMappedBytes) addonIfThere()?.release(memory);
 }
 
 function mapped(bytes: number): ArrayBuffer {
-  const addon = findAddon();
+  const addon = addonIfThere();
   if (addon === undefined) return ordinary(bytes);
   const memory = addon.allocate(bytes, bytes >= hugePageBytes);
   if (memory instanceof ArrayBuffer) return memory;

@@ -20,6 +20,7 @@ export interface AddonAttempt {
 
 let addonAttempts: AddonAttempt[] = [];
 let addon: Addon | undefined;
+let sought = false;
 let loadReport: LoadReport | undefined;
 
 function addonCandidates(): string[] {
@@ -30,8 +31,7 @@ function addonCandidates(): string[] {
   return [built, `@cinnabar/native-${process.platform}-${process.arch}`];
 }
 
-/** The addon for what needs no libfabric, or undefined where it is missing; its absence is looked into again each time. */
-export function findAddon(): Addon | undefined {
+function findAddon(): Addon | undefined {
   if (addon !== undefined) return addon;
   addonAttempts = [];
   for (const path of addonCandidates()) {
@@ -56,6 +56,13 @@ function load(native: Addon): LoadReport {
   const candidates = override !== undefined && override !== "" ? [override] : ["libfabric.so.1"];
   loadReport = native.load(candidates);
   return loadReport;
+}
+
+/** The addon for what needs no libfabric and has a way without it: undefined where it is missing. Looked for once, as a miss is slow. */
+export function addonIfThere(): Addon | undefined {
+  if (!sought) findAddon();
+  sought = true;
+  return addon;
 }
 
 /** The addon with libfabric loaded. Throws `unavailable`, naming all that was tried and what to install. */
