@@ -9,6 +9,8 @@ import { parseArgs } from "node:util";
 import type { CinnabarClient } from "./bulk/parties/cinnabar-client.ts";
 import { describeFiRmaBw, measureFiRmaBw } from "./bulk/sections/fi-rma-bw.ts";
 import { describeLending, measureLending } from "./bulk/sections/lending.ts";
+import { describePool, measurePool } from "./bulk/sections/pool.ts";
+import { describeScatter, measureScatter } from "./bulk/sections/scatter.ts";
 import { describeSmallCalls, measureSmallCalls } from "./bulk/sections/small-calls.ts";
 import { describeTransfers, measureTransfers } from "./bulk/sections/transfers.ts";
 import { full, quick } from "./bulk/settings.ts";
@@ -31,6 +33,8 @@ try {
 
   const transfers = await measureTransfers(running, settings);
   const lending = await measureLending(ours, settings);
+  const pool = ours[0] === undefined ? [] : await measurePool(ours[0], settings);
+  const scatter = await measureScatter(ours, settings);
   const smallCalls = await measureSmallCalls(ours, settings);
   const fiRmaBw = await measureFiRmaBw(settings);
   const load = { before: loadBefore, after: loadAverage() };
@@ -38,6 +42,8 @@ try {
 
   console.log(`\n${describeTransfers(transfers, settings)}\n`);
   console.log(`${describeLending(lending)}\n`);
+  console.log(`${describePool(pool)}\n`);
+  console.log(`${describeScatter(scatter)}\n`);
   console.log(`${describeSmallCalls(smallCalls, settings)}\n`);
   console.log(`${describeFiRmaBw(fiRmaBw)}\n`);
   console.log(
@@ -45,7 +51,17 @@ try {
   );
 
   if (values.json !== undefined) {
-    const results = { machine: describeMachine(), load, settings, transfers, lending, smallCalls, fiRmaBw };
+    const results = {
+      machine: describeMachine(),
+      load,
+      settings,
+      transfers,
+      lending,
+      pool,
+      scatter,
+      smallCalls,
+      fiRmaBw,
+    };
     writeFileSync(values.json, `${JSON.stringify(results, null, 2)}\n`);
   }
 } finally {

@@ -6,9 +6,14 @@ const measured = z.object({ transfers: z.int(), elapsedMs: z.number() });
 
 /** The server's handlers move the bytes, as they would in use; the client lends the memory. */
 export const Bulk = service("bench.bulk.v1", {
-  /** Makes the server's memory; `fill` and `verify` name the side whose pattern goes in, or must be there. */
+  /** Makes the server's memory; `fill` and `verify` name the side whose pattern goes in, or must be there, in all slots or the first. */
   prepare: unary({
-    input: z.object({ bytes: z.int(), fill: z.int().optional(), verify: z.int().optional() }),
+    input: z.object({
+      bytes: z.int(),
+      fill: z.int().optional(),
+      verify: z.int().optional(),
+      verifyFirst: z.int().optional(),
+    }),
     output: z.object({}),
   }),
 

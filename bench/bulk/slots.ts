@@ -26,9 +26,9 @@ export class Slots {
     for (let lane = 0; lane < this.count; lane++) patterned(this.slot(lane), side, lane);
   }
 
-  /** @throws Error when a slot does not hold what `fill` of the side wrote. */
-  verify(side: number, who: string): void {
-    for (let lane = 0; lane < this.count; lane++) {
+  /** @throws Error when a slot, of all or of the first so many, does not hold what `fill` of the side wrote. */
+  verify(side: number, who: string, count = this.count): void {
+    for (let lane = 0; lane < count; lane++) {
       if (!holds(this.slot(lane), side, lane))
         throw new Error(
           `${who}: slot ${lane} of ${this.bytes} bytes holds something else than what was sent`,
@@ -54,7 +54,8 @@ export function holds(bytes: Uint8Array, side: number, lane: number): boolean {
 /** Of a length that no power of two is a multiple of, so that bytes in a wrong place show. */
 const patternBytes = 4099;
 
-function patterned(bytes: Uint8Array, side: number, lane: number): Uint8Array {
+/** Writes the side's and lane's pattern into the bytes. */
+export function patterned(bytes: Uint8Array, side: number, lane: number): Uint8Array {
   const pattern = Uint8Array.from({ length: patternBytes }, (_, index) => index * 167 + side * 31 + lane * 7);
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).fill(pattern);
 }

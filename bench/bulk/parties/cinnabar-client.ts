@@ -1,9 +1,9 @@
 import { Engine, type Region } from "cinnabar";
 import { median, percentile } from "../../statistics.ts";
 import { Bulk } from "../contract.ts";
-import { runLanes, type Stretch } from "../lanes.ts";
+import { type Measured, runLanes, type Stretch } from "../lanes.ts";
 import type { Driver } from "../party.ts";
-import { Slots } from "../slots.ts";
+import { patterned, Slots } from "../slots.ts";
 
 /** What registered memory costs, in nanoseconds. */
 export interface LendingCosts {
@@ -12,6 +12,16 @@ export interface LendingCosts {
   /** What a call that lends a region takes longer than one that lends none: a region kept, and one exposed for this call alone. */
   readonly lendKeptNs: number;
   readonly lendFreshNs: number;
+}
+
+/** What memory costs before anything is done with it, in nanoseconds; all are given back. */
+export interface PoolCosts {
+  /** From the engine's pool as it is, and zeroed. */
+  readonly takeNs: number;
+  readonly takeZeroedNs: number;
+  /** With all of it written once: from the pool, and made anew, which is when the system hands out its pages. */
+  readonly takeAndFillNs: number;
+  readonly allocateAndFillNs: number;
 }
 
 /** How long small calls took, one in flight, and what the stream beside them carried. */
@@ -24,6 +34,10 @@ export interface SmallCalls {
 
 export interface CinnabarClient extends Driver {
   lendingCosts(bytes: number, durationMs: number): Promise<LendingCosts>;
+  poolCosts(bytes: number, durationMs: number): Promise<PoolCosts>;
+  /** Exposes memory in one piece and in many, and checks that both carry what they should. */
+  prepareScatter(): Promise<void>;
+  scatter(op: "get" | "put", kind: "contiguous" | "scattered", durationMs: number): Promise<Measured>;
   /** Beside a stream of so many transfers of the size prepared, or for a time beside nothing. */
   smallCalls(
     beside: { op: "get" | "put"; transfers: number; inFlight: number } | number,
@@ -34,12 +48,19 @@ const mySide = 1;
 const serverSide = 2;
 const exposures = 2_000;
 
+/** The scattered region: so many pieces, each as far from the next as it is long. */
+export const pieces = 256;
+export const pieceBytes = 4096;
+
 /** Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. */
 export async function open(transport: string, address: string): Promise<CinnabarClient> {
   const engine = await Engine.open();
   const client = (await engine.connect(address)).client(Bulk, { timeoutMs: 300_000 });
   let slots = new Slots(0);
   let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });
+
+  /** The same length, in one piece and in many. */
+  let scatter: Record<"contiguous" | "scattered", Region<"read_write">> | undefined;
 
   const run = (op: "get" | "put", inFlight: number, stretch: Stretch) =>
     client.run({ op, inFlight, stretch, region });
@@ -96,6 +117,51 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       return { exposeNs, lendKeptNs: (keptMs - base) * 1e6, lendFreshNs: (freshMs - base) * 1e6 };
     },
 
+    async poolCosts(bytes, durationMs) {
+      const takeNs = timed(durationMs, () => engine.pool.take(bytes, { zero: false }).dispose());
+      const takeZeroedNs = timed(durationMs, () => engine.pool.take(bytes).dispose());
+      const takeAndFillNs = timed(durationMs, () => {
+        using memory = engine.pool.take(bytes, { zero: false });
+        memory.bytes.fill(1);
+      });
+      const allocateAndFillNs = timed(durationMs, () => new Uint8Array(bytes).fill(1));
+      return { takeNs, takeZeroedNs, takeAndFillNs, allocateAndFillNs };
+    },
+
+    async prepareScatter() {
+      const bytes = pieces * pieceBytes;
+      const whole = new Uint8Array(bytes);
+      const apart = new Uint8Array(2 * bytes);
+      const views = Array.from({ length: pieces }, (_, index) =>
+        apart.subarray(2 * index * pieceBytes, (2 * index + 1) * pieceBytes),
+      );
+      scatter = {
+        contiguous: engine.expose(whole, { access: "read_write" }),
+        scattered: engine.expose(views, { access: "read_write" }),
+      };
+      const once = { transfers: 1 };
+      const mine = patterned(new Uint8Array(bytes), mySide, 0);
+      whole.set(mine);
+      for (const [index, view] of views.entries())
+        view.set(mine.subarray(index * pieceBytes, (index + 1) * pieceBytes));
+      const theirs = patterned(new Uint8Array(bytes), serverSide, 0);
+      await client.prepare({ bytes });
+      for (const lent of Object.values(scatter)) {
+        await client.run({ op: "get", inFlight: 1, stretch: once, region: lent });
+        await client.prepare({ bytes, verifyFirst: mySide });
+      }
+      await client.prepare({ bytes, fill: serverSide });
+      for (const lent of Object.values(scatter))
+        await client.run({ op: "put", inFlight: 1, stretch: once, region: lent });
+      if (Buffer.compare(whole, theirs) !== 0 || Buffer.compare(Buffer.concat(views), theirs) !== 0)
+        throw new Error(`cinnabar ${transport}: a put into pieces brought something else`);
+    },
+
+    async scatter(op, kind, durationMs) {
+      if (scatter === undefined) throw new Error("prepareScatter comes first");
+      return client.run({ op, inFlight: 1, stretch: { durationMs }, region: scatter[kind] });
+    },
+
     async smallCalls(beside) {
       const tookMs: number[] = [];
       let streaming = true;
@@ -124,4 +190,15 @@ export async function open(transport: string, address: string): Promise<Cinnabar
 
     close: () => engine.close(),
   };
+}
+
+/** How long one of many takes, in nanoseconds. */
+function timed(durationMs: number, once: () => void): number {
+  const started = performance.now();
+  let count = 0;
+  do {
+    once();
+    count++;
+  } while (performance.now() - started < durationMs);
+  return ((performance.now() - started) / count) * 1e6;
 }

@@ -21,9 +21,10 @@ export async function open(transport: string): Promise<Party> {
     listen: transport === "shm" ? `shm://cinnabar-bench-${process.pid}` : "tcp://127.0.0.1:0",
     serve: [
       implement(Bulk, {
-        prepare({ bytes, fill, verify }) {
+        prepare({ bytes, fill, verify, verifyFirst }) {
           if (slots.bytes !== bytes) slots = new Slots(bytes);
           if (verify !== undefined) slots.verify(verify, `cinnabar ${transport} get`);
+          if (verifyFirst !== undefined) slots.verify(verifyFirst, `cinnabar ${transport} get`, 1);
           if (fill !== undefined) slots.fill(fill);
           return {};
         },
