@@ -40,6 +40,10 @@ describe.each(providers)("the pool over $name", (provider) => {
     for (const engine of [server, client])
       expect(engine.stats().pool).toMatchObject({ takenBytes: 0, slabs: 1, hits: calls - 1, misses: 1 });
     expect(client.stats().regions).toBe(0);
+    const [port] = server.stats().ports;
+    expect(port?.registrations).toMatchObject({ held: 0, idle: 1, idleBytes: 327_680 });
+    // Each call gets and puts; a pause of a second between two would cost a miss.
+    expect(port?.registrations.hits).toBeGreaterThan(calls);
   });
 
   it("gets memory back when the call that was lent it has ended, not when it is disposed", async () => {

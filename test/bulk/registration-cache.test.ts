@@ -130,7 +130,7 @@ describe.each(providers.filter(({ carriesLargest }) => carriesLargest))(
       expect(firstWrong(new Uint8Array(moved), 2)).toBe(-1);
     });
 
-    it("drops what is idle a second later, and keeps no process alive for it", async () => {
+    it("drops what is idle, a second later", async () => {
       const { port, move } = await setUp(provider.freshUrl());
       expect(await move("read", new Uint8Array(1000))).toBe(0);
       expect(registrations(port).idle).toBe(1);
