@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { assertMemoryKind, type MemoryKind } from "../bulk/device-memory.ts";
 import { exposable } from "../bulk/exposable.ts";
 import { callerOf } from "../bulk/leak-watch.ts";
 import { registrations } from "../bulk/local-memory.ts";
@@ -38,6 +39,8 @@ export interface ConnectOptions {
 export interface ExposeOptions<A extends Access> {
   /** What a peer that is lent the region may do with it. */
   readonly access: A;
+  /** Where the memory lies. Default "host", the one kind that can be registered so far: a device's is refused with `unimplemented`. */
+  readonly memory?: MemoryKind;
 }
 
 /**
@@ -144,13 +147,14 @@ export class Engine implements AsyncDisposable, RegionOwner {
    * longer lent (`using` does); one that is forgotten instead gives a `CinnabarLeakWarning` when the garbage collector finds it.
    *
    * @throws TypeError for a view or an access that will not do; RangeError for more than 4096 pieces; RpcError `failed_precondition` for detached
-   * memory, `unavailable` when the engine is closed.
+   * memory, `unimplemented` for a device's, `unavailable` when the engine is closed.
    */
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     options: ExposeOptions<A>,
   ): Region<A> {
-    assertOptions("expose", options, ["access"]);
+    assertOptions("expose", options, ["access", "memory"]);
+    assertMemoryKind("expose", options.memory);
     return this.#exposeAs(views, options.access, callerOf(this.expose));
   }
 
