@@ -53,6 +53,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["overflow", "close", 0],
       ["call", "exit", 7],
       ["bulk", "exit", 7],
+      ["pooled", "exit", 7],
       ["overflow", "exit", 7],
       ["call", "throw", 1, uncaught],
       ["bulk", "throw", 1, uncaught],
@@ -127,6 +128,9 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["call", "reject", 1, true],
       ["call", "terminate", 1],
       ["bulk", "terminate", 1],
+      ["pooled", "close", 0],
+      ["pooled", "exit", 7],
+      ["pooled", "terminate", 1],
       ["overflow", "terminate", 1],
     ])(
       "with %s under way ends by %s, and the process goes on",

@@ -14,10 +14,13 @@ export interface TeardownSettings {
   readonly thread: "main" | "worker" | "both" | "pair";
   /** An address of its own to listen at. Default: connect only. */
   readonly listen?: string;
-  readonly during: "nothing" | "call" | "bulk" | "overflow";
+  readonly during: "nothing" | "call" | "bulk" | "pooled" | "overflow";
   readonly heartbeatMs?: number;
   readonly end: "close" | "leave" | "exit" | "throw" | "reject" | "terminate" | "wait" | "handler";
 }
+
+/** Not forgotten, however long it takes. */
+const taken: Disposable[] = [];
 
 const role = isMainThread ? undefined : (workerData as TeardownSettings & { readonly peer?: string });
 const plan = role ?? settings<TeardownSettings>();
@@ -101,6 +104,12 @@ function call(
       return trial.hold({ key: "teardown" });
     case "bulk":
       return trial.fill({ into: (engine as Engine).expose(new Uint8Array(size), { access: "write" }) });
+    case "pooled": {
+      // In pages of the addon's own, which end with the thread.
+      const memory = (engine as Engine).pool.take(size, { access: "write" });
+      taken.push(memory);
+      return trial.fill({ into: memory.region });
+    }
     case "overflow":
       return Promise.all(
         [1, 2, 3].map((i) =>
