@@ -190,6 +190,7 @@ Napi::Value open(const Info& info) {
   result.Set("name", held->port->name());
   result.Set("injectBytes", static_cast<double>(traits.injectBytes));
   result.Set("maxTransferBytes", static_cast<double>(held->port->maxTransferBytes()));
+  result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
   result.Set("reportsDeath", held->port->isShm());
   result.Set("revokesKeys", held->port->isShm());
@@ -289,9 +290,13 @@ Napi::Value transfer(const Info& info, Operation::Type type) {
       !integer(info, 3, UINT32_MAX, &token)) {
     return number(info, -EINVAL);
   }
+  uint64_t notice = 0;
+  bool notifies = info.Length() > 4 && !info[4].IsUndefined();
+  if (notifies && !readBigInt(info.Env(), info[4], &notice)) return number(info, -EINVAL);
   auto* extents = reinterpret_cast<const engine::Extent*>(holder->extentWords);
   return number(info, holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
-                                             static_cast<uint32_t>(token)));
+                                             static_cast<uint32_t>(token),
+                                             notifies ? &notice : nullptr));
 }
 
 Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read); }

@@ -86,6 +86,8 @@ struct Operation : Context {
   uint32_t token = 0;   // send: offset of the slot; transfer: the caller's number
   uint32_t status = 0;  // transfers: the first error of a part, and the provider's own number
   uint32_t providerError = 0;
+  bool notifies = false;  // a write whose target is told, in the same provider operation
+  uint64_t notice = 0;
   uint32_t parts = 0;   // transfers: parts at the provider
   uint64_t offset = 0;  // sends: in the slab
   uint64_t bytes = 0;

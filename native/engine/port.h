@@ -72,9 +72,11 @@ class Port {
   /// Makes the key void at once. -FI_EBUSY while the memory is still in use; the caller asks again.
   int deregisterRegion(uint32_t region);
   const fabric::Region* region(uint32_t region) const;
-  /// One completion for all extents; they are copied here before they are looked at.
+  /// One completion for all extents; they are copied here before they are looked at. A write that
+  /// one provider operation holds (`traits().vectors`) may carry a notice, where there are such
+  /// (`traits().immediateBytes`): its target gets a completion when the data is in place.
   int transfer(Operation::Type type, uint32_t address, const Extent* extents, size_t count,
-               uint32_t token);
+               uint32_t token, const uint64_t* notice = nullptr);
 
   /// Returns the number of entries readable in the ring.
   uint32_t progress(uint32_t spinUs);
@@ -140,6 +142,7 @@ class Port {
   void retryReceives();
   bool reap();
   void reapError();
+  void onNotice(const fi_cq_data_entry& completion);
   void onReceived(Receive& receive, const fi_cq_data_entry& entry);
   void deliver(const Entry& entry);
   void flushOverflow();

@@ -71,8 +71,12 @@ int Port::send(uint32_t index, uint64_t slotOffset, uint64_t bytes) {
 }
 
 int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, size_t count,
-                   uint32_t token) {
+                   uint32_t token, const uint64_t* notice) {
   if (find(index) == nullptr || count == 0 || count > kMostExtents) return -FI_EINVAL;
+  if (notice != nullptr) {
+    if (type != Operation::Type::write || count > traits().vectors) return -FI_EINVAL;
+    if (traits().immediateBytes == 0) return -FI_EOPNOTSUPP;
+  }
   if (operations_.used() >= kMostOperations) return -FI_ENOBUFS;
   Operation* operation = operations_.take();
   operation->extents.assign(extents, count);
@@ -83,6 +87,8 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
   operation->type = type;
   operation->address = index;
   operation->token = token;
+  operation->notifies = notice != nullptr;
+  operation->notice = notice != nullptr ? *notice : 0;
   for (const Extent& extent : operation->extents) ++findRegion(extent.region)->users;
   ++transfers_;
   int status = submit(operation);
@@ -243,12 +249,14 @@ int Port::postPart(Operation& operation, Address& address) {
   message.rma_iov = remote;
   message.rma_iov_count = count;
   message.context = part;
+  message.data = operation.notice;
   // Writes complete when the data is in place, not when the buffer is free (fi_rma(3),
   // FI_DELIVERY_COMPLETE).
-  ssize_t status =
-      operation.type == Operation::Type::read
-          ? fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION)
-          : fi_writemsg(endpoint_->ep(), &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+  uint64_t write = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+  if (operation.notifies) write |= FI_REMOTE_CQ_DATA;
+  ssize_t status = operation.type == Operation::Type::read
+                       ? fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION)
+                       : fi_writemsg(endpoint_->ep(), &message, write);
   if (status != 0) {
     giveBack(*part);
     parts_.give(part);

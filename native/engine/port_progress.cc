@@ -162,6 +162,11 @@ bool Port::reap() {
     }
     taken += static_cast<size_t>(count);
     for (ssize_t i = 0; i < count; ++i) {
+      // Of a peer's making: no receive of ours is used up, and the context is not ours.
+      if (entries[i].flags & FI_REMOTE_WRITE) {
+        onNotice(entries[i]);
+        continue;
+      }
       auto* context = static_cast<Context*>(entries[i].op_context);
       if (context == nullptr) continue;
       switch (context->kind) {
@@ -184,6 +189,8 @@ bool Port::reap() {
 void Port::reapError() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(endpoint_->cq(), &error, 0) != 1) return;
+  // A peer's write that did not arrive whole is for the peer to hear of.
+  if (error.flags & FI_REMOTE_WRITE) return;
   auto* context = static_cast<Context*>(error.op_context);
   if (context == nullptr) return;
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
@@ -202,6 +209,17 @@ void Port::reapError() {
   entry.bytes = static_cast<uint32_t>(std::min<size_t>(error.len, slotBytes_));
   entry.providerError = positive(error.prov_errno);
   ring_.push(entry, slot);
+}
+
+/// A peer's write with data has arrived. Where writes without data are told of too (FI_RMA_EVENT),
+/// they are nothing to us.
+void Port::onNotice(const fi_cq_data_entry& completion) {
+  if (!(completion.flags & FI_REMOTE_CQ_DATA)) return;
+  Entry entry{Completion::notice};
+  entry.token = static_cast<uint32_t>(completion.data);
+  entry.high = static_cast<uint32_t>(completion.data >> 32);
+  entry.bytes = static_cast<uint32_t>(std::min<size_t>(completion.len, UINT32_MAX));
+  ring_.push(entry);
 }
 
 void Port::onReceived(Receive& receive, const fi_cq_data_entry& completion) {

@@ -12,6 +12,7 @@ void Ring::push(const Entry& entry, uint32_t slot) {
   words[2] = entry.token;
   words[3] = entry.bytes;
   words[4] = entry.providerError;
+  words[5] = entry.high;
   slots_[position] = slot;
   words_[0] = ++tail_;
 }

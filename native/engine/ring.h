@@ -14,7 +14,7 @@ constexpr uint32_t kEntryWords = 8;
 constexpr uint32_t kHeaderWords = 16;
 constexpr size_t kRingBytes = (kHeaderWords + kRingEntries * kEntryWords) * sizeof(uint32_t);
 
-enum class Completion : uint32_t { message = 1, sent = 2, transfer = 3, peerGone = 4 };
+enum class Completion : uint32_t { message = 1, sent = 2, transfer = 3, peerGone = 4, notice = 5 };
 
 struct Entry {
   Completion kind;
@@ -22,6 +22,7 @@ struct Entry {
   uint32_t token = 0;
   uint32_t bytes = 0;
   uint32_t providerError = 0;
+  uint32_t high = 0;  // notice: the upper half of its data, of which token is the lower
 };
 
 /// Writes completions into the ring that JavaScript reads. Does not own the memory. Writer and

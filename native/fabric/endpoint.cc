@@ -60,6 +60,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.maxMessageBytes = info->ep_attr->max_msg_size;
   traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
   traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
+  // rxm offers the size for its messages, and has no such writes over tcp; shm's go around the
+  // provider.
+  bool layered = traits.provider.find(';') != std::string::npos;
+  if (request.provider->scheme == Scheme::tcp && !layered &&
+      info->domain_attr->cq_data_size >= sizeof(uint64_t)) {
+    traits.immediateBytes = sizeof(uint64_t);
+  }
   traits.mrMode = info->domain_attr->mr_mode;
   bool shm = request.provider->scheme == Scheme::shm;
   auto fail = [&](const char* op, int status) {

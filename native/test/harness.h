@@ -78,8 +78,12 @@ struct TestPort {
     for (; head != ring[0]; ++head) {
       const uint32_t* words =
           ring.data() + engine::kHeaderWords + (head % engine::kRingEntries) * engine::kEntryWords;
-      engine::Entry entry{static_cast<engine::Completion>(words[0]), words[1], words[2], words[3],
-                          words[4]};
+      engine::Entry entry{static_cast<engine::Completion>(words[0]),
+                          words[1],
+                          words[2],
+                          words[3],
+                          words[4],
+                          words[5]};
       entries.push_back(entry);
       if (entry.kind == engine::Completion::message && entry.status == 0) {
         messages.emplace_back(slab.data() + entry.token, slab.data() + entry.token + entry.bytes);

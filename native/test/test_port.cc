@@ -285,6 +285,95 @@ TEST_SUITE("port") {
     CHECK(eventually({&all.a, &all.b}, [&] { return all.a.sendPattern(all.to, 0, 8, 1) >= 0; }));
   }
 
+  TEST_CASE_FIXTURE(PortFixture, "a write tells its target, once and after the data, over tcp") {
+    Scattered all(Scheme::tcp);
+    if (all.a.port->traits().immediateBytes == 0) return;
+    engine::Port& a = *all.a.port;
+    auto to = static_cast<uint32_t>(all.to);
+    for (size_t count : {1, 4}) {
+      for (uint64_t most : {1, 300000}) {
+        all.plan(count, most);
+        for (size_t i = 0; i < all.local.size(); ++i) all.local[i] = static_cast<uint8_t>(i + most);
+        uint64_t data = 0xfedcba9876543210 + count;
+        all.a.entries.clear();
+        all.b.entries.clear();
+        REQUIRE(a.transfer(Operation::Type::write, to, all.extents.data(), count, 3, &data) == 0);
+        REQUIRE(eventually({&all.a, &all.b}, [&] { return all.b.count(Completion::notice) == 1; }));
+        CHECK(all.same());  // without looking at the initiator again
+        const engine::Entry& notice = all.b.entries[0];
+        CHECK(notice.status == 0);
+        CHECK((uint64_t{notice.high} << 32 | notice.token) == data);
+        // `net` of 1.17 leaves the length out.
+        bool told = all.b.port->traits().provider != "net";
+        CHECK(notice.bytes == (told ? all.total : 0));
+        REQUIRE(
+            eventually({&all.a, &all.b}, [&] { return all.a.count(Completion::transfer) == 1; }));
+        CHECK(all.a.entries[0].status == 0);
+        for (int i = 0; i < 100; ++i) {
+          all.a.turn();
+          all.b.turn();
+        }
+        CHECK(all.a.entries.size() == 1);
+        CHECK(all.b.entries.size() == 1);
+      }
+    }
+    // Many more than there are receives, and messages between them: neither uses up the other's.
+    all.plan(1, 64);
+    all.b.entries.clear();
+    uint64_t noticed = 0, messages = 0;
+    for (uint64_t i = 0; i < 2000; ++i) {
+      REQUIRE(a.transfer(Operation::Type::write, to, all.extents.data(), 1, 3, &i) == 0);
+      if (i % 10 == 0) all.a.sendPattern(all.to, static_cast<uint32_t>(i / 10 % 32), 8, 1);
+      if (i % 50 == 0) all.b.turn();
+      all.a.turn();
+    }
+    bool ordered = true;
+    REQUIRE(eventually({&all.a, &all.b}, [&] {
+      for (const auto& entry : all.b.entries) {
+        if (entry.kind == Completion::message) ++messages;
+        if (entry.kind != Completion::notice) continue;
+        ordered = ordered && entry.token == noticed;
+        ++noticed;
+      }
+      all.b.entries.clear();
+      return noticed == 2000 && messages >= 150;
+    }));
+    CHECK(ordered);
+  }
+
+  TEST_CASE_FIXTURE(PortFixture, "a notice is refused where the provider does not carry it") {
+    uint64_t data = 1;
+    for (Scheme scheme : {Scheme::tcp, Scheme::shm}) {
+      Scattered all(scheme);
+      auto run = [&](Operation::Type type, size_t count) {
+        all.plan(count, 10);
+        return all.a.port->transfer(type, static_cast<uint32_t>(all.to), all.extents.data(), count,
+                                    1, &data);
+      };
+      size_t most = all.a.port->traits().vectors;
+      CHECK(run(Operation::Type::read, 1) == -FI_EINVAL);
+      CHECK(run(Operation::Type::write, most + 1) == -FI_EINVAL);
+      bool carries = all.a.port->traits().immediateBytes == 8;
+      CHECK(run(Operation::Type::write, most) == (carries ? 0 : -FI_EOPNOTSUPP));
+      CHECK(carries == (scheme == Scheme::tcp &&
+                        all.a.port->traits().provider.find(';') == std::string::npos));
+    }
+  }
+
+  TEST_CASE_FIXTURE(PortFixture, "a refused write with a notice gives no notice over tcp") {
+    Scattered all(Scheme::tcp);
+    if (all.a.port->traits().immediateBytes == 0) return;
+    uint64_t data = 1;
+    all.plan(1, 100000);
+    all.extents[0].key ^= 1;
+    REQUIRE(all.a.port->transfer(Operation::Type::write, static_cast<uint32_t>(all.to),
+                                 all.extents.data(), 1, 1, &data) == 0);
+    REQUIRE(eventually({&all.a, &all.b}, [&] { return all.a.count(Completion::transfer) == 1; }));
+    CHECK(all.a.last(Completion::transfer)->status != 0);
+    for (int i = 0; i < 1000; ++i) all.b.turn();
+    CHECK(all.b.entries.empty());
+  }
+
   void tooLarge(Scheme scheme) {
     TestPort a(scheme), b(scheme, "", 8, 8, 1000);
     REQUIRE(a.open());

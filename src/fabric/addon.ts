@@ -90,6 +90,8 @@ export interface OpenedPort {
   readonly injectBytes: number;
   /** Most bytes of one read or write, over all its extents. */
   readonly maxTransferBytes: number;
+  /** How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm, ofi_rxm). */
+  readonly immediateBytes: number;
   /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
@@ -153,7 +155,11 @@ export interface Addon {
    * extent on; with ECANCELED on tcp.
    */
   read(port: number, address: number, count: number, token: number): number;
-  write(port: number, address: number, count: number, token: number): number;
+  /**
+   * With a `notice` (0n … 2^64-1n) the target gets a `notice` completion when the data is in place. Such a write is one provider operation: at
+   * most 4 extents; -EINVAL beyond, -EOPNOTSUPP (-95) where `immediateBytes` is 0.
+   */
+  write(port: number, address: number, count: number, token: number, notice?: bigint): number;
 
   /**
    * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`

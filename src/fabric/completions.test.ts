@@ -14,13 +14,14 @@ function setUp() {
   const sink: PortSink = {
     onMessage: (_, offset, bytes) => events.push(["message", offset, bytes]),
     onMessageLost: (_, status) => events.push(["lost", status]),
+    onNotice: (_, data, bytes) => events.push(["notice", data, bytes]),
     onPeerGone: (_, address) => events.push(["gone", address]),
   };
   /** Writes an entry as a port does. */
-  const write = (kind: number, status: number, token: number, bytes = 0) => {
+  const write = (kind: number, status: number, token: number, bytes = 0, high = 0) => {
     const { ring } = completions;
     const tail = ring[0] as number;
-    ring.set([kind, status, token, bytes], headerWords + (tail & (ringEntries - 1)) * entryWords);
+    ring.set([kind, status, token, bytes, 0, high], headerWords + (tail & (ringEntries - 1)) * entryWords);
     ring[0] = tail + 1;
   };
   return { slots, completions, events, sink, write };
@@ -48,6 +49,17 @@ describe("completions", () => {
     expect(completions.ring[1]).toBe(3);
     completions.deliver(0, port, sink);
     expect(events).toHaveLength(3);
+  });
+
+  it("put the halves of a notice together", () => {
+    const { completions, events, sink, write } = setUp();
+    write(completion.notice, 0, 0xffff_fffe, 7, 0xfedc_ba98);
+    write(completion.notice, 0, 1);
+    completions.deliver(2, port, sink);
+    expect(events).toEqual([
+      ["notice", 0xfedc_ba98_ffff_fffen, 7],
+      ["notice", 1n, 0],
+    ]);
   });
 
   it("stop when a receiver closes the port", () => {

@@ -82,6 +82,9 @@ export class Completions {
         case completion.transfer:
           this.settleTransfer(token, status, bytes);
           break;
+        case completion.notice:
+          sink.onNotice(port, (BigInt(ring[at + 5] as number) << 32n) | BigInt(token), bytes);
+          break;
         case completion.peerGone:
           sink.onPeerGone(port, token);
           break;

@@ -16,6 +16,7 @@ class Node {
     onMessage: (port, offset, bytes) =>
       this.messages.push(port.slab.toString("latin1", offset, offset + bytes)),
     onMessageLost: (_, status) => this.lost.push(status),
+    onNotice: () => {},
     onPeerGone: (_, address) => this.gone.push(address),
   };
 

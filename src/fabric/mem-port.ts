@@ -65,6 +65,7 @@ export class MemPort implements Port {
   /** The ring counts in 32 bits. */
   readonly maxTransferBytes = 2 ** 32 - 1;
   readonly maxExtents = 256;
+  readonly immediateBytes = 0;
   readonly reportsDeath = true;
   readonly revokesKeys = true;
   onWake: () => void = () => {};

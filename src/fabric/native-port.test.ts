@@ -4,7 +4,13 @@ import { NativePort } from "./native-port.ts";
 import { access, type Extent, type PortSink, type RegisteredMemory, type TransferOp } from "./port.ts";
 import { defaultLayout } from "./port-layout.ts";
 
-const sink: PortSink = { onMessage: () => {}, onMessageLost: () => {}, onPeerGone: () => {} };
+const notices: unknown[] = [];
+const sink: PortSink = {
+  onMessage: () => {},
+  onMessageLost: () => {},
+  onNotice: (_, data) => notices.push(data),
+  onPeerGone: () => {},
+};
 const opened: NativePort[] = [];
 
 afterEach(() => {
@@ -129,6 +135,38 @@ describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
     expect(await move("read", new Array(a.maxExtents + 1).fill(extent))).toEqual(invalid);
     expect(await move("read", [extent])).toEqual([0, 1]);
     expect(a.gauges().transfers).toBe(0);
+  });
+
+  it("tells the target of a write that carries a notice, or refuses to", async () => {
+    const { a, b, to, until } = await pair(scheme);
+    notices.length = 0;
+    const here = memory(a, 100, access.local);
+    const there = memory(b, 100, access.remoteWrite);
+    here.view.fill(9);
+    const extent = {
+      local: here.region,
+      offset: 0,
+      bytes: 100,
+      key: there.region.key,
+      remote: there.region.base,
+    };
+    let status = -1;
+    const owner = {
+      onTransferred: (code: number) => {
+        status = code;
+      },
+    };
+    expect(b.immediateBytes).toBe(a.provider.includes(";") || scheme === "shm" ? 0 : 8);
+    a.transfer("write", to, [extent], owner, 0xffff_ffff_0000_0001n);
+    if (a.immediateBytes === 0) {
+      expect(status).toBe(95);
+      return;
+    }
+    await until(() => notices.length === 1 && status === 0);
+    expect(notices).toEqual([0xffff_ffff_0000_0001n]);
+    expect(there.view).toEqual(here.view);
+    a.transfer("write", to, new Array(5).fill({ ...extent, bytes: 1 }), owner, 1n);
+    expect(status).toBe(22);
   });
 
   it("draws a key of its own for every registration, and takes the memory back", async () => {

@@ -49,6 +49,7 @@ export class NativePort implements Port {
   readonly batchFrames: number;
   readonly maxTransferBytes: number;
   readonly maxExtents: number;
+  readonly immediateBytes: number;
   readonly reportsDeath: boolean;
   readonly revokesKeys: boolean;
   onWake: () => void = () => {};
@@ -112,6 +113,7 @@ export class NativePort implements Port {
     this.batchFrames = batchFrames[this.scheme];
     this.maxTransferBytes = opened.maxTransferBytes;
     this.maxExtents = mostExtents;
+    this.immediateBytes = opened.immediateBytes;
     this.reportsDeath = opened.reportsDeath;
     this.revokesKeys = opened.revokesKeys;
   }
@@ -172,7 +174,13 @@ export class NativePort implements Port {
     else onReleased?.();
   }
 
-  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
+  transfer(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    owner: TransferOwner,
+    notice?: bigint,
+  ): void {
     const words = this.#extentWords;
     const halves = this.#extentHalves;
     let at = 0;
@@ -188,7 +196,10 @@ export class NativePort implements Port {
       at += extentWords;
     }
     const token = this.#completions.expectTransfer(owner);
-    const status = this.#addon[op](this.#id, address, extents.length, token);
+    const status =
+      op === "read"
+        ? this.#addon.read(this.#id, address, extents.length, token)
+        : this.#addon.write(this.#id, address, extents.length, token, notice);
     if (status < 0) this.#completions.settleTransfer(token, -status, 0);
   }
 

@@ -39,6 +39,8 @@ export interface PortSink {
   onMessage(port: Port, offset: number, bytes: number): void;
   /** A message was lost on the way in: longer than a slot, or the provider's own trouble. */
   onMessageLost(port: Port, status: number): void;
+  /** A peer's write with a notice is in place. `bytes` were written; 0 where the provider does not say. */
+  onNotice(port: Port, data: bigint, bytes: number): void;
   /** The process behind an address is gone, as the provider (or the doorbell) knows for certain. */
   onPeerGone(port: Port, address: number): void;
 }
@@ -86,6 +88,8 @@ export interface Port {
   readonly maxTransferBytes: number;
   /** The most extents of one transfer. */
   readonly maxExtents: number;
+  /** How many bytes of notice a write can carry to its target: 8, or 0 where there are no such writes. */
+  readonly immediateBytes: number;
   /** True if death of a peer is told at once. */
   readonly reportsDeath: boolean;
   /**
@@ -114,7 +118,14 @@ export interface Port {
    */
   deregister(index: number, onReleased?: () => void): void;
   /** Pulls remote memory into, or pushes it from, local registrations: one completion for all extents. A write completes when the data is in place. */
-  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void;
+  transfer(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    owner: TransferOwner,
+    /** Tells the target's sink. Writes of at most 4 extents, where `immediateBytes` is 8; others end with an error. */
+    notice?: bigint,
+  ): void;
 
   /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
   progress(spinUs: number, sink: PortSink): number;

@@ -2,7 +2,12 @@ import { describe, expect, it } from "vitest";
 import type { Port, PortSink } from "./port.ts";
 import { Progress } from "./progress.ts";
 
-const sink: PortSink = { onMessage: () => {}, onMessageLost: () => {}, onPeerGone: () => {} };
+const sink: PortSink = {
+  onMessage: () => {},
+  onMessageLost: () => {},
+  onNotice: () => {},
+  onPeerGone: () => {},
+};
 
 class FakePort {
   turns = 0;

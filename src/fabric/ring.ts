@@ -8,10 +8,12 @@
  *     0 kind            one of `completion`
  *     1 status          0, or a positive libfabric error number
  *     2 token           message: byte offset of the receive slot in the slab; sent: byte offset of the send slot;
- *                       transfer: the token given to read/write; peerGone: the address index
- *     3 bytes           message: its length; transfer: bytes that surely moved; otherwise 0
+ *                       transfer: the token given to read/write; peerGone: the address index; notice: its data's lower half
+ *     3 bytes           message: its length; transfer: bytes that surely moved; notice: bytes written, 0 where the provider does not say
+ *                       (net of libfabric 1.17); otherwise 0
  *     4 providerError   the provider's own error number (fi_cq_err_entry.prov_errno), 0 if none
- *     5…7 reserved, zero
+ *     5 high            notice: its data's upper half; otherwise 0
+ *     6…7 reserved, zero
  *
  * A message's receive slot belongs to JavaScript until head has passed its entry and `progress` is called again.
  */
@@ -20,4 +22,4 @@ export const entryWords = 8;
 export const headerWords = 16;
 export const ringBytes = (headerWords + ringEntries * entryWords) * 4;
 
-export const completion = { message: 1, sent: 2, transfer: 3, peerGone: 4 } as const;
+export const completion = { message: 1, sent: 2, transfer: 3, peerGone: 4, notice: 5 } as const;

@@ -62,6 +62,7 @@ export class FakePort implements Port {
   batchFrames = 1000;
   maxTransferBytes = Number.MAX_SAFE_INTEGER;
   maxExtents = 256;
+  readonly immediateBytes = 0;
   reportsDeath = false;
   revokesKeys = false;
   onWake: () => void = () => {};

@@ -120,6 +120,10 @@ export class SessionTable implements PortSink {
     this.#malformed(port, `a message could not be received: error ${status}`);
   }
 
+  onNotice(port: Port): void {
+    this.#malformed(port, "a notice that nobody asked for");
+  }
+
   onPeerGone(port: Port, address: number): void {
     this.#byAddress.get(port)?.get(address)?.onPeerGone();
   }

@@ -9,7 +9,7 @@ import { providers } from "../matrix/providers.ts";
 import { fill, firstWrong } from "./pattern.ts";
 
 const mebibyte = 1024 * 1024;
-const sink: PortSink = { onMessage() {}, onMessageLost() {}, onPeerGone() {} };
+const sink: PortSink = { onMessage() {}, onMessageLost() {}, onNotice() {}, onPeerGone() {} };
 
 /** Two ports; memory of the owner's, and one-sided transfers between it and held memory of the other's. */
 async function setUp(url: string, bytes = 3 * mebibyte) {

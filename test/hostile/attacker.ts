@@ -21,6 +21,7 @@ export class Attacker implements Disposable {
       this.frames.push(...takeApart(0, Uint8Array.from(port.slab.subarray(offset, offset + bytes))).frames);
     },
     onMessageLost: () => {},
+    onNotice: () => {},
     onPeerGone: () => {},
   };
   /** What messages to the victim must carry: from its last welcome. */

@@ -153,6 +153,7 @@ describe("a hostile server", () => {
           port.send(port.admit(adr), slot, reply.byteLength, { onSent: () => {} });
         },
         onMessageLost: () => {},
+        onNotice: () => {},
         onPeerGone: () => {},
       });
     }
