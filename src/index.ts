@@ -4,6 +4,7 @@ export type { Pool, PoolStats, TakeOptions } from "./bulk/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./bulk/pooled-memory.ts";
 export type { PullType } from "./bulk/pull.ts";
 export { Region } from "./bulk/region.ts";
+export { RegionHandle, type ShareOptions } from "./bulk/region-handle.ts";
 export type { Access } from "./bulk/region-kind.ts";
 export type { RegistrationStats } from "./bulk/registration-cache.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
@@ -14,6 +15,7 @@ export type {
   GetPart,
   LocalMemory,
   PullOptions,
+  PutOptions,
   PutPart,
   TransferControl,
   TransferOptions,
@@ -24,6 +26,7 @@ export type { Client } from "./client/client.ts";
 export { bulk } from "./contract/bulk.ts";
 export { bulkStream } from "./contract/bulk-stream.ts";
 export { bytes } from "./contract/bytes.ts";
+export { handle } from "./contract/handle.ts";
 export type {
   CallResult,
   DeclaredError,
@@ -50,6 +53,8 @@ export {
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
+export { type BorrowedPart, BorrowedRegion } from "./memory/borrowed-region.ts";
+export type { BorrowOptions } from "./memory/borrowing.ts";
 export { BulkStream, type BulkStreamOptions } from "./memory/bulk-stream.ts";
 export type { RemoteWord } from "./memory/word.ts";
 export type { Counters } from "./observe/counters.ts";

@@ -10,6 +10,9 @@ import { givenUp, refused, stoppedEarly } from "./transfer-error.ts";
 import type { TransferControl } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
 
+/** What a transfer does when its bytes are in place, before it resolves. */
+export type TransferEnding = (parts: readonly CheckedPart[], bytes: number) => Promise<void>;
+
 /**
  * One transfer from its checks to its landing. Two ends, which need not be one: it *settles* when its promise does, and *lands* when nothing of
  * it is under way; until then the local memory is held, and so is the call's terminal frame.
@@ -20,6 +23,7 @@ export class Movement implements RunOwner {
   readonly #call: IncomingCall;
   readonly #control: TransferControl;
   #check: (() => readonly CheckedPart[]) | undefined;
+  readonly #ending: TransferEnding | undefined;
   parts: readonly CheckedPart[] = [];
   /** How many bytes it is to move. */
   total = 0;
@@ -45,12 +49,14 @@ export class Movement implements RunOwner {
     call: IncomingCall,
     control: TransferControl,
     check: () => readonly CheckedPart[],
+    ending?: TransferEnding,
   ) {
     this.op = op;
     this.route = route;
     this.#call = call;
     this.#control = control;
     this.#check = check;
+    this.#ending = ending;
   }
 
   /** Posts the first chunks, or settles at once. Never throws. */
@@ -78,9 +84,9 @@ export class Movement implements RunOwner {
     this.#call.beginTransfer();
     if (this.total === 0) {
       this.#call.endTransfer();
-      this.#settle();
       this.#land();
-      this.#resolve(0);
+      this.#listen();
+      this.#complete();
       return;
     }
     let begun = 0;
@@ -137,14 +143,28 @@ export class Movement implements RunOwner {
     this.#letGo(this.parts.length);
     this.route.onLanded(this.op, this.moved);
     const complete = this.moved === this.total;
-    if (!this.#settled && complete) {
-      this.#settle();
-      this.#resolve(this.total);
-    } else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
+    if (!this.#settled && complete) this.#complete();
+    else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
     else if (!this.#settled) this.#refuse(status);
     this.#land();
     // Last: it may send the terminal frame.
     this.#call.endTransfer();
+  }
+
+  /** Everything is in place. What remains to be done needs no memory of this side's; until it is done the transfer can be given up. */
+  #complete(): void {
+    if (this.#ending === undefined) return this.#succeed();
+    this.#ending(this.parts, this.total).then(
+      () => {
+        if (!this.#settled) this.#succeed();
+      },
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  #succeed(): void {
+    this.#settle();
+    this.#resolve(this.total);
   }
 
   #refuse(status: number): void {

@@ -1,7 +1,7 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { RemoteRegion } from "./remote-region.ts";
-import { type TransferRoute, transfer } from "./transfer.ts";
+import { type TransferEnding, type TransferRoute, transfer } from "./transfer.ts";
 import { assertKnown, optionsOf, type PullOptions } from "./transfer-options.ts";
 
 /** The class of what `pull` is to return: any typed array's, `Buffer` or `DataView`. */
@@ -22,6 +22,7 @@ export async function pull<T extends ArrayBufferView>(
   remote: RemoteRegion,
   Type: PullType<T>,
   options: PullOptions = {},
+  ending?: TransferEnding,
 ): Promise<T> {
   assertKnown("pull", options, optionsOf.pull);
   if (!(remote instanceof RemoteRegion))
@@ -45,7 +46,7 @@ export async function pull<T extends ArrayBufferView>(
     });
   }
   const memory = allocate(length);
-  await transfer("get", route, call, remote, new Uint8Array(memory), { ...options, offset, length });
+  await transfer("get", route, call, remote, new Uint8Array(memory), { ...options, offset, length }, ending);
   return viewAs(Type, memory);
 }
 

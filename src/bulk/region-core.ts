@@ -6,6 +6,7 @@ import { assertInside, detached, isDetached, sliceSegments } from "./exposable.t
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type Notice, NoticeQueue } from "./notices.ts";
+import type { RegionSharing } from "./region-handle.ts";
 import type { Access } from "./region-kind.ts";
 import { RegionLoan } from "./region-loan.ts";
 
@@ -19,6 +20,8 @@ const rights = {
 export interface RegionOwner {
   /** It has been disposed, and nobody touches its memory any more. */
   onRegionReleased(region: RegionCore): void;
+  /** Gives out handles on its regions. */
+  readonly sharing?: RegionSharing;
 }
 
 /**
@@ -74,6 +77,10 @@ export class RegionCore {
 
   get revoked(): boolean {
     return this.#revoked || (this.#parent?.revoked ?? false);
+  }
+
+  get sharing(): RegionSharing | undefined {
+    return this.#owner.sharing;
   }
 
   get loans(): number {

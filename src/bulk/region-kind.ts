@@ -23,6 +23,26 @@ export const regionBrand: unique symbol = Symbol.for("cinnabar.Region");
 /** Marks a handle on a peer's region; global, so that duplicate copies of the package know each other's. */
 export const remoteRegionBrand: unique symbol = Symbol.for("cinnabar.RemoteRegion");
 
+/** Marks a handle on a shared region; global, so that duplicate copies of the package know each other's. */
+export const regionHandleBrand: unique symbol = Symbol.for("cinnabar.RegionHandle");
+
+/** A handle on a region that grants at least `A`: what travels where the contract says `handle(A)`. */
+export interface RegionHandleLike<A extends Access = Access> {
+  readonly [regionHandleBrand]: true;
+  /** What a borrower may do. */
+  readonly access: Granting<A>;
+  readonly byteLength: number;
+}
+
+/** Whether a value is a handle on a shared region. */
+export function isRegionHandleLike(value: unknown): value is RegionHandleLike {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    (value as { [regionHandleBrand]?: unknown })[regionHandleBrand] === true
+  );
+}
+
 /** A local region that is exposed at least for `A`: what a client passes where the contract says `bulk(A)`. */
 export interface RegionLike<A extends Access = Access> {
   readonly [regionBrand]: true;

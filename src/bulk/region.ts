@@ -6,6 +6,7 @@ import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import { watchForLeak } from "./leak-watch.ts";
 import type { Notice } from "./notices.ts";
 import type { RegionCore } from "./region-core.ts";
+import type { RegionHandle, ShareOptions } from "./region-handle.ts";
 import { type Access, type Granting, regionBrand } from "./region-kind.ts";
 
 export { assertInside, detached, isDetached } from "./exposable.ts";
@@ -105,6 +106,25 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
    */
   notifications(): AsyncIterableIterator<Notice, undefined> {
     return this.#core.notifications();
+  }
+
+  /**
+   * Makes a handle on the region, or on this slice of it: plain data that travels in any input or output and may be passed on. Whoever has it may
+   * `engine.borrow` the region until the lease is over or the region is disposed; the engine must listen somewhere.
+   *
+   * @throws RangeError for a lease that is none; RpcError `failed_precondition` when the region has been disposed or the engine listens nowhere,
+   * `resource_exhausted` when 4096 handles are good already.
+   */
+  share(options: ShareOptions = {}): RegionHandle<A> {
+    this.#core.assertUsable();
+    const { sharing } = this.#core;
+    if (sharing === undefined) throw new TypeError("share: the region belongs to no engine");
+    return sharing.share(this as unknown as Region, options) as unknown as RegionHandle<A>;
+  }
+
+  /** @internal Calls `listener` when it is disposed; returns how to forget that. */
+  onDisposed(listener: () => void): () => void {
+    return this.#core.onDisposed(listener);
   }
 
   /** @internal A put into it has landed. False when nobody can be told: too many notices wait, or it has been disposed. */

@@ -13,6 +13,11 @@ export interface TransferControl {
   readonly chunkBytes?: number | undefined;
   /** How many chunks are under way at once, 1 to 256. Default 4, on tcp 8. */
   readonly inFlight?: number | undefined;
+  /**
+   * Compares the bytes of both sides when they have moved: the region's owner sums up its own. A difference is `data_loss`. Costs a round trip, and the
+   * time to read everything once more at each side. Default: none.
+   */
+  readonly checksum?: "crc32c" | undefined;
 }
 
 /** Where to copy from and to, and how much. */
@@ -26,6 +31,11 @@ export interface TransferRange {
 }
 
 export interface TransferOptions extends TransferRange, TransferControl {}
+
+export interface PutOptions extends TransferOptions {
+  /** Tells the region's owner, with this number (0 to 2^32 - 1), when the bytes are in place; the put resolves when it knows. Default: nobody is told. */
+  readonly notify?: number | undefined;
+}
 
 /** Local memory: a view, several as if they were one, or a region of this engine (any access: its owner may do what it likes). */
 export type LocalMemory = ArrayBufferView | readonly ArrayBufferView[] | Region;
@@ -54,9 +64,10 @@ export type PullOptions = Omit<TransferOptions, "localOffset">;
 /** More parts than this are refused: a plan is made of all of them before the first byte moves. */
 export const maxParts = 4096;
 
-const controls = ["signal", "timeoutMs", "chunkBytes", "inFlight"];
+const controls = ["signal", "timeoutMs", "chunkBytes", "inFlight", "checksum"];
 export const optionsOf = {
-  transfer: ["offset", "length", "localOffset", ...controls],
+  get: ["offset", "length", "localOffset", ...controls],
+  put: ["offset", "length", "localOffset", "notify", ...controls],
   vector: controls,
   part: ["remote", "offset", "local", "localOffset", "length"],
   pull: ["offset", "length", ...controls],
@@ -65,9 +76,13 @@ export const optionsOf = {
 const maxTimeoutMs = 2_147_483_647;
 
 /** @throws TypeError or RangeError naming the option. */
-export function assertControl(op: string, options: TransferControl, known: readonly string[]): void {
+export function assertControl(
+  op: string,
+  options: TransferControl & { readonly notify?: number | undefined },
+  known: readonly string[],
+): void {
   assertKnown(op, options, known);
-  const { signal, timeoutMs, chunkBytes, inFlight } = options;
+  const { signal, timeoutMs, chunkBytes, inFlight, checksum, notify } = options;
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw new TypeError(`${op}: signal must be an AbortSignal`);
   if (
@@ -78,6 +93,10 @@ export function assertControl(op: string, options: TransferControl, known: reado
       `${op}: timeoutMs must be a number of milliseconds above 0, at most ${maxTimeoutMs}; it is ${String(timeoutMs)}`,
     );
   }
+  if (checksum !== undefined && checksum !== "crc32c")
+    throw new TypeError(`${op}: checksum must be "crc32c", it is ${JSON.stringify(checksum)}`);
+  if (notify !== undefined && notify >>> 0 !== notify)
+    throw new TypeError(`${op}: notify must be an integer from 0 to 2^32 - 1, it is ${String(notify)}`);
   assertPacing(op, chunkBytes, inFlight);
 }
 

@@ -2,7 +2,7 @@ import type { Clock } from "../call/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
-import { Movement } from "./movement.ts";
+import { Movement, type TransferEnding } from "./movement.ts";
 import type { RemoteRegion } from "./remote-region.ts";
 import {
   assertControl,
@@ -10,8 +10,8 @@ import {
   type LocalMemory,
   maxParts,
   optionsOf,
+  type PutOptions,
   type TransferControl,
-  type TransferOptions,
   type TransferPart,
 } from "./transfer-options.ts";
 import { checkPart } from "./transfer-part.ts";
@@ -19,6 +19,7 @@ import { checkPart } from "./transfer-part.ts";
 export type {
   LocalMemory,
   PullOptions,
+  PutOptions,
   TransferControl,
   TransferOptions,
   TransferPart,
@@ -92,9 +93,11 @@ export class Transfer extends Promise<number> {
   }
 }
 
+export type { TransferEnding } from "./movement.ts";
+
 /**
  * Copies between local memory and a caller's region, one-sided: `get` pulls into `local`, `put` pushes from it. Bounds, access and liveness
- * are checked before anything is posted, because not every provider checks them.
+ * are checked before anything is posted, because not every provider checks them. `ending` is done before it resolves.
  */
 export function transfer(
   op: "get" | "put",
@@ -102,15 +105,15 @@ export function transfer(
   call: IncomingCall,
   remote: RemoteRegion,
   local: LocalMemory,
-  options: TransferOptions = {},
+  options: PutOptions = {},
+  ending?: TransferEnding,
 ): Transfer {
-  return new Transfer(
-    new Movement(op, route, call, options, () => {
-      assertControl(op, options, optionsOf.transfer);
-      const { offset, localOffset, length } = options;
-      return [checkPart(op, call, { remote, local, offset, localOffset, length })];
-    }),
-  );
+  const check = () => {
+    assertControl(op, options, optionsOf[op]);
+    const { offset, localOffset, length } = options;
+    return [checkPart(op, call, { remote, local, offset, localOffset, length })];
+  };
+  return new Transfer(new Movement(op, route, call, options, check, ending));
 }
 
 /** As `transfer`, for many pairs of memory in one. */
@@ -120,18 +123,18 @@ export function transferParts(
   call: IncomingCall,
   parts: readonly TransferPart[],
   options: TransferControl = {},
+  ending?: TransferEnding,
 ): Transfer {
   const name = `${op}v`;
-  return new Transfer(
-    new Movement(op, route, call, options, () => {
-      assertControl(name, options, optionsOf.vector);
-      if (!Array.isArray(parts)) throw new TypeError(`${name}: parts must be an array`);
-      if (parts.length > maxParts)
-        throw new RangeError(`${name}: at most ${maxParts} parts in one transfer, these are ${parts.length}`);
-      return parts.map((part, index) => {
-        assertKnown(`${name}: part ${index}`, part, optionsOf.part);
-        return checkPart(op, call, part);
-      });
-    }),
-  );
+  const check = () => {
+    assertControl(name, options, optionsOf.vector);
+    if (!Array.isArray(parts)) throw new TypeError(`${name}: parts must be an array`);
+    if (parts.length > maxParts)
+      throw new RangeError(`${name}: at most ${maxParts} parts in one transfer, these are ${parts.length}`);
+    return parts.map((part, index) => {
+      assertKnown(`${name}: part ${index}`, part, optionsOf.part);
+      return checkPart(op, call, part);
+    });
+  };
+  return new Transfer(new Movement(op, route, call, options, check, ending));
 }

@@ -1,4 +1,5 @@
 import { setMaxListeners } from "node:events";
+import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Timed } from "./deadline-wheel.ts";
 
@@ -27,11 +28,34 @@ export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
 }
 
+/** Codes and sentences for the ends of a call that its handler hears of. */
+export interface EndWording {
+  readonly cancelled: Wording;
+  readonly outOfTime: Wording;
+  /** For what comes after the answer. */
+  readonly ended: Wording;
+}
+
+interface Wording {
+  readonly code: RpcCode;
+  readonly message: string;
+}
+
+const handlerWording: EndWording = {
+  cancelled: { code: "cancelled", message: "the caller gave up" },
+  outOfTime: { code: "deadline_exceeded", message: "the caller's time was up before the handler ended" },
+  ended: { code: "failed_precondition", message: "the call has ended, its regions are revoked" },
+};
+
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
   readonly method: number;
   phase: IncomingPhase = "open";
+  /** What it ends with against its will. */
+  wording: EndWording = handlerWording;
+  /** Called when the terminal frame is on its way, or nobody is there to read it. */
+  onAnswered: (() => void) | undefined;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
@@ -83,29 +107,22 @@ export class IncomingCall extends Timed {
   abandon(error: RpcError): void {
     if (this.phase === "open") this.#fire(error);
     this.phase = "answered";
+    this.onAnswered?.();
   }
 
   override onDeadline(): void {
-    this.abort(
-      new RpcError({
-        code: "deadline_exceeded",
-        message: "the caller's time was up before the handler ended",
-        origin: "remote",
-      }),
-    );
+    this.abort(new RpcError({ ...this.wording.outOfTime, origin: "remote" }));
+  }
+
+  /** The caller has given it up. */
+  onCancelled(): void {
+    this.abort(new RpcError({ ...this.wording.cancelled, origin: "remote" }));
   }
 
   /** A one-sided transfer on the caller's memory begins. Throws when the call has ended: the caller may have taken its memory back. */
   beginTransfer(): void {
     if (this.phase !== "open") {
-      throw (
-        this.#abortReason ??
-        new RpcError({
-          code: "failed_precondition",
-          message: "the call has ended, its regions are revoked",
-          origin: "local",
-        })
-      );
+      throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });
     }
     this.#transfers++;
   }
@@ -123,6 +140,7 @@ export class IncomingCall extends Timed {
   #answer(): void {
     this.phase = "answered";
     this.#session.answer(this, this.#outcome as Outcome);
+    this.onAnswered?.();
   }
 
   #fire(error: RpcError): void {

@@ -7,6 +7,7 @@ import { Pool } from "../bulk/pool.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
 import { Region } from "../bulk/region.ts";
 import { RegionCore, type RegionOwner } from "../bulk/region-core.ts";
+import type { RegionHandle } from "../bulk/region-handle.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import type { StreamDirection } from "../bulk/stream-kind.ts";
 import { systemClock } from "../call/clock.ts";
@@ -15,8 +16,11 @@ import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
+import type { BorrowedRegion } from "../memory/borrowed-region.ts";
+import { assertBorrowable, Borrowing, type BorrowOptions } from "../memory/borrowing.ts";
 import { builtinMethods } from "../memory/builtins.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../memory/bulk-stream.ts";
+import { Shares } from "../memory/shares.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
@@ -25,6 +29,7 @@ import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, SessionTable } from "../session/session-table.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
+import { Owners } from "./owners.ts";
 import { Peer } from "./peer.ts";
 import { Ports } from "./ports.ts";
 import type { EngineStats } from "./stats.ts";
@@ -72,6 +77,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #host: SessionHost;
   readonly #regions = new Set<RegionCore>();
   readonly #peers = new Set<Peer>();
+  readonly #incarnation = randomBytes(8).readBigUInt64LE();
+  readonly #borrowing = new Borrowing();
+  readonly #owners: Owners;
+  /** @internal */
+  readonly sharing = new Shares(() => this.urls, this.#incarnation);
   #dirty: Session[] = [];
   #closing: Promise<void> | undefined;
 
@@ -84,6 +94,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     );
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
+    this.#owners = new Owners(this.#sessions, (url, timeoutMs) => this.connect(url, { timeoutMs }));
     this.#progress = new Progress(this.#sessions, () => this.#flush());
     this.#heartbeat = new Heartbeat(systemClock, options.heartbeatMs, () => this.#progress.poll());
     this.#ports = new Ports(this.#progress);
@@ -171,6 +182,28 @@ export class Engine implements AsyncDisposable, RegionOwner {
     return new BulkStream(direction, shape, (ring, access) => this.expose(ring, { access }));
   }
 
+  /**
+   * Borrows a region that another engine has shared: connects to it, if this engine has no session with it yet, and asks for the region. Give it back
+   * when you are done (`using` does).
+   *
+   * @throws TypeError for what is no handle; RpcError `unavailable` when the owner cannot be reached, `not_found` when it is gone or the region has been
+   * disposed, `deadline_exceeded` when the lease is over or `timeoutMs` have passed, `failed_precondition` for a handle of this engine's own.
+   */
+  async borrow<A extends Access>(
+    handle: RegionHandle<A>,
+    options: BorrowOptions = {},
+  ): Promise<BorrowedRegion<A>> {
+    assertOptions("borrow", options, ["signal", "timeoutMs"]);
+    const { signal, timeoutMs = this.#options.connectTimeoutMs } = options;
+    assertTimeoutMs("borrow: timeoutMs", timeoutMs);
+    assertBorrowable(handle, this.#incarnation);
+    this.#assertOpen();
+    const untilMs = systemClock.now() + timeoutMs;
+    const link = await this.#owners.reach(handle, timeoutMs, signal);
+    const leftMs = Math.max(1, untilMs - systemClock.now());
+    return (await this.#borrowing.borrow(handle, link, leftMs, signal)) as BorrowedRegion<A>;
+  }
+
   /** Counters since the engine opened, and what it holds now. */
   stats(): EngineStats {
     let callsOut = 0;
@@ -218,6 +251,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   async #close(): Promise<void> {
     this.#sessions.accepting = false;
+    this.sharing.clear();
     for (const peer of this.#peers) peer.close();
     const reason = new RpcError({
       code: "unavailable",
@@ -308,10 +342,10 @@ export class Engine implements AsyncDisposable, RegionOwner {
       quarantine: this.#quarantine,
       pullBudget: this.#pullBudget,
       offerBudget: this.#offerBudget,
-      incarnation: randomBytes(8).readBigUInt64LE(),
+      incarnation: this.#incarnation,
       services,
       methods,
-      builtins: builtinMethods(),
+      builtins: builtinMethods(this.sharing, this.#borrowing, this.#incarnation),
       kick: () => this.#progress.kick(),
       markDirty: (session) => {
         if (session.dirty) return;
@@ -323,6 +357,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       heardNow: () => this.#heartbeat.nowMs,
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
+        this.#borrowing.onSessionEnded(session, reason);
         // Refused, or never answered: there was no session.
         if (session.remote === undefined) return;
         // Both sides close by word of mouth; what the fabric, its silence or broken bytes end is lost.

@@ -1,7 +1,7 @@
 import { crc32c } from "../bulk/checksum.ts";
-import { bytesOf, sliceSegments } from "../bulk/exposable.ts";
-import { Region } from "../bulk/region.ts";
-import type { RemoteRegion } from "../bulk/remote-region.ts";
+import { sliceSegments } from "../bulk/exposable.ts";
+import type { Region } from "../bulk/region.ts";
+import type { CheckedPart } from "../bulk/transfer-part.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
@@ -42,19 +42,6 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
   return sum;
 }
 
-/** The part of local memory, a view or a region, as views. */
-function viewsOf(local: ArrayBufferView | Region, { offset, bytes }: ByteRange): Uint8Array[] {
-  return sliceSegments(local instanceof Region ? local.segments : [bytesOf(local)], offset, bytes);
-}
-
-/** One transfer's two sides, run by run. */
-export interface Summed {
-  readonly remote: RemoteRegion;
-  readonly remoteRange: ByteRange;
-  readonly local: ArrayBufferView | Region;
-  readonly localRange: ByteRange;
-}
-
 /**
  * Compares what a transfer has left at both sides: the owner sums up its bytes, this side its own.
  *
@@ -64,25 +51,22 @@ export async function verify(
   what: string,
   call: IncomingCall,
   session: Session,
-  runs: readonly Summed[],
+  parts: readonly CheckedPart[],
 ): Promise<void> {
-  for (const group of grouped(runs)) {
+  for (const group of grouped(parts)) {
     const [{ remote }] = group;
     const asked = askInCall(call, session, builtin.checksum, [
       remote.loanKey,
-      group.flatMap(({ remote: { loanOffset }, remoteRange: { offset, bytes } }) => [
-        loanOffset + offset,
-        bytes,
-      ]),
+      group.flatMap(({ remote: { loanOffset }, offset, bytes }) => [loanOffset + offset, bytes]),
     ]);
     // Nobody waits for it while this side sums.
     asked.catch(() => {});
-    const views = group.flatMap(({ local, localRange }) => viewsOf(local, localRange));
+    const views = group.flatMap(({ local }) => local);
     const here = await sumOf(views, 0, () => call.open);
     const there = await asked;
     if (!isUint32(there)) throw unexpected(session);
     if (here === there) continue;
-    const bytes = group.reduce((sum, { remoteRange }) => sum + remoteRange.bytes, 0);
+    const bytes = group.reduce((sum, part) => sum + part.bytes, 0);
     throw new RpcError({
       code: "data_loss",
       message: `${what}: the checksum of ${bytes} bytes is ${hex(there)} at the owner and ${hex(here)} here`,
@@ -91,17 +75,17 @@ export async function verify(
   }
 }
 
-type Group = [Summed, ...Summed[]];
+type Group = [CheckedPart, ...CheckedPart[]];
 
-/** Runs that one question can be asked about: of one loan, and not too many. */
-function grouped(runs: readonly Summed[]): Group[] {
+/** Parts that one question can be asked about: of one loan, and not too many. */
+function grouped(parts: readonly CheckedPart[]): Group[] {
   const groups: Group[] = [];
-  for (const run of runs) {
-    if (run.remoteRange.bytes === 0) continue;
+  for (const part of parts) {
+    if (part.bytes === 0) continue;
     const last = groups.at(-1);
-    if (last !== undefined && last[0].remote.loanKey === run.remote.loanKey && last.length < maxRanges)
-      last.push(run);
-    else groups.push([run]);
+    if (last !== undefined && last[0].remote.loanKey === part.remote.loanKey && last.length < maxRanges)
+      last.push(part);
+    else groups.push([part]);
   }
   return groups;
 }
@@ -136,7 +120,11 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     const goOn = () => call.open && session.lent.find(key) === lent;
     let sum = 0;
     for (const [index, range] of ranges.entries())
-      sum = await sumOf(viewsOf(regions[index] as Region, range), sum, goOn);
+      sum = await sumOf(
+        sliceSegments((regions[index] as Region).segments, range.offset, range.bytes),
+        sum,
+        goOn,
+      );
     if (goOn()) call.settle({ value: sum });
     else fail(call, "failed_precondition", "the region came back while it was being summed");
   },

@@ -6,6 +6,7 @@ import type { RemoteStreamLike } from "../bulk/stream-kind.ts";
 import {
   type LocalMemory,
   type PullOptions,
+  type PutOptions,
   type Transfer,
   type TransferControl,
   type TransferOptions,
@@ -14,6 +15,7 @@ import {
 } from "../bulk/transfer.ts";
 import type { GetPart, PutPart, TransferPart } from "../bulk/transfer-options.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { endingOf } from "../memory/ending.ts";
 import { openStream } from "../memory/open-stream.ts";
 import { remoteReadable } from "../memory/remote-reader.ts";
 import { remoteWritable } from "../memory/remote-writer.ts";
@@ -68,22 +70,33 @@ export class HandlerCall {
    * until `landed` settles.
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return transfer("get", this.#session, this.#call, remote as RemoteRegion, local, options);
+    return transfer(
+      "get",
+      this.#session,
+      this.#call,
+      remote as RemoteRegion,
+      local,
+      options,
+      this.#ending("get", options),
+    );
   }
 
   /** Pushes `local` into the caller's memory, one-sided; as `get`, the other way. Resolves when the data is in place at the caller. */
-  put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: TransferOptions): Transfer {
-    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options);
+  put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
+    const ending = this.#ending("put", options);
+    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options, ending);
   }
 
   /** As `get`, for many parts in one transfer: fewer round trips than a `get` for each. They land in any order. */
   getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options);
+    const ending = this.#ending("getv", options);
+    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options, ending);
   }
 
   /** As `put`, for many parts in one transfer. */
   putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options);
+    const ending = this.#ending("putv", options);
+    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options, ending);
   }
 
   /**
@@ -97,7 +110,8 @@ export class HandlerCall {
     Type: PullType<T>,
     options?: PullOptions,
   ): Promise<T> {
-    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);
+    const ending = this.#ending("pull", options);
+    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options, ending);
   }
 
   /**
@@ -128,5 +142,9 @@ export class HandlerCall {
   /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */
   fail(reason: string, data?: unknown): never {
     throw new DeclaredFailure(reason, data);
+  }
+
+  #ending(op: string, options: PutOptions | undefined) {
+    return endingOf(op, this.#call, this.#session, options);
   }
 }

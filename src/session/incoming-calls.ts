@@ -105,7 +105,7 @@ export class IncomingCalls {
   onCancel(callId: number): void {
     const call = this.#at(callId & slotMask);
     if (call === undefined || call.id !== callId) return;
-    call.abort(new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" }));
+    call.onCancelled();
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {

@@ -1,4 +1,4 @@
-import type { TransferRoute } from "../bulk/transfer.ts";
+import type { RefusedTransfer, TransferRoute } from "../bulk/transfer.ts";
 import type { Clock } from "../call/clock.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
@@ -21,6 +21,7 @@ import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
+import { explainRefusal } from "./refusal.ts";
 import type { SessionHost } from "./session-host.ts";
 
 /**
@@ -57,8 +58,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** What the peer has of ours now. */
   readonly lent = new LentRegions();
   readonly bodies: IncomingBodies;
-  /** How to ask the peer why its provider refused a transfer: whoever serves that at the peer sets it. */
-  explain: TransferRoute["explain"];
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
@@ -470,6 +469,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   get clock(): Clock {
     return this.host.clock;
+  }
+
+  explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
+    return explainRefusal(this, refused);
   }
 
   onLanded(op: "get" | "put", bytes: number): void {

@@ -1,0 +1,32 @@
+import type { PutOptions, TransferEnding } from "../bulk/transfer.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import { verify } from "./checksum.ts";
+import { notify } from "./notice.ts";
+
+/** What a transfer with these options does when its bytes are in place. */
+export function endingOf(
+  op: string,
+  call: IncomingCall,
+  session: Session,
+  options: PutOptions | undefined,
+): TransferEnding | undefined {
+  const checksum = options?.checksum;
+  const n = options?.notify;
+  if (checksum === undefined && n === undefined) return undefined;
+  return async (parts, bytes) => {
+    if (checksum !== undefined) await verify(op, call, session, parts);
+    if (n === undefined) return;
+    const remote = parts[0]?.remote;
+    // A region of no bytes has no key that its owner would know it by.
+    if (remote === undefined || remote.loanKey === 0n) {
+      throw new RpcError({
+        code: "invalid_argument",
+        message: `${op}: nobody can be told of a put into a region of no bytes`,
+        origin: "local",
+      });
+    }
+    await notify(call, session, remote, n, bytes);
+  };
+}
