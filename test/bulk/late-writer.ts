@@ -34,7 +34,7 @@ interface Kept {
   readonly put: () => Promise<number>;
 }
 
-const sink: PortSink = { onMessage() {}, onMessageLost() {}, onPeerGone() {} };
+const sink: PortSink = { onMessage() {}, onMessageLost() {}, onNotice() {}, onPeerGone() {} };
 /** What the late writes write. */
 export const lateByte = 0xee;
 
