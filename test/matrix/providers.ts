@@ -10,11 +10,6 @@ export interface Provider {
   deadUrl(): string;
   /** Whether the largest bodies and transfers run here: once a scheme is enough, they are the bulk of the run time. */
   readonly carriesLargest: boolean;
-  /**
-   * Whether keys and bounds of remote memory are enforced at its owner. Over shm they are not: processes of one user may copy into each other's
-   * memory anyway, and what an honest side may touch is checked where it asks.
-   */
-  readonly enforcesKeys: boolean;
 }
 
 /** Begins every name of this process's endpoints, so that what it leaves in /dev/shm can be told from others'. */
@@ -28,7 +23,6 @@ const named = (scheme: "mem" | "shm"): Provider => ({
   freshUrl: () => `${scheme}://${freshName()}`,
   deadUrl: () => `${scheme}://${freshName()}`,
   carriesLargest: true,
-  enforcesKeys: scheme === "mem",
 });
 
 // Port 1 (tcpmux) is never handed out as an ephemeral port, and nobody serves it.
@@ -38,7 +32,6 @@ const tcp = (name: string, host: string, carriesLargest: boolean): Provider => (
   freshUrl: () => `tcp://${host}:0`,
   deadUrl: () => `tcp://${host}:1`,
   carriesLargest,
-  enforcesKeys: true,
 });
 
 const hasIpv6 = Object.values(networkInterfaces())

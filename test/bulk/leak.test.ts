@@ -1,0 +1,65 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { Engine, Region } from "cinnabar";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { openEngine } from "../matrix/pair.ts";
+import { untilTurn } from "../matrix/wait.ts";
+
+setFlagsFromString("--expose-gc");
+const collect: () => void = runInNewContext("gc");
+
+let warnings: Error[] = [];
+const listen = (warning: Error) => void (warning.name === "CinnabarLeakWarning" && warnings.push(warning));
+beforeEach(() => {
+  warnings = [];
+  process.on("warning", listen);
+});
+afterEach(() => void process.off("warning", listen));
+
+/** In functions of their own, so that no frame keeps what they made. */
+function forget(engine: Engine, count: number): void {
+  for (let i = 0; i < count; i++) engine.expose(new Uint8Array(100 + i), { access: "read" });
+}
+
+function sliceOf(engine: Engine): Region<"read"> {
+  return engine.expose(new Uint8Array(100), { access: "read" }).slice(10);
+}
+
+async function collected(condition: () => boolean, what: string): Promise<void> {
+  await untilTurn(() => {
+    collect();
+    return condition();
+  }, what);
+}
+
+it("a region that is forgotten is disposed, with one warning that says where it was exposed", async () => {
+  const engine = await openEngine();
+  forget(engine, 2);
+  expect(engine.stats().regions).toBe(2);
+  await collected(() => engine.stats().regions === 0 && warnings.length === 2, "the regions are collected");
+  expect(warnings.map(({ message }) => message).sort()).toEqual([
+    expect.stringMatching(/^a region of 100 bytes was forgotten .*exposed at .*leak\.test\.ts:\d+/),
+    expect.stringMatching(/^a region of 101 bytes was forgotten /),
+  ]);
+});
+
+it("a region that is held, by itself or by a slice, is not taken for forgotten; nor is one that was disposed or closed", async () => {
+  const engine = await openEngine();
+  const slice = sliceOf(engine);
+  const held = engine.expose(new Uint8Array(1), { access: "read" });
+  (() => engine.expose(new Uint8Array(2), { access: "read" }).dispose())();
+  forget(engine, 1);
+  await collected(() => warnings.length === 1, "the forgotten one is collected");
+  expect(engine.stats().regions).toBe(2);
+  slice.slice(5);
+  held.dispose();
+  await engine.close();
+  forgetAfterClose(slice);
+  collect();
+  await new Promise(setImmediate);
+  expect(warnings).toHaveLength(1);
+});
+
+function forgetAfterClose(slice: Region): void {
+  expect(slice.disposed).toBe(true);
+}
