@@ -4,6 +4,9 @@ import { z } from "zod";
 const op = z.enum(["get", "put"]);
 const measured = z.object({ transfers: z.int(), elapsedMs: z.number() });
 
+/** Filling and comparing hundreds of megabytes is computing without a pause; it must not pass for death, on a busy machine least of all. */
+export const heartbeatMs = 60_000;
+
 /** The server's handlers move the bytes, as they would in use; the client lends the memory. */
 export const Bulk = service("bench.bulk.v1", {
   /** Makes the server's memory; `fill` and `verify` name the side whose pattern goes in, or must be there, in all slots or the first. */

@@ -9,6 +9,7 @@ interface Answer {
 }
 
 interface Waiting {
+  readonly method: string;
   resolve(value: unknown): void;
   reject(error: Error): void;
 }
@@ -35,7 +36,7 @@ export class RemoteParty<P extends Party = Party> {
       const waiting = this.#waiting.get(id);
       this.#waiting.delete(id);
       if (error === undefined) waiting?.resolve(value);
-      else waiting?.reject(new Error(`${name} ${transport}: ${error}`));
+      else waiting?.reject(new Error(`${name} ${transport}, ${waiting.method}: ${error}`));
     });
     this.#ended = new Promise((resolve) => {
       this.#child.once("exit", (status, signal) => {
@@ -54,7 +55,7 @@ export class RemoteParty<P extends Party = Party> {
     address = "",
   ): Promise<{ readonly party: RemoteParty<P>; readonly address: string }> {
     const party = new RemoteParty<P>(name, transport, address);
-    return { party, address: (await party.#answer(0)) as string };
+    return { party, address: (await party.#answer(0, "open")) as string };
   }
 
   ask<Name extends Methods<P> & string>(
@@ -62,7 +63,7 @@ export class RemoteParty<P extends Party = Party> {
     ...args: P[Name] extends (...args: infer Args) => unknown ? Args : never
   ): P[Name] extends (...args: infer _) => Promise<infer Value> ? Promise<Value> : never {
     const id = ++this.#asked;
-    const answer = this.#answer(id);
+    const answer = this.#answer(id, method);
     this.#child.send({ id, method, args });
     return answer as never;
   }
@@ -78,7 +79,7 @@ export class RemoteParty<P extends Party = Party> {
     clearTimeout(kill);
   }
 
-  #answer(id: number): Promise<unknown> {
-    return new Promise((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+  #answer(id: number, method: string): Promise<unknown> {
+    return new Promise((resolve, reject) => this.#waiting.set(id, { method, resolve, reject }));
   }
 }

@@ -1,6 +1,6 @@
 import { Engine, type Region } from "cinnabar";
 import { median, percentile } from "../../statistics.ts";
-import { Bulk } from "../contract.ts";
+import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
 import type { Driver } from "../party.ts";
 import { patterned, Slots } from "../slots.ts";
@@ -54,7 +54,7 @@ export const pieceBytes = 4096;
 
 /** Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. */
 export async function open(transport: string, address: string): Promise<CinnabarClient> {
-  const engine = await Engine.open();
+  const engine = await Engine.open({ heartbeatMs });
   const client = (await engine.connect(address)).client(Bulk, { timeoutMs: 300_000 });
   let slots = new Slots(0);
   let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });

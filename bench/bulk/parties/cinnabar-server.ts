@@ -1,5 +1,5 @@
 import { type CallContext, Engine, implement } from "cinnabar";
-import { Bulk } from "../contract.ts";
+import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
 import type { Party } from "../party.ts";
 import { Slots } from "../slots.ts";
@@ -18,6 +18,7 @@ export async function open(transport: string): Promise<Party> {
   };
 
   const engine = await Engine.open({
+    heartbeatMs,
     listen: transport === "shm" ? `shm://cinnabar-bench-${process.pid}` : "tcp://127.0.0.1:0",
     serve: [
       implement(Bulk, {
