@@ -1,17 +1,22 @@
 import type { RegionCore } from "./region-core.ts";
 
+/** Places that a warning has named: one for each is enough, a leak in a loop would drown everything else. */
+const reported = new Set<string>();
+
 /** Told of regions whose last reference is gone, by the garbage collector, sooner or later. */
 const watch = new FinalizationRegistry((core: RegionCore) => {
   if (core.disposed) return;
+  core.dispose();
+  if (reported.has(core.exposedAt)) return;
+  reported.add(core.exposedAt);
   process.emitWarning(
     `a region of ${core.byteLength} bytes was forgotten without being disposed; it was exposed ${core.exposedAt}. ` +
       "Dispose it when it is no longer lent, or let `using` do so.",
     "CinnabarLeakWarning",
   );
-  core.dispose();
 });
 
-/** Warns, and disposes the region, when its user loses `handle` without having disposed it. */
+/** Disposes the region and warns, once for each place in the code, when its user loses `handle` without having disposed it. */
 export function watchForLeak(handle: object, core: RegionCore): void {
   watch.register(handle, core, core);
 }

@@ -24,10 +24,11 @@ interface Proof {
   readonly url: string;
   readonly race: () => unknown;
   readonly late: () => Promise<LateReport>;
+  readonly writerStats: () => unknown;
 }
 
 /** Calls are cancelled in the middle of a put; once their memory is back, nothing writes it any more, whatever is tried. */
-async function prove({ client, url, race, late }: Proof): Promise<LateReport> {
+async function prove({ client, url, race, late, writerStats }: Proof): Promise<LateReport> {
   const api = (await client.connect(url)).client(Late, { timeoutMs: 60_000 });
   const total = { tried: 0, handlesServed: 0, keysServed: 0, racing: 0, codes: {} as Record<string, number> };
   for (let done = 0; done < rounds; done += batch) {
@@ -51,7 +52,12 @@ async function prove({ client, url, race, late }: Proof): Promise<LateReport> {
     for (const { controller } of loans) controller.abort();
     for (const { into, memory, ended } of loans) {
       expect(await ended).toBe("cancelled");
-      await untilTurn(() => into.loans === 0, "the memory comes back");
+      await untilTurn(() => into.loans === 0, `the memory comes back after round ${done}`).catch(
+        async (error: Error) => {
+          const [ours, theirs] = [client.stats(), await writerStats()];
+          throw new Error(`${error.message}\n${JSON.stringify({ ours, theirs }, undefined, 1)}`);
+        },
+      );
       memory.fill(canary);
     }
     const report = await late();
@@ -83,6 +89,7 @@ describe("memory that is taken back is not written any more", () => {
       url: urls[0],
       race: () => child.ask("race"),
       late: () => child.ask<LateReport>("late"),
+      writerStats: () => child.ask("stats"),
     });
     console.log(`late writes over ${fabric}: ${JSON.stringify(total)}`);
     // On shm and mem the reason is known: there is no such key.
@@ -95,12 +102,15 @@ describe("memory that is taken back is not written any more", () => {
     const client = await openEngine({ listen: mem.freshUrl() });
     const raw = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, defaultLayout);
     const writer = new LateWriter(raw, raw.admit(Buffer.from((client.urls[0] as string).slice(6))), bytes);
-    const { url } = await pair(mem, [writer.implementation], { server: { onHandlerError: () => {} } });
+    const { url, server } = await pair(mem, [writer.implementation], {
+      server: { onHandlerError: () => {} },
+    });
     const total = await prove({
       client,
       url,
       race: () => writer.race(),
       late: () => writer.late(),
+      writerStats: () => server.stats(),
     });
     writer.close();
     expect(Object.keys(total.codes).sort()).toEqual(["266", "cancelled"]);
