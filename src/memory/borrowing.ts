@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import { RegionHandle } from "../bulk/region-handle.ts";
-import type { Access } from "../bulk/region-kind.ts";
 import { RemoteRegion } from "../bulk/remote-region.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
@@ -49,8 +48,16 @@ export class Borrowing {
       if (expected === undefined || expected.session !== session)
         return fail(call, "not_found", "nobody waits for this region, or not any more");
       const { handle, onReturned } = expected;
-      if (region.byteLength !== handle.byteLength || (region.access as Access) !== (handle.access as Access))
+      if (region.byteLength !== handle.byteLength || region.access !== handle.access) {
+        expected.reject(
+          new RpcError({
+            code: "invalid_argument",
+            message: "borrow: the handle does not speak of the region as its owner does",
+            origin: "local",
+          }),
+        );
         return fail(call, "invalid_argument", "the region is not the one that the handle speaks of");
+      }
       call.wording = lease;
       expected.resolve(new BorrowedRegion(call, session, region, onReturned));
     },

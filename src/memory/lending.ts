@@ -9,6 +9,9 @@ import type { Shares } from "./shares.ts";
 /** Regions that one session's peer may have borrowed at once: each keeps a built-in request open for as long as it is borrowed. */
 const maxLends = 256;
 
+/** The borrower ends the lease by its own clock, so that it knows why; this side insists only after that much more. */
+const graceMs = 500;
+
 interface BorrowInput {
   readonly token: Uint8Array;
   readonly incarnation: bigint;
@@ -43,7 +46,7 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       const forget = region.onDisposed(() => over.abort(takenBack));
       const timeoutMs = Math.max(1, endsMs - performance.now());
       const lending = session
-        .ask(builtin.lend, [ticket, region], { timeoutMs, signal: over.signal })
+        .ask(builtin.lend, [ticket, region], { timeoutMs, graceMs, signal: over.signal })
         .finally(() => {
           forget();
           lent.set(session, (lent.get(session) ?? 1) - 1);

@@ -6,6 +6,8 @@ import type { Session } from "./session.ts";
 export interface AskOptions {
   /** How long to wait for the answer, in milliseconds. Default 10,000. */
   readonly timeoutMs?: number;
+  /** How much longer than the peer is told this side waits, so that the peer's own clock ends it first; in milliseconds. Default 0. */
+  readonly graceMs?: number;
   /** Gives the question up; the promise rejects with the reason where that is an RpcError, else with `cancelled` and the reason as its cause. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -24,7 +26,7 @@ export class Ask extends OutgoingCall {
     session: Session,
     method: number,
     input: unknown,
-    { timeoutMs = defaultTimeoutMs, signal }: AskOptions = {},
+    { timeoutMs = defaultTimeoutMs, graceMs = 0, signal }: AskOptions = {},
   ) {
     super();
     this.#session = session;
@@ -39,7 +41,7 @@ export class Ask extends OutgoingCall {
     }
     signal?.addEventListener("abort", this.#onAbort);
     const { clock, wheel } = session.host;
-    wheel.arm(this, clock.now() + timeoutMs);
+    wheel.arm(this, clock.now() + timeoutMs + graceMs);
     try {
       session.request(this, method, timeoutMs, input);
     } catch (error) {

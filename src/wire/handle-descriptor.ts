@@ -77,7 +77,8 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
   return {
     urls,
     incarnation: view.getBigUint64(8, true),
-    token: payload.slice(24, headerBytes),
+    // A Buffer's own `slice` would be a view of a message that is soon another one.
+    token: Uint8Array.prototype.slice.call(payload, 24, headerBytes),
     bytes: Number(length),
     access,
     leaseMs: view.getUint32(4, true),
