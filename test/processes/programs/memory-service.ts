@@ -1,0 +1,32 @@
+import { bulk, bulkStream, handle, service, unary } from "cinnabar";
+import { z } from "zod";
+
+/** What the processes of the memory tests ask of each other. */
+export const Memory = service("memory.v1", {
+  /** Adds 1 to the word so often, several at a time; what was there before each time. */
+  add: unary({
+    input: z.object({ word: bulk("read_write"), times: z.int(), atOnce: z.int() }),
+    output: z.array(z.bigint()),
+    timeoutMs: 60_000,
+  }),
+  /** Adds 1 to the word so often, by compare-and-swap. How many attempts that took. */
+  addBySwaps: unary({
+    input: z.object({ word: bulk("read_write"), times: z.int() }),
+    output: z.int(),
+    timeoutMs: 60_000,
+  }),
+  /** A handle on memory of this process. */
+  share: unary({ input: z.object({ bytes: z.int(), value: z.int() }), output: handle("read_write") }),
+  /** Borrows and reads, from whoever owns it, once or until it fails; the code of that. */
+  pull: unary({
+    input: z.object({ from: handle("read"), forEver: z.boolean() }),
+    output: z.object({ code: z.string(), sum: z.number() }),
+    timeoutMs: 60_000,
+  }),
+  /** Writes what comes into a file. */
+  store: unary({
+    input: z.object({ path: z.string(), data: bulkStream("read") }),
+    output: z.object({ bytes: z.number(), crc: z.number(), peakBytes: z.number() }),
+    timeoutMs: 600_000,
+  }),
+});

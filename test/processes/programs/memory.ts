@@ -1,0 +1,100 @@
+import { readFileSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { crc32 } from "node:zlib";
+import { Engine, type EngineOptions, implement, type RpcError } from "cinnabar";
+import { engineCommands, obey, settings, tell } from "./commands.ts";
+import { Memory } from "./memory-service.ts";
+
+const options = settings<Pick<EngineOptions, "listen" | "heartbeatMs">>();
+
+/** The most memory this process has had resident, file pages it maps included. */
+function peakBytes(): number {
+  return Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync("/proc/self/status", "utf8"))?.[1]) * 1024;
+}
+
+const serve = implement(Memory, {
+  async add({ word, times, atOnce }, call) {
+    const before: bigint[] = [];
+    const one = call.word(word);
+    const lane = async () => {
+      while (before.length + started < times) {
+        started++;
+        const value = await one.fetchAdd(1n);
+        started--;
+        before.push(value);
+      }
+    };
+    let started = 0;
+    await Promise.all(Array.from({ length: atOnce }, lane));
+    return before;
+  },
+  async addBySwaps({ word, times }, call) {
+    const one = call.word(word);
+    let attempts = 0;
+    let seen = await one.read();
+    for (let done = 0; done < times; attempts++) {
+      const before = await one.compareAndSwap(seen, seen + 1n);
+      if (before === seen) done++;
+      seen = before === seen ? seen + 1n : before;
+    }
+    return attempts;
+  },
+  share: ({ bytes, value }) =>
+    engine.expose(new Uint8Array(bytes).fill(value), { access: "read_write" }).share(),
+  async pull({ from, forEver }) {
+    const local = new Uint8Array(from.byteLength);
+    let sum = 0;
+    try {
+      await using borrowed = await engine.borrow(from);
+      do {
+        await borrowed.get(local);
+        sum = local.reduce((total, byte) => total + byte, 0);
+        tell("pulled");
+      } while (forEver);
+      return { code: "", sum };
+    } catch (error) {
+      return { code: (error as RpcError).code, sum };
+    }
+  },
+  async store({ path, data }, call) {
+    const file = await open(path, "w");
+    let bytes = 0;
+    let crc = 0;
+    try {
+      for await (const piece of call.readable(data)) {
+        await file.write(piece);
+        crc = crc32(piece, crc);
+        bytes += piece.byteLength;
+      }
+    } finally {
+      await file.close();
+    }
+    return { bytes, crc, peakBytes: peakBytes() };
+  },
+});
+
+const engine: Engine = await Engine.open({ ...options, serve: [serve] });
+
+obey({
+  ...engineCommands(engine),
+  /** Sends a file to another process, which stores it. */
+  async send({ url, from, to }: { url: string; from: string; to: string }) {
+    const peer = await engine.connect(url);
+    const data = engine.bulkStream("read");
+    const stored = peer.client(Memory).store({ path: to, data });
+    const file = await open(from);
+    let crc = 0;
+    try {
+      const writer = data.writable.getWriter();
+      for await (const piece of file.createReadStream({ highWaterMark: 1 << 20 })) {
+        crc = crc32(piece, crc);
+        await writer.write(piece);
+      }
+      await writer.close();
+    } finally {
+      await file.close();
+    }
+    return { stored: await stored, crc, peakBytes: peakBytes() };
+  },
+});
+tell("listening", { urls: engine.urls });
