@@ -1,0 +1,170 @@
+import { randomBytes } from "node:crypto";
+import {
+  bulk,
+  bulkStream,
+  Engine,
+  implement,
+  type RemoteRegion,
+  type RemoteStream,
+  service,
+  unary,
+} from "cinnabar";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import type { FrameSpec } from "../../src/session/fake-host.test-support.ts";
+import { builtin, firstBuiltin } from "../../src/wire/builtin.ts";
+import { frameKind } from "../../src/wire/frame.ts";
+import { deferred } from "../matrix/wait.ts";
+import { Attacker, bodyOf } from "./attacker.ts";
+import { Victim } from "./victim.ts";
+
+/** Slots of built-in methods begin behind those that the victim grants. */
+const firstSlot = 4096;
+let generation = 0;
+
+const ask = (method: number, body: unknown, slot = firstSlot): FrameSpec => ({
+  kind: frameKind.request,
+  method,
+  callId: (((++generation % 4000) + 1) << 20) | slot,
+  word: 5000,
+  body,
+});
+
+/** What the victim answers: 0 for a response, else the error's number. */
+async function answer(attacker: Attacker, spec: FrameSpec): Promise<number> {
+  const from = attacker.frames.length;
+  await attacker.sendFrames(spec);
+  const isAnswer = (kind: number) => kind === frameKind.response || kind === frameKind.error;
+  await attacker.until(() => attacker.frames.slice(from).some(({ kind }) => isAnswer(kind)), "answer");
+  return attacker.frames.slice(from).find(({ kind }) => isAnswer(kind))?.word as number;
+}
+
+const invalid = 3;
+const notFound = 5;
+const unimplemented = 12;
+
+const big = 2n ** 64n - 1n;
+const nonsense: readonly unknown[] = [
+  undefined,
+  null,
+  7,
+  "why",
+  {},
+  [],
+  [1],
+  [1, 2, 3, 4, 5, 6],
+  ["a", "b", "c", "d"],
+  [big, "read", -1, 5],
+  [big, "read", Number.MAX_VALUE, Number.MAX_VALUE],
+  [big, Number.NaN, 0, 0n, 0n],
+  [big, 0, 99, 0n, 0n],
+  [-1n, 0, 0, 0n, 0n],
+  [2n ** 100n, 2n ** 100n, 2n ** 100n],
+  [big, Array.from({ length: 5000 }, () => 1)],
+  [big, [0]],
+  [new Uint8Array(15), 1n, 1n],
+  [new Uint8Array(16), "1", 1n],
+  [big, { byteLength: 5 }],
+  [big, -5, 0.5],
+  [big, 1, {}],
+];
+
+describe("built-in methods under attack", () => {
+  it("answer what has not their form with invalid_argument, and serve on", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.connect();
+    for (const method of Object.values(builtin)) {
+      for (const body of nonsense)
+        expect([invalid, notFound, 0], `${method} ${JSON.stringify(String(body))}`).toContain(
+          await answer(attacker, ask(method, body)),
+        );
+    }
+    for (const method of [firstBuiltin + 9, 0xff80, 0xffff])
+      expect(await answer(attacker, ask(method, []))).toBe(unimplemented);
+    expect(victim.faults).toEqual([]);
+    attacker[Symbol.dispose]();
+    await victim.expectUnharmed();
+  });
+
+  it("know nothing of keys, tokens, tickets and streams that were not given to the asker", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.connect();
+    const questions: [number, unknown][] = [
+      [builtin.why, [5n, "read", 0, 1]],
+      [builtin.notice, [5n, 1, 1]],
+      [builtin.word, [5n, 0, 0, 0n, 0n]],
+      [builtin.checksum, [5n, [0, 1]]],
+      [builtin.borrow, [randomBytes(16), 5n, 1n]],
+      [builtin.borrow, [randomBytes(16), victim.engine.incarnation, 1n]],
+      [builtin.next, [5n, 0, 0]],
+      [builtin.push, [5n, 0, 1, false]],
+    ];
+    for (const [method, body] of questions) expect(await answer(attacker, ask(method, body))).toBe(notFound);
+    attacker[Symbol.dispose]();
+    await victim.expectUnharmed();
+  });
+
+  it("do not let one peer reach what another was lent", async () => {
+    const Lend = service("lend.v1", {
+      hold: unary({ input: z.object({ memory: bulk("read_write"), data: bulkStream("read") }) }),
+    });
+    const lent = deferred<{ memory: RemoteRegion; data: RemoteStream }>();
+    const release = deferred();
+    const owner = await Engine.open({ listen: `mem://owner.${process.pid}` });
+    const honest = await Engine.open({
+      listen: `mem://honest.${process.pid}`,
+      serve: [
+        implement(Lend, {
+          async hold({ memory, data }, call) {
+            lent.resolve({ memory: memory as RemoteRegion, data: data as RemoteStream });
+            await release.promise;
+            for await (const _ of call.readable(data));
+          },
+        }),
+      ],
+    });
+    onTestFinished(() => Promise.all([owner.close(), honest.close()]).then(() => undefined));
+    const words = new BigUint64Array(2);
+    using memory = owner.expose(words, { access: "read_write" });
+    const data = owner.bulkStream("read", { chunkBytes: 4096 });
+    const call = (await owner.connect(honest.urls[0] as string)).client(Lend).hold({ memory, data });
+    const { memory: remote, data: stream } = await lent.promise;
+    using attacker = new Attacker(owner.urls[0] as string);
+    await attacker.connect();
+    const key = remote.loanKey;
+    const number = stream.descriptor.stream;
+    for (const [method, body] of [
+      [builtin.word, [key, 0, 2, 1n, 0n]],
+      [builtin.checksum, [key, [0, 16]]],
+      [builtin.notice, [key, 1, 1]],
+      [builtin.why, [key, "read", 0, 16]],
+      [builtin.next, [number, 0, 0]],
+      [builtin.push, [number, 0, 1, true]],
+    ] as const) {
+      expect(await answer(attacker, ask(method, body))).toBe(notFound);
+    }
+    // It answers, and stops nothing: the stream is not the asker's.
+    expect(await answer(attacker, ask(builtin.stop, [number, 1, { m: "ha" }]))).toBe(0);
+    expect(words[0]).toBe(0n);
+    release.resolve();
+    const writer = data.writable.getWriter();
+    await writer.write(new Uint8Array(10_000));
+    await writer.close();
+    await call;
+  });
+
+  it("in a slot for users' calls, or a request in one of theirs, end the session that sends it", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.connect();
+    await attacker.sendFrames(ask(builtin.why, [5n, "read", 0, 1], 0));
+    await attacker.next(frameKind.goodbye);
+    expect(bodyOf(attacker.frames.at(-1) as never)).toMatchObject({
+      m: expect.stringContaining("is not for built-in methods"),
+    });
+    attacker[Symbol.dispose]();
+    await victim.expectUnharmed();
+  });
+});
