@@ -9,6 +9,7 @@ describe.each(["mem", "shm", "tcp"])("the examples over %s", (scheme) => {
   it.each([
     ["01-hello", "Hello, world\nNo greeting: everyone has a name\n"],
     ["02-bulk", "1000000 squares, the last is 1000000000000\n"],
+    ["03-streams", "2500000 bytes, the last line is IN XANADU DID KUBLA KHAN\n"],
   ])("%s says what it should and ends", async (name, output) => {
     const program = fileURLToPath(new URL(`../../build/examples/${name}.js`, import.meta.url));
     const url = scheme === "tcp" ? "tcp://127.0.0.1:0" : `${scheme}://examples-${name}-${process.pid}`;
