@@ -55,6 +55,8 @@ export class Pool {
   readonly #free = new Map<number, Slab[]>();
   /** Finds slabs that a taker has forgotten: neither it, nor any view of the slab, nor a transfer or region has it any more. */
   readonly #forgotten = new FinalizationRegistry((taking: Taking) => this.#onForgotten(taking));
+  /** Places in the code: one warning for each is enough. */
+  readonly #warnedOf = new Set<string>();
   #takenBytes = 0;
   #freeBytes = 0;
   #slabs = 0;
@@ -202,7 +204,8 @@ export class Pool {
     if (taking.state === "free") return;
     this.#takenBytes -= taking.slabBytes;
     this.#slabs--;
-    if (taking.state === "leaving") return;
+    if (taking.state === "leaving" || this.#warnedOf.has(taking.at)) return;
+    this.#warnedOf.add(taking.at);
     process.emitWarning(
       `pooled memory of ${taking.bytes} bytes was forgotten without being disposed; it was taken ${taking.at}. ` +
         "Dispose it when it is no longer needed, or let `using` do so.",
