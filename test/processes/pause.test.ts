@@ -11,6 +11,8 @@ afterEach(endAllPeers);
 /** Much longer than the pauses that must not matter, so that a busy machine does not turn them into ones that do. */
 const patientMs = 10_000;
 const pauseMs = 500;
+/** What no server of these tests writes. */
+const canary = 0x5a;
 
 describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
   it("is lost after the bound, is reached again when it goes on, and what it says to the old session is never an answer", async () => {
@@ -19,7 +21,8 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     const engine = await openEngine({ heartbeatMs });
     const peer = await engine.connect(url);
     const trial = peer.client(Trial, { timeoutMs: 50_000 });
-    const region = engine.expose(new Uint8Array(4 * mebi), { access: "write" });
+    const memory = new Uint8Array(4 * mebi);
+    const region = engine.expose(memory, { access: "write" });
     // Calls in each phase: with the handler, with the transfers, on the way.
     const calls = [outcome(trial.wait({ key: "late" })), outcome(trial.fill({ into: region }))];
     await server.report("waiting");
@@ -32,8 +35,10 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     expect(performance.now() - stopped).toBeGreaterThan(heartbeatMs / 2);
     expect(peer.state).toBe("lost");
     expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
-    // It may wake and finish its copy: its loan is not given back.
-    expect(engine.stats().quarantinedBytes).toBeGreaterThanOrEqual(region.byteLength);
+    // It may wake and finish its copy: its loan is not given back. Over shm it is, unless the process was stopped in the middle of one.
+    if (fabric === "tcp") expect(engine.stats().quarantinedBytes).toBeGreaterThanOrEqual(region.byteLength);
+    const back = region.loans === 0;
+    if (back) memory.fill(canary);
 
     const again = outcome(trial.echo({ token: "again" }));
     server.kill("SIGCONT");
@@ -59,8 +64,9 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
       // With the process its last chance to write is gone.
       await server.destroy();
       await until(() => engine.stats().quarantinedBytes === 0);
-      expect(engine.stats().ports[0]).toMatchObject({ regions: 1, addresses: 0 });
+      expect(engine.stats().ports[0]).toMatchObject({ regions: 0, addresses: 0 });
     }
+    if (back) expect(memory.every((byte) => byte === canary)).toBe(true);
   });
 
   it("holds up no memory that was being pulled from it", async () => {
