@@ -15,6 +15,9 @@ import type { Session } from "./session.ts";
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
 
+/** Built-in calls that wait for a slot: each is some user's operation, and users can be faster than the peer. */
+const maxWaiting = 65_536;
+
 interface WaitingCall {
   readonly call: OutgoingCall;
   readonly method: number;
@@ -58,6 +61,8 @@ export class OutgoingCalls {
     const table = isBuiltin(method) ? this.#builtinCalls : this.#calls;
     if (isBuiltin(method)) {
       if (table.full) {
+        if (this.#waiting.length >= maxWaiting)
+          throw tooMany(`${maxWaiting} questions to ${peerName} wait for a slot`);
         this.#waiting.push({ call, method, input });
         return;
       }
@@ -180,6 +185,10 @@ export class OutgoingCalls {
   #tableOf(callId: number): SlotTable<OutgoingCall> {
     return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#builtinCalls;
   }
+}
+
+function tooMany(message: string): RpcError {
+  return new RpcError({ code: "resource_exhausted", message, origin: "local" });
 }
 
 function broken(session: Session): RpcError {

@@ -78,7 +78,7 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
     urls,
     incarnation: view.getBigUint64(8, true),
     // A Buffer's own `slice` would be a view of a message that is soon another one.
-    token: Uint8Array.prototype.slice.call(payload, 24, headerBytes),
+    token: Uint8Array.from(payload.subarray(24, headerBytes)),
     bytes: Number(length),
     access,
     leaseMs: view.getUint32(4, true),

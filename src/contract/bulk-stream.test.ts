@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { RegionHandle } from "../bulk/region-handle.ts";
+import { bulkStreamBrand } from "../bulk/stream-kind.ts";
+import { bulkStream } from "./bulk-stream.ts";
+import { handle } from "./handle.ts";
+
+const problems = (schema: z.ZodType, value: unknown) =>
+  schema.safeParse(value).error?.issues.map(({ message }) => message);
+
+describe("the schema of a byte stream", () => {
+  const stream = { [bulkStreamBrand]: true, direction: "read" };
+
+  it("takes a stream of its direction, and says what is wrong with anything else", () => {
+    expect(problems(bulkStream("read"), stream)).toBeUndefined();
+    expect(problems(bulkStream("write"), stream)).toEqual([
+      'byte stream is for "read", the method needs one for "write"',
+    ]);
+    for (const value of [null, 1, {}, "read"])
+      expect(problems(bulkStream("read"), value)).toEqual(["expected a byte stream"]);
+    expect(() => bulkStream("both" as never)).toThrow(TypeError);
+  });
+
+  it("has a JSON Schema", () => {
+    expect(z.toJSONSchema(bulkStream("read"))).toMatchObject({
+      "x-cinnabar-bulk-stream": { direction: "read" },
+    });
+  });
+});
+
+describe("the schema of a handle", () => {
+  const made = new RegionHandle({
+    urls: [],
+    incarnation: 1n,
+    token: new Uint8Array(16),
+    bytes: 100,
+    access: 1,
+    leaseMs: 1000,
+  });
+
+  it("takes a handle that grants enough, within its limits", () => {
+    expect(problems(handle("read", { maxBytes: 100 }), made)).toBeUndefined();
+    expect(problems(handle("write"), made)).toEqual(['handle is for "read", the method needs "write"']);
+    expect(problems(handle("read", { maxBytes: 99 }), made)).toEqual([
+      "handle's region has 100 bytes, the most is 99",
+    ]);
+    expect(problems(handle("read"), {})).toEqual(["expected a handle on a region"]);
+    expect(() => handle("all" as never)).toThrow(TypeError);
+    expect(z.toJSONSchema(handle("read"))).toMatchObject({ "x-cinnabar-handle": { access: "read" } });
+  });
+});
