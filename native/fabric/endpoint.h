@@ -35,7 +35,7 @@ struct EndpointTraits {
   size_t injectBytes = 0;
   size_t maxMessageBytes = 0;
   size_t vectors = 1;         // runs on either side that one read or write takes
-  size_t immediateBytes = 0;  // what a write can tell its target's queue; 0 or 8
+  size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
 };

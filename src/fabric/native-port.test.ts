@@ -8,7 +8,7 @@ const notices: unknown[] = [];
 const sink: PortSink = {
   onMessage: () => {},
   onMessageLost: () => {},
-  onNotice: (_, data) => notices.push(data),
+  onNotice: (_, data, bytes) => notices.push([data, bytes]),
   onPeerGone: () => {},
 };
 const opened: NativePort[] = [];
@@ -156,14 +156,14 @@ describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
         status = code;
       },
     };
-    expect(b.immediateBytes).toBe(a.provider.includes(";") || scheme === "shm" ? 0 : 8);
+    expect([a.immediateBytes, b.immediateBytes]).toEqual(a.provider === "tcp" ? [8, 8] : [0, 0]);
     a.transfer("write", to, [extent], owner, 0xffff_ffff_0000_0001n);
     if (a.immediateBytes === 0) {
       expect(status).toBe(95);
       return;
     }
     await until(() => notices.length === 1 && status === 0);
-    expect(notices).toEqual([0xffff_ffff_0000_0001n]);
+    expect(notices).toEqual([[0xffff_ffff_0000_0001n, 100]]);
     expect(there.view).toEqual(here.view);
     a.transfer("write", to, new Array(5).fill({ ...extent, bytes: 1 }), owner, 1n);
     expect(status).toBe(22);
