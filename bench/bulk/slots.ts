@@ -7,10 +7,11 @@ export class Slots {
   readonly bytes: number;
   readonly count: number;
 
-  constructor(bytes: number) {
+  /** `allocate` gives the memory of all slots. */
+  constructor(bytes: number, allocate: (bytes: number) => Uint8Array = (total) => new Uint8Array(total)) {
     this.bytes = bytes;
     this.count = slotCount(bytes);
-    this.memory = new Uint8Array(bytes * this.count);
+    this.memory = bytes === 0 ? new Uint8Array(0) : allocate(bytes * this.count);
   }
 
   offset(lane: number): number {

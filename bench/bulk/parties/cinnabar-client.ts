@@ -1,4 +1,4 @@
-import { Engine, type Region } from "cinnabar";
+import { Engine, type PooledMemory, type Region } from "cinnabar";
 import { median, percentile } from "../../statistics.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
@@ -57,6 +57,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
   const engine = await Engine.open({ heartbeatMs });
   const client = (await engine.connect(address)).client(Bulk, { timeoutMs: 300_000 });
   let slots = new Slots(0);
+  let pooled: PooledMemory | undefined;
   let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });
 
   /** The same length, in one piece and in many. */
@@ -68,7 +69,11 @@ export async function open(transport: string, address: string): Promise<Cinnabar
   return {
     async prepare(bytes) {
       region.dispose();
-      slots = new Slots(bytes);
+      pooled?.dispose();
+      slots = new Slots(bytes, (total) => {
+        pooled = engine.pool.take(total);
+        return pooled.bytes;
+      });
       slots.fill(mySide);
       region = engine.expose(slots.memory, { access: "read_write" });
       const all = { transfers: slots.count };

@@ -1,4 +1,4 @@
-import { type CallContext, Engine, implement } from "cinnabar";
+import { type CallContext, Engine, implement, type PooledMemory } from "cinnabar";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
 import type { Party } from "../party.ts";
@@ -9,6 +9,15 @@ type Lent = Parameters<CallContext["get"]>[0] & Parameters<CallContext["put"]>[1
 /** Serves `Bulk`. Its gets and puts run between its own slots and the caller's. */
 export async function open(transport: string): Promise<Party> {
   let slots = new Slots(0);
+  let pooled: PooledMemory | undefined;
+
+  const take = (bytes: number) => {
+    pooled?.dispose();
+    slots = new Slots(bytes, (total) => {
+      pooled = engine.pool.take(total);
+      return pooled.bytes;
+    });
+  };
 
   const move = (call: CallContext, op: "get" | "put", lane: number, region: Lent) => {
     const offset = region.byteLength === slots.bytes ? 0 : slots.offset(lane);
@@ -23,7 +32,7 @@ export async function open(transport: string): Promise<Party> {
     serve: [
       implement(Bulk, {
         prepare({ bytes, fill, verify, verifyFirst }) {
-          if (slots.bytes !== bytes) slots = new Slots(bytes);
+          if (slots.bytes !== bytes) take(bytes);
           if (verify !== undefined) slots.verify(verify, `cinnabar ${transport} get`);
           if (verifyFirst !== undefined) slots.verify(verifyFirst, `cinnabar ${transport} get`, 1);
           if (fill !== undefined) slots.fill(fill);

@@ -112,7 +112,7 @@ export function describeTransfers({ cells, ratios }: Transfers, settings: Settin
     ...tables,
     formatTable(["times as fast, round by round", "in flight", ...sizes], compared),
     "net: in place reads into memory chosen beforehand and is what the ratios are taken of; concat joins the chunks of data events; count keeps nothing.\n" +
-      "by call: one call for each transfer. All others acknowledge each transfer, and hold whole buffers in the end.",
+      "by call: one call for each transfer. All others acknowledge each transfer, and hold whole buffers in the end. Cinnabar's memory is from engine.pool on both sides.",
   ].join("\n\n");
 }
 
