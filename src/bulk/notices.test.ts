@@ -54,6 +54,32 @@ describe("the notices of a region", () => {
     expect(await next).toEqual({ done: true, value: undefined });
   });
 
+  it("tell their reader where some were lost, after what came before and before what comes later", async () => {
+    const queue = new NoticeQueue();
+    for (let n = 0; n < maxNotices; n++) queue.push(notice(n));
+    queue.lose();
+    queue.lose();
+    const reader = queue.read();
+    expect((await reader.next()).value?.n).toBe(0);
+    expect((await reader.next()).value?.n).toBe(1);
+    expect(queue.push(notice(5000))).toBe(true);
+    for (let n = 2; n < maxNotices; n++) expect((await reader.next()).value?.n).toBe(n);
+    await expect(reader.next()).rejects.toMatchObject({
+      code: "resource_exhausted",
+      message: expect.stringContaining("notices were lost"),
+    });
+    expect((await reader.next()).done).toBe(true);
+    const next = queue.read();
+    expect((await next.next()).value?.n).toBe(5000);
+    const [waiting, other] = [next.next(), next.next()];
+    queue.lose();
+    await expect(waiting).rejects.toMatchObject({ code: "resource_exhausted" });
+    expect((await other).done).toBe(true);
+    queue.close();
+    queue.lose();
+    expect(await queue.read().next()).toEqual({ done: true, value: undefined });
+  });
+
   it("of a slice go to the whole unless somebody reads the slice's", async () => {
     const whole = core();
     const slice = whole.slice(8, 8);

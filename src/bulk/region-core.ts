@@ -118,10 +118,19 @@ export class RegionCore {
 
   /** A put has landed. False when nobody can be told: too many notices wait, or it has been disposed. */
   notify(notice: Notice): boolean {
-    if (this.disposed) return false;
+    return !this.disposed && this.#heardAt().push(notice);
+  }
+
+  /** A put has landed whose notice cannot be given, and its sender cannot be told. */
+  loseNotice(): void {
+    this.#heardAt().lose();
+  }
+
+  /** A slice's own queue while it is read, else that of what it was cut from. */
+  #heardAt(): NoticeQueue {
     let core: RegionCore = this;
     while (!core.#notices.hasReader && core.#parent !== undefined) core = core.#parent;
-    return core.#notices.push(notice);
+    return core.#notices;
   }
 
   /** Calls `listener` when it is disposed; returns how to forget that. It must not have been. */

@@ -100,7 +100,8 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   /**
    * The notices of puts into the region that asked for one (`call.put(…, { notify: n })`), in the order in which each sender's puts ended; the data is
    * in place before its notice. Ends when the region is disposed or revoked; leaving the loop detaches. One reader at a time; up to 1024 notices
-   * wait for one, a put beyond that is told `resource_exhausted`. A slice's notices come to the region it was cut from unless they are being read there.
+   * wait for one. Beyond that either the put rejects with `resource_exhausted`, or, where its provider carries notices, the iterator does, after the
+   * notices that came before the gap: then ask for a new one. A slice's notices come to the region it was cut from unless they are being read there.
    *
    * @throws RpcError `failed_precondition` when somebody reads them already, or the region has been disposed.
    */
@@ -130,6 +131,11 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   /** @internal A put into it has landed. False when nobody can be told: too many notices wait, or it has been disposed. */
   notify(notice: Notice): boolean {
     return this.#core.notify(notice);
+  }
+
+  /** @internal A put into it has landed whose notice cannot be given, and its sender cannot be told. */
+  loseNotice(): void {
+    this.#core.loseNotice();
   }
 
   [Symbol.dispose](): void {
