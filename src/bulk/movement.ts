@@ -11,7 +11,11 @@ import type { TransferControl } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
 
 /** What a transfer does when its bytes are in place, before it resolves. */
-export type TransferEnding = (parts: readonly CheckedPart[], bytes: number) => Promise<void>;
+export interface TransferEnding {
+  /** What a transfer that is one operation can carry to its target instead, if anything. */
+  notice(parts: readonly CheckedPart[]): bigint | undefined;
+  run(parts: readonly CheckedPart[], bytes: number): Promise<void>;
+}
 
 /**
  * One transfer from its checks to its landing. Two ends, which need not be one: it *settles* when its promise does, and *lands* when nothing of
@@ -23,7 +27,7 @@ export class Movement implements RunOwner {
   readonly #call: IncomingCall;
   readonly #control: TransferControl;
   #check: (() => readonly CheckedPart[]) | undefined;
-  readonly #ending: TransferEnding | undefined;
+  #ending: TransferEnding | undefined;
   parts: readonly CheckedPart[] = [];
   /** How many bytes it is to move. */
   total = 0;
@@ -118,13 +122,19 @@ export class Movement implements RunOwner {
       localOffset: 0,
       bytes,
     }));
+    const extents = planExtents(legs);
+    const pacing = pacingOf(port, this.#control);
+    const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
+    const notice = isOne ? this.#ending?.notice(parts) : undefined;
+    if (notice !== undefined) this.#ending = undefined;
     this.#beganMs = clock.now();
     this.#run = Scheduler.of(port).start({
       op: this.op === "get" ? "read" : "write",
       address,
-      extents: planExtents(legs),
-      pacing: pacingOf(port, this.#control),
+      extents,
+      pacing,
       owner: this,
+      notice,
     });
   }
 
@@ -154,7 +164,7 @@ export class Movement implements RunOwner {
   /** Everything is in place. What remains to be done needs no memory of this side's; until it is done the transfer can be given up. */
   #complete(): void {
     if (this.#ending === undefined) return this.#succeed();
-    this.#ending(this.parts, this.total).then(
+    this.#ending.run(this.parts, this.total).then(
       () => {
         if (!this.#settled) this.#succeed();
       },

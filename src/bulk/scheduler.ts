@@ -22,6 +22,8 @@ export interface RunPlan {
   readonly extents: readonly Extent[];
   readonly pacing: Pacing;
   readonly owner: RunOwner;
+  /** Of a write that is one chunk of one extent: what it carries to its target. */
+  readonly notice?: bigint | undefined;
 }
 
 /**
@@ -138,6 +140,7 @@ export class Run {
   readonly #extents: ExtentQueue;
   readonly #pacing: Pacing;
   readonly #owner: RunOwner;
+  readonly #notice: bigint | undefined;
   /** Chunks that are not in flight, to be used again: there are never more than `inFlight` of them. */
   readonly #idle: Chunk[] = [];
   #inFlight = 0;
@@ -146,12 +149,13 @@ export class Run {
   #status = 0;
   #ended = false;
 
-  constructor(peer: PeerQueue, { op, extents, pacing, owner }: RunPlan) {
+  constructor(peer: PeerQueue, { op, extents, pacing, owner, notice }: RunPlan) {
     this.#peer = peer;
     this.#op = op;
     this.#extents = new ExtentQueue(extents);
     this.#pacing = pacing;
     this.#owner = owner;
+    this.#notice = notice;
     this.mostBytes = pacing.chunkBytes * pacing.inFlight;
   }
 
@@ -189,7 +193,7 @@ export class Run {
     chunk.bytes = this.#extents.takenBytes;
     this.#inFlight++;
     this.#peer.charge(chunk.bytes);
-    port.transfer(this.#op, address, extents, chunk);
+    port.transfer(this.#op, address, extents, chunk, this.#notice);
   }
 
   onChunk(chunk: Chunk, status: number, moved: number): void {

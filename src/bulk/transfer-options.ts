@@ -33,7 +33,7 @@ export interface TransferRange {
 export interface TransferOptions extends TransferRange, TransferControl {}
 
 export interface PutOptions extends TransferOptions {
-  /** Tells the region's owner, with this number (0 to 2^32 - 1), when the bytes are in place; the put resolves when it knows. Default: nobody is told. */
+  /** Tells the region's owner, with this number (0 to 2^32 - 1), when the bytes are in place. Default: nobody is told. */
   readonly notify?: number | undefined;
 }
 

@@ -12,11 +12,12 @@ class Node {
   readonly lost: number[] = [];
   readonly gone: number[] = [];
   readonly sent: number[] = [];
+  readonly notices: [data: bigint, bytes: number][] = [];
   readonly #sink: PortSink = {
     onMessage: (port, offset, bytes) =>
       this.messages.push(port.slab.toString("latin1", offset, offset + bytes)),
     onMessageLost: (_, status) => this.lost.push(status),
-    onNotice: () => {},
+    onNotice: (_, data, bytes) => this.notices.push([data, bytes]),
     onPeerGone: (_, address) => this.gone.push(address),
   };
 
@@ -36,11 +37,10 @@ class Node {
   }
 
   /** Transfers; what is heard of it is `[status, bytes]`. */
-  transfer(op: TransferOp, address: number, extents: readonly Extent[]): Promise<number[]> {
+  transfer(op: TransferOp, address: number, extents: readonly Extent[], notice?: bigint): Promise<number[]> {
     return new Promise((resolve) => {
-      this.port.transfer(op, address, extents, {
-        onTransferred: (status, bytes) => resolve([status, bytes]),
-      });
+      const onTransferred = (status: number, bytes: number) => resolve([status, bytes]);
+      this.port.transfer(op, address, extents, { onTransferred }, notice);
     });
   }
 
@@ -209,6 +209,26 @@ describe("mem port", () => {
     a.progress();
     expect([await refused, released]).toEqual([[266, 2], 1]);
     expect(ours.slice(4, 7)).toEqual(new Uint8Array(3));
+  });
+
+  it("tells the target of a write that carries a notice, and only of one that came", async () => {
+    const [a, b] = [new Node(), new Node()];
+    const address = a.towards(b);
+    const local = a.port.register(new ArrayBuffer(20), 0, 20, access.local);
+    const there = b.port.register(new ArrayBuffer(20), 0, 20, access.remoteWrite);
+    const extent = { local, offset: 0, bytes: 10, key: there.key, remote: 0n };
+    const write = async (extents: Extent[], notice: bigint, op: TransferOp = "write") => {
+      const done = a.transfer(op, address, extents, notice);
+      a.progress();
+      b.progress();
+      return done;
+    };
+    expect(await write([extent, { ...extent, remote: 10n }], 0xffff_fffe_8000_0001n)).toEqual([0, 20]);
+    expect(b.notices).toEqual([[0xffff_fffe_8000_0001n, 20]]);
+    expect(await write([{ ...extent, key: 1n }], 1n)).toEqual([266, 0]);
+    expect(await write(new Array(5).fill({ ...extent, bytes: 1 }), 1n)).toEqual([22, 0]);
+    expect(await write([extent], 1n, "read")).toEqual([22, 0]);
+    expect([b.notices.length, a.port.gauges().transfers]).toEqual([1, 0]);
   });
 
   it("sleeps only with nothing to do, and wakes once for what comes", async () => {

@@ -26,7 +26,9 @@ const cancelled = 125;
 const keyRejected = 266; // FI_ENOKEY
 const notPermitted = 13; // EACCES
 const outOfRange = 34; // ERANGE
+const invalid = 22; // EINVAL
 const truncated = 265; // FI_ETRUNC
+const maxNoticeExtents = 4;
 const noBytes = new Uint8Array(0);
 
 /** The ports of this thread by name: the whole mem fabric. */
@@ -43,9 +45,11 @@ interface Entry {
   readonly kind: number;
   readonly status: number;
   readonly token: number;
+  /** Of a notice: its data's upper half. */
+  readonly high?: number;
   /** A message's bytes, copied into a receive slot when there is one. */
   readonly bytes: Uint8Array;
-  /** Of a transfer: how many bytes it moved. */
+  /** Of a transfer or a notice: how many bytes it moved. */
   readonly moved?: number;
 }
 
@@ -65,7 +69,7 @@ export class MemPort implements Port {
   /** The ring counts in 32 bits. */
   readonly maxTransferBytes = 2 ** 32 - 1;
   readonly maxExtents = 256;
-  readonly immediateBytes = 0;
+  readonly immediateBytes = 8;
   readonly reportsDeath = true;
   readonly revokesKeys = true;
   onWake: () => void = () => {};
@@ -186,9 +190,17 @@ export class MemPort implements Port {
     onReleased?.();
   }
 
-  transfer(op: TransferOp, address: number, extents: readonly Extent[], owner: TransferOwner): void {
+  transfer(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    owner: TransferOwner,
+    notice?: bigint,
+  ): void {
     // Nothing completes on a closed port.
     if (this.#closed) return owner.onTransferred(cancelled, 0);
+    if (notice !== undefined && (op === "read" || extents.length > maxNoticeExtents))
+      return owner.onTransferred(invalid, 0);
     const token = this.#completions.expectTransfer(owner);
     const peer = this.#peers[address];
     let status = peer === undefined || peer.#closed ? connectionAborted : 0;
@@ -196,6 +208,11 @@ export class MemPort implements Port {
     for (const extent of extents) {
       if (status === 0) status = this.#move(op, peer as MemPort, extent);
       if (status === 0) moved += extent.bytes;
+    }
+    if (notice !== undefined && status === 0) {
+      const high = Number(notice >> 32n);
+      const token = Number(notice & 0xffff_ffffn);
+      (peer as MemPort).#arrive({ kind: completion.notice, status, token, high, bytes: noBytes, moved });
     }
     this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes, moved });
   }
@@ -244,6 +261,7 @@ export class MemPort implements Port {
     ring[at + 1] = status;
     ring[at + 2] = token;
     ring[at + 3] = entry.moved ?? entry.bytes.byteLength;
+    ring[at + 5] = entry.high ?? 0;
     ring[0] = tail + 1;
     return true;
   }

@@ -88,7 +88,7 @@ export interface Port {
   readonly maxTransferBytes: number;
   /** The most extents of one transfer. */
   readonly maxExtents: number;
-  /** How many bytes of notice a write can carry to its target: 8, or 0 where there are no such writes. */
+  /** How many bytes of notice a write can carry to its target: 8, or 0 where there are no such writes or the target is not told how long they were. */
   readonly immediateBytes: number;
   /** True if death of a peer is told at once. */
   readonly reportsDeath: boolean;

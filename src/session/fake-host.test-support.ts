@@ -107,6 +107,7 @@ export const peerGreeting: Greeting = {
   messageBytes: 4096,
   bodyBytes: 2 ** 29,
   requests: 8,
+  immediateBytes: 0,
   services: [["s", ["a", "b"]]],
 };
 

@@ -47,6 +47,7 @@ export interface PostedTransfer {
   readonly op: TransferOp;
   readonly extents: readonly Extent[];
   readonly bytes: number;
+  readonly notice: bigint | undefined;
   readonly settle: (status: number) => void;
 }
 
@@ -62,7 +63,7 @@ export class FakePort implements Port {
   batchFrames = 1000;
   maxTransferBytes = Number.MAX_SAFE_INTEGER;
   maxExtents = 256;
-  readonly immediateBytes = 0;
+  immediateBytes = 0;
   reportsDeath = false;
   revokesKeys = false;
   onWake: () => void = () => {};
@@ -146,10 +147,16 @@ export class FakePort implements Port {
     onReleased?.();
   }
 
-  transfer(op: TransferOp, _address: number, extents: readonly Extent[], owner: TransferOwner): void {
+  transfer(
+    op: TransferOp,
+    _address: number,
+    extents: readonly Extent[],
+    owner: TransferOwner,
+    notice?: bigint,
+  ): void {
     const bytes = extents.reduce((sum, extent) => sum + extent.bytes, 0);
     const settle = (status: number) => owner.onTransferred(status, status === 0 ? bytes : 0);
-    this.transfers.push({ op, extents, bytes, settle });
+    this.transfers.push({ op, extents, bytes, notice, settle });
     const { local, offset, key } = extents[0] as Extent;
     const memory = this.regions.get(local.index) as Uint8Array;
     if (op === "read") this.pulls.push({ settle, key, into: memory.subarray(offset, offset + bytes) });

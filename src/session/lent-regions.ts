@@ -1,5 +1,7 @@
 import type { Region } from "../bulk/region.ts";
 import type { Access } from "../bulk/region-kind.ts";
+import type { Port } from "../fabric/port.ts";
+import { NoticeTargets } from "./notice-targets.ts";
 
 /** A region that this session's peer has in its hands now. */
 export interface LentRegion {
@@ -15,6 +17,12 @@ export interface LentRegion {
  */
 export class LentRegions {
   readonly #loans = new Map<bigint, LentRegion>();
+  /** Only where puts can carry notices: it costs each loan another entry. */
+  readonly #targets: NoticeTargets | undefined;
+
+  constructor(port: Port) {
+    this.#targets = port.immediateBytes > 0 ? NoticeTargets.of(port) : undefined;
+  }
 
   /** How many loans the peer has. Those of no bytes have no key and are not counted. */
   get size(): number {
@@ -27,10 +35,14 @@ export class LentRegions {
   }
 
   add(key: bigint, region: Region): void {
-    this.#loans.set(key, { region, access: region.access as Access });
+    const lent = { region, access: region.access as Access };
+    this.#loans.set(key, lent);
+    this.#targets?.add(key, lent);
   }
 
   delete(key: bigint): void {
+    const lent = this.#loans.get(key);
     this.#loans.delete(key);
+    if (lent !== undefined) this.#targets?.delete(key, lent);
   }
 }

@@ -14,6 +14,7 @@ import {
   versionFault,
 } from "../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
+import { NoticeTargets } from "./notice-targets.ts";
 import { Session } from "./session.ts";
 import type { SessionHost } from "./session-host.ts";
 
@@ -120,8 +121,9 @@ export class SessionTable implements PortSink {
     this.#malformed(port, `a message could not be received: error ${status}`);
   }
 
-  onNotice(port: Port): void {
-    this.#malformed(port, "a notice that nobody asked for");
+  onNotice(port: Port, data: bigint, bytes: number): void {
+    const fault = NoticeTargets.of(port).deliver(data, bytes);
+    if (fault !== "") this.#malformed(port, fault);
   }
 
   onPeerGone(port: Port, address: number): void {
@@ -225,6 +227,7 @@ export class SessionTable implements PortSink {
       messageBytes: session.port.slotBytes,
       bodyBytes: limits.maxBodyBytes,
       requests: limits.maxRequests,
+      immediateBytes: session.port.immediateBytes,
     };
   }
 

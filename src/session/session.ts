@@ -56,7 +56,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   readonly methods = new MethodNumbers();
 
   /** What the peer has of ours now. */
-  readonly lent = new LentRegions();
+  readonly lent: LentRegions;
   readonly bodies: IncomingBodies;
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
@@ -83,6 +83,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.nonce = nonce;
     this.peerName = peerName;
     this.heardMs = host.heardNow();
+    this.lent = new LentRegions(port);
     const { maxQueuedBytes, maxRequests } = host.limits;
     this.#outbox = new Outbox(
       port,

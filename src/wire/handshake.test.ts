@@ -20,6 +20,7 @@ const greeting: Greeting = {
   messageBytes: 16_384,
   bodyBytes: 2 ** 40,
   requests: 4096,
+  immediateBytes: 0,
   services: [["files.v1", ["list", "read"]]],
 };
 const packed = packGreeting(greeting);
@@ -27,6 +28,12 @@ const parse = (change: Record<string, unknown>) => parseGreeting({ ...packed, ..
 
 describe("greeting", () => {
   it("comes back as it was packed", () => expect(parseGreeting(packed)).toEqual(greeting));
+
+  it("says that notices come with puts only where they do", () => {
+    const carrying = packGreeting({ ...greeting, immediateBytes: 8 });
+    expect([packed.imm, carrying.imm]).toEqual([undefined, 8]);
+    expect(parseGreeting(carrying)).toEqual({ ...greeting, immediateBytes: 8 });
+  });
 
   it("ignores keys it does not know, which later versions may add", () => {
     expect(parse({ crd: 5, auth: { kind: "x" } })).toEqual(greeting);
@@ -54,6 +61,7 @@ describe("greeting", () => {
     msg: [[0, 4095, -1, 4096.5, 2 ** 32, "4096"], "message limit"],
     bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
     req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
+    imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of notices"],
     svc: [
       [
         null,

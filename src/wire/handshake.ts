@@ -18,6 +18,8 @@ export interface Greeting extends ReturnPath {
   readonly bodyBytes: number;
   /** How many requests it takes in flight. */
   readonly requests: number;
+  /** How many bytes of notice it takes with a put: 8, or 0 where such puts tell it nothing. */
+  readonly immediateBytes: number;
   /** What it serves. Empty in a hello, which must fit one message: the side that connects sends its table afterwards. */
   readonly services: ServiceTable;
 }
@@ -69,6 +71,7 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     bod: greeting.bodyBytes,
     req: greeting.requests,
     svc: greeting.services,
+    ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
   };
 }
 
@@ -96,7 +99,7 @@ export function parseReturnPath(body: unknown): ReturnPath | string {
 export function parseGreeting(body: unknown): Greeting | string {
   const path = parseReturnPath(body);
   if (typeof path === "string") return path;
-  const { v, inc, agt, bod, req, svc } = body as Record<string, unknown>;
+  const { v, inc, agt, bod, req, svc, imm = 0 } = body as Record<string, unknown>;
   if (!isVersions(v)) return "greeting states no protocol versions";
   const outdated = versionFault(body);
   if (outdated !== "") return outdated;
@@ -104,6 +107,7 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (typeof agt !== "string" || agt.length > greetingLimits.maxAgentLength) return "greeting has no agent";
   if (!isWhole(bod)) return "greeting states no body limit";
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
+  if (!isUint32(imm)) return "greeting states no length of notices";
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
@@ -114,6 +118,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     agent: agt,
     bodyBytes: Number(bod),
     requests: req,
+    immediateBytes: imm,
     services: svc as ServiceTable,
   };
 }
