@@ -24,7 +24,7 @@ const mebi = 1024 * kibi;
 const defaults: Readonly<Record<Scheme, Defaults>> = {
   mem: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
   shm: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
-  tcp: { chunkBytes: 256 * kibi, inFlight: 8, windowBytes: 2 * mebi },
+  tcp: { chunkBytes: 256 * kibi, inFlight: 2, windowBytes: 512 * kibi },
 };
 
 export const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
