@@ -90,7 +90,7 @@ export interface OpenedPort {
   readonly injectBytes: number;
   /** Most bytes of one read or write, over all its extents. */
   readonly maxTransferBytes: number;
-  /** How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm, ofi_rxm). */
+  /** How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm, ofi_rxm) or leaves out how long they were (net). */
   readonly immediateBytes: number;
   /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
