@@ -294,9 +294,9 @@ Napi::Value transfer(const Info& info, Operation::Type type) {
   bool notifies = info.Length() > 4 && !info[4].IsUndefined();
   if (notifies && !readBigInt(info.Env(), info[4], &notice)) return number(info, -EINVAL);
   auto* extents = reinterpret_cast<const engine::Extent*>(holder->extentWords);
-  return number(info, holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
-                                             static_cast<uint32_t>(token),
-                                             notifies ? &notice : nullptr));
+  return number(info,
+                holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
+                                       static_cast<uint32_t>(token), notifies ? &notice : nullptr));
 }
 
 Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read); }
