@@ -6,14 +6,14 @@ import { pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { untilTurn } from "../matrix/wait.ts";
 import { Child } from "../processes/child.ts";
-import { fabrics, freshUrl } from "../processes/fabrics.ts";
+import { fabrics, freshUrl, underSanitizers } from "../processes/fabrics.ts";
 import { endAllPeers, openEngine } from "../processes/peers.ts";
 import { Late, type LateReport, LateWriter, lateByte } from "./late-writer.ts";
 
 afterEach(endAllPeers);
 
-/** CINNABAR_LATE_ROUNDS=10000 for the long proof; this many are enough to see a key that outlives its loan. */
-const rounds = Number(process.env.CINNABAR_LATE_ROUNDS ?? 1000);
+/** Under the sanitizers, which take many times as long, enough to see a key that outlives its loan. */
+const rounds = underSanitizers ? 1000 : 10_000;
 const batch = 50;
 const canary = 0x5a;
 /** Several pages, and no whole number of them. */
