@@ -32,8 +32,12 @@ export {
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
+export type { CallDirection, MethodStats } from "./observe/call-metrics.ts";
 export type { Counters } from "./observe/counters.ts";
+export { Histogram, type HistogramData, type HistogramSummary } from "./observe/histogram.ts";
+export type { SlowCall, SlowPhase } from "./observe/slow-call.ts";
 export type { CallContext } from "./server/call-context.ts";
 export type { HandlerErrorListener } from "./server/dispatcher.ts";
 export { type Implementation, implement } from "./server/implement.ts";
 export type { SessionLimits } from "./session/limits.ts";
+export type { OpenCall, OpenCallPhase } from "./session/open-call.ts";

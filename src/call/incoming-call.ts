@@ -32,6 +32,10 @@ export class IncomingCall extends Timed {
   readonly id: number;
   readonly method: number;
   phase: IncomingPhase = "open";
+  /** When its request arrived, on the engine's clock. */
+  startedMs = 0;
+  /** How long its input was pulled, in whole microseconds. */
+  pullingUs = 0;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;

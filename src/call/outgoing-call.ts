@@ -4,13 +4,16 @@ import { Timed } from "./deadline-wheel.ts";
 /**
  * Where a call stands on the caller's side.
  *
- *   waiting   no request has left: validating, connecting, queued
- *   sent      the request has left (or waits in the outbox)
- *   pulling   the response is being pulled by RMA
- *   settled   the caller has its value or error
+ *   waiting     no request has left: validating, queued
+ *   connecting  the same, and a session is being opened
+ *   sent        the request has left (or waits in the outbox)
+ *   pulling     the response is being pulled by RMA
+ *   settled     the caller has its value or error
  *
  *   from      event                               to        effect
- *   waiting   request encoded                     sent      number taken
+ *   waiting   no session is open                  connecting
+ *   waiting, connecting
+ *             request encoded                     sent      number taken
  *   sent      response                            settled   released
  *   sent      response, overflowed                pulling   pull begins
  *   pulling   pulled                              settled   released
@@ -21,7 +24,7 @@ import { Timed } from "./deadline-wheel.ts";
  * The server answers every request with exactly one terminal frame, cancelled or not. Until it comes the number, and whatever memory
  * the request lent to the peer, stay taken: nothing the peer may still touch is used again.
  */
-export type OutgoingPhase = "waiting" | "sent" | "pulling" | "settled";
+export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "settled";
 
 /** Memory lent to the peer for the time of a call. */
 export interface Loan {
@@ -37,6 +40,12 @@ export abstract class OutgoingCall extends Timed {
   phase: OutgoingPhase = "waiting";
   /** Its number on its session, 0 while waiting. */
   id = 0;
+  /** When it was made, on the engine's clock. */
+  startedMs = 0;
+  /** How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small integers need no memory of their own. */
+  connectingUs = -1;
+  sentUs = -1;
+  pullingUs = -1;
   /** Regions and overflowed bodies that travelled with the request. */
   #loans: Loan[] | undefined;
 
@@ -45,8 +54,23 @@ export abstract class OutgoingCall extends Timed {
   /** The call failed. Called at most once and never after `onValue`. */
   abstract onFailure(error: RpcError): void;
 
+  /** `service/method`, for whoever lists calls. */
+  get methodPath(): string {
+    return "";
+  }
+
+  /** Whom it is for, as far as it is known before a session is. */
+  get peerName(): string {
+    return "";
+  }
+
   get settled(): boolean {
     return this.phase === "settled";
+  }
+
+  /** Time since its start, in whole microseconds. */
+  elapsedUs(nowMs: number): number {
+    return Math.round((nowMs - this.startedMs) * 1000);
   }
 
   lend(loan: Loan): void {
@@ -56,6 +80,12 @@ export abstract class OutgoingCall extends Timed {
 
   get lends(): boolean {
     return this.#loans !== undefined;
+  }
+
+  get lentBytes(): number {
+    let bytes = 0;
+    for (const loan of this.#loans ?? noLoans) bytes += loan.bytes;
+    return bytes;
   }
 
   /** What it has lent, handed over to whoever sees to its end. */

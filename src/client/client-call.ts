@@ -1,6 +1,7 @@
 import { OutgoingCall } from "../call/outgoing-call.ts";
+import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { formatIssues, type Validation } from "../contract/schema.ts";
-import type { RpcCode } from "../errors/code.ts";
+import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
@@ -27,9 +28,18 @@ export class ClientCall extends OutgoingCall implements Abortable {
     });
     const { host } = method.source;
     host.counters.callsStarted++;
-    host.wheel.arm(this, host.clock.now() + this.#timeoutMs);
+    this.startedMs = host.clock.now();
+    host.wheel.arm(this, this.startedMs + this.#timeoutMs);
     if (options?.signal !== undefined) this.#listen(options.signal);
     if (!this.settled) this.#checkInput(input);
+  }
+
+  override get methodPath(): string {
+    return this.#method.path;
+  }
+
+  override get peerName(): string {
+    return this.#session?.peerName ?? this.#method.source.name;
   }
 
   #listen(signal: AbortSignal): void {
@@ -79,6 +89,8 @@ export class ClientCall extends OutgoingCall implements Abortable {
       return this.onFailure(error as RpcError);
     }
     if (session instanceof Promise) {
+      this.phase = "connecting";
+      this.connectingUs = this.elapsedUs(this.#method.source.host.clock.now());
       session.then(
         (opened) => {
           if (!this.settled) this.#send(opened, input);
@@ -98,7 +110,9 @@ export class ClientCall extends OutgoingCall implements Abortable {
       return this.#fail("unimplemented", `${source.name} has ${what}`);
     }
     try {
-      session.request(this, number, this.deadlineMs - source.host.clock.now(), input);
+      const nowMs = source.host.clock.now();
+      this.sentUs = this.elapsedUs(nowMs);
+      session.request(this, number, this.deadlineMs - nowMs, input);
       this.#session = session;
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
@@ -143,7 +157,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   override onDeadline(): void {
     if (this.settled) return;
-    const phase = this.phase === "waiting" ? "before it could be sent" : "without an answer";
+    const phase = this.id === 0 ? "before it could be sent" : "without an answer";
     this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }
@@ -157,13 +171,13 @@ export class ClientCall extends OutgoingCall implements Abortable {
   }
 
   #succeed(value: unknown): void {
-    this.#settle();
+    this.#settle("ok");
     this.#method.source.host.counters.callsSucceeded++;
     this.#resolve(value);
   }
 
   #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
-    this.#settle();
+    this.#settle(code);
     this.#method.source.host.counters.callsFailed++;
     this.#reject(new RpcError({ origin: "local", ...more, code, message, ...this.#where() }));
   }
@@ -188,9 +202,13 @@ export class ClientCall extends OutgoingCall implements Abortable {
     return this.id === 0 ? { method: this.#method.path } : { method: this.#method.path, callId: this.id };
   }
 
-  #settle(): void {
+  #settle(code: RpcCode | "ok"): void {
     this.phase = "settled";
-    this.#method.source.host.wheel.disarm(this);
+    const { host } = this.#method.source;
+    host.wheel.disarm(this);
+    const tookMs = host.clock.now() - this.startedMs;
+    this.#method.metrics.record(tookMs, code === "ok" ? okNumber : codeToNumber(code));
+    if (tookMs >= host.metrics.slowCallMs) publishSlowOutgoing(this, tookMs, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
   }
 }

@@ -1,6 +1,7 @@
 import { type Schema, type Validation, validate } from "../contract/schema.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { voidSchema } from "../contract/void-schema.ts";
+import type { MethodMetrics } from "../observe/call-metrics.ts";
 import type { SessionSource } from "./session-source.ts";
 
 /** One method of one client: everything its calls share. */
@@ -11,6 +12,7 @@ export class ClientMethod {
   /** `service/method`, for errors. */
   readonly path: string;
   readonly timeoutMs: number;
+  readonly metrics: MethodMetrics;
   /** True when the method takes nothing, so that nothing is checked or encoded. */
   readonly takesNothing: boolean;
   readonly #input: Schema;
@@ -30,6 +32,7 @@ export class ClientMethod {
     this.name = name;
     this.path = path;
     this.timeoutMs = timeoutMs;
+    this.metrics = source.host.metrics.of(path, "out");
     this.takesNothing = method.input === voidSchema;
     this.#input = method.input;
     this.#output = method.output;

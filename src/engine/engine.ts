@@ -8,10 +8,14 @@ import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
+import { type CallDirection, CallMetrics } from "../observe/call-metrics.ts";
+import { channels } from "../observe/channels.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
+import type { Histogram } from "../observe/histogram.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
+import { type OpenCall, openCalls } from "../session/open-call.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, SessionTable } from "../session/session-table.ts";
@@ -48,6 +52,7 @@ const closeGraceMs = 500;
 export class Engine implements AsyncDisposable, RegionOwner {
   readonly #options: ResolvedEngineOptions;
   readonly #counters: Counters = newCounters();
+  readonly #metrics: CallMetrics;
   readonly #quarantine = new Quarantine();
   readonly #pullBudget: ByteBudget;
   readonly #offerBudget: ByteBudget;
@@ -64,6 +69,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
+    this.#metrics = new CallMetrics(options.slowCallMs);
     this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
     this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
     this.#host = this.#createHost();
@@ -161,6 +167,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
       offeredBytes: this.#offerBudget.bytes,
+      methods: this.#metrics.stats(),
       ports: this.#ports.all.map((port) => ({
         url: port.url,
         provider: port.provider,
@@ -168,6 +175,25 @@ export class Engine implements AsyncDisposable, RegionOwner {
         ...port.gauges(),
       })),
     };
+  }
+
+  /** Every call that is in flight, made or served here, oldest first. Costs the hot path nothing: it looks the calls up when asked. */
+  calls(): OpenCall[] {
+    return openCalls(this.#host, this.#sessions, this.#wheel);
+  }
+
+  /**
+   * How long the calls of a method took, in milliseconds, as a histogram of its own that can be merged with others': the same method's at other
+   * engines, or the engine's own of another time. Empty when there were none. `method` is `service/method`.
+   */
+  latency(method: string, direction: CallDirection): Histogram {
+    return this.#metrics.latencyMs(method, direction);
+  }
+
+  /** Publishes `stats()` on the diagnostics channel `cinnabar:stats`, for whoever collects without knowing the engine. Costs nothing while nobody subscribes. */
+  publishStats(): void {
+    if (!channels.stats.hasSubscribers) return;
+    channels.stats.publish({ incarnation: this.incarnation, urls: this.urls, stats: this.stats() });
   }
 
   /**
@@ -253,11 +279,16 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #createHost(): SessionHost {
-    const { services, methods } = dispatchTable(this.#options.serve, this.#options.onHandlerError);
+    const { services, methods } = dispatchTable(
+      this.#options.serve,
+      this.#options.onHandlerError,
+      this.#metrics,
+    );
     return {
       clock: systemClock,
       wheel: this.#wheel,
       counters: this.#counters,
+      metrics: this.#metrics,
       limits: this.#options.limits,
       quarantine: this.#quarantine,
       pullBudget: this.#pullBudget,

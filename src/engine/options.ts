@@ -16,6 +16,11 @@ export interface EngineOptions {
   readonly heartbeatMs?: number;
   /** How long `connect` waits for a peer's welcome, in milliseconds. Default 5000. */
   readonly connectTimeoutMs?: number;
+  /**
+   * Calls that take so long or longer, in milliseconds, are published on the diagnostics channel `cinnabar:call.slow` when they end, at both sides.
+   * Default: none are.
+   */
+  readonly slowCallMs?: number;
   readonly limits?: Partial<SessionLimits>;
   /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
   readonly onHandlerError?: HandlerErrorListener;
@@ -27,6 +32,7 @@ export interface ResolvedEngineOptions {
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly connectTimeoutMs: number;
+  readonly slowCallMs: number;
   readonly limits: SessionLimits;
   readonly onHandlerError: HandlerErrorListener;
 }
@@ -51,10 +57,18 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     "serve",
     "heartbeatMs",
     "connectTimeoutMs",
+    "slowCallMs",
     "limits",
     "onHandlerError",
   ]);
-  const { listen = [], serve = [], heartbeatMs = 1000, connectTimeoutMs = 5000, limits = {} } = options;
+  const {
+    listen = [],
+    serve = [],
+    heartbeatMs = 1000,
+    connectTimeoutMs = 5000,
+    slowCallMs,
+    limits = {},
+  } = options;
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
   if (!Array.isArray(serve))
@@ -65,6 +79,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
+  if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined) continue;
@@ -82,6 +97,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     serve,
     heartbeatMs,
     connectTimeoutMs,
+    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
     limits: { ...defaultLimits, ...set },
     onHandlerError,
   };

@@ -1,4 +1,5 @@
 import type { PortGauges } from "../fabric/port.ts";
+import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 
 /** What one port of an engine is and holds. */
@@ -29,5 +30,7 @@ export interface EngineStats {
   readonly pullingBytes: number;
   /** Bytes of bodies kept for peers that have not pulled them yet. */
   readonly offeredBytes: number;
+  /** Each method that has been called, in each direction: how often, how it ended, how long it took. */
+  readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];
 }

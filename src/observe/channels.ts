@@ -15,4 +15,8 @@ export const channels = {
   handlerFailed: channel("cinnabar:handler.failed"),
   /** A handler settled after its call had ended: { method, callId }. */
   lateResult: channel("cinnabar:handler.late"),
+  /** A call took `slowCallMs` or longer: a `SlowCall`. */
+  slowCall: channel("cinnabar:call.slow"),
+  /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
+  stats: channel("cinnabar:stats"),
 } as const;

@@ -3,6 +3,7 @@ import { formatIssues, type Schema, type Validation, validate } from "../contrac
 import { methodPath } from "../contract/service.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { CallMetrics, type MethodMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import type { Session } from "../session/session.ts";
 import type { ServedMethod } from "../session/session-host.ts";
@@ -21,6 +22,7 @@ export type HandlerErrorListener = (
 export function dispatchTable(
   implementations: readonly Implementation[],
   onHandlerError: HandlerErrorListener,
+  metrics = new CallMetrics(),
 ): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
   const services: [string, string[]][] = [];
   const methods: ServedMethod[] = [];
@@ -32,9 +34,8 @@ export function dispatchTable(
     services.push([service.name, names]);
     for (const name of names) {
       const method = service.methods[name] as AnyMethod;
-      methods.push(
-        new Dispatcher(method, methodPath(service, name), handlers[name] as Handler, onHandlerError),
-      );
+      const path = methodPath(service, name);
+      methods.push(new Dispatcher(method, metrics.of(path, "in"), handlers[name] as Handler, onHandlerError));
     }
   }
   return { services, methods };
@@ -42,14 +43,21 @@ export function dispatchTable(
 
 /** One served method: input in, checked; handler; output out, checked. Promises only where the schemas or the handler bring them. */
 class Dispatcher implements ServedMethod {
+  readonly metrics: MethodMetrics;
   readonly #method: AnyMethod;
   readonly #path: string;
   readonly #handler: Handler;
   readonly #onHandlerError: HandlerErrorListener;
 
-  constructor(method: AnyMethod, path: string, handler: Handler, onHandlerError: HandlerErrorListener) {
+  constructor(
+    method: AnyMethod,
+    metrics: MethodMetrics,
+    handler: Handler,
+    onHandlerError: HandlerErrorListener,
+  ) {
     this.#method = method;
-    this.#path = path;
+    this.metrics = metrics;
+    this.#path = metrics.method;
     this.#handler = handler;
     this.#onHandlerError = onHandlerError;
   }

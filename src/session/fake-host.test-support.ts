@@ -4,6 +4,7 @@ import { FakeClock } from "../call/fake-clock.test-support.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import { CallMetrics } from "../observe/call-metrics.ts";
 import { newCounters } from "../observe/counters.ts";
 import { encode } from "../wire/codec.ts";
 import { frameHeaderBytes, writeFrameHeader } from "../wire/frame.ts";
@@ -19,6 +20,7 @@ export class FakeHost implements SessionHost {
   readonly clock = new FakeClock();
   readonly wheel = new DeadlineWheel(this.clock);
   readonly counters = newCounters();
+  readonly metrics = new CallMetrics();
   readonly quarantine = new Quarantine();
   readonly limits: SessionLimits;
   readonly pullBudget: ByteBudget;

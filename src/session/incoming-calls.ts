@@ -1,4 +1,6 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { publishSlowIncoming } from "../call/slow-calls.ts";
+import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
@@ -34,6 +36,10 @@ export class IncomingCalls {
     return this.#size;
   }
 
+  *[Symbol.iterator](): IterableIterator<IncomingCall> {
+    for (const call of this.#calls) if (call !== undefined) yield call;
+  }
+
   onRequest(
     method: number,
     callId: number,
@@ -57,7 +63,8 @@ export class IncomingCalls {
     this.#calls[slot] = call;
     this.#size++;
     host.counters.requestsStarted++;
-    host.wheel.arm(call, host.clock.now() + timeLeftMs);
+    call.startedMs = host.clock.now();
+    host.wheel.arm(call, call.startedMs + timeLeftMs);
 
     const overflowed = (flags & frameFlag.overflow) !== 0;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
@@ -68,6 +75,7 @@ export class IncomingCalls {
       bodyBytes,
       () => !call.open,
       (body, status) => {
+        if (overflowed) call.pullingUs = Math.round((host.clock.now() - call.startedMs) * 1000);
         if (call.open) {
           if (body === undefined) call.settle({ error: pullFailure(status, session) });
           else this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
@@ -111,11 +119,13 @@ export class IncomingCalls {
     const head = { kind: frameKind.response, method: 0, callId: call.id, word: 0 };
     if (outcome.value === undefined) {
       host.counters.requestsSucceeded++;
+      this.#record(call, "ok");
       return this.#outbox.bare(head);
     }
     try {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body));
       host.counters.requestsSucceeded++;
+      this.#record(call, "ok");
     } catch (error) {
       if (error instanceof RpcError) return this.#fail(call, error);
       const message =
@@ -128,6 +138,7 @@ export class IncomingCalls {
 
   #fail(call: IncomingCall, error: RpcError): void {
     this.#session.host.counters.requestsFailed++;
+    this.#record(call, error.code);
     const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error) };
     try {
       this.#outbox.value(head, packError(error), (body) => this.#offer(call, body));
@@ -135,6 +146,16 @@ export class IncomingCalls {
       // The error's data would not go: the caller still gets its code.
       this.#outbox.value(head, { m: error.message.slice(0, 200) }, (body) => this.#offer(call, body));
     }
+  }
+
+  #record(call: IncomingCall, code: RpcCode | "ok"): void {
+    const { host, peerName } = this.#session;
+    const metrics = host.methods[call.method]?.metrics;
+    // A number that no method has is counted nowhere: what peers send must not make us keep more.
+    if (metrics === undefined) return;
+    const tookMs = host.clock.now() - call.startedMs;
+    metrics.record(tookMs, code === "ok" ? okNumber : codeToNumber(code));
+    if (tookMs >= host.metrics.slowCallMs) publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {
@@ -160,6 +181,7 @@ export class IncomingCalls {
       this.#calls[slot] = undefined;
       this.#session.host.wheel.disarm(call);
       this.#session.host.counters.requestsFailed++;
+      this.#record(call, reason.code);
       call.abandon(reason);
     }
     this.#size = 0;

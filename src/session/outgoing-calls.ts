@@ -38,6 +38,10 @@ export class OutgoingCalls {
     return this.#calls.size;
   }
 
+  [Symbol.iterator](): IterableIterator<OutgoingCall> {
+    return this.#calls[Symbol.iterator]();
+  }
+
   request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
     const { peerName } = this.#session;
     if (this.#outbox.full) {
@@ -100,7 +104,10 @@ export class OutgoingCalls {
       if ((flags & frameFlag.overflow) !== 0) this.#outbox.bare(pulledHead);
       return;
     }
-    if ((flags & frameFlag.overflow) !== 0) call.phase = "pulling";
+    if ((flags & frameFlag.overflow) !== 0) {
+      call.phase = "pulling";
+      call.pullingUs = call.elapsedUs(session.host.clock.now());
+    }
     session.bodies.take(
       at,
       flags,

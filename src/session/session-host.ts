@@ -3,6 +3,7 @@ import type { Clock } from "../call/clock.ts";
 import type { DeadlineWheel } from "../call/deadline-wheel.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { CallMetrics, MethodMetrics } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
@@ -11,6 +12,8 @@ import type { Session } from "./session.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
 export interface ServedMethod {
+  /** What is counted of it. */
+  readonly metrics?: MethodMetrics;
   serve(call: IncomingCall, session: Session, input: unknown): void;
 }
 
@@ -19,6 +22,7 @@ export interface SessionHost {
   readonly clock: Clock;
   readonly wheel: DeadlineWheel;
   readonly counters: Counters;
+  readonly metrics: CallMetrics;
   readonly limits: SessionLimits;
   readonly quarantine: Quarantine;
   /** Bodies on their way in. */

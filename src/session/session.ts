@@ -193,6 +193,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.#outbox.posted > 0;
   }
 
+  /** What is open, for whoever lists it. */
+  get openCalls(): { readonly outgoing: Iterable<OutgoingCall>; readonly incoming: Iterable<IncomingCall> } {
+    return { outgoing: this.#outgoing, incoming: this.#incoming };
+  }
+
   get callsOut(): number {
     return this.#outgoing.size;
   }
