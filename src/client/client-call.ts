@@ -17,6 +17,8 @@ export class ClientCall extends OutgoingCall implements Abortable {
   #reject!: (error: RpcError) => void;
   #session: Session | undefined;
   #signal: AbortSignal | undefined;
+  /** Nothing has been waited for yet: the time is still that of the start, and need not be asked for again. */
+  #begins = true;
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
@@ -32,6 +34,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
     host.wheel.arm(this, this.startedMs + this.#timeoutMs);
     if (options?.signal !== undefined) this.#listen(options.signal);
     if (!this.settled) this.#checkInput(input);
+    this.#begins = false;
   }
 
   override get methodPath(): string {
@@ -90,7 +93,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
     }
     if (session instanceof Promise) {
       this.phase = "connecting";
-      this.connectingUs = this.elapsedUs(this.#method.source.host.clock.now());
+      this.connectingUs = this.#begins ? 0 : this.elapsedUs(this.#method.source.host.clock.now());
       session.then(
         (opened) => {
           if (!this.settled) this.#send(opened, input);
@@ -110,7 +113,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
       return this.#fail("unimplemented", `${source.name} has ${what}`);
     }
     try {
-      const nowMs = source.host.clock.now();
+      const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
       this.sentUs = this.elapsedUs(nowMs);
       session.request(this, number, this.deadlineMs - nowMs, input);
       this.#session = session;
@@ -206,9 +209,12 @@ export class ClientCall extends OutgoingCall implements Abortable {
     this.phase = "settled";
     const { host } = this.#method.source;
     host.wheel.disarm(this);
-    const tookMs = host.clock.now() - this.startedMs;
-    this.#method.metrics.record(tookMs, code === "ok" ? okNumber : codeToNumber(code));
-    if (tookMs >= host.metrics.slowCallMs) publishSlowOutgoing(this, tookMs, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
+    const { metrics } = this.#method;
+    metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+    if (!host.metrics.timed) return;
+    const tookMs = host.clock.now() - this.startedMs;
+    metrics.latencyMs.record(tookMs);
+    if (tookMs >= host.metrics.slowCallMs) publishSlowOutgoing(this, tookMs, code);
   }
 }

@@ -69,7 +69,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
-    this.#metrics = new CallMetrics(options.slowCallMs);
+    this.#metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
     this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
     this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
     this.#host = this.#createHost();

@@ -21,6 +21,8 @@ export interface EngineOptions {
    * Default: none are.
    */
   readonly slowCallMs?: number;
+  /** Whether the time that calls take is kept, by method (`stats().methods`). Default true; it costs one reading of the clock a call and side. */
+  readonly measureLatency?: boolean;
   readonly limits?: Partial<SessionLimits>;
   /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
   readonly onHandlerError?: HandlerErrorListener;
@@ -33,6 +35,7 @@ export interface ResolvedEngineOptions {
   readonly heartbeatMs: number;
   readonly connectTimeoutMs: number;
   readonly slowCallMs: number;
+  readonly measureLatency: boolean;
   readonly limits: SessionLimits;
   readonly onHandlerError: HandlerErrorListener;
 }
@@ -58,6 +61,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     "heartbeatMs",
     "connectTimeoutMs",
     "slowCallMs",
+    "measureLatency",
     "limits",
     "onHandlerError",
   ]);
@@ -67,6 +71,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     heartbeatMs = 1000,
     connectTimeoutMs = 5000,
     slowCallMs,
+    measureLatency = true,
     limits = {},
   } = options;
   const urls = typeof listen === "string" ? [listen] : listen;
@@ -80,6 +85,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
   if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
+  if (typeof measureLatency !== "boolean")
+    throw new TypeError("Engine.open: measureLatency must be a boolean");
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined) continue;
@@ -97,6 +104,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     serve,
     heartbeatMs,
     connectTimeoutMs,
+    measureLatency,
     slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
     limits: { ...defaultLimits, ...set },
     onHandlerError,

@@ -16,7 +16,7 @@ export interface MethodStats {
   readonly failures: Readonly<Partial<Record<RpcCode, number>>>;
   /**
    * From the call to its end, in milliseconds, success or not. Out: as the caller waits. In: from the request's arrival to the answer's leaving,
-   * with the pulling of a long input.
+   * with the pulling of a long input. Empty where `measureLatency` is off.
    */
   readonly latencyMs: HistogramSummary;
 }
@@ -37,9 +37,12 @@ export class MethodMetrics {
   }
 
   /** A call has ended; `code` is the number of its error's code, or 0. */
-  record(tookMs: number, code: number): void {
-    this.latencyMs.record(tookMs);
+  count(code: number): void {
     this.#ends[code] = (this.#ends[code] as number) + 1;
+  }
+
+  get called(): boolean {
+    return this.#ends.some((times) => times > 0);
   }
 
   stats(): MethodStats {
@@ -65,11 +68,14 @@ export class MethodMetrics {
 export class CallMetrics {
   /** A call that takes so long is published as slow. Infinity: none. */
   readonly slowCallMs: number;
+  /** Whether the clock is read when a call ends. */
+  readonly timed: boolean;
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
 
-  constructor(slowCallMs = Number.POSITIVE_INFINITY) {
+  constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true) {
     this.slowCallMs = slowCallMs;
+    this.timed = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY;
   }
 
   /** The one of that method, made when first asked for. */
@@ -92,7 +98,7 @@ export class CallMetrics {
   /** Those that have been called at all. */
   stats(): MethodStats[] {
     return [...this.#out.values(), ...this.#in.values()]
-      .filter(({ latencyMs }) => latencyMs.count > 0)
+      .filter(({ called }) => called)
       .map((metrics) => metrics.stats());
   }
 }

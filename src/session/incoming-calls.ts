@@ -153,8 +153,10 @@ export class IncomingCalls {
     const metrics = host.methods[call.method]?.metrics;
     // A number that no method has is counted nowhere: what peers send must not make us keep more.
     if (metrics === undefined) return;
+    metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+    if (!host.metrics.timed) return;
     const tookMs = host.clock.now() - call.startedMs;
-    metrics.record(tookMs, code === "ok" ? okNumber : codeToNumber(code));
+    metrics.latencyMs.record(tookMs);
     if (tookMs >= host.metrics.slowCallMs) publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
   }
 

@@ -133,6 +133,26 @@ function order(method: string): number {
   return ["work.v1/ping", "work.v1/hold", "work.v1/lend", "work.v1/fail"].indexOf(method);
 }
 
+describe("an engine that does not measure latency", () => {
+  it("still counts how calls end", async () => {
+    const options = { measureLatency: false };
+    const { server, client, api } = await pair(
+      providers[0] as (typeof providers)[number],
+      [work(Promise.resolve())],
+      {
+        server: options,
+        client: options,
+      },
+    );
+    await api(Work).ping();
+    for (const engine of [server, client]) {
+      expect(engine.stats().methods).toMatchObject([
+        { method: "work.v1/ping", succeeded: 1, latencyMs: { count: 0, max: 0 } },
+      ]);
+    }
+  });
+});
+
 describe("slow calls", () => {
   const mem = providers[0] as (typeof providers)[number];
 
