@@ -20,6 +20,8 @@ export { isError } from "./contract/is-error.ts";
 export type { Schema, StandardSchemaV1 } from "./contract/schema.ts";
 export { type AnyService, type Service, service } from "./contract/service.ts";
 export { type UnaryMethod, type UnaryOptions, unary } from "./contract/unary.ts";
+export { type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
+export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { type ConnectOptions, Engine, type ExposeOptions } from "./engine/engine.ts";
 export type { EngineOptions } from "./engine/options.ts";
 export type { Peer, PeerState, PeerStats } from "./engine/peer.ts";

@@ -15,10 +15,12 @@ import type { Histogram } from "../observe/histogram.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
+import { drainingError } from "../session/intake.ts";
 import { type OpenCall, openCalls } from "../session/open-call.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, SessionTable } from "../session/session-table.ts";
+import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Peer } from "./peer.ts";
 import { Ports } from "./ports.ts";
@@ -66,6 +68,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #peers = new Set<Peer>();
   #dirty: Session[] = [];
   #closing: Promise<void> | undefined;
+  #drain: Drain | undefined;
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
@@ -94,6 +97,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
       throw error;
     }
     return engine;
+  }
+
+  /** `draining`: on the way to be closed, see `drain`. */
+  get state(): "open" | "draining" | "closed" {
+    if (this.#closing !== undefined) return "closed";
+    return this.#drain === undefined ? "open" : "draining";
   }
 
   /** Where peers can reach it; a tcp port 0 shows as the port it got. */
@@ -197,10 +206,48 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   /**
+   * Closes without cutting off what is in flight. New requests are refused with `unavailable`, and peers are told, so that they go elsewhere. Handlers go on and may
+   * make calls of their own; when the last has ended, new calls of this engine are refused too. When everything has finished, or after `graceMs`, the engine closes, and the report lists what was aborted.
+   * Always ends. Called again it gives the same report, and can shorten the grace, never lengthen it. A handler may call it, but must not wait for it: it would wait for itself.
+   *
+   * @throws TypeError or RangeError for bad options.
+   */
+  async drain(options: DrainOptions = {}): Promise<DrainReport> {
+    assertOptions("drain", options, ["graceMs"]);
+    const { graceMs = defaultGraceMs } = options;
+    assertGraceMs("drain", graceMs);
+    if (this.#drain !== undefined) this.#drain.within(graceMs);
+    else if (this.#closing === undefined) this.#drain = this.#beginDrain(graceMs);
+    await this.#closing;
+    return this.#drain === undefined ? { aborted: [], tookMs: 0 } : this.#drain.report;
+  }
+
+  #beginDrain(graceMs: number): Drain {
+    this.#sessions.accepting = false;
+    return new Drain(
+      {
+        clock: systemClock,
+        intake: this.#host.intake,
+        announce: () => {
+          for (const session of this.#sessions) session.ping();
+        },
+        serves: () => [...this.#sessions].some((session) => session.callsIn > 0),
+        works: () =>
+          this.#wheel.size > 0 ||
+          [...this.#sessions].some((session) => session.hasOpenWork || session.queuedBytes > 0),
+        calls: () => this.calls(),
+        close: () => this.close(),
+      },
+      graceMs,
+    );
+  }
+
+  /**
    * Ends everything: peers are told, open calls fail with `unavailable` on both sides, handlers' signals fire, regions and ports are let go.
    * Always ends, within half a second. Safe to call again, and from a handler.
    */
   close(): Promise<void> {
+    this.#drain?.cut();
     this.#closing ??= this.#close();
     return this.#closing;
   }
@@ -262,7 +309,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #assertOpen(): void {
-    if (this.#closing === undefined) return;
+    if (this.#closing === undefined && this.#host.intake.calls) return;
+    if (this.#closing === undefined) throw drainingError("this engine", "local");
     throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
   }
 
@@ -287,6 +335,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     return {
       clock: systemClock,
       wheel: this.#wheel,
+      intake: { requests: true, calls: true },
       counters: this.#counters,
       metrics: this.#metrics,
       limits: this.#options.limits,

@@ -3,16 +3,18 @@ import { type Client, createClient } from "../client/client.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { drainingError } from "../session/intake.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 
 /**
  *   connecting  a session is being opened
  *   connected   calls flow
+ *   draining    it takes no new calls, they fail at once with `unavailable`; those in flight go on
  *   lost        the last session ended without our doing; the next call opens another
  *   closed      by us, for good
  */
-export type PeerState = "connecting" | "connected" | "lost" | "closed";
+export type PeerState = "connecting" | "connected" | "draining" | "lost" | "closed";
 
 /** What a peer holds at this moment. */
 export interface PeerStats {
@@ -56,7 +58,7 @@ export class Peer implements SessionSource, AsyncDisposable {
 
   get state(): PeerState {
     if (this.#closed) return "closed";
-    if (this.#session?.state === "open") return "connected";
+    if (this.#session?.state === "open") return this.#session.remoteDrains ? "draining" : "connected";
     return this.#opening === undefined ? "lost" : "connecting";
   }
 
@@ -86,7 +88,11 @@ export class Peer implements SessionSource, AsyncDisposable {
   /** @internal */
   session(): Session | Promise<Session> {
     const session = this.#session;
-    if (session !== undefined && session.state === "open") return session;
+    if (!this.host.intake.calls) throw drainingError("this engine", "local");
+    if (session !== undefined && session.state === "open") {
+      if (session.remoteDrains) throw drainingError(this.url, "local");
+      return session;
+    }
     if (this.#closed) throw this.#closedError();
     this.#opening ??= this.#reopen();
     return this.#opening;

@@ -19,6 +19,7 @@ import type { ServedMethod, SessionHost } from "./session-host.ts";
 export class FakeHost implements SessionHost {
   readonly clock = new FakeClock();
   readonly wheel = new DeadlineWheel(this.clock);
+  readonly intake = { requests: true, calls: true };
   readonly counters = newCounters();
   readonly metrics = new CallMetrics();
   readonly quarantine = new Quarantine();

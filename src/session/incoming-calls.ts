@@ -6,6 +6,7 @@ import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
+import { drainingError } from "./intake.ts";
 import type { OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { pullFailure } from "./outgoing-calls.ts";
@@ -66,6 +67,10 @@ export class IncomingCalls {
     call.startedMs = host.clock.now();
     host.wheel.arm(call, call.startedMs + timeLeftMs);
 
+    if (!host.intake.requests) {
+      call.settle({ error: drainingError("the server", "remote") });
+      return;
+    }
     const overflowed = (flags & frameFlag.overflow) !== 0;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     if (overflowed) call.beginTransfer();

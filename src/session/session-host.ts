@@ -7,6 +7,7 @@ import type { CallMetrics, MethodMetrics } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
+import type { Intake } from "./intake.ts";
 import type { SessionLimits } from "./limits.ts";
 import type { Session } from "./session.ts";
 
@@ -21,6 +22,7 @@ export interface ServedMethod {
 export interface SessionHost {
   readonly clock: Clock;
   readonly wheel: DeadlineWheel;
+  readonly intake: Intake;
   readonly counters: Counters;
   readonly metrics: CallMetrics;
   readonly limits: SessionLimits;

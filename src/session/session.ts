@@ -6,7 +6,7 @@ import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
 import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
-import { frameFault, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFault, frameHeaderBytes, frameKind, pulledBody, senderState } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
 import { type Body, malformed } from "./body.ts";
@@ -44,6 +44,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   dirty = false;
   /** What the peer said of itself; undefined while opening. */
   remote: Greeting | undefined;
+  /** The peer takes no new calls. */
+  remoteDrains = false;
   /** When the peer was last heard, on the heartbeat's clock. */
   heardMs: number;
   /** What the peer serves. */
@@ -210,9 +212,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.#outbox.queuedBytes;
   }
 
+  /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
   ping(): void {
-    if (this.state !== "open") return;
-    this.#outbox.bare({ kind: frameKind.ping, method: 0, callId: 0, word: 0 });
+    if (this.state === "open") this.#sayState(frameKind.ping, 0);
+  }
+
+  #sayState(kind: number, word: number): void {
+    const state = this.host.intake.requests ? senderState.serving : senderState.draining;
+    this.#outbox.bare({ kind, method: state, callId: 0, word });
     this.host.kick();
   }
 
@@ -267,9 +274,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       case frameKind.pulled:
         return this.#onPulled(word, callId);
       case frameKind.ping:
-        this.#outbox.bare({ kind: frameKind.pong, method: 0, callId: 0, word });
-        return this.host.kick();
       case frameKind.pong:
+        this.remoteDrains = view.getUint16(at + 2, true) === senderState.draining;
+        if (kind === frameKind.ping) this.#sayState(frameKind.pong, word);
         return;
       case frameKind.services:
         if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
