@@ -25,6 +25,8 @@ export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { type ConnectOptions, Engine, type ExposeOptions } from "./engine/engine.ts";
 export type { EngineOptions } from "./engine/options.ts";
 export type { Peer, PeerState, PeerStats } from "./engine/peer.ts";
+export type { PeerEvents } from "./engine/peer-events.ts";
+export type { ReconnectOptions } from "./engine/reconnect.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { RpcCode } from "./errors/code.ts";
 export {

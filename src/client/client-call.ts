@@ -87,7 +87,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
   #acquire(input: unknown): void {
     let session: Session | Promise<Session>;
     try {
-      session = this.#method.source.session();
+      session = this.#method.source.session(this);
     } catch (error) {
       return this.onFailure(error as RpcError);
     }

@@ -1,3 +1,4 @@
+import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 
@@ -6,6 +7,6 @@ export interface SessionSource {
   readonly host: SessionHost;
   /** The peer's URL or name, for errors. */
   readonly name: string;
-  /** The open session, at once; or a promise of one that is being opened. Rejects with RpcError. */
-  session(): Session | Promise<Session>;
+  /** The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who wants it: its end ends the wait. */
+  session(call?: OutgoingCall): Session | Promise<Session>;
 }

@@ -24,12 +24,15 @@ import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGrace
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Peer } from "./peer.ts";
 import { Ports } from "./ports.ts";
+import { type ReconnectOptions, resolveReconnectOptions } from "./reconnect.ts";
 import type { EngineStats } from "./stats.ts";
 
 /** What `engine.connect` takes. */
 export interface ConnectOptions {
   /** How long to wait for the peer's welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. */
   readonly timeoutMs?: number;
+  /** What becomes of calls while the peer is lost. Default: the first of them tries once to connect. */
+  readonly reconnect?: ReconnectOptions;
 }
 
 /** What `engine.expose` takes. */
@@ -121,7 +124,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
    * @throws TypeError for a malformed URL; RpcError `unavailable` when nobody answers there.
    */
   async connect(url: string, options: ConnectOptions = {}): Promise<Peer> {
-    assertOptions("connect", options, ["timeoutMs"]);
+    assertOptions("connect", options, ["timeoutMs", "reconnect"]);
     const { timeoutMs = this.#options.connectTimeoutMs } = options;
     assertTimeoutMs("connect: timeoutMs", timeoutMs);
     const peer = new Peer(
@@ -129,6 +132,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       this.#host,
       (self) => this.#openSession(self, timeoutMs),
       (self) => this.#peers.delete(self),
+      resolveReconnectOptions(options.reconnect),
     );
     this.#peers.add(peer);
     try {
@@ -352,10 +356,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
         this.#dirty.push(session);
       },
       watch: (session) => this.#heartbeat.watch(session),
+      ponged: (session) => this.#heartbeat.ponged(session),
       probe: (session) => this.#heartbeat.probe(session),
       heardNow: () => this.#heartbeat.nowMs,
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
+        session.observer?.onEnded(reason);
         // Refused, or never answered: there was no session.
         if (session.remote === undefined) return;
         // Both sides close by word of mouth; what the fabric, its silence or broken bytes end is lost.

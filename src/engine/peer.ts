@@ -1,20 +1,26 @@
+import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { Listeners } from "../observe/listeners.ts";
 import { drainingError } from "../session/intake.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
+import type { SessionObserver } from "../session/session-observer.ts";
+import type { PeerEvents } from "./peer-events.ts";
+import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
 
 /**
  *   connecting  a session is being opened
  *   connected   calls flow
+ *   suspect     calls flow, but it has not answered for longer than it usually takes
  *   draining    it takes no new calls, they fail at once with `unavailable`; those in flight go on
  *   lost        the last session ended without our doing; the next call opens another
  *   closed      by us, for good
  */
-export type PeerState = "connecting" | "connected" | "draining" | "lost" | "closed";
+export type PeerState = "connecting" | "connected" | "suspect" | "draining" | "lost" | "closed";
 
 /** What a peer holds at this moment. */
 export interface PeerStats {
@@ -34,7 +40,7 @@ export type SessionOpener = (peer: Peer) => Promise<Session>;
  * Another engine, as this one reaches it. Made by `engine.connect`. When its session is lost the open calls fail with `unavailable`, and the next
  * call opens a new session: a restarted process at the same address is a new incarnation and never sees what was meant for the old one.
  */
-export class Peer implements SessionSource, AsyncDisposable {
+export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
   readonly #open: SessionOpener;
@@ -42,14 +48,30 @@ export class Peer implements SessionSource, AsyncDisposable {
   #session: Session | undefined;
   #opening: Promise<Session> | undefined;
   #giveUp: (() => void) | undefined;
+  readonly #reconnect: ResolvedReconnectOptions;
+  readonly #listeners = new Listeners<PeerEvents>();
+  /** Calls that wait for a session, where calls wait. */
+  readonly #waiting = new Set<OutgoingCall>();
+  #suspected = false;
+  /** The incarnation of the last session; undefined before the first. */
+  #lastIncarnation: bigint | undefined;
+  #onSessionEnded: (() => void) | undefined;
+  #endPause: (() => void) | undefined;
   #closed = false;
 
   /** @internal */
-  constructor(url: string, host: SessionHost, open: SessionOpener, onClosed: (peer: Peer) => void) {
+  constructor(
+    url: string,
+    host: SessionHost,
+    open: SessionOpener,
+    onClosed: (peer: Peer) => void,
+    reconnect: ResolvedReconnectOptions,
+  ) {
     this.url = url;
     this.host = host;
     this.#open = open;
     this.#onClosed = onClosed;
+    this.#reconnect = reconnect;
   }
 
   get name(): string {
@@ -58,7 +80,10 @@ export class Peer implements SessionSource, AsyncDisposable {
 
   get state(): PeerState {
     if (this.#closed) return "closed";
-    if (this.#session?.state === "open") return this.#session.remoteDrains ? "draining" : "connected";
+    if (this.#session?.state === "open") {
+      if (this.#session.remoteDrains) return "draining";
+      return this.#suspected ? "suspect" : "connected";
+    }
     return this.#opening === undefined ? "lost" : "connecting";
   }
 
@@ -85,17 +110,109 @@ export class Peer implements SessionSource, AsyncDisposable {
     return createClient(this, service, options);
   }
 
+  /**
+   * Calls `listener` at each such event, until the returned function is called or the peer is closed. It is called inside the engine's work: it may call, close and listen,
+   * and what it throws is an uncaught exception.
+   */
+  on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
   /** @internal */
-  session(): Session | Promise<Session> {
+  session(call?: OutgoingCall): Session | Promise<Session> {
     const session = this.#session;
     if (!this.host.intake.calls) throw drainingError("this engine", "local");
-    if (session !== undefined && session.state === "open") {
-      if (session.remoteDrains) throw drainingError(this.url, "local");
-      return session;
-    }
+    const open = session !== undefined && session.state === "open";
+    if (open && !session.remoteDrains) return session;
     if (this.#closed) throw this.#closedError();
+    const waits = call !== undefined && this.#reconnect.whileLost === "wait";
+    if (open && !waits) throw drainingError(this.url, "local");
+    if (waits) this.#waiting.add(call);
     this.#opening ??= this.#reopen();
     return this.#opening;
+  }
+
+  /** @internal */
+  onSuspect(phi: number, silentMs: number): void {
+    this.#suspected = true;
+    this.#listeners.tell("suspect", { phi, silentMs });
+  }
+
+  /** @internal */
+  onTrusted(): void {
+    this.#suspected = false;
+    if (this.#session?.state === "open")
+      this.#listeners.tell("back", {
+        after: "suspect",
+        restarted: false,
+        incarnation: incarnationOf(this.#session),
+      });
+  }
+
+  /** @internal */
+  onDraining(): void {
+    this.#listeners.tell("draining", {});
+  }
+
+  /** @internal */
+  onEnded(reason: RpcError): void {
+    this.#suspected = false;
+    this.#onSessionEnded?.();
+    if (!this.#closed) this.#listeners.tell("lost", { reason });
+  }
+
+  #adopt(session: Session): void {
+    this.#session = session;
+    this.#waiting.clear();
+    if (this.#closed) return this.#end();
+    // It may have ended while this promise was on its way.
+    if (session.state !== "open") return;
+    session.observer = this;
+    const incarnation = incarnationOf(session);
+    const last = this.#lastIncarnation;
+    this.#lastIncarnation = incarnation;
+    if (last === undefined) this.#listeners.tell("connected", { incarnation });
+    else this.#listeners.tell("back", { after: "lost", restarted: last !== incarnation, incarnation });
+  }
+
+  /** Tries until there is a session; once, when no call waits for more. */
+  async #openPatiently(): Promise<Session> {
+    for (let attempt = 0; ; attempt++) {
+      await this.#drained();
+      try {
+        return await this.#open(this);
+      } catch (error) {
+        if (!mayPass(error) || !this.#awaited()) throw error;
+        await this.#pause(pauseMs(attempt, this.#reconnect));
+        if (!this.#awaited()) throw error;
+      }
+    }
+  }
+
+  /** A peer that drains is not asked for another session while it has ours. */
+  #drained(): Promise<void> | undefined {
+    if (this.#session?.state !== "open") return undefined;
+    return new Promise((resolve) => {
+      this.#onSessionEnded = resolve;
+    });
+  }
+
+  /** Ends early when the peer is closed: no timer outlives it. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.host.clock.timer(ms, resolve);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+
+  /** Whether any call still waits, and may. */
+  #awaited(): boolean {
+    if (this.#closed || !this.host.intake.calls) return false;
+    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
+    return this.#waiting.size > 0;
   }
 
   /** Settles at the latest when the peer is closed: calls that wait for the session must not wait for whoever does not answer. */
@@ -107,15 +224,15 @@ export class Peer implements SessionSource, AsyncDisposable {
         this.#opening = undefined;
         this.#giveUp = undefined;
       };
-      this.#open(this).then(
+      this.#openPatiently().then(
         (session) => {
           clear();
-          this.#session = session;
-          if (this.#closed) this.#end();
+          this.#adopt(session);
           resolve(session);
         },
         (error) => {
           clear();
+          this.#waiting.clear();
           reject(error);
         },
       );
@@ -138,7 +255,10 @@ export class Peer implements SessionSource, AsyncDisposable {
     this.#closed = true;
     this.#end();
     this.#giveUp?.();
+    this.#endPause?.();
     this.#onClosed(this);
+    this.#listeners.tell("closed", {});
+    this.#listeners.clear();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -152,4 +272,11 @@ export class Peer implements SessionSource, AsyncDisposable {
   #closedError(): RpcError {
     return new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
   }
+}
+
+const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
+
+/** Whether another try may fare better: nobody there, or no room. A peer that cannot be understood will not be understood later. */
+function mayPass(error: unknown): boolean {
+  return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
 }

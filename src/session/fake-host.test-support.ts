@@ -52,6 +52,8 @@ export class FakeHost implements SessionHost {
     this.probed.push(session);
   }
 
+  ponged(): void {}
+
   heardNow(): number {
     return this.heardMs;
   }

@@ -44,6 +44,8 @@ export interface SessionHost {
   watch(session: Session): void;
   /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
   probe(session: Session): void;
+  /** The answer to a ping has come. */
+  ponged(session: Session): void;
   /** When a message arrived, on the heartbeat's clock. */
   heardNow(): number;
   onSessionEnded(session: Session, reason: RpcError): void;

@@ -1,7 +1,6 @@
 import type { TransferRoute } from "../bulk/transfer.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
-import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
@@ -16,7 +15,9 @@ import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
+import { sendFailure } from "./session-ends.ts";
 import type { SessionHost } from "./session-host.ts";
+import type { SessionObserver } from "./session-observer.ts";
 
 /**
  *   opening   hello sent, no welcome yet          (the side that connects)
@@ -46,6 +47,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   remote: Greeting | undefined;
   /** The peer takes no new calls. */
   remoteDrains = false;
+  observer: SessionObserver | undefined;
   /** When the peer was last heard, on the heartbeat's clock. */
   heardMs: number;
   /** What the peer serves. */
@@ -275,9 +277,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         return this.#onPulled(word, callId);
       case frameKind.ping:
       case frameKind.pong:
-        this.remoteDrains = view.getUint16(at + 2, true) === senderState.draining;
-        if (kind === frameKind.ping) this.#sayState(frameKind.pong, word);
-        return;
+        this.#onSenderState(view.getUint16(at + 2, true) === senderState.draining);
+        return kind === frameKind.ping ? this.#sayState(frameKind.pong, word) : this.host.ponged(this);
       case frameKind.services:
         if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
         this.#awaitsServices = false;
@@ -293,6 +294,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       default:
         return this.fault(`frame kind ${kind} came in a session`);
     }
+  }
+
+  #onSenderState(drains: boolean): void {
+    const told = drains && !this.remoteDrains;
+    this.remoteDrains = drains;
+    if (told) this.observer?.onDraining();
   }
 
   /** Without the body of a welcome or a service table there is no session, though the peer has done nothing wrong. */
@@ -369,26 +376,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   onSendFailed(status: number): void {
-    if (status === protocolNotSupported) {
-      return this.end(
-        new RpcError({
-          code: "failed_precondition",
-          message: `${this.peerName} runs another version of libfabric; over shm both sides need the same`,
-          origin: "fabric",
-        }),
-        { quiet: true, certain: true },
-      );
-    }
-    this.end(
-      fabricError({
-        provider: this.port.provider,
-        op: "fi_send",
-        code: status,
-        rpcCode: "unavailable",
-        message: `${this.peerName} cannot be reached: sending failed`,
-      }),
-      { quiet: true, certain: true },
-    );
+    this.end(sendFailure(this.peerName, this.port.provider, status), { quiet: true, certain: true });
   }
 
   onOverrun(waitingBytes: number): void {
@@ -483,8 +471,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 }
 
-/** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
-const protocolNotSupported = 93;
 const neverStop = () => false;
 const sessionOffer = "session";
 const secondWelcome = "a second welcome came";
