@@ -1,3 +1,7 @@
+export { type DnsResolverOptions, dnsResolver } from "./balance/dns-resolver.ts";
+export type { EjectionOptions } from "./balance/outlier.ts";
+export type { Candidate, Policy, PolicyName } from "./balance/policy.ts";
+export { type Resolver, type ResolverListener, staticResolver } from "./balance/resolver.ts";
 export { Region } from "./bulk/region.ts";
 export type { Access } from "./bulk/region-kind.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
@@ -23,9 +27,11 @@ export { type UnaryMethod, type UnaryOptions, unary } from "./contract/unary.ts"
 export { type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { type ConnectOptions, Engine, type ExposeOptions } from "./engine/engine.ts";
+export type { GroupOptions } from "./engine/group-options.ts";
 export type { EngineOptions } from "./engine/options.ts";
 export type { Peer, PeerState, PeerStats } from "./engine/peer.ts";
 export type { PeerEvents } from "./engine/peer-events.ts";
+export type { GroupMemberStats, PeerGroup } from "./engine/peer-group.ts";
 export type { ReconnectOptions } from "./engine/reconnect.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { RpcCode } from "./errors/code.ts";

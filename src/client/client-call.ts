@@ -87,7 +87,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
   #acquire(input: unknown): void {
     let session: Session | Promise<Session>;
     try {
-      session = this.#method.source.session(this);
+      session = this.#method.source.session(this, input);
     } catch (error) {
       return this.onFailure(error as RpcError);
     }
@@ -209,6 +209,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
     this.phase = "settled";
     const { host } = this.#method.source;
     host.wheel.disarm(this);
+    if (this.#session !== undefined) this.#method.source.onSettled?.(this.#session, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
     const { metrics } = this.#method;
     metrics.count(code === "ok" ? okNumber : codeToNumber(code));

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { type Resolver, staticResolver } from "../balance/resolver.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
 import { assertExposable, Region, type RegionOwner } from "../bulk/region.ts";
 import type { Access } from "../bulk/region-kind.ts";
@@ -8,6 +9,7 @@ import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
+import { parseUrl } from "../fabric/url.ts";
 import { type CallDirection, CallMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
@@ -21,10 +23,16 @@ import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, SessionTable } from "../session/session-table.ts";
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+import { type GroupOptions, resolveGroupOptions } from "./group-options.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Peer } from "./peer.ts";
+import { PeerGroup } from "./peer-group.ts";
 import { Ports } from "./ports.ts";
-import { type ReconnectOptions, resolveReconnectOptions } from "./reconnect.ts";
+import {
+  type ReconnectOptions,
+  type ResolvedReconnectOptions,
+  resolveReconnectOptions,
+} from "./reconnect.ts";
 import type { EngineStats } from "./stats.ts";
 
 /** What `engine.connect` takes. */
@@ -69,6 +77,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #host: SessionHost;
   readonly #regions = new Set<Region>();
   readonly #peers = new Set<Peer>();
+  readonly #groups = new Set<PeerGroup>();
   #dirty: Session[] = [];
   #closing: Promise<void> | undefined;
   #drain: Drain | undefined;
@@ -123,18 +132,61 @@ export class Engine implements AsyncDisposable, RegionOwner {
    *
    * @throws TypeError for a malformed URL; RpcError `unavailable` when nobody answers there.
    */
-  async connect(url: string, options: ConnectOptions = {}): Promise<Peer> {
-    assertOptions("connect", options, ["timeoutMs", "reconnect"]);
-    const { timeoutMs = this.#options.connectTimeoutMs } = options;
-    assertTimeoutMs("connect: timeoutMs", timeoutMs);
+  connect(url: string, options?: ConnectOptions): Promise<Peer>;
+  /**
+   * Connects to several engines that serve the same, and balances calls among them. Resolves when the first has welcomed us; the others follow, and those that the
+   * resolver names later.
+   *
+   * @throws TypeError or RangeError for bad options or URLs; RpcError `unavailable` when nobody answers.
+   */
+  connect(urls: readonly string[] | Resolver, options?: GroupOptions): Promise<PeerGroup>;
+  async connect(
+    where: string | readonly string[] | Resolver,
+    options: ConnectOptions | GroupOptions = {},
+  ): Promise<Peer | PeerGroup> {
+    return typeof where === "string" ? this.#connectOne(where, options) : this.#connectGroup(where, options);
+  }
+
+  async #connectGroup(where: readonly string[] | Resolver, options: GroupOptions): Promise<PeerGroup> {
+    const resolved = resolveGroupOptions(options, this.#options.connectTimeoutMs);
+    if (isUrlList(where)) for (const url of where) parseUrl(url);
+    else if (typeof where?.start !== "function")
+      throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
+    this.#assertOpen();
+    const group = new PeerGroup(
+      this.#host,
+      isUrlList(where) ? staticResolver(where) : where,
+      resolved,
+      (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions()),
+      (self) => this.#groups.delete(self),
+    );
+    this.#groups.add(group);
+    try {
+      await group.connected();
+    } catch (error) {
+      group.close();
+      throw error;
+    }
+    return group;
+  }
+
+  #newPeer(url: string, timeoutMs: number, reconnect: ResolvedReconnectOptions): Peer {
     const peer = new Peer(
       url,
       this.#host,
       (self) => this.#openSession(self, timeoutMs),
       (self) => this.#peers.delete(self),
-      resolveReconnectOptions(options.reconnect),
+      reconnect,
     );
     this.#peers.add(peer);
+    return peer;
+  }
+
+  async #connectOne(url: string, options: ConnectOptions): Promise<Peer> {
+    assertOptions("connect", options, ["timeoutMs", "reconnect"]);
+    const { timeoutMs = this.#options.connectTimeoutMs } = options;
+    assertTimeoutMs("connect: timeoutMs", timeoutMs);
+    const peer = this.#newPeer(url, timeoutMs, resolveReconnectOptions(options.reconnect));
     try {
       await peer.session();
     } catch (error) {
@@ -262,6 +314,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   async #close(): Promise<void> {
     this.#sessions.accepting = false;
+    for (const group of this.#groups) group.close();
     for (const peer of this.#peers) peer.close();
     const reason = new RpcError({
       code: "unavailable",
@@ -391,4 +444,8 @@ async function within<T>(timeoutMs: number, url: string, work: Promise<T>): Prom
   } finally {
     cancel();
   }
+}
+
+function isUrlList(where: readonly string[] | Resolver): where is readonly string[] {
+  return Array.isArray(where);
 }

@@ -92,6 +92,11 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     return this.#session?.state === "open" ? this.#session.remote?.incarnation : undefined;
   }
 
+  /** Calls to it that have no terminal frame yet. */
+  get callsOut(): number {
+    return this.#session?.callsOut ?? 0;
+  }
+
   /** The peer's software and provider, for people. "" while not connected. */
   get agent(): string {
     return this.#session?.remote?.agent ?? "";
