@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { type Resolver, staticResolver } from "../balance/resolver.ts";
+import type { Resolver } from "../balance/resolver.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
 import { assertExposable, Region, type RegionOwner } from "../bulk/region.ts";
 import type { Access } from "../bulk/region-kind.ts";
@@ -9,7 +9,6 @@ import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
-import { parseUrl } from "../fabric/url.ts";
 import { type CallDirection, CallMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
@@ -23,7 +22,7 @@ import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, SessionTable } from "../session/session-table.ts";
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
-import { type GroupOptions, resolveGroupOptions } from "./group-options.ts";
+import { type GroupOptions, resolveGroupOptions, resolverOf } from "./group-options.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Peer } from "./peer.ts";
 import { PeerGroup } from "./peer-group.ts";
@@ -34,6 +33,7 @@ import {
   resolveReconnectOptions,
 } from "./reconnect.ts";
 import type { EngineStats } from "./stats.ts";
+import { within } from "./within.ts";
 
 /** What `engine.connect` takes. */
 export interface ConnectOptions {
@@ -149,13 +149,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   async #connectGroup(where: readonly string[] | Resolver, options: GroupOptions): Promise<PeerGroup> {
     const resolved = resolveGroupOptions(options, this.#options.connectTimeoutMs);
-    if (isUrlList(where)) for (const url of where) parseUrl(url);
-    else if (typeof where?.start !== "function")
-      throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
+    const resolver = resolverOf(where);
     this.#assertOpen();
     const group = new PeerGroup(
       this.#host,
-      isUrlList(where) ? staticResolver(where) : where,
+      resolver,
       resolved,
       (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions()),
       (self) => this.#groups.delete(self),
@@ -423,29 +421,4 @@ export class Engine implements AsyncDisposable, RegionOwner {
       },
     };
   }
-}
-
-/** `work`, or `unavailable` after `timeoutMs`; what comes of it later is dropped. */
-async function within<T>(timeoutMs: number, url: string, work: Promise<T>): Promise<T> {
-  let cancel = () => {};
-  const late = new Promise<never>((_, reject) => {
-    cancel = systemClock.timer(timeoutMs, () =>
-      reject(
-        new RpcError({
-          code: "unavailable",
-          message: `${url} could not be looked up within ${timeoutMs} ms`,
-          origin: "local",
-        }),
-      ),
-    );
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    cancel();
-  }
-}
-
-function isUrlList(where: readonly string[] | Resolver): where is readonly string[] {
-  return Array.isArray(where);
 }

@@ -79,11 +79,13 @@ export class GroupMember implements Candidate {
   }
 
   /** No member any more: no new calls, closed when those in flight have ended. */
-  retire(): void {
+  retire(onDone: () => void): void {
     this.#leave();
     const closeIfDone = (): void => {
-      if (this.peer.callsOut === 0) this.peer.close();
-      else this.#cancelTry = this.#clock.timer(retiredLookMs, closeIfDone, true);
+      if (this.peer.callsOut === 0) {
+        this.peer.close();
+        onDone();
+      } else this.#cancelTry = this.#clock.timer(retiredLookMs, closeIfDone, true);
     };
     closeIfDone();
   }

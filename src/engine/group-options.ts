@@ -1,6 +1,8 @@
 import type { EjectionOptions } from "../balance/outlier.ts";
 import { type Policy, type PolicyName, policies } from "../balance/policy.ts";
+import { type Resolver, staticResolver } from "../balance/resolver.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { parseUrl } from "../fabric/url.ts";
 import {
   type ReconnectOptions,
   type ResolvedReconnectOptions,
@@ -61,6 +63,16 @@ export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: num
     slowStartMs,
     reconnect: resolveReconnectOptions(options.reconnect),
   };
+}
+
+/** @throws TypeError for what is neither URLs nor a resolver, or a malformed URL. */
+export function resolverOf(where: readonly string[] | Resolver): Resolver {
+  if (Array.isArray(where)) {
+    for (const url of where) parseUrl(url);
+    return staticResolver(where);
+  }
+  if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
+  throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
 }
 
 function resolvePolicy(policy: PolicyName | Policy): Policy {

@@ -35,6 +35,8 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   readonly #newPeer: (url: string) => Peer;
   readonly #onClosed: (group: PeerGroup) => void;
   readonly #members = new Map<string, GroupMember>();
+  /** No members any more, but with calls in flight. */
+  readonly #retiring = new Set<GroupMember>();
   readonly #byPeer = new WeakMap<object, GroupMember>();
   readonly #stopResolver: () => void;
   /** Those a call may go to; undefined when it must be found out anew. */
@@ -96,7 +98,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     if (this.#closed) return;
     this.#closed = true;
     this.#stopResolver();
-    for (const member of this.#members.values()) member.close();
+    for (const member of [...this.#members.values(), ...this.#retiring]) member.close();
     for (const end of this.#endPauses) end();
     this.#onFirst(this.#closedError());
     this.#onClosed(this);
@@ -190,7 +192,8 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     for (const [url, member] of this.#members) {
       if (wanted.has(url)) continue;
       this.#members.delete(url);
-      member.retire();
+      this.#retiring.add(member);
+      member.retire(() => this.#retiring.delete(member));
     }
     const tries: Promise<void>[] = [];
     for (const url of wanted) {
