@@ -118,8 +118,18 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     if (this.#closed) throw this.#closedError();
     const ready = this.#readyNow();
     if (ready.length === 0) return this.#sessionOfAny(call);
-    const key = call === undefined ? undefined : this.#options.keyOf?.({ method: call.methodPath, input });
-    return this.#options.policy.pick(ready, key).peer.session();
+    return this.#pick(ready, call, input).peer.session();
+  }
+
+  #pick(ready: readonly GroupMember[], call: OutgoingCall | undefined, input: unknown): GroupMember {
+    const { keyOf, policy } = this.#options;
+    try {
+      const key = call === undefined ? undefined : keyOf?.({ method: call.methodPath, input });
+      return policy.pick(ready, key);
+    } catch (cause) {
+      const message = `${this.name}: keyOf or the policy threw`;
+      throw new RpcError({ code: "internal", message, origin: "local", cause });
+    }
   }
 
   /** @internal */
@@ -180,7 +190,8 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
         this.#endPauses.delete(end);
         resolve();
       };
-      const cancel = this.host.clock.timer(ms, end);
+      // The calls that wait keep the process alive.
+      const cancel = this.host.clock.timer(ms, end, true);
       this.#endPauses.add(end);
     });
   }

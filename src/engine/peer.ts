@@ -205,7 +205,8 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   /** Ends early when the peer is closed: no timer outlives it. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const cancel = this.host.clock.timer(ms, resolve);
+      // The calls that wait keep the process alive.
+      const cancel = this.host.clock.timer(ms, resolve, true);
       this.#endPause = () => {
         cancel();
         resolve();

@@ -165,6 +165,30 @@ describe("a group", () => {
     expect(group.members.map(({ ejected }) => ejected)).toEqual([true, false, false]);
   });
 
+  it("fails a call whose key cannot be had, and no other", async () => {
+    const { urls, client } = await three();
+    let broken = true;
+    const keyOf = () => {
+      if (broken) throw new Error("no key");
+      return "k";
+    };
+    const group = await client.connect(urls, { policy: "consistentHash", keyOf });
+    expect(await failure(group.client(Who).name({ key: "" }))).toMatchObject({
+      code: "internal",
+      origin: "local",
+    });
+    broken = false;
+    await group.client(Who).name({ key: "" });
+  });
+
+  it("gives who has just come a small share, where it starts slowly", async () => {
+    const { urls, client } = await three();
+    const group = await client.connect(urls, { slowStartMs: 600_000 });
+    await allConnected(group);
+    for (const { weight } of group.members) expect(weight).toBe(0.1);
+    await answerers(group, 5);
+  });
+
   it("goes elsewhere while a peer drains", async () => {
     const { servers, urls, client } = await three();
     const group = await client.connect(urls, { policy: "roundRobin" });
