@@ -4,6 +4,8 @@ export { RemoteRegion } from "./bulk/remote-region.ts";
 export type { LocalMemory, TransferOptions } from "./bulk/transfer.ts";
 export type { CallOptions, ClientOptions } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
+export type { RetryBudgetOptions } from "./client/retry-budget.ts";
+export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
 export { bulk } from "./contract/bulk.ts";
 export { bytes } from "./contract/bytes.ts";
 export type {

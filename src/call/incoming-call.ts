@@ -1,5 +1,6 @@
 import { setMaxListeners } from "node:events";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
 import { Timed } from "./deadline-wheel.ts";
 
 /**
@@ -22,15 +23,26 @@ export type IncomingPhase = "open" | "ended" | "answered";
 /** What a call ended with. */
 export type Outcome = { readonly value: unknown; readonly error?: undefined } | { readonly error: RpcError };
 
-/** Sends terminal frames: the session. */
+/**
+ * Whether a handler was begun for a call: `none` yet, so that a refusal now is certain not to have done anything; one `here`; or perhaps one for
+ * another attempt at the same call, `elsewhere`.
+ */
+export type HandlerBegun = "none" | "here" | "elsewhere";
+
+/** Who takes what a call ends with: the session, which sends terminal frames, or what keeps answers for calls that are tried again. */
 export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
+  /** Its time is up and its handler has not ended. The answer follows. */
+  onOverdue?(call: IncomingCall): void;
 }
 
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
   readonly method: number;
+  /** What it is known by when it is tried again; undefined when it stands for itself. */
+  readonly identity: CallIdentity | undefined;
+  handler: HandlerBegun = "none";
   phase: IncomingPhase = "open";
   readonly #session: Answering;
   #outcome: Outcome | undefined;
@@ -38,11 +50,12 @@ export class IncomingCall extends Timed {
   #abort: AbortController | undefined;
   #abortReason: RpcError | undefined;
 
-  constructor(session: Answering, id: number, method: number) {
+  constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
     super();
     this.#session = session;
     this.id = id;
     this.method = method;
+    this.identity = identity;
   }
 
   /** Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when first asked for. */
@@ -58,6 +71,11 @@ export class IncomingCall extends Timed {
 
   get open(): boolean {
     return this.phase === "open";
+  }
+
+  /** Ended against its handler's will: cancelled, out of time, or its peer lost. */
+  get aborted(): boolean {
+    return this.#abortReason !== undefined;
   }
 
   /** How many of its transfers are under way. */
@@ -86,6 +104,7 @@ export class IncomingCall extends Timed {
   }
 
   override onDeadline(): void {
+    if (this.phase === "open" && this.handler === "here") this.#session.onOverdue?.(this);
     this.abort(
       new RpcError({
         code: "deadline_exceeded",

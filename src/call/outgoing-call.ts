@@ -1,4 +1,5 @@
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
 import { Timed } from "./deadline-wheel.ts";
 
 /**
@@ -37,6 +38,8 @@ export abstract class OutgoingCall extends Timed {
   phase: OutgoingPhase = "waiting";
   /** Its number on its session, 0 while waiting. */
   id = 0;
+  /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
+  identity: CallIdentity | undefined = undefined;
   /** Regions and overflowed bodies that travelled with the request. */
   #loans: Loan[] | undefined;
 

@@ -1,3 +1,4 @@
+import { currentCall } from "../call/current-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
@@ -5,17 +6,20 @@ import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
+import { checkThen, isTimeout, restated, timeLeftIn, timeUp } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
 
 /** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
 export class ClientCall extends OutgoingCall implements Abortable {
   readonly promise: Promise<unknown>;
   readonly #method: ClientMethod;
-  readonly #timeoutMs: number;
+  #timeoutMs: number;
   #resolve!: (value: unknown) => void;
   #reject!: (error: RpcError) => void;
   #session: Session | undefined;
   #signal: AbortSignal | undefined;
+  /** Of the call that this one was made for. */
+  #around: AbortSignal | undefined;
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
@@ -27,15 +31,20 @@ export class ClientCall extends OutgoingCall implements Abortable {
     });
     const { host } = method.source;
     host.counters.callsStarted++;
-    host.wheel.arm(this, host.clock.now() + this.#timeoutMs);
-    if (options?.signal !== undefined) this.#listen(options.signal);
+    const now = host.clock.now();
+    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    if (around !== undefined) this.#timeoutMs = timeLeftIn(around, now, this.#timeoutMs);
+    host.wheel.arm(this, now + this.#timeoutMs);
+    if (options?.signal !== undefined) this.#signal = this.#listen(options.signal);
+    if (around !== undefined) this.#around = this.#listen(around.signal);
     if (!this.settled) this.#checkInput(input);
   }
 
-  #listen(signal: AbortSignal): void {
-    if (signal.aborted) return this.onAbort(signal.reason);
-    this.#signal = signal;
+  #listen(signal: AbortSignal): AbortSignal | undefined {
+    if (signal.aborted) this.onAbort(signal.reason);
+    if (this.settled) return undefined;
     watchAbort(signal, this);
+    return signal;
   }
 
   #checkInput(input: unknown): void {
@@ -56,19 +65,9 @@ export class ClientCall extends OutgoingCall implements Abortable {
     check: () => Validation<unknown> | Promise<Validation<unknown>>,
     then: (verdict: Validation<unknown>) => void,
   ): void {
-    const thrown = (cause: unknown) => {
-      if (!this.settled) this.#fail("internal", "a schema of the contract threw", { cause });
-    };
-    try {
-      const verdict = check();
-      if (verdict instanceof Promise) {
-        verdict.then((late) => {
-          if (!this.settled) then(late);
-        }, thrown);
-      } else then(verdict);
-    } catch (error) {
-      thrown(error);
-    }
+    checkThen(this, check, then, (cause) =>
+      this.#fail("internal", "a schema of the contract threw", { cause }),
+    );
   }
 
   #acquire(input: unknown): void {
@@ -150,8 +149,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   onAbort(reason: unknown): void {
     if (this.settled) return;
-    const timedOut = reason instanceof DOMException && reason.name === "TimeoutError";
-    if (timedOut) this.#fail("deadline_exceeded", "the caller's signal timed out", { cause: reason });
+    if (isTimeout(reason)) this.#fail("deadline_exceeded", timeUp(reason), { cause: reason });
     else this.#fail("cancelled", "the caller gave up", { cause: reason });
     this.#session?.cancel(this);
   }
@@ -170,27 +168,20 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   /** An error made for a whole session, or read from a frame, becomes this call's own. */
   #failWith(error: RpcError, declared: { reason?: string; data?: unknown } = {}): void {
-    const { code, origin, retryable, retryAfterMs, fabric } = error;
-    const message = error.message.startsWith(`[${code}] `)
-      ? error.message.slice(code.length + 3)
-      : error.message;
-    this.#fail(code, message, {
-      origin,
-      retryable,
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-      ...(fabric === undefined ? {} : { fabric }),
-      ...(error.cause === undefined ? {} : { cause: error.cause }),
-      ...declared,
-    });
+    const said = restated(error);
+    this.#fail(said.code, said.message, { ...said, ...declared });
   }
 
-  #where(): { method: string; callId?: number } {
-    return this.id === 0 ? { method: this.#method.path } : { method: this.#method.path, callId: this.id };
+  #where(): Partial<RpcErrorOptions> {
+    const method = this.#method.path;
+    // Without a number nothing has left.
+    return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
   #settle(): void {
     this.phase = "settled";
     this.#method.source.host.wheel.disarm(this);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
+    if (this.#around !== undefined) unwatchAbort(this.#around, this);
   }
 }

@@ -3,6 +3,7 @@ import { Quarantine } from "../bulk/quarantine.ts";
 import { assertExposable, Region, type RegionOwner } from "../bulk/region.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import { systemClock } from "../call/clock.ts";
+import { leaveCall } from "../call/current-call.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -10,6 +11,7 @@ import { Progress } from "../fabric/progress.ts";
 import { locate } from "../fabric/target.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
+import { ReplayCache } from "../server/replay-cache.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
 import type { Session } from "../session/session.ts";
@@ -52,6 +54,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #pullBudget: ByteBudget;
   readonly #offerBudget: ByteBudget;
   readonly #wheel = new DeadlineWheel(systemClock);
+  readonly #replays: ReplayCache;
   readonly #heartbeat: Heartbeat;
   readonly #progress: Progress;
   readonly #ports: Ports;
@@ -66,6 +69,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#options = options;
     this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
     this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
+    this.#replays = new ReplayCache(systemClock, options.limits);
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
     this.#progress = new Progress(this.#sessions, () => this.#flush());
@@ -161,6 +165,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
       offeredBytes: this.#offerBudget.bytes,
+      replayCalls: this.#replays.size,
+      replayBytes: this.#replays.bytes,
       ports: this.#ports.all.map((port) => ({
         url: port.url,
         provider: port.provider,
@@ -192,6 +198,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       origin: "local",
     });
     for (const session of this.#sessions) session.end(reason);
+    this.#replays.close(reason);
     const until = performance.now() + closeGraceMs;
     while (this.#ports.all.some((port) => port.busy) && performance.now() < until) {
       this.#progress.poll();
@@ -241,6 +248,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #flush(): boolean {
+    leaveCall();
     if (this.#dirty.length === 0) return false;
     const dirty = this.#dirty;
     this.#dirty = [];
@@ -253,7 +261,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #createHost(): SessionHost {
-    const { services, methods } = dispatchTable(this.#options.serve, this.#options.onHandlerError);
+    const { services, methods } = dispatchTable(
+      this.#options.serve,
+      this.#options.onHandlerError,
+      this.#replays,
+    );
     return {
       clock: systemClock,
       wheel: this.#wheel,

@@ -42,6 +42,9 @@ const limitBounds: Readonly<Record<keyof SessionLimits, readonly [number, number
   maxRequests: [1, 2 ** 20],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],
+  maxReplayCalls: [1, 10_000_000],
+  maxReplayBytes: [1024, Number.MAX_SAFE_INTEGER],
+  maxReplayMs: [1, maxMs],
 };
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */

@@ -1,5 +1,6 @@
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
+import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -35,6 +36,8 @@ export type SessionOpener = (peer: Peer) => Promise<Session>;
 export class Peer implements SessionSource, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
+  /** @internal */
+  readonly retried = new RetriedCalls();
   readonly #open: SessionOpener;
   readonly #onClosed: (peer: Peer) => void;
   #session: Session | undefined;
@@ -130,6 +133,7 @@ export class Peer implements SessionSource, AsyncDisposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.retried.close(this.#closedError());
     this.#end();
     this.#giveUp?.();
     this.#onClosed(this);

@@ -9,7 +9,7 @@ export interface PortStats extends PortGauges {
   readonly agent: string;
 }
 
-/** An engine at one moment. Everything but the counters and the open sessions is zero at rest. */
+/** An engine at one moment. Everything but the counters, the open sessions and answers kept for replay is zero at rest. */
 export interface EngineStats {
   readonly counters: Readonly<Counters>;
   readonly sessions: number;
@@ -29,5 +29,8 @@ export interface EngineStats {
   readonly pullingBytes: number;
   /** Bytes of bodies kept for peers that have not pulled them yet. */
   readonly offeredBytes: number;
+  /** Calls of methods with `replay` that run or whose answers are kept; answers stay for a while when all is at rest. */
+  readonly replayCalls: number;
+  readonly replayBytes: number;
   readonly ports: readonly PortStats[];
 }

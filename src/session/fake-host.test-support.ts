@@ -60,6 +60,7 @@ export class FakeHost implements SessionHost {
 
 /** A method whose calls the test settles. */
 export class FakeMethod implements ServedMethod {
+  readonly path = "fake/method";
   readonly calls: { readonly call: IncomingCall; readonly input: unknown }[] = [];
 
   serve(call: IncomingCall, _session: Session, input: unknown): void {

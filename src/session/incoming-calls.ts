@@ -1,8 +1,9 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
-import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
 import type { OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
@@ -52,8 +53,18 @@ export class IncomingCalls {
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
     if (this.#offers.has(offerKey(slot)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
+    const identified = (flags & frameFlag.identity) !== 0;
+    let identity: CallIdentity | undefined;
+    if (identified) {
+      const start = at + frameHeaderBytes;
+      const read = readCallIdentity(session.port.slabView, start, start + bodyBytes);
+      if (typeof read === "string") return session.fault(read);
+      // Regions end with their request, so one that carries them cannot stand for another.
+      if ((flags & frameFlag.grants) === 0) identity = read;
+    }
+    const prefixBytes = identified ? callIdentityBytes : 0;
     if (!session.hasOpenWork) host.watch(session);
-    const call = new IncomingCall(session, callId, method);
+    const call = new IncomingCall(session, callId, method, identity);
     this.#calls[slot] = call;
     this.#size++;
     host.counters.requestsStarted++;
@@ -63,9 +74,9 @@ export class IncomingCalls {
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     if (overflowed) call.beginTransfer();
     session.bodies.take(
-      at,
+      at + prefixBytes,
       flags,
-      bodyBytes,
+      bodyBytes - prefixBytes,
       () => !call.open,
       (body, status) => {
         if (call.open) {
@@ -129,11 +140,14 @@ export class IncomingCalls {
   #fail(call: IncomingCall, error: RpcError): void {
     this.#session.host.counters.requestsFailed++;
     const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error) };
+    const begun = call.handler === "none" ? ({ n: true } as const) : undefined;
     try {
-      this.#outbox.value(head, packError(error), (body) => this.#offer(call, body));
+      this.#outbox.value(head, { ...packError(error), ...begun }, (body) => this.#offer(call, body));
     } catch {
       // The error's data would not go: the caller still gets its code.
-      this.#outbox.value(head, { m: error.message.slice(0, 200) }, (body) => this.#offer(call, body));
+      this.#outbox.value(head, { m: error.message.slice(0, 200), ...begun }, (body) =>
+        this.#offer(call, body),
+      );
     }
   }
 

@@ -2,6 +2,7 @@ import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { SlotTable } from "../call/slot-table.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { writeCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { parseError } from "../wire/fault.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
@@ -12,6 +13,7 @@ import { RegionLender } from "./request-regions.ts";
 import type { Session } from "./session.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
+const noBytes = new Uint8Array(0);
 
 /** The calls this side has made in one session. */
 export class OutgoingCalls {
@@ -58,13 +60,16 @@ export class OutgoingCalls {
     const word = Math.min(Math.max(1, Math.ceil(timeLeftMs)), maxTimeLeftMs);
     try {
       const head = { kind: frameKind.request, method, callId: id, word };
-      if (input === undefined) this.#outbox.bare(head);
+      const prefix = call.identity === undefined ? undefined : writeCallIdentity(call.identity);
+      if (input === undefined && prefix === undefined) this.#outbox.bare(head);
+      else if (input === undefined) this.#outbox.raw(head, frameFlag.identity, noBytes, prefix);
       else {
         this.#outbox.value(
           head,
           input,
           (body) => this.#offers.offer(`out:${id}`, body, this.#session.bodyLimit),
           this.#lender.for(call),
+          prefix,
         );
       }
     } catch (error) {

@@ -11,6 +11,8 @@ import type { Session } from "./session.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
 export interface ServedMethod {
+  /** `service/method`, for those who are told. */
+  readonly path: string;
   serve(call: IncomingCall, session: Session, input: unknown): void;
 }
 

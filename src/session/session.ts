@@ -183,6 +183,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.host.kick();
   }
 
+  onOverdue(call: IncomingCall): void {
+    this.host.counters.overdueHandlers++;
+    const method = this.host.methods[call.method]?.path;
+    if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+  }
+
   /** Calls of either direction are open, or bodies wait to be pulled: the peer's death would matter. */
   get hasOpenWork(): boolean {
     return this.#outgoing.size > 0 || this.#incoming.size > 0 || this.#offers.size > 0;

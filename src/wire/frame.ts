@@ -35,9 +35,11 @@ export const frameFlag = {
   overflow: 1,
   /** The request carries regions: their memory stays pinned until its terminal frame arrives. */
   grants: 2,
+  /** The request's identity stands before its body: it may be tried again, and must then be known again. */
+  identity: 4,
 } as const;
 
-const knownFlags = frameFlag.overflow | frameFlag.grants;
+const knownFlags = frameFlag.overflow | frameFlag.grants | frameFlag.identity;
 
 export function writeFrameHeader(
   view: DataView,
