@@ -154,6 +154,8 @@ export class RetriedCall extends Timed implements AttemptOwner, Abortable, Retri
   #hedge(): void {
     // Two attempts at once must not write to the same memory.
     if (!this.#mayHedge || this.#attempts.some((attempt) => attempt.carries)) return;
+    // What has not left yet waits for the session that a hedge would wait for.
+    if (this.#last?.session === undefined) return this.#ring(this.#policy.hedgeAfterMs);
     if (!this.#withdraw()) return;
     this.method.source.host.counters.hedges++;
     this.#launch();
@@ -248,7 +250,7 @@ export class RetriedCall extends Timed implements AttemptOwner, Abortable, Retri
   /** Whether another attempt can do no harm. */
   #isSafe(attempt: Attempt, error: RpcError, executed: boolean): boolean {
     if (!this.#mayHaveRun || this.method.idempotent) return true;
-    if (attempt.identity === undefined || this.#hasLent) return false;
+    if (!this.method.replay || this.#hasLent) return false;
     // An error that the peer sent about what it has executed is the answer: another attempt would be given the same.
     const answered = executed && error.origin === "remote" && attempt.session?.state !== "ended";
     return !answered;
@@ -287,12 +289,8 @@ export class RetriedCall extends Timed implements AttemptOwner, Abortable, Retri
 
   override onDeadline(): void {
     if (this.settled) return;
-    const where =
-      this.phase === "waiting"
-        ? "before the next attempt"
-        : this.#underWay > 0
-          ? "without an answer"
-          : "before it could be sent";
+    const tried = this.phase === "waiting" ? "before the next attempt" : "without an answer";
+    const where = this.#last?.session === undefined ? "before it could be sent" : tried;
     this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${where}`, this.#because());
   }
 

@@ -196,6 +196,35 @@ describe("a call that fails", () => {
   });
 });
 
+describe("a call with replay whose answer is lost", () => {
+  it("is tried again even when the peer cannot be reached at once", async () => {
+    const { client, end, executions, pair } = setUp(() => "done");
+    let lost = 0;
+    pair.fates(
+      () => "arrives",
+      (kinds) => (kinds.includes(frameKind.response) && lost-- > 0 ? "lost with its session" : "arrives"),
+    );
+    await end(client().plain());
+    lost = 1;
+    const call = client().replayed();
+    vi.spyOn(pair.client.table, "connect").mockRejectedValueOnce(
+      new RpcError({ code: "unavailable", message: "nobody answers", origin: "fabric" }),
+    );
+    expect((await end(call)).value).toBe("done");
+    expect([executions(), pair.server.host.counters.replays]).toEqual([2, 1]);
+  });
+
+  it("says so when another process has taken the server's place", async () => {
+    const { client, error, executions, pair, clock, never } = setUp(() => never());
+    clock.timer(30, () => pair.restart());
+    const failed = await error(client().replayed());
+    expect(failed).toMatchObject({ code: "aborted", attempts: 2 });
+    expect(failed.message).toContain("may have been executed by a process that is gone");
+    expect([failed.notExecuted, executions()]).toEqual([undefined, 1]);
+    expect(failed.cause).toMatchObject({ code: "unavailable" });
+  });
+});
+
 describe("an attempt that takes too long", () => {
   const slowFirst = (until: Handler) => (attempt: number, signal: AbortSignal) =>
     attempt === 1 ? until(1, signal) : "done";
@@ -317,6 +346,21 @@ describe("a hedge", () => {
       client({ timeoutMs: 200, hedge, retry: { budget: { ratio: 0, perSecond: 0 } } }).idempotent(),
     );
     expect(executions()).toBe(4);
+  });
+
+  it("waits until there is something to stand beside: no session, no hedge", async () => {
+    const { client, end, executions, pair, clock, error, never } = setUp(() => never());
+    await error(client({ timeoutMs: 50, retry: false }).plain());
+    pair.breakSessions();
+    const connect = pair.client.table.connect.bind(pair.client.table);
+    vi.spyOn(pair.client.table, "connect").mockImplementation(
+      (...where) =>
+        new Promise((resolve, reject) => clock.timer(100, () => connect(...where).then(resolve, reject))),
+    );
+    const into = new Region({ onRegionReleased() {} }, new Uint8Array(8), "write");
+    await end(client({ timeoutMs: 300, hedge }).fill({ into }));
+    // One of before, and one for the memory.
+    expect(executions()).toBe(2);
   });
 
   it("may still succeed when the attempt before it fails", async () => {
