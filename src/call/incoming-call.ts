@@ -36,6 +36,12 @@ export interface Answering {
   onOverdue?(call: IncomingCall): void;
 }
 
+/** What a call waits for in its handler's stead. */
+export interface Awaited {
+  /** A call that waited was cancelled, or its time was up. One whose peer was lost only goes. */
+  onAborted(error: RpcError): void;
+}
+
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
@@ -43,6 +49,8 @@ export class IncomingCall extends Timed {
   /** What it is known by when it is tried again; undefined when it stands for itself. */
   readonly identity: CallIdentity | undefined;
   handler: HandlerBegun = "none";
+  /** Undefined when its own handler ends it. */
+  awaits: Awaited | undefined = undefined;
   phase: IncomingPhase = "open";
   readonly #session: Answering;
   #outcome: Outcome | undefined;
@@ -95,6 +103,7 @@ export class IncomingCall extends Timed {
     if (this.phase !== "open") return;
     this.#fire(error);
     this.#end({ error });
+    this.awaits?.onAborted(error);
   }
 
   /** The peer is gone: nobody waits for an answer. */

@@ -1,4 +1,4 @@
-import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { type Answering, type Awaited, IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import { decodeAt, EncodeError, encode } from "../wire/codec.ts";
@@ -26,7 +26,7 @@ interface Answer {
  * The handler serves `call`, which is no request of any session: it goes on when the caller is lost, because the caller may come back. It is
  * aborted when the caller cancels, when the time of the last to join is up, and when the engine closes.
  */
-export class ReplayEntry implements Answering {
+export class ReplayEntry implements Answering, Awaited {
   readonly caller: bigint;
   readonly sequence: number;
   /** What the handler serves. */
@@ -69,15 +69,12 @@ export class ReplayEntry implements Answering {
     this.#waiting.push(request);
     const { wheel } = session.host;
     if (request.deadlineMs > this.call.deadlineMs) wheel.arm(this.call, request.deadlineMs);
-    request.signal.addEventListener(
-      "abort",
-      () => {
-        const { reason } = request.signal;
-        // A caller that is lost, or was too long on the way, may come again; one that cancels does not.
-        if (session.state !== "ended" && reason.code === "cancelled") this.call.abort(reason);
-      },
-      { once: true },
-    );
+    request.awaits = this;
+  }
+
+  onAborted(error: RpcError): void {
+    // One whose time was up may come again with more; one that cancels does not.
+    if (error.code === "cancelled") this.call.abort(error);
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {

@@ -89,7 +89,9 @@ describe(`a method with replay (CINNABAR_RETRY_SEED=${seed})`, () => {
     expect(wrong.slice(0, 5), `seed ${seed}`).toEqual([]);
     expect(executions.length, `seed ${seed}`).toBe(count);
     expect(pair.server.host.counters.replays).toBeGreaterThan(1000);
-    expect(pair.server.replays.size).toBeLessThanOrEqual(400);
+    // With nothing else open, the next call says that all before it have their answers.
+    await book(pair, patient, 1, 1);
+    expect(pair.server.replays.size).toBe(1);
     expectNothingHeld(pair);
   });
 
