@@ -41,6 +41,13 @@ export class DeadlineWheel {
     return this.#armed;
   }
 
+  /** All that are armed, in no order. Nothing may be armed or disarmed meanwhile. */
+  *[Symbol.iterator](): IterableIterator<Timed> {
+    for (const head of this.#heads) {
+      for (let item = head; item !== undefined; item = item.wheelNext) yield item;
+    }
+  }
+
   /** Calls `item.onDeadline()` once at `deadlineMs` or up to a tick later; never earlier. */
   arm(item: Timed, deadlineMs: number): void {
     this.disarm(item);

@@ -31,6 +31,25 @@ describe("incoming call", () => {
     expect(answers).toEqual([{ error: cancelled }]);
   });
 
+  it("tells of a handler that has not ended when the time is up, and of nothing else", () => {
+    const told: IncomingCall[] = [];
+    const ended = (handler: IncomingCall["handler"], before: (call: IncomingCall) => void = () => {}) => {
+      const call = new IncomingCall({ answer: () => {}, onOverdue: (late) => told.push(late) }, 0x100000, 3);
+      call.handler = handler;
+      before(call);
+      call.onDeadline();
+      return call;
+    };
+    ended("none");
+    ended("elsewhere");
+    ended("here", (call) => call.settle({ value: 1 }));
+    ended("here", (call) => call.abort(cancelled));
+    expect(told).toEqual([]);
+    const late = ended("here");
+    expect(told).toEqual([late]);
+    expect(late.signal.reason).toMatchObject({ code: "deadline_exceeded" });
+  });
+
   it("makes its signal when first asked, fired if it should have been", () => {
     const { call } = setUp();
     call.abort(cancelled);

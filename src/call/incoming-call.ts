@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
 import { Timed } from "./deadline-wheel.ts";
 
 /**
@@ -23,9 +24,23 @@ export type IncomingPhase = "open" | "ended" | "answered";
 /** What a call ended with. */
 export type Outcome = { readonly value: unknown; readonly error?: undefined } | { readonly error: RpcError };
 
-/** Sends terminal frames: the session. */
+/**
+ * Whether a handler was begun for a call: `none` yet, so that a refusal now is certain not to have done anything; one `here`; or perhaps one for
+ * another attempt at the same call, `elsewhere`.
+ */
+export type HandlerBegun = "none" | "here" | "elsewhere";
+
+/** Who takes what a call ends with: the session, which sends terminal frames, or what keeps answers for calls that are tried again. */
 export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
+  /** Its time is up and its handler has not ended. The answer follows. */
+  onOverdue?(call: IncomingCall): void;
+}
+
+/** What a call waits for in its handler's stead. */
+export interface Awaited {
+  /** A call that waited was cancelled, or its time was up. One whose peer was lost only goes. */
+  onAborted(error: RpcError): void;
 }
 
 /** Codes and sentences for the ends of a call that its handler hears of. */
@@ -51,22 +66,32 @@ const handlerWording: EndWording = {
 export class IncomingCall extends Timed {
   readonly id: number;
   readonly method: number;
+  /** What it is known by when it is tried again; undefined when it stands for itself. */
+  readonly identity: CallIdentity | undefined;
+  handler: HandlerBegun = "none";
+  /** Undefined when its own handler ends it. */
+  awaits: Awaited | undefined = undefined;
   phase: IncomingPhase = "open";
   /** What it ends with against its will. */
   wording: EndWording = handlerWording;
   /** Called when the terminal frame is on its way, or nobody is there to read it. */
   onAnswered: (() => void) | undefined;
+  /** When its request arrived, on the engine's clock. */
+  startedMs = 0;
+  /** How long its input was pulled, in whole microseconds. */
+  pullingUs = 0;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
   #abort: AbortController | undefined;
   #abortReason: RpcError | undefined;
 
-  constructor(session: Answering, id: number, method: number) {
+  constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
     super();
     this.#session = session;
     this.id = id;
     this.method = method;
+    this.identity = identity;
   }
 
   /** Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when first asked for. */
@@ -82,6 +107,11 @@ export class IncomingCall extends Timed {
 
   get open(): boolean {
     return this.phase === "open";
+  }
+
+  /** Ended against its handler's will: cancelled, out of time, or its peer lost. */
+  get aborted(): boolean {
+    return this.#abortReason !== undefined;
   }
 
   /** How many of its transfers are under way. */
@@ -101,6 +131,7 @@ export class IncomingCall extends Timed {
     if (this.phase !== "open") return;
     this.#fire(error);
     this.#end({ error });
+    this.awaits?.onAborted(error);
   }
 
   /** The peer is gone: nobody waits for an answer. */
@@ -111,6 +142,7 @@ export class IncomingCall extends Timed {
   }
 
   override onDeadline(): void {
+    if (this.phase === "open" && this.handler === "here") this.#session.onOverdue?.(this);
     this.abort(new RpcError({ ...this.wording.outOfTime, origin: "remote" }));
   }
 

@@ -1,16 +1,20 @@
 import type { RpcError } from "../errors/rpc-error.ts";
-import { Timed } from "./deadline-wheel.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
+import { MadeCall, type UnsentPhase } from "./made-call.ts";
 
 /**
  * Where a call stands on the caller's side.
  *
- *   waiting   no request has left: validating, connecting, queued
- *   sent      the request has left (or waits in the outbox)
- *   pulling   the response is being pulled by RMA
- *   settled   the caller has its value or error
+ *   waiting     no request has left: validating, queued
+ *   connecting  the same, and a session is being opened
+ *   sent        the request has left (or waits in the outbox)
+ *   pulling     the response is being pulled by RMA
+ *   settled     the caller has its value or error
  *
  *   from      event                               to        effect
- *   waiting   request encoded                     sent      number taken
+ *   waiting   no session is open                  connecting
+ *   waiting, connecting
+ *             request encoded                     sent      number taken
  *   sent      response                            settled   released
  *   sent      response, overflowed                pulling   pull begins
  *   pulling   pulled                              settled   released
@@ -21,7 +25,7 @@ import { Timed } from "./deadline-wheel.ts";
  * The server answers every request with exactly one terminal frame, cancelled or not. Until it comes the number, and whatever memory
  * the request lent to the peer, stay taken: nothing the peer may still touch is used again.
  */
-export type OutgoingPhase = "waiting" | "sent" | "pulling" | "settled";
+export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "settled";
 
 /** Memory lent to the peer for the time of a call. */
 export interface Loan {
@@ -42,10 +46,16 @@ export type Companion = (error: RpcError | undefined) => void;
 export const regionRevoked = "a region that the call had lent was revoked";
 
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
-export abstract class OutgoingCall extends Timed {
+export abstract class OutgoingCall extends MadeCall {
   phase: OutgoingPhase = "waiting";
   /** Its number on its session, 0 while waiting. */
   id = 0;
+  /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
+  identity: CallIdentity | undefined = undefined;
+  /** How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small integers need no memory of their own. */
+  connectingUs = -1;
+  sentUs = -1;
+  pullingUs = -1;
   /** Regions and overflowed bodies that travelled with the request. */
   #loans: Loan[] | undefined;
   #companions: Companion[] | undefined;
@@ -60,14 +70,37 @@ export abstract class OutgoingCall extends Timed {
    */
   abstract onRevoked(): void;
 
+  override get unsentPhase(): UnsentPhase | undefined {
+    return this.id === 0 && this.phase === "connecting"
+      ? "connecting"
+      : this.id === 0
+        ? "waiting"
+        : undefined;
+  }
+
+  /** Another try of a call that was let in when it began: a draining engine still sends it. */
+  get again(): boolean {
+    return false;
+  }
+
   get settled(): boolean {
     return this.phase === "settled";
+  }
+
+  /** Time since its start, in whole microseconds. */
+  elapsedUs(nowMs: number): number {
+    return Math.round((nowMs - this.startedMs) * 1000);
   }
 
   /** Lets `companion` hear when the call settles. It must not have settled. */
   accompany(companion: Companion): void {
     this.#companions ??= [];
     this.#companions.push(companion);
+  }
+
+  /** Whether anything goes along with it. */
+  get accompanied(): boolean {
+    return this.#companions !== undefined;
   }
 
   /** For subclasses, when they have settled. */
@@ -85,6 +118,12 @@ export abstract class OutgoingCall extends Timed {
 
   get lends(): boolean {
     return this.#loans !== undefined;
+  }
+
+  get lentBytes(): number {
+    let bytes = 0;
+    for (const loan of this.#loans ?? noLoans) bytes += loan.bytes;
+    return bytes;
   }
 
   /** What it has lent, handed over to whoever sees to its end. */

@@ -1,21 +1,28 @@
+import { currentCall } from "../call/current-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
+import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
-import type { ClientMethod } from "./client-method.ts";
+import { checkThen, isTimeout, restated, timeLeftIn, timeUp } from "./check.ts";
+import { type ClientMethod, recordEnd } from "./client-method.ts";
 
 /** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
 export class ClientCall extends OutgoingCall implements Abortable {
   readonly promise: Promise<unknown>;
   readonly #method: ClientMethod;
-  readonly #timeoutMs: number;
+  #timeoutMs: number;
   #resolve!: (value: unknown) => void;
   #reject!: (error: RpcError) => void;
   #session: Session | undefined;
   #signal: AbortSignal | undefined;
+  /** Nothing has been waited for yet: the time is still that of the start, and need not be asked for again. */
+  #begins = true;
+  /** Of the call that this one was made for. */
+  #around: AbortSignal | undefined;
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
@@ -27,15 +34,29 @@ export class ClientCall extends OutgoingCall implements Abortable {
     });
     const { host } = method.source;
     host.counters.callsStarted++;
-    host.wheel.arm(this, host.clock.now() + this.#timeoutMs);
-    if (options?.signal !== undefined) this.#listen(options.signal);
+    this.startedMs = host.clock.now();
+    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    if (around !== undefined) this.#timeoutMs = timeLeftIn(around, this.startedMs, this.#timeoutMs);
+    host.wheel.arm(this, this.startedMs + this.#timeoutMs);
+    if (options?.signal !== undefined) this.#signal = this.#listen(options.signal);
+    if (around !== undefined) this.#around = this.#listen(around.signal);
     if (!this.settled) this.#checkInput(input);
+    this.#begins = false;
   }
 
-  #listen(signal: AbortSignal): void {
-    if (signal.aborted) return this.onAbort(signal.reason);
-    this.#signal = signal;
+  override get methodPath(): string {
+    return this.#method.path;
+  }
+
+  override get peerName(): string {
+    return this.#session?.peerName ?? this.#method.source.name;
+  }
+
+  #listen(signal: AbortSignal): AbortSignal | undefined {
+    if (signal.aborted) this.onAbort(signal.reason);
+    if (this.settled) return undefined;
     watchAbort(signal, this);
+    return signal;
   }
 
   #checkInput(input: unknown): void {
@@ -56,29 +77,21 @@ export class ClientCall extends OutgoingCall implements Abortable {
     check: () => Validation<unknown> | Promise<Validation<unknown>>,
     then: (verdict: Validation<unknown>) => void,
   ): void {
-    const thrown = (cause: unknown) => {
-      if (!this.settled) this.#fail("internal", "a schema of the contract threw", { cause });
-    };
-    try {
-      const verdict = check();
-      if (verdict instanceof Promise) {
-        verdict.then((late) => {
-          if (!this.settled) then(late);
-        }, thrown);
-      } else then(verdict);
-    } catch (error) {
-      thrown(error);
-    }
+    checkThen(this, check, then, (cause) =>
+      this.#fail("internal", "a schema of the contract threw", { cause }),
+    );
   }
 
   #acquire(input: unknown): void {
     let session: Session | Promise<Session>;
     try {
-      session = this.#method.source.session();
+      session = this.#method.source.session(this, input);
     } catch (error) {
       return this.onFailure(error as RpcError);
     }
     if (session instanceof Promise) {
+      this.phase = "connecting";
+      this.connectingUs = this.#begins ? 0 : this.elapsedUs(this.#method.source.host.clock.now());
       session.then(
         (opened) => {
           if (!this.settled) this.#send(opened, input);
@@ -98,7 +111,9 @@ export class ClientCall extends OutgoingCall implements Abortable {
       return this.#fail("unimplemented", `${source.name} has ${what}`);
     }
     try {
-      session.request(this, number, this.deadlineMs - source.host.clock.now(), input);
+      const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
+      this.sentUs = this.elapsedUs(nowMs);
+      session.request(this, number, this.deadlineMs - nowMs, input);
       this.#session = session;
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
@@ -143,7 +158,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   override onDeadline(): void {
     if (this.settled) return;
-    const phase = this.phase === "waiting" ? "before it could be sent" : "without an answer";
+    const phase = this.id === 0 ? "before it could be sent" : "without an answer";
     this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }
@@ -156,21 +171,20 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   onAbort(reason: unknown): void {
     if (this.settled) return;
-    const timedOut = reason instanceof DOMException && reason.name === "TimeoutError";
-    if (timedOut) this.#fail("deadline_exceeded", "the caller's signal timed out", { cause: reason });
+    if (isTimeout(reason)) this.#fail("deadline_exceeded", timeUp(reason), { cause: reason });
     else this.#fail("cancelled", "the caller gave up", { cause: reason });
     this.#session?.cancel(this);
   }
 
   #succeed(value: unknown): void {
-    this.#settle();
+    this.#settle("ok");
     this.#method.source.host.counters.callsSucceeded++;
     this.tellCompanions(undefined);
     this.#resolve(value);
   }
 
   #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
-    this.#settle();
+    this.#settle(code);
     this.#method.source.host.counters.callsFailed++;
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellCompanions(error);
@@ -179,27 +193,24 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   /** An error made for a whole session, or read from a frame, becomes this call's own. */
   #failWith(error: RpcError, declared: { reason?: string; data?: unknown } = {}): void {
-    const { code, origin, retryable, retryAfterMs, fabric } = error;
-    const message = error.message.startsWith(`[${code}] `)
-      ? error.message.slice(code.length + 3)
-      : error.message;
-    this.#fail(code, message, {
-      origin,
-      retryable,
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-      ...(fabric === undefined ? {} : { fabric }),
-      ...(error.cause === undefined ? {} : { cause: error.cause }),
-      ...declared,
-    });
+    const said = restated(error);
+    this.#fail(said.code, said.message, { ...said, ...declared });
   }
 
-  #where(): { method: string; callId?: number } {
-    return this.id === 0 ? { method: this.#method.path } : { method: this.#method.path, callId: this.id };
+  #where(): Partial<RpcErrorOptions> {
+    const method = this.#method.path;
+    // Without a number nothing has left.
+    return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
-  #settle(): void {
+  #settle(code: RpcCode | "ok"): void {
     this.phase = "settled";
-    this.#method.source.host.wheel.disarm(this);
+    const { host } = this.#method.source;
+    host.wheel.disarm(this);
+    if (this.#session !== undefined) this.#method.source.onSettled?.(this.#session, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
+    if (this.#around !== undefined) unwatchAbort(this.#around, this);
+    const slowMs = recordEnd(this.#method, this.startedMs, code);
+    if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
   }
 }

@@ -8,6 +8,7 @@ import { RpcError } from "../errors/rpc-error.ts";
 import { FakeHost } from "../session/fake-host.test-support.ts";
 import type { Session } from "../session/session.ts";
 import { createClient } from "./client.ts";
+import { RetriedCalls } from "./retried-calls.ts";
 import type { SessionSource } from "./session-source.ts";
 
 const Numbers = service("numbers.v1", {
@@ -28,6 +29,8 @@ function unreachable() {
   const source: SessionSource = {
     host,
     name: "fake://peer",
+    retried: new RetriedCalls(),
+    closed: false,
     session() {
       asked++;
       return opening;

@@ -1,3 +1,4 @@
+import { wantCurrentCall } from "../call/current-call.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
 import type { AnyMethod } from "../contract/unary.ts";
@@ -10,7 +11,9 @@ import {
   defaultTimeoutMs,
 } from "./call-options.ts";
 import { ClientCall } from "./client-call.ts";
-import { ClientMethod } from "./client-method.ts";
+import { ClientMethod, type ClientTerms } from "./client-method.ts";
+import { RetriedCall } from "./retried-call.ts";
+import { RetryBudget } from "./retry-budget.ts";
 import type { SessionSource } from "./session-source.ts";
 
 /** A service as its callers have it: `client.method(input, options)`, and `client.method.result(…)` for errors as values. */
@@ -24,11 +27,15 @@ export function createClient<S extends AnyService>(
 ): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
+  const { retry, inherit = true } = options;
+  if (inherit) wantCurrentCall();
+  const budget = new RetryBudget(source.host.clock, retry === false ? undefined : retry?.budget);
+  const terms: ClientTerms = { source, attempts: options, budget, inherit };
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;
     client[name] = unaryFunction(
-      new ClientMethod(source, service.name, name, methodPath(service, name), method, timeoutMs),
+      new ClientMethod(terms, service.name, name, methodPath(service, name), method, timeoutMs),
     );
   }
   return Object.freeze(client) as Client<S>;
@@ -36,8 +43,13 @@ export function createClient<S extends AnyService>(
 
 function unaryFunction(method: ClientMethod): unknown {
   const call = (input?: unknown, options?: CallOptions): Promise<unknown> => {
-    if (options !== undefined) assertCallOptions(options);
-    return new ClientCall(method, input, options).promise;
+    let { policy } = method;
+    if (options !== undefined) {
+      assertCallOptions(options);
+      policy = method.policyOf(options);
+    }
+    if (policy === undefined) return new ClientCall(method, input, options).promise;
+    return new RetriedCall(method, input, policy, options).promise;
   };
   const result = (input?: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
     call(input, options).then(

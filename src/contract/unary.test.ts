@@ -59,6 +59,12 @@ describe("unary", () => {
     ],
     ["a reserved reason", { errors: { constructor: z.string() } }, '"constructor" is reserved'],
     ["an idempotent that is neither", { idempotent: "yes" }, "unary: idempotent must be true or false"],
+    ["a replay that is neither", { replay: 1 }, "unary: replay must be true or false"],
+    [
+      "a method that is idempotent and has replay",
+      { idempotent: true, replay: true },
+      "replay is for those that may not",
+    ],
     ["a time of zero", { timeoutMs: 0 }, "unary: timeoutMs must be a number of milliseconds above 0"],
     ["a time without end", { timeoutMs: Number.POSITIVE_INFINITY }, "at most 2147483647; it is Infinity"],
     ["a time that is no number", { timeoutMs: "10" }, "unary: timeoutMs must be a number"],

@@ -25,6 +25,8 @@ export interface MethodBase {
   readonly kind: MethodKind;
   /** Whether executing it twice does no more harm than once. */
   readonly idempotent: boolean;
+  /** Whether the server keeps its answers, so that a call that is tried again is not executed again. */
+  readonly replay: boolean;
   /** How long a call may take unless its caller says otherwise, in milliseconds; `undefined` leaves it to the client. */
   readonly timeoutMs: number | undefined;
 }
@@ -54,11 +56,16 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
   readonly errors?: E;
   /** Whether executing it twice does no more harm than once, so that it may be retried. Default: false. */
   readonly idempotent?: boolean;
+  /**
+   * Whether the server keeps its answers for a while, so that a call whose answer was lost may be tried again and is still executed at most once. For
+   * methods that are not idempotent. Default: false. A call that lends regions is not covered.
+   */
+  readonly replay?: boolean;
   /** How long a call may take unless its caller says otherwise, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number;
 }
 
-const knownOptions = ["input", "output", "errors", "idempotent", "timeoutMs"];
+const knownOptions = ["input", "output", "errors", "idempotent", "replay", "timeoutMs"];
 const maxErrors = 100;
 
 /**
@@ -71,7 +78,7 @@ const maxErrors = 100;
  *   client checks what arrives. Hence an output schema must accept its own output: `z.string().transform(Number)` as an
  *   output cannot work, `z.coerce.number()` can. The same holds for the data of a declared error.
  *
- * @throws TypeError for an unknown option, a value that is no schema, or a `timeoutMs` that is not a positive number.
+ * @throws TypeError for an unknown option, a value that is no schema, `idempotent` together with `replay`, or a `timeoutMs` that is not a positive number.
  */
 export function unary<
   I extends Schema = VoidSchema,
@@ -79,10 +86,16 @@ export function unary<
   E extends ErrorSchemas = NoErrors,
 >(options: UnaryOptions<I, O, E> = {}): UnaryMethod<I, O, E> {
   assertOptions("unary", options, knownOptions);
-  const { input = voidSchema, output = voidSchema, errors = {}, idempotent = false, timeoutMs } = options;
+  const { input = voidSchema, output = voidSchema, errors = {}, timeoutMs } = options;
+  const { idempotent = false, replay = false } = options;
   assertSchema("unary: input", input);
   assertSchema("unary: output", output);
   if (typeof idempotent !== "boolean") throw new TypeError("unary: idempotent must be true or false");
+  if (typeof replay !== "boolean") throw new TypeError("unary: replay must be true or false");
+  if (idempotent && replay)
+    throw new TypeError(
+      "unary: an idempotent method may be executed twice, replay is for those that may not",
+    );
   if (timeoutMs !== undefined) assertTimeoutMs("unary: timeoutMs", timeoutMs);
   // What is left out is what the type parameters' defaults say, which TypeScript cannot see through.
   return Object.freeze<UnaryMethod>({
@@ -92,6 +105,7 @@ export function unary<
     output,
     errors: checkErrors(errors),
     idempotent,
+    replay,
     timeoutMs,
   }) as UnaryMethod<I, O, E>;
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { Resolver } from "../balance/resolver.ts";
 import { assertMemoryKind, type MemoryKind } from "../bulk/device-memory.ts";
 import { exposable } from "../bulk/exposable.ts";
 import { callerOf } from "../bulk/leak-watch.ts";
@@ -11,34 +12,38 @@ import type { RegionHandle } from "../bulk/region-handle.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import type { StreamDirection } from "../bulk/stream-kind.ts";
 import { systemClock } from "../call/clock.ts";
+import { leaveCall } from "../call/current-call.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Progress } from "../fabric/progress.ts";
-import { locate } from "../fabric/target.ts";
 import type { BorrowedRegion } from "../memory/borrowed-region.ts";
 import { assertBorrowable, Borrowing, type BorrowOptions } from "../memory/borrowing.ts";
 import { builtinMethods } from "../memory/builtins.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../memory/bulk-stream.ts";
 import { Shares } from "../memory/shares.ts";
+import { type CallDirection, CallMetrics } from "../observe/call-metrics.ts";
+import { channels } from "../observe/channels.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
+import type { Histogram } from "../observe/histogram.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
+import { ReplayCache } from "../server/replay-cache.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
+import { drainingError } from "../session/intake.ts";
+import { hasOpenCalls, isServing, type OpenCall, openCalls } from "../session/open-call.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
-import { ConnectSilence, SessionTable } from "../session/session-table.ts";
+import { SessionTable } from "../session/session-table.ts";
+import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+import type { GroupOptions } from "./group-options.ts";
+import { type ConnectOptions, Links } from "./links.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Owners } from "./owners.ts";
-import { Peer } from "./peer.ts";
+import type { Peer } from "./peer.ts";
+import type { PeerGroup } from "./peer-group.ts";
 import { Ports } from "./ports.ts";
 import type { EngineStats } from "./stats.ts";
-
-/** What `engine.connect` takes. */
-export interface ConnectOptions {
-  /** How long to wait for the peer's welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. */
-  readonly timeoutMs?: number;
-}
 
 /** What `engine.expose` takes. */
 export interface ExposeOptions<A extends Access> {
@@ -47,12 +52,6 @@ export interface ExposeOptions<A extends Access> {
   /** Where the memory lies. Default "host", the one kind that can be registered so far: a device's is refused with `unimplemented`. */
   readonly memory?: MemoryKind;
 }
-
-/**
- * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost without a trace: libfabric's
- * tcp drops what is posted to an address before it has seen the end of the former connection there, as when a server has just been restarted.
- */
-const firstAttemptMs = 1000;
 
 /** How long `close` lets the last words (goodbyes, answers) leave. */
 const closeGraceMs = 500;
@@ -66,17 +65,19 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly pool: Pool;
   readonly #options: ResolvedEngineOptions;
   readonly #counters: Counters = newCounters();
+  readonly #metrics: CallMetrics;
   readonly #quarantine = new Quarantine();
   readonly #pullBudget: ByteBudget;
   readonly #offerBudget: ByteBudget;
   readonly #wheel = new DeadlineWheel(systemClock);
+  readonly #replays: ReplayCache;
   readonly #heartbeat: Heartbeat;
   readonly #progress: Progress;
   readonly #ports: Ports;
   readonly #sessions: SessionTable;
   readonly #host: SessionHost;
   readonly #regions = new Set<RegionCore>();
-  readonly #peers = new Set<Peer>();
+  readonly #links: Links;
   readonly #incarnation = randomBytes(8).readBigUInt64LE();
   readonly #borrowing = new Borrowing();
   readonly #owners: Owners;
@@ -84,20 +85,26 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly sharing = new Shares(() => this.urls, this.#incarnation);
   #dirty: Session[] = [];
   #closing: Promise<void> | undefined;
+  #drain: Drain | undefined;
 
   private constructor(options: ResolvedEngineOptions) {
     this.#options = options;
+    this.#metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
     this.#pullBudget = new ByteBudget(options.limits.maxPullBytes);
     this.#offerBudget = new ByteBudget(options.limits.maxOfferBytes);
     this.pool = new Pool(systemClock, options.limits.maxPoolBytes, (bytes, access, at) =>
       this.#exposeAs(bytes, access, at),
     );
+    this.#replays = new ReplayCache(systemClock, options.limits);
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
     this.#owners = new Owners(this.#sessions, (url, timeoutMs) => this.connect(url, { timeoutMs }));
     this.#progress = new Progress(this.#sessions, () => this.#flush());
     this.#heartbeat = new Heartbeat(systemClock, options.heartbeatMs, () => this.#progress.poll());
     this.#ports = new Ports(this.#progress);
+    this.#links = new Links(this.#host, this.#sessions, this.#ports, options.connectTimeoutMs, () =>
+      this.#assertOpen(),
+    );
   }
 
   /**
@@ -117,6 +124,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
     return engine;
   }
 
+  /** `draining`: on the way to be closed, see `drain`. */
+  get state(): "open" | "draining" | "closed" {
+    if (this.#closing !== undefined) return "closed";
+    return this.#drain === undefined ? "open" : "draining";
+  }
+
   /** Where peers can reach it; a tcp port 0 shows as the port it got. */
   get urls(): string[] {
     return this.#ports.urls;
@@ -132,24 +145,19 @@ export class Engine implements AsyncDisposable, RegionOwner {
    *
    * @throws TypeError for a malformed URL; RpcError `unavailable` when nobody answers there.
    */
-  async connect(url: string, options: ConnectOptions = {}): Promise<Peer> {
-    assertOptions("connect", options, ["timeoutMs"]);
-    const { timeoutMs = this.#options.connectTimeoutMs } = options;
-    assertTimeoutMs("connect: timeoutMs", timeoutMs);
-    const peer = new Peer(
-      url,
-      this.#host,
-      (self) => this.#openSession(self, timeoutMs),
-      (self) => this.#peers.delete(self),
-    );
-    this.#peers.add(peer);
-    try {
-      await peer.session();
-    } catch (error) {
-      peer.close();
-      throw error;
-    }
-    return peer;
+  connect(url: string, options?: ConnectOptions): Promise<Peer>;
+  /**
+   * Connects to several engines that serve the same, and balances calls among them. Resolves when the first has welcomed us; the others follow, and those that the
+   * resolver names later.
+   *
+   * @throws TypeError or RangeError for bad options or URLs; RpcError `unavailable` when nobody answers.
+   */
+  connect(urls: readonly string[] | Resolver, options?: GroupOptions): Promise<PeerGroup>;
+  async connect(
+    where: string | readonly string[] | Resolver,
+    options: ConnectOptions | GroupOptions = {},
+  ): Promise<Peer | PeerGroup> {
+    return typeof where === "string" ? this.#links.peer(where, options) : this.#links.group(where, options);
   }
 
   /**
@@ -226,6 +234,9 @@ export class Engine implements AsyncDisposable, RegionOwner {
       pullingBytes: this.#pullBudget.bytes,
       offeredBytes: this.#offerBudget.bytes,
       pool: this.pool.stats(),
+      replayCalls: this.#replays.size,
+      replayBytes: this.#replays.bytes,
+      methods: this.#metrics.stats(),
       ports: this.#ports.all.map((port) => ({
         url: port.url,
         provider: port.provider,
@@ -236,11 +247,69 @@ export class Engine implements AsyncDisposable, RegionOwner {
     };
   }
 
+  /** Every call that is in flight, made or served here, oldest first. Costs the hot path nothing: it looks the calls up when asked. */
+  calls(): OpenCall[] {
+    return openCalls(this.#host, this.#sessions, this.#wheel);
+  }
+
+  /**
+   * How long the calls of a method took, in milliseconds, as a histogram of its own that can be merged with others': the same method's at other
+   * engines, or the engine's own of another time. Empty when there were none. `method` is `service/method`.
+   */
+  latency(method: string, direction: CallDirection): Histogram {
+    return this.#metrics.latencyMs(method, direction);
+  }
+
+  /** Publishes `stats()` on the diagnostics channel `cinnabar:stats`, for whoever collects without knowing the engine. Costs nothing while nobody subscribes. */
+  publishStats(): void {
+    if (!channels.stats.hasSubscribers) return;
+    channels.stats.publish({ incarnation: this.incarnation, urls: this.urls, stats: this.stats() });
+  }
+
+  /**
+   * Closes without cutting off what is in flight. New requests are refused with `unavailable`, and peers are told, so that they go elsewhere. Handlers go on and may
+   * make calls of their own; when the last has ended, new calls of this engine are refused too. When everything has finished, or after `graceMs`, the engine closes, and the report lists what was aborted.
+   * Always ends. Called again it gives the same report, and can shorten the grace, never lengthen it. A handler may call it, but must not wait for it: it would wait for itself.
+   *
+   * @throws TypeError or RangeError for bad options.
+   */
+  async drain(options: DrainOptions = {}): Promise<DrainReport> {
+    assertOptions("drain", options, ["graceMs"]);
+    const { graceMs = defaultGraceMs } = options;
+    assertGraceMs("drain", graceMs);
+    if (this.#drain !== undefined) this.#drain.within(graceMs);
+    else if (this.#closing === undefined) this.#drain = this.#beginDrain(graceMs);
+    await this.#closing;
+    return this.#drain === undefined ? { aborted: [], tookMs: 0 } : this.#drain.report;
+  }
+
+  #beginDrain(graceMs: number): Drain {
+    this.#sessions.accepting = false;
+    return new Drain(
+      {
+        clock: systemClock,
+        intake: this.#host.intake,
+        announce: () => {
+          for (const session of this.#sessions) session.ping();
+        },
+        serves: () => isServing(this.#sessions) || this.#replays.running > 0,
+        works: () =>
+          hasOpenCalls(this.#sessions, this.#wheel) ||
+          this.#replays.running > 0 ||
+          [...this.#sessions].some((session) => session.keptBodies > 0 || session.queuedBytes > 0),
+        calls: () => this.calls(),
+        close: () => this.close(),
+      },
+      graceMs,
+    );
+  }
+
   /**
    * Ends everything: peers are told, open calls fail with `unavailable` on both sides, handlers' signals fire, regions and ports are let go.
    * Always ends, within half a second. Safe to call again, and from a handler.
    */
   close(): Promise<void> {
+    this.#drain?.cut();
     this.#closing ??= this.#close();
     return this.#closing;
   }
@@ -252,13 +321,14 @@ export class Engine implements AsyncDisposable, RegionOwner {
   async #close(): Promise<void> {
     this.#sessions.accepting = false;
     this.sharing.clear();
-    for (const peer of this.#peers) peer.close();
+    this.#links.close();
     const reason = new RpcError({
       code: "unavailable",
       message: "the engine has been closed",
       origin: "local",
     });
     for (const session of this.#sessions) session.end(reason);
+    this.#replays.close(reason);
     const until = performance.now() + closeGraceMs;
     while (this.#ports.all.some((port) => port.busy) && performance.now() < until) {
       this.#progress.poll();
@@ -289,38 +359,14 @@ export class Engine implements AsyncDisposable, RegionOwner {
     return new Region<A>(core);
   }
 
-  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */
-  async #openSession(peer: Peer, timeoutMs: number): Promise<Session> {
-    this.#assertOpen();
-    const untilMs = systemClock.now() + timeoutMs;
-    const target = await within(timeoutMs, peer.url, locate(peer.url));
-    const port = await this.#ports.towards(target);
-    for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
-      this.#assertOpen();
-      const { address, replyTo } = port.route(target);
-      const leftMs = Math.max(1, untilMs - systemClock.now());
-      const last = leftMs < 2 * attemptMs;
-      try {
-        return await this.#sessions.connect(
-          port,
-          port.admit(address),
-          replyTo,
-          peer.url,
-          last ? leftMs : attemptMs,
-        );
-      } catch (error) {
-        if (!(error instanceof ConnectSilence)) throw error;
-        if (last) throw new ConnectSilence(peer.url, timeoutMs);
-      }
-    }
-  }
-
   #assertOpen(): void {
-    if (this.#closing === undefined) return;
+    if (this.#closing === undefined && this.#host.intake.calls) return;
+    if (this.#closing === undefined) throw drainingError("this engine", "local");
     throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
   }
 
   #flush(): boolean {
+    leaveCall();
     if (this.#dirty.length === 0) return false;
     const dirty = this.#dirty;
     this.#dirty = [];
@@ -333,11 +379,18 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #createHost(): SessionHost {
-    const { services, methods } = dispatchTable(this.#options.serve, this.#options.onHandlerError);
+    const { services, methods } = dispatchTable(
+      this.#options.serve,
+      this.#options.onHandlerError,
+      this.#replays,
+      this.#metrics,
+    );
     return {
       clock: systemClock,
       wheel: this.#wheel,
+      intake: { requests: true, calls: true },
       counters: this.#counters,
+      metrics: this.#metrics,
       limits: this.#options.limits,
       quarantine: this.#quarantine,
       pullBudget: this.#pullBudget,
@@ -353,11 +406,13 @@ export class Engine implements AsyncDisposable, RegionOwner {
         this.#dirty.push(session);
       },
       watch: (session) => this.#heartbeat.watch(session),
+      ponged: (session) => this.#heartbeat.ponged(session),
       probe: (session) => this.#heartbeat.probe(session),
       heardNow: () => this.#heartbeat.nowMs,
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
         this.#borrowing.onSessionEnded(session, reason);
+        session.observer?.onEnded(reason);
         // Refused, or never answered: there was no session.
         if (session.remote === undefined) return;
         // Both sides close by word of mouth; what the fabric, its silence or broken bytes end is lost.
@@ -365,26 +420,5 @@ export class Engine implements AsyncDisposable, RegionOwner {
         else this.#counters.sessionsClosed++;
       },
     };
-  }
-}
-
-/** `work`, or `unavailable` after `timeoutMs`; what comes of it later is dropped. */
-async function within<T>(timeoutMs: number, url: string, work: Promise<T>): Promise<T> {
-  let cancel = () => {};
-  const late = new Promise<never>((_, reject) => {
-    cancel = systemClock.timer(timeoutMs, () =>
-      reject(
-        new RpcError({
-          code: "unavailable",
-          message: `${url} could not be looked up within ${timeoutMs} ms`,
-          origin: "local",
-        }),
-      ),
-    );
-  });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    cancel();
   }
 }

@@ -23,6 +23,13 @@ export interface EngineOptions {
   readonly heartbeatMs?: number;
   /** How long `connect` waits for a peer's welcome, in milliseconds. Default 5000. */
   readonly connectTimeoutMs?: number;
+  /**
+   * Calls that take so long or longer, in milliseconds, are published on the diagnostics channel `cinnabar:call.slow` when they end, at both sides.
+   * Default: none are.
+   */
+  readonly slowCallMs?: number;
+  /** Whether the time that calls take is kept, by method (`stats().methods`). Default true; it costs one reading of the clock a call and side. */
+  readonly measureLatency?: boolean;
   /** Bounds of what peers and this engine may hold. Each has a default. */
   readonly limits?: Partial<EngineLimits>;
   /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
@@ -35,6 +42,8 @@ export interface ResolvedEngineOptions {
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly connectTimeoutMs: number;
+  readonly slowCallMs: number;
+  readonly measureLatency: boolean;
   readonly limits: EngineLimits;
   readonly onHandlerError: HandlerErrorListener;
 }
@@ -52,6 +61,9 @@ const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],
   maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
+  maxReplayCalls: [1, 10_000_000],
+  maxReplayBytes: [1024, Number.MAX_SAFE_INTEGER],
+  maxReplayMs: [1, maxMs],
 };
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
@@ -61,10 +73,20 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     "serve",
     "heartbeatMs",
     "connectTimeoutMs",
+    "slowCallMs",
+    "measureLatency",
     "limits",
     "onHandlerError",
   ]);
-  const { listen = [], serve = [], heartbeatMs = 1000, connectTimeoutMs = 5000, limits = {} } = options;
+  const {
+    listen = [],
+    serve = [],
+    heartbeatMs = 1000,
+    connectTimeoutMs = 5000,
+    slowCallMs,
+    measureLatency = true,
+    limits = {},
+  } = options;
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
   if (!Array.isArray(serve))
@@ -75,6 +97,9 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
+  if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
+  if (typeof measureLatency !== "boolean")
+    throw new TypeError("Engine.open: measureLatency must be a boolean");
   assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
   for (const [name, value] of Object.entries(limits)) {
     if (value === undefined) continue;
@@ -92,6 +117,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     serve,
     heartbeatMs,
     connectTimeoutMs,
+    measureLatency,
+    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
     limits: { ...defaultLimits, maxPoolBytes: 1024 * 1024 * 1024, ...set },
     onHandlerError,
   };

@@ -55,8 +55,8 @@ export class Owners {
   #use(incarnation: bigint): OwnerLink | undefined {
     const owner = this.#owners.get(incarnation);
     if (owner === undefined) return undefined;
-    const session = owner.peer.incarnation === incarnation ? owner.peer.session() : undefined;
-    if (session === undefined || session instanceof Promise) {
+    const session = owner.peer.incarnation === incarnation ? owner.peer.current : undefined;
+    if (session === undefined) {
       // Lost: what was borrowed by it has ended.
       this.#owners.delete(incarnation);
       owner.peer.close();

@@ -1,18 +1,27 @@
+import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
+import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { Listeners } from "../observe/listeners.ts";
+import { drainingError } from "../session/intake.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
+import type { SessionObserver } from "../session/session-observer.ts";
+import type { PeerEvents } from "./peer-events.ts";
+import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
 
 /**
  *   connecting  a session is being opened
  *   connected   calls flow
+ *   suspect     calls flow, but it has not answered for longer than it usually takes
+ *   draining    it takes no new calls, they fail at once with `unavailable`; those in flight go on
  *   lost        the last session ended without our doing; the next call opens another
  *   closed      by us, for good
  */
-export type PeerState = "connecting" | "connected" | "lost" | "closed";
+export type PeerState = "connecting" | "connected" | "suspect" | "draining" | "lost" | "closed";
 
 /** What a peer holds at this moment. */
 export interface PeerStats {
@@ -32,22 +41,40 @@ export type SessionOpener = (peer: Peer) => Promise<Session>;
  * Another engine, as this one reaches it. Made by `engine.connect`. When its session is lost the open calls fail with `unavailable`, and the next
  * call opens a new session: a restarted process at the same address is a new incarnation and never sees what was meant for the old one.
  */
-export class Peer implements SessionSource, AsyncDisposable {
+export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
+  /** @internal */
+  readonly retried = new RetriedCalls();
   readonly #open: SessionOpener;
   readonly #onClosed: (peer: Peer) => void;
   #session: Session | undefined;
   #opening: Promise<Session> | undefined;
   #giveUp: (() => void) | undefined;
+  readonly #reconnect: ResolvedReconnectOptions;
+  readonly #listeners = new Listeners<PeerEvents>();
+  /** Calls that wait for a session, where calls wait. */
+  readonly #waiting = new Set<OutgoingCall>();
+  #suspected = false;
+  /** The incarnation of the last session; undefined before the first. */
+  #lastIncarnation: bigint | undefined;
+  #onSessionEnded: (() => void) | undefined;
+  #endPause: (() => void) | undefined;
   #closed = false;
 
   /** @internal */
-  constructor(url: string, host: SessionHost, open: SessionOpener, onClosed: (peer: Peer) => void) {
+  constructor(
+    url: string,
+    host: SessionHost,
+    open: SessionOpener,
+    onClosed: (peer: Peer) => void,
+    reconnect: ResolvedReconnectOptions,
+  ) {
     this.url = url;
     this.host = host;
     this.#open = open;
     this.#onClosed = onClosed;
+    this.#reconnect = reconnect;
   }
 
   get name(): string {
@@ -56,13 +83,26 @@ export class Peer implements SessionSource, AsyncDisposable {
 
   get state(): PeerState {
     if (this.#closed) return "closed";
-    if (this.#session?.state === "open") return "connected";
+    if (this.#session?.state === "open") {
+      if (this.#session.remoteDrains) return "draining";
+      return this.#suspected ? "suspect" : "connected";
+    }
     return this.#opening === undefined ? "lost" : "connecting";
   }
 
   /** A random number that the peer's engine drew when it opened; another value is another life. Undefined while not connected. */
   get incarnation(): bigint | undefined {
     return this.#session?.state === "open" ? this.#session.remote?.incarnation : undefined;
+  }
+
+  /** Calls to it that have no terminal frame yet, without what engines ask each other. */
+  get callsOut(): number {
+    return this.#session?.usersCallsOut ?? 0;
+  }
+
+  /** @internal The session that is open, also while the peer drains: what engines ask each other goes on then. */
+  get current(): Session | undefined {
+    return this.#session?.state === "open" ? this.#session : undefined;
   }
 
   /** The peer's software and provider, for people. "" while not connected. */
@@ -83,13 +123,115 @@ export class Peer implements SessionSource, AsyncDisposable {
     return createClient(this, service, options);
   }
 
+  /**
+   * Calls `listener` at each such event, until the returned function is called or the peer is closed. It is called inside the engine's work: it may call, close and listen,
+   * and what it throws is an uncaught exception.
+   */
+  on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
   /** @internal */
-  session(): Session | Promise<Session> {
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** @internal */
+  session(call?: OutgoingCall): Session | Promise<Session> {
     const session = this.#session;
-    if (session !== undefined && session.state === "open") return session;
+    if (!this.host.intake.calls && call?.again !== true) throw drainingError("this engine", "local");
+    const open = session !== undefined && session.state === "open";
+    if (open && !session.remoteDrains) return session;
     if (this.#closed) throw this.#closedError();
+    const waits = call !== undefined && this.#reconnect.whileLost === "wait";
+    if (open && !waits) throw drainingError(this.url, "local");
+    if (waits) this.#waiting.add(call);
     this.#opening ??= this.#reopen();
     return this.#opening;
+  }
+
+  /** @internal */
+  onSuspect(phi: number, silentMs: number): void {
+    this.#suspected = true;
+    this.#listeners.tell("suspect", { phi, silentMs });
+  }
+
+  /** @internal */
+  onTrusted(): void {
+    this.#suspected = false;
+    if (this.#session?.state === "open")
+      this.#listeners.tell("back", {
+        after: "suspect",
+        restarted: false,
+        incarnation: incarnationOf(this.#session),
+      });
+  }
+
+  /** @internal */
+  onDraining(): void {
+    this.#listeners.tell("draining", {});
+  }
+
+  /** @internal */
+  onEnded(reason: RpcError): void {
+    this.#suspected = false;
+    this.#onSessionEnded?.();
+    if (!this.#closed) this.#listeners.tell("lost", { reason });
+  }
+
+  #adopt(session: Session): void {
+    this.#session = session;
+    this.#waiting.clear();
+    if (this.#closed) return this.#end();
+    // It may have ended while this promise was on its way.
+    if (session.state !== "open") return;
+    session.observer = this;
+    const incarnation = incarnationOf(session);
+    const last = this.#lastIncarnation;
+    this.#lastIncarnation = incarnation;
+    if (last === undefined) this.#listeners.tell("connected", { incarnation });
+    else this.#listeners.tell("back", { after: "lost", restarted: last !== incarnation, incarnation });
+  }
+
+  /** Tries until there is a session; once, when no call waits for more. */
+  async #openPatiently(): Promise<Session> {
+    for (let attempt = 0; ; attempt++) {
+      await this.#drained();
+      try {
+        return await this.#open(this);
+      } catch (error) {
+        if (!mayPass(error) || !this.#awaited()) throw error;
+        await this.#pause(pauseMs(attempt, this.#reconnect));
+        if (!this.#awaited()) throw error;
+      }
+    }
+  }
+
+  /** A peer that drains is not asked for another session while it has ours. */
+  #drained(): Promise<void> | undefined {
+    if (this.#session?.state !== "open") return undefined;
+    return new Promise((resolve) => {
+      this.#onSessionEnded = resolve;
+    });
+  }
+
+  /** Ends early when the peer is closed: no timer outlives it. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      // The calls that wait keep the process alive.
+      const cancel = this.host.clock.timer(ms, resolve, true);
+      this.#endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
+  }
+
+  /** Whether any call still waits, and may. */
+  #awaited(): boolean {
+    if (this.#closed || !this.host.intake.calls) return false;
+    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
+    return this.#waiting.size > 0;
   }
 
   /** Settles at the latest when the peer is closed: calls that wait for the session must not wait for whoever does not answer. */
@@ -101,15 +243,15 @@ export class Peer implements SessionSource, AsyncDisposable {
         this.#opening = undefined;
         this.#giveUp = undefined;
       };
-      this.#open(this).then(
+      this.#openPatiently().then(
         (session) => {
           clear();
-          this.#session = session;
-          if (this.#closed) this.#end();
+          this.#adopt(session);
           resolve(session);
         },
         (error) => {
           clear();
+          this.#waiting.clear();
           reject(error);
         },
       );
@@ -130,9 +272,13 @@ export class Peer implements SessionSource, AsyncDisposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.retried.close(this.#closedError());
     this.#end();
     this.#giveUp?.();
+    this.#endPause?.();
     this.#onClosed(this);
+    this.#listeners.tell("closed", {});
+    this.#listeners.clear();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -146,4 +292,11 @@ export class Peer implements SessionSource, AsyncDisposable {
   #closedError(): RpcError {
     return new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
   }
+}
+
+const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
+
+/** Whether another try may fare better: nobody there, or no room. A peer that cannot be understood will not be understood later. */
+function mayPass(error: unknown): boolean {
+  return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
 }

@@ -1,6 +1,7 @@
 import type { PoolStats } from "../bulk/pool.ts";
 import type { RegistrationStats } from "../bulk/registration-cache.ts";
 import type { PortGauges } from "../fabric/port.ts";
+import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 
 /** What one port of an engine is and holds. */
@@ -15,7 +16,7 @@ export interface PortStats extends PortGauges {
 
 /**
  * An engine at one moment. At rest everything is zero but the counters, the open sessions, and for some seconds what is kept ready: the pool's
- * free slabs, idle registrations.
+ * free slabs, idle registrations, answers kept for replay.
  */
 export interface EngineStats {
   readonly counters: Readonly<Counters>;
@@ -37,5 +38,10 @@ export interface EngineStats {
   /** Bytes of bodies kept for peers that have not pulled them yet. */
   readonly offeredBytes: number;
   readonly pool: PoolStats;
+  /** Calls of methods with `replay` that run or whose answers are kept; answers stay for a while when all is at rest. */
+  readonly replayCalls: number;
+  readonly replayBytes: number;
+  /** Each method that has been called, in each direction: how often, how it ended, how long it took. */
+  readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];
 }

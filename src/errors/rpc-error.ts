@@ -31,6 +31,10 @@ export interface RpcErrorOptions {
   readonly retryable?: boolean | undefined;
   /** How long the peer asks to wait before the next attempt, in milliseconds. */
   readonly retryAfterMs?: number | undefined;
+  /** Whether it is certain that no handler was begun for the call. Default: false. */
+  readonly notExecuted?: boolean | undefined;
+  /** How many times the call was tried. Left out when it was once. */
+  readonly attempts?: number | undefined;
   /** How many bytes of a bulk transfer had surely moved when it failed. */
   readonly transferredBytes?: number | undefined;
   readonly callId?: number | undefined;
@@ -64,6 +68,10 @@ export class RpcError extends Error {
   declare readonly fabric?: FabricDetail;
   /** How long the peer asks to wait before the next attempt, in milliseconds. */
   declare readonly retryAfterMs?: number;
+  /** True when it is certain that no handler was begun for the call; absent when one may have been. */
+  declare readonly notExecuted?: true;
+  /** How many times the call was tried; present when it was more than once. */
+  declare readonly attempts?: number;
   /**
    * How many bytes of a bulk transfer had surely moved when its promise rejected. More may have since, where it was given up while some were under way:
    * `landed` tells. Absent for errors of anything else.
@@ -94,6 +102,8 @@ export class RpcError extends Error {
     if (options.data !== undefined) this.data = options.data;
     if (options.fabric !== undefined) this.fabric = options.fabric;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.notExecuted === true) this.notExecuted = true;
+    if (options.attempts !== undefined) this.attempts = options.attempts;
     if (options.transferredBytes !== undefined) this.transferredBytes = options.transferredBytes;
     if (options.callId !== undefined) this.callId = options.callId;
     if (options.method !== undefined) this.method = options.method;

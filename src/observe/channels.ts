@@ -13,6 +13,12 @@ export const channels = {
   malformed: channel("cinnabar:malformed"),
   /** A handler threw something that its contract does not declare: { method, callId, error }. */
   handlerFailed: channel("cinnabar:handler.failed"),
+  /** A call's time is up and its handler has not ended: { method, callId }. One that never ends is told of here and nowhere else. */
+  overdue: channel("cinnabar:handler.overdue"),
   /** A handler settled after its call had ended: { method, callId }. */
   lateResult: channel("cinnabar:handler.late"),
+  /** A call took `slowCallMs` or longer: a `SlowCall`. */
+  slowCall: channel("cinnabar:call.slow"),
+  /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
+  stats: channel("cinnabar:stats"),
 } as const;

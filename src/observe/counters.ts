@@ -10,6 +10,14 @@ export interface Counters {
   requestsFailed: number;
   /** Handlers' results that came after their call had ended. */
   lateResults: number;
+  /** Handlers that had not ended when their call's time was up. Those that `lateResults` does not count in the end never ended. */
+  overdueHandlers: number;
+  /** Attempts after a call's first: retries after a failure, hedges beside a slow one, and retries that the budget did not allow. */
+  retries: number;
+  hedges: number;
+  retriesWithheld: number;
+  /** Requests that were answered from what an earlier attempt had brought, or joined one that was still running. */
+  replays: number;
   messagesSent: number;
   messagesReceived: number;
   framesSent: number;
@@ -42,6 +50,11 @@ export function newCounters(): Counters {
     requestsSucceeded: 0,
     requestsFailed: 0,
     lateResults: 0,
+    overdueHandlers: 0,
+    retries: 0,
+    hedges: 0,
+    retriesWithheld: 0,
+    replays: 0,
     messagesSent: 0,
     messagesReceived: 0,
     framesSent: 0,

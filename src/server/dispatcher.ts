@@ -1,15 +1,19 @@
+import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
 import { methodPath } from "../contract/service.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { CallMetrics, type MethodMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import type { Session } from "../session/session.ts";
 import type { ServedMethod } from "../session/session-host.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
 import { HandlerCall } from "./call-context.ts";
 import { codeOfReason, DeclaredFailure } from "./declared-failure.ts";
 import type { Handler, Implementation } from "./implement.ts";
+import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
 
 /** Told of everything a handler throws that its contract does not declare: the caller gets `internal` without a word of it. */
 export type HandlerErrorListener = (
@@ -21,6 +25,8 @@ export type HandlerErrorListener = (
 export function dispatchTable(
   implementations: readonly Implementation[],
   onHandlerError: HandlerErrorListener,
+  replays: ReplayCache,
+  metrics = new CallMetrics(),
 ): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
   const services: [string, string[]][] = [];
   const methods: ServedMethod[] = [];
@@ -32,9 +38,8 @@ export function dispatchTable(
     services.push([service.name, names]);
     for (const name of names) {
       const method = service.methods[name] as AnyMethod;
-      methods.push(
-        new Dispatcher(method, methodPath(service, name), handlers[name] as Handler, onHandlerError),
-      );
+      const metric = metrics.of(methodPath(service, name), "in");
+      methods.push(new Dispatcher(method, metric, handlers[name] as Handler, onHandlerError, replays));
     }
   }
   return { services, methods };
@@ -42,19 +47,31 @@ export function dispatchTable(
 
 /** One served method: input in, checked; handler; output out, checked. Promises only where the schemas or the handler bring them. */
 class Dispatcher implements ServedMethod {
+  readonly metrics: MethodMetrics;
+  readonly path: string;
   readonly #method: AnyMethod;
-  readonly #path: string;
   readonly #handler: Handler;
   readonly #onHandlerError: HandlerErrorListener;
+  readonly #replays: ReplayCache;
 
-  constructor(method: AnyMethod, path: string, handler: Handler, onHandlerError: HandlerErrorListener) {
+  constructor(
+    method: AnyMethod,
+    metrics: MethodMetrics,
+    handler: Handler,
+    onHandlerError: HandlerErrorListener,
+    replays: ReplayCache,
+  ) {
     this.#method = method;
-    this.#path = path;
+    this.metrics = metrics;
+    this.path = metrics.method;
     this.#handler = handler;
     this.#onHandlerError = onHandlerError;
+    this.#replays = replays;
   }
 
-  serve(call: IncomingCall, session: Session, input: unknown): void {
+  serve(request: IncomingCall, session: Session, input: unknown): void {
+    const call = request.identity === undefined ? request : this.#admit(request, request.identity, session);
+    if (call === undefined) return;
     try {
       const checked = validate(this.#method.input, input);
       if (checked instanceof Promise) {
@@ -68,6 +85,13 @@ class Dispatcher implements ServedMethod {
     }
   }
 
+  /** What is to be executed for a request that may be tried again, or was. */
+  #admit(request: IncomingCall, identity: CallIdentity, session: Session): IncomingCall | undefined {
+    if (this.#method.replay) return this.#replays.admit(request, identity, session);
+    if (identity.incarnation === 0n) return request;
+    return refuseUnknown(request, `${this.path} keeps no answers`);
+  }
+
   #run(call: IncomingCall, session: Session, input: Validation<unknown>): void {
     if (input.issues !== undefined) {
       const message = formatIssues("input", input.issues);
@@ -76,8 +100,9 @@ class Dispatcher implements ServedMethod {
     }
     // Validation may have taken its time: do not start what nobody waits for.
     if (!call.open) return;
+    call.handler = "here";
     try {
-      const result = this.#handler(input.value, new HandlerCall(call, session, this.#path));
+      const result = serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path));
       if (isPromiseLike(result)) {
         result.then(
           (value) => this.#onReturned(call, session, value),
@@ -149,7 +174,7 @@ class Dispatcher implements ServedMethod {
       return this.#onThrown(
         call,
         session,
-        new TypeError(`${this.#path} declares no error "${failure.reason}"`),
+        new TypeError(`${this.path} declares no error "${failure.reason}"`),
       );
     }
     const settle = (verdict: Validation<unknown>) => {
@@ -183,11 +208,11 @@ class Dispatcher implements ServedMethod {
   #onLate(call: IncomingCall, session: Session): void {
     session.host.counters.lateResults++;
     if (channels.lateResult.hasSubscribers)
-      channels.lateResult.publish({ method: this.#path, callId: call.id });
+      channels.lateResult.publish({ method: this.path, callId: call.id });
   }
 
   #report(call: IncomingCall, error: unknown): void {
-    const where = { method: this.#path, callId: call.id };
+    const where = { method: this.path, callId: call.id };
     if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
     try {
       this.#onHandlerError(error, where);

@@ -1,13 +1,17 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../call/clock.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
+import { defaultLimits } from "../session/limits.ts";
 import { codeOfReason } from "./declared-failure.ts";
 import { dispatchTable } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
+import { ReplayCache } from "./replay-cache.ts";
 
 const One = service("one.v1", { a: unary(), b: unary() });
 const Two = service("two.v1", { a: unary() });
 const nothing = () => {};
+const replays = new ReplayCache(systemClock, defaultLimits);
 const loose = implement as (service: unknown, handlers: unknown) => unknown;
 
 describe("implement", () => {
@@ -43,6 +47,7 @@ describe("the dispatch table", () => {
     const { services, methods } = dispatchTable(
       [implement(One, handlers), implement(Two, handlers2)],
       nothing,
+      replays,
     );
     expect(services).toEqual([
       ["one.v1", ["a", "b"]],
@@ -53,7 +58,9 @@ describe("the dispatch table", () => {
 
   it("refuses a service twice", () => {
     const one = implement(One, handlers);
-    expect(() => dispatchTable([one, one], nothing)).toThrow('service "one.v1" is implemented twice');
+    expect(() => dispatchTable([one, one], nothing, replays)).toThrow(
+      'service "one.v1" is implemented twice',
+    );
   });
 
   const handlers2 = { a: nothing };

@@ -49,6 +49,10 @@ export class Ask extends OutgoingCall {
     }
   }
 
+  override get builtin(): boolean {
+    return true;
+  }
+
   override onValue(value: unknown): void {
     this.#settle();
     this.#resolve(value);

@@ -4,6 +4,7 @@ import { FakeClock } from "../call/fake-clock.test-support.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import { CallMetrics } from "../observe/call-metrics.ts";
 import { newCounters } from "../observe/counters.ts";
 import { encode } from "../wire/codec.ts";
 import { frameHeaderBytes, writeFrameHeader } from "../wire/frame.ts";
@@ -18,7 +19,9 @@ import type { ServedMethod, SessionHost } from "./session-host.ts";
 export class FakeHost implements SessionHost {
   readonly clock = new FakeClock();
   readonly wheel = new DeadlineWheel(this.clock);
+  readonly intake = { requests: true, calls: true };
   readonly counters = newCounters();
+  readonly metrics = new CallMetrics();
   readonly quarantine = new Quarantine();
   readonly limits: SessionLimits;
   readonly pullBudget: ByteBudget;
@@ -50,6 +53,8 @@ export class FakeHost implements SessionHost {
     this.probed.push(session);
   }
 
+  ponged(): void {}
+
   heardNow(): number {
     return this.heardMs;
   }
@@ -61,6 +66,7 @@ export class FakeHost implements SessionHost {
 
 /** A method whose calls the test settles. */
 export class FakeMethod implements ServedMethod {
+  readonly path = "fake/method";
   readonly calls: { readonly call: IncomingCall; readonly input: unknown }[] = [];
 
   serve(call: IncomingCall, _session: Session, input: unknown): void {

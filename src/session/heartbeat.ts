@@ -1,10 +1,13 @@
 import type { Clock } from "../call/clock.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { Pulse } from "./pulse.ts";
 import type { Session } from "./session.ts";
 
 /**
  * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was killed never completes,
  * on any provider. Any message counts as a sign of life; after a quarter of the bound without one the peer is asked, after the whole bound it is lost.
+ *
+ * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`Pulse`); that is told and has no other consequence here.
  *
  * Its clock stands still while this process does: a tick that comes late because the loop was blocked or the process stopped counts for two
  * intervals at most, so that our own pause is not taken for the peer's death.
@@ -17,6 +20,12 @@ export class Heartbeat {
   readonly #poll: () => void;
   readonly #sessions = new Set<Session>();
   readonly #probed = new Set<Session>();
+  /** How each session's peer answers. */
+  readonly #pulses = new WeakMap<Session, Pulse>();
+  /** Pings without an answer, by when they left; and who has been without one for so long that it is suspected. */
+  readonly #asked = new Map<Session, number>();
+  readonly #suspected = new Set<Session>();
+  #cancelDoubt: (() => void) | undefined;
   #cancelTimer: (() => void) | undefined;
   #lastTickMs = 0;
   #nowMs = 0;
@@ -52,10 +61,88 @@ export class Heartbeat {
     session.ping();
   }
 
+  /** The answer to a ping has come. */
+  ponged(session: Session): void {
+    const askedMs = this.#asked.get(session);
+    if (askedMs !== undefined) {
+      this.#asked.delete(session);
+      this.#pulseOf(session).sample(this.#clock.now() - askedMs);
+    }
+    this.#trust(session);
+  }
+
   close(): void {
     this.#cancelTimer?.();
+    this.#cancelDoubt?.();
     this.#sessions.clear();
     this.#probed.clear();
+    this.#asked.clear();
+    this.#suspected.clear();
+  }
+
+  #ask(session: Session): void {
+    session.ping();
+    if (this.#asked.has(session)) return;
+    this.#asked.set(session, this.#clock.now());
+    this.#doubtLater();
+  }
+
+  /** One timer for all that have been asked, set to when the first of them will be late. */
+  #doubtLater(): void {
+    this.#cancelDoubt?.();
+    this.#cancelDoubt = undefined;
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const [session, askedMs] of this.#asked) {
+      if (!this.#suspected.has(session)) nextMs = Math.min(nextMs, askedMs + this.#patienceMs(session));
+    }
+    if (nextMs === Number.POSITIVE_INFINITY) return;
+    const waitMs = Math.ceil(Math.max(1, nextMs - this.#clock.now()));
+    this.#cancelDoubt = this.#clock.timer(waitMs, () => this.#doubt(nextMs), true);
+  }
+
+  #doubt(dueMs: number): void {
+    this.#cancelDoubt = undefined;
+    this.#poll();
+    const now = this.#clock.now();
+    // We were late ourselves: the answers may wait behind what made us late. The next tick asks again.
+    if (now - dueMs > this.#intervalMs) return this.#asked.clear();
+    for (const [session, askedMs] of this.#asked) {
+      const lateMs = now - askedMs;
+      if (this.#suspected.has(session) || lateMs < this.#patienceMs(session)) continue;
+      if (session.state !== "open") {
+        this.#asked.delete(session);
+        continue;
+      }
+      this.#suspected.add(session);
+      session.observer?.onSuspect(this.#pulseOf(session).phi(lateMs), this.#nowMs - session.heardMs + lateMs);
+    }
+    this.#doubtLater();
+  }
+
+  #trust(session: Session): void {
+    if (this.#suspected.delete(session)) session.observer?.onTrusted();
+  }
+
+  #patienceMs(session: Session): number {
+    // Whoever is to be lost shall be suspected first.
+    return Math.min(this.#pulseOf(session).suspectAfterMs(), this.#intervalMs * 1.5);
+  }
+
+  #pulseOf(session: Session): Pulse {
+    let pulse = this.#pulses.get(session);
+    if (pulse === undefined) {
+      pulse = new Pulse(this.#boundMs / 50);
+      this.#pulses.set(session, pulse);
+    }
+    return pulse;
+  }
+
+  /** Nobody looks after the session any more. */
+  #leave(session: Session): void {
+    this.#sessions.delete(session);
+    this.#probed.delete(session);
+    this.#asked.delete(session);
+    this.#suspected.delete(session);
   }
 
   #arm(): void {
@@ -79,16 +166,19 @@ export class Heartbeat {
     // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval "silent".
     const silentMs = this.#nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
-    if (heardLately) this.#probed.delete(session);
+    if (heardLately) {
+      this.#probed.delete(session);
+      this.#asked.delete(session);
+      this.#trust(session);
+    }
     const open = session.hasOpenWork || session.hasPosted || this.#probed.has(session);
     if (session.state !== "open" || !open) {
-      this.#sessions.delete(session);
-      this.#probed.delete(session);
-      return;
+      // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
+      if (session.state === "open") this.#trust(session);
+      return this.#leave(session);
     }
     if (silentMs >= this.#boundMs) {
-      this.#sessions.delete(session);
-      this.#probed.delete(session);
+      this.#leave(session);
       session.end(
         new RpcError({
           code: "unavailable",
@@ -97,6 +187,6 @@ export class Heartbeat {
         }),
         { quiet: true, certain: false },
       );
-    } else if (!heardLately) session.ping();
+    } else if (!heardLately) this.#ask(session);
   }
 }

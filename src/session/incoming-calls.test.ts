@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { writeCallIdentity } from "../wire/call-identity.ts";
 import { frameFlag, frameKind } from "../wire/frame.ts";
 import type { FakeMethod, FrameSpec } from "./fake-host.test-support.ts";
-import { decoded, expectFault, id, open, overflowBody } from "./scripted-session.test-support.ts";
+import { decoded, expectFault, gone, id, open, overflowBody } from "./scripted-session.test-support.ts";
 
 describe("requests that arrive", () => {
   const request = (callId: number, more: Partial<FrameSpec> = {}): FrameSpec => ({
@@ -161,5 +162,52 @@ describe("requests that arrive", () => {
     all.method.calls[0]?.call.settle({ value: 1 });
     all.session.flush();
     expect([all.port.frames.length, all.session.callsIn, all.host.wheel.size]).toEqual([0, 0, 0]);
+  });
+});
+
+describe("requests that say who they are", () => {
+  const identity = { caller: 5n, sequence: 2, settled: 1, incarnation: 0n };
+  const request = (body: Uint8Array, flags: number = frameFlag.identity) => ({
+    kind: frameKind.request,
+    callId: id(1, 0),
+    word: 500,
+    flags,
+    body,
+  });
+
+  it("are served with their input and their identity", () => {
+    const all = open();
+    all.receive(request(Uint8Array.from([...writeCallIdentity(identity), 0xa1, 0x78])));
+    expect(all.method.calls[0]?.input).toBe("x");
+    expect(all.method.calls[0]?.call.identity).toEqual(identity);
+  });
+
+  it("may have no input", () => {
+    const all = open();
+    all.receive(request(writeCallIdentity(identity)));
+    expect(all.method.calls).toMatchObject([{ input: undefined, call: { identity } }]);
+  });
+
+  it("stand for themselves when they carry regions", () => {
+    const all = open();
+    all.receive(request(writeCallIdentity(identity), frameFlag.identity | frameFlag.grants));
+    expect(all.method.calls[0]?.call.identity).toBeUndefined();
+  });
+
+  it("end the session when the identity is cut off", () => {
+    const all = open();
+    all.receive(request(new Uint8Array(31)));
+    expectFault(all, "call identity has 31 bytes, not 32");
+  });
+
+  it("are told that no handler was begun for them, if none was", () => {
+    const all = open();
+    all.receive({ kind: frameKind.request, callId: id(1, 0), method: 7, word: 500 });
+    all.receive({ kind: frameKind.request, callId: id(1, 1), word: 500 });
+    const begun = all.method.calls[0]?.call as IncomingCall;
+    begun.handler = "here";
+    begun.settle({ error: gone });
+    all.session.flush();
+    expect(all.port.frames.map((frame) => (decoded(frame) as { n?: true }).n)).toEqual([true, undefined]);
   });
 });

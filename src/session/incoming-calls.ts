@@ -1,10 +1,14 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { publishSlowIncoming } from "../call/slow-calls.ts";
+import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
+import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
-import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
+import { drainingError } from "./intake.ts";
 import type { OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { pullFailure } from "./outgoing-calls.ts";
@@ -38,6 +42,11 @@ export class IncomingCalls {
     return this.#size;
   }
 
+  /** Those of users' methods. */
+  *[Symbol.iterator](): IterableIterator<IncomingCall> {
+    for (const call of this.#calls) if (call !== undefined) yield call;
+  }
+
   onRequest(
     method: number,
     callId: number,
@@ -59,22 +68,40 @@ export class IncomingCalls {
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
     if (this.#offers.has(offerKey(slot)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
+    const identified = (flags & frameFlag.identity) !== 0;
+    let identity: CallIdentity | undefined;
+    if (identified) {
+      const start = at + frameHeaderBytes;
+      const read = readCallIdentity(session.port.slabView, start, start + bodyBytes);
+      if (typeof read === "string") return session.fault(read);
+      // Regions end with their request, so one that carries them cannot stand for another.
+      if ((flags & frameFlag.grants) === 0) identity = read;
+    }
+    const prefixBytes = identified ? callIdentityBytes : 0;
     if (!session.hasOpenWork) host.watch(session);
-    const call = new IncomingCall(session, callId, method);
+    const call = new IncomingCall(session, callId, method, identity);
     this.#set(slot, call);
     this.#size++;
     if (!isBuiltin(method)) host.counters.requestsStarted++;
-    host.wheel.arm(call, host.clock.now() + timeLeftMs);
+    call.startedMs = host.clock.now();
+    host.wheel.arm(call, call.startedMs + timeLeftMs);
 
+    // What engines ask each other belongs to calls that have begun: they need it to end.
+    // And a call that may have been begun here goes on when it is tried again.
+    if (!host.intake.requests && !isBuiltin(method) && (identity?.incarnation ?? 0n) === 0n) {
+      call.settle({ error: drainingError("the server", "remote") });
+      return;
+    }
     const overflowed = (flags & frameFlag.overflow) !== 0;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     if (overflowed) call.beginTransfer();
     session.bodies.take(
-      at,
+      at + prefixBytes,
       flags,
-      bodyBytes,
+      bodyBytes - prefixBytes,
       () => !call.open,
       (body, status) => {
+        if (overflowed) call.pullingUs = Math.round((host.clock.now() - call.startedMs) * 1000);
         if (call.open) {
           if (body === undefined) call.settle({ error: pullFailure(status, session) });
           else this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
@@ -118,7 +145,9 @@ export class IncomingCalls {
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     const head = { kind: frameKind.response, method: 0, callId: call.id, word: 0 };
     const succeeded = () => {
-      if (!isBuiltin(call.method)) host.counters.requestsSucceeded++;
+      if (isBuiltin(call.method)) return;
+      host.counters.requestsSucceeded++;
+      this.#record(call, "ok");
     };
     if (outcome.value === undefined) {
       succeeded();
@@ -138,14 +167,29 @@ export class IncomingCalls {
   }
 
   #fail(call: IncomingCall, error: RpcError): void {
-    this.#countFailed(call);
+    this.#countFailed(call, error.code);
     const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error) };
+    const begun = call.handler === "none" && !isBuiltin(call.method) ? ({ n: true } as const) : undefined;
     try {
-      this.#outbox.value(head, packError(error), (body) => this.#offer(call, body));
+      this.#outbox.value(head, { ...packError(error), ...begun }, (body) => this.#offer(call, body));
     } catch {
       // The error's data would not go: the caller still gets its code.
-      this.#outbox.value(head, { m: error.message.slice(0, 200) }, (body) => this.#offer(call, body));
+      this.#outbox.value(head, { m: error.message.slice(0, 200), ...begun }, (body) =>
+        this.#offer(call, body),
+      );
     }
+  }
+
+  #record(call: IncomingCall, code: RpcCode | "ok"): void {
+    const { host, peerName } = this.#session;
+    const metrics = host.methods[call.method]?.metrics;
+    // A number that no method has is counted nowhere: what peers send must not make us keep more.
+    if (metrics === undefined) return;
+    metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+    if (!host.metrics.timed) return;
+    const tookMs = host.clock.now() - call.startedMs;
+    metrics.latencyMs.record(tookMs);
+    if (tookMs >= host.metrics.slowCallMs) publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {
@@ -170,14 +214,16 @@ export class IncomingCalls {
       if (call === undefined) continue;
       this.#set(call.id & slotMask, undefined);
       this.#session.host.wheel.disarm(call);
-      this.#countFailed(call);
+      this.#countFailed(call, reason.code);
       call.abandon(reason);
     }
     this.#size = 0;
   }
 
-  #countFailed(call: IncomingCall): void {
-    if (!isBuiltin(call.method)) this.#session.host.counters.requestsFailed++;
+  #countFailed(call: IncomingCall, code: RpcCode): void {
+    if (isBuiltin(call.method)) return;
+    this.#session.host.counters.requestsFailed++;
+    this.#record(call, code);
   }
 
   #at(slot: number): IncomingCall | undefined {

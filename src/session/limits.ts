@@ -12,6 +12,12 @@ export interface SessionLimits {
   readonly maxQueuedBytes: number;
   /** Sessions an engine holds at once. Default 1024. */
   readonly maxSessions: number;
+  /** Calls of methods with `replay` that run, or whose answers are kept, over all callers of an engine. Default 16,384. */
+  readonly maxReplayCalls: number;
+  /** Bytes of their answers. Default 64 MiB. */
+  readonly maxReplayBytes: number;
+  /** How long an answer is kept for a caller that does not say it has it, in milliseconds. Default 60,000. */
+  readonly maxReplayMs: number;
 }
 
 export const defaultLimits: SessionLimits = {
@@ -21,4 +27,7 @@ export const defaultLimits: SessionLimits = {
   maxRequests: 4096,
   maxQueuedBytes: 8 * 1024 * 1024,
   maxSessions: 1024,
+  maxReplayCalls: 16_384,
+  maxReplayBytes: 64 * 1024 * 1024,
+  maxReplayMs: 60_000,
 };

@@ -105,49 +105,57 @@ export class Outbox implements SendOwner {
   }
 
   /** A frame with a body that is bytes already, short enough for a message. */
-  raw(head: FrameHead, flags: number, body: Uint8Array): void {
-    const bytes = frameHeaderBytes + body.byteLength;
+  raw(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array = noBytes): void {
+    const bodyBytes = prefix.byteLength + body.byteLength;
+    const bytes = frameHeaderBytes + bodyBytes;
     if (!this.#openFor(bytes)) {
       const frame = new Uint8Array(alignFrame(bytes));
       const view = new DataView(frame.buffer);
-      writeFrameHeader(view, 0, head.kind, flags, head.method, head.callId, body.byteLength, head.word);
-      frame.set(body, frameHeaderBytes);
+      writeFrameHeader(view, 0, head.kind, flags, head.method, head.callId, bodyBytes, head.word);
+      frame.set(prefix, frameHeaderBytes);
+      frame.set(body, frameHeaderBytes + prefix.byteLength);
       this.#wait(frame);
       return;
     }
-    this.#target.set(body, this.#at + frameHeaderBytes);
-    this.#commit(head, flags, body.byteLength);
+    const start = this.#at + frameHeaderBytes;
+    if (prefix !== noBytes) this.#target.set(prefix, start);
+    this.#target.set(body, start + prefix.byteLength);
+    this.#commit(head, flags, bodyBytes);
   }
 
   /**
    * A frame whose body is `value` in msgpack. A body too long for a message is handed to `offer`, which keeps it for the peer to pull and says where
-   * it lies. `flags` is read after encoding, because only then is it known whether regions travel. Throws EncodeError, and then nothing is sent.
+   * it lies. `flags` is read after encoding, because only then is it known whether regions travel. `prefix`, a multiple of eight bytes, stands before
+   * the body, and in the frame even when the body does not. Throws EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,
     value: unknown,
     offer: (body: Uint8Array) => Overflow,
     regions?: RegionCodec & { readonly flags: number },
+    prefix: Uint8Array = noBytes,
   ): void {
-    const inPlace = this.#openFor(frameHeaderBytes + encodeSlack);
+    const before = frameHeaderBytes + prefix.byteLength;
+    const inPlace = this.#openFor(before + encodeSlack);
     const target = inPlace ? this.#target : scratch;
-    const start = inPlace ? this.#at + frameHeaderBytes : 0;
+    const start = inPlace ? this.#at + before : 0;
     const encoded = this.#encode(target, start, value, regions);
     if (this.#closed) return;
-    const flags = regions?.flags ?? 0;
+    const flags = (regions?.flags ?? 0) | (prefix === noBytes ? 0 : frameFlag.identity);
     const bytes = encoded.end - encoded.start;
     if (inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
-      this.#commit(head, flags, bytes);
+      if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
+      this.#commit(head, flags, prefix.byteLength + bytes);
       return;
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
-    if (messageHeaderBytes + frameHeaderBytes + bytes <= this.#messageBytes) {
-      this.raw(head, flags, body);
+    if (messageHeaderBytes + before + bytes <= this.#messageBytes) {
+      this.raw(head, flags, body, prefix);
       return;
     }
     const descriptor = new Uint8Array(overflowBytes);
     writeOverflow(new DataView(descriptor.buffer), 0, offer(body));
-    this.raw(head, flags | frameFlag.overflow, descriptor);
+    this.raw(head, flags | frameFlag.overflow, descriptor, prefix);
   }
 
   #encode(target: EncodeTarget, start: number, value: unknown, regions: RegionCodec | undefined): Encoded {

@@ -3,6 +3,7 @@ import { SlotTable } from "../call/slot-table.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
+import { writeCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { parseError } from "../wire/fault.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
@@ -14,6 +15,7 @@ import type { Session } from "./session.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
+const noBytes = new Uint8Array(0);
 
 /** Built-in calls that wait for a slot: each is some user's operation, and users can be faster than the peer. */
 const maxWaiting = 65_536;
@@ -56,6 +58,16 @@ export class OutgoingCalls {
     return this.#calls.size + this.#builtinCalls.size;
   }
 
+  /** Those of `size` that users made. */
+  get usersSize(): number {
+    return this.#calls.size;
+  }
+
+  /** Those that users made. */
+  [Symbol.iterator](): IterableIterator<OutgoingCall> {
+    return this.#calls[Symbol.iterator]();
+  }
+
   request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
     const { peerName } = this.#session;
     const table = isBuiltin(method) ? this.#builtinCalls : this.#calls;
@@ -84,13 +96,16 @@ export class OutgoingCalls {
     const word = Math.min(Math.max(1, Math.ceil(timeLeftMs)), maxTimeLeftMs);
     try {
       const head = { kind: frameKind.request, method, callId: id, word };
-      if (input === undefined) this.#outbox.bare(head);
+      const prefix = call.identity === undefined ? undefined : writeCallIdentity(call.identity);
+      if (input === undefined && prefix === undefined) this.#outbox.bare(head);
+      else if (input === undefined) this.#outbox.raw(head, frameFlag.identity, noBytes, prefix);
       else {
         this.#outbox.value(
           head,
           input,
           (body) => this.#offers.offer(`out:${id}`, body, this.#session.bodyLimit),
           this.#lender.for(call),
+          prefix,
         );
       }
     } catch (error) {
@@ -126,7 +141,10 @@ export class OutgoingCalls {
       if ((flags & frameFlag.overflow) !== 0) this.#outbox.bare(pulledHead);
       return;
     }
-    if ((flags & frameFlag.overflow) !== 0) call.phase = "pulling";
+    if ((flags & frameFlag.overflow) !== 0) {
+      call.phase = "pulling";
+      call.pullingUs = call.elapsedUs(session.host.clock.now());
+    }
     session.bodies.take(
       at,
       flags,

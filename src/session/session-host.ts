@@ -3,14 +3,20 @@ import type { Clock } from "../call/clock.ts";
 import type { DeadlineWheel } from "../call/deadline-wheel.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { CallMetrics, MethodMetrics } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
+import type { Intake } from "./intake.ts";
 import type { SessionLimits } from "./limits.ts";
 import type { Session } from "./session.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
 export interface ServedMethod {
+  /** `service/method`, for those who are told; absent from built-in methods. */
+  readonly path?: string;
+  /** What is counted of it. */
+  readonly metrics?: MethodMetrics;
   serve(call: IncomingCall, session: Session, input: unknown): void;
 }
 
@@ -18,7 +24,9 @@ export interface ServedMethod {
 export interface SessionHost {
   readonly clock: Clock;
   readonly wheel: DeadlineWheel;
+  readonly intake: Intake;
   readonly counters: Counters;
+  readonly metrics: CallMetrics;
   readonly limits: SessionLimits;
   readonly quarantine: Quarantine;
   /** Bodies on their way in. */
@@ -40,6 +48,8 @@ export interface SessionHost {
   watch(session: Session): void;
   /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
   probe(session: Session): void;
+  /** The answer to a ping has come. */
+  ponged(session: Session): void;
   /** When a message arrived, on the heartbeat's clock. */
   heardNow(): number;
   onSessionEnded(session: Session, reason: RpcError): void;

@@ -2,13 +2,12 @@ import type { RefusedTransfer, TransferRoute } from "../bulk/transfer.ts";
 import type { Clock } from "../call/clock.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
-import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
-import { frameFault, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFault, frameHeaderBytes, frameKind, pulledBody, senderState } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
 import { Aftermath } from "./aftermath.ts";
@@ -22,7 +21,9 @@ import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { explainRefusal } from "./refusal.ts";
+import { overrun, processGone, sendFailure } from "./session-ends.ts";
 import type { SessionHost } from "./session-host.ts";
+import type { SessionObserver } from "./session-observer.ts";
 
 /**
  *   opening   hello sent, no welcome yet          (the side that connects)
@@ -50,6 +51,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   dirty = false;
   /** What the peer said of itself; undefined while opening. */
   remote: Greeting | undefined;
+  /** The peer takes no new calls. */
+  remoteDrains = false;
+  observer: SessionObserver | undefined;
   /** When the peer was last heard, on the heartbeat's clock. */
   heardMs: number;
   /** What the peer serves. */
@@ -195,6 +199,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.host.kick();
   }
 
+  onOverdue(call: IncomingCall): void {
+    this.host.counters.overdueHandlers++;
+    const method = this.host.methods[call.method]?.path;
+    if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+  }
+
   /** Calls of either direction are open, or bodies wait to be pulled: the peer's death would matter. */
   get hasOpenWork(): boolean {
     return this.#outgoing.size > 0 || this.#incoming.size > 0 || this.#offers.size > 0;
@@ -205,8 +215,23 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.#outbox.posted > 0;
   }
 
+  /** Users' calls that are open, for whoever lists them. */
+  get openCalls(): { readonly outgoing: Iterable<OutgoingCall>; readonly incoming: Iterable<IncomingCall> } {
+    return { outgoing: this.#outgoing, incoming: this.#incoming };
+  }
+
   get callsOut(): number {
     return this.#outgoing.size;
+  }
+
+  /** Those of `callsOut` that users made. */
+  get usersCallsOut(): number {
+    return this.#outgoing.usersSize;
+  }
+
+  /** Bodies that wait to be pulled. */
+  get keptBodies(): number {
+    return this.#offers.size;
   }
 
   get callsIn(): number {
@@ -217,9 +242,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.#outbox.queuedBytes;
   }
 
+  /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
   ping(): void {
-    if (this.state !== "open") return;
-    this.#outbox.bare({ kind: frameKind.ping, method: 0, callId: 0, word: 0 });
+    if (this.state === "open") this.#sayState(frameKind.ping, 0);
+  }
+
+  #sayState(kind: number, word: number): void {
+    const state = this.host.intake.requests ? senderState.serving : senderState.draining;
+    this.#outbox.bare({ kind, method: state, callId: 0, word });
     this.host.kick();
   }
 
@@ -274,10 +304,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       case frameKind.pulled:
         return this.#onPulled(word, callId);
       case frameKind.ping:
-        this.#outbox.bare({ kind: frameKind.pong, method: 0, callId: 0, word });
-        return this.host.kick();
       case frameKind.pong:
-        return;
+        this.#onSenderState(view.getUint16(at + 2, true) === senderState.draining);
+        return kind === frameKind.ping ? this.#sayState(frameKind.pong, word) : this.host.ponged(this);
       case frameKind.services:
         if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
         this.#awaitsServices = false;
@@ -293,6 +322,12 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       default:
         return this.fault(`frame kind ${kind} came in a session`);
     }
+  }
+
+  #onSenderState(drains: boolean): void {
+    const told = drains && !this.remoteDrains;
+    this.remoteDrains = drains;
+    if (told) this.observer?.onDraining();
   }
 
   /** Without the body of a welcome or a service table there is no session, though the peer has done nothing wrong. */
@@ -369,50 +404,17 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   onSendFailed(status: number): void {
-    if (status === protocolNotSupported) {
-      return this.end(
-        new RpcError({
-          code: "failed_precondition",
-          message: `${this.peerName} runs another version of libfabric; over shm both sides need the same`,
-          origin: "fabric",
-        }),
-        { quiet: true, certain: true },
-      );
-    }
-    this.end(
-      fabricError({
-        provider: this.port.provider,
-        op: "fi_send",
-        code: status,
-        rpcCode: "unavailable",
-        message: `${this.peerName} cannot be reached: sending failed`,
-      }),
-      { quiet: true, certain: true },
-    );
+    this.end(sendFailure(this.peerName, this.port.provider, status), { quiet: true, certain: true });
   }
 
   onOverrun(waitingBytes: number): void {
-    this.end(
-      new RpcError({
-        code: "unavailable",
-        message: `${this.peerName} does not take what it is sent: ${waitingBytes} bytes wait`,
-        origin: "fabric",
-      }),
-      { quiet: true, certain: false },
-    );
+    this.end(overrun(this.peerName, waitingBytes), { quiet: true, certain: false });
   }
 
   /** The provider says the peer's process is gone: nothing of it can touch our memory. */
   onPeerGone(): void {
     if (this.state === "ended") return this.#aftermath.onPeerGone();
-    this.end(
-      new RpcError({
-        code: "unavailable",
-        message: `the process of ${this.peerName} is gone`,
-        origin: "fabric",
-      }),
-      { quiet: true, certain: true },
-    );
+    this.end(processGone(this.peerName), { quiet: true, certain: true });
   }
 
   /**
@@ -481,8 +483,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 }
 
-/** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
-const protocolNotSupported = 93;
 const neverStop = () => false;
 const sessionOffer = "session";
 const secondWelcome = "a second welcome came";

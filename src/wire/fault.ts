@@ -3,13 +3,14 @@ import { RpcError } from "../errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data, `a` milliseconds to wait
- * before the next attempt. The code itself is the frame's word. Causes and stacks never travel.
+ * before the next attempt, `n` that no handler was begun for the call. The code itself is the frame's word. Causes and stacks never travel.
  */
 export interface ErrorBody {
   readonly m: string;
   readonly r?: string;
   readonly d?: unknown;
   readonly a?: number;
+  readonly n?: true;
 }
 
 const maxMessageLength = 2048;
@@ -31,7 +32,10 @@ export function packError(error: RpcError): ErrorBody {
 
 /** The error a peer sent. What does not fit the form is left out: an error must not cause another. */
 export function parseError(word: number, body: unknown): RpcError {
-  const { m, r, d, a } = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
+  const { m, r, d, a, n } = (typeof body === "object" && body !== null ? body : {}) as Record<
+    string,
+    unknown
+  >;
   const code: RpcCode = codeFromNumber(word) ?? "unknown";
   return new RpcError({
     code,
@@ -40,5 +44,6 @@ export function parseError(word: number, body: unknown): RpcError {
     reason: typeof r === "string" ? r : undefined,
     data: d,
     retryAfterMs: typeof a === "number" && Number.isFinite(a) && a >= 0 ? a : undefined,
+    notExecuted: n === true,
   });
 }

@@ -3,7 +3,7 @@
  *
  *   0  u8   kind
  *   1  u8   flags
- *   2  u16  method: the server's number of the method (request), else 0
+ *   2  u16  method: the server's number of the method (request); the sender's state (ping and pong), one of `senderState`; else 0
  *   4  u32  call id, chosen by the caller; 0 in frames about the session
  *   8  u32  length of the body in bytes; the next frame begins at the next multiple of eight
  *   12 u32  word: request: milliseconds left; error, refuse and goodbye: status code; ping and pong: a sequence number; else 0
@@ -30,14 +30,23 @@ export const frameKind = {
 /** Whose body a `pulled` frame speaks of: call ids of the two directions are not related. */
 export const pulledBody = { response: 0, request: 1 } as const;
 
+/** What a ping or a pong says of its sender. Any other number is taken for `serving`. */
+export const senderState = {
+  serving: 0,
+  /** It answers every new request with `unavailable`. */
+  draining: 1,
+} as const;
+
 export const frameFlag = {
   /** The body is an overflow descriptor: the real body is pulled from the sender by RMA. */
   overflow: 1,
   /** The request carries regions: their memory stays pinned until its terminal frame arrives. */
   grants: 2,
+  /** The request's identity stands before its body: it may be tried again, and must then be known again. */
+  identity: 4,
 } as const;
 
-const knownFlags = frameFlag.overflow | frameFlag.grants;
+const knownFlags = frameFlag.overflow | frameFlag.grants | frameFlag.identity;
 
 export function writeFrameHeader(
   view: DataView,

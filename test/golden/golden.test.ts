@@ -4,6 +4,12 @@ import { codeNumbers } from "../../src/errors/code.ts";
 import { FakePort, takeApart } from "../../src/session/fake-port.test-support.ts";
 import { Outbox } from "../../src/session/outbox.ts";
 import { maxRegions, maxSegments } from "../../src/session/request-regions.ts";
+import {
+  type CallIdentity,
+  callIdentityBytes,
+  readCallIdentity,
+  writeCallIdentity,
+} from "../../src/wire/call-identity.ts";
 import { decodeAt, registerRegionClass } from "../../src/wire/codec.ts";
 import {
   frameFault,
@@ -52,6 +58,15 @@ interface OverflowMeaning {
   readonly bytes: number;
 }
 
+function identityOf({ identity }: VectorFrame): CallIdentity | undefined {
+  if (identity === undefined) return undefined;
+  return {
+    ...identity,
+    caller: BigInt(identity.caller),
+    incarnation: BigInt(identity.incarnation),
+  };
+}
+
 function overflowOf({ body }: VectorFrame) {
   const meaning = (body as { $overflow?: OverflowMeaning } | undefined)?.$overflow;
   if (meaning === undefined) return undefined;
@@ -73,14 +88,16 @@ function encoded({ session, nonce, frames }: Vector): string {
   outbox.addressTo(session, nonce, 16_384);
   for (const frame of frames) {
     const overflow = overflowOf(frame);
-    if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0));
+    const identity = identityOf(frame);
+    const prefix = identity === undefined ? undefined : writeCallIdentity(identity);
+    if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
     else if (overflow !== undefined) {
       const descriptor = new Uint8Array(overflowBytes);
       writeOverflow(new DataView(descriptor.buffer), 0, overflow);
-      outbox.raw(frame, frame.flags, descriptor);
+      outbox.raw(frame, frame.flags, descriptor, prefix);
     } else {
       const never = () => expect.fail("offered");
-      outbox.value(frame, fromJson(frame.body), never, { ...regions, flags: frame.flags });
+      outbox.value(frame, fromJson(frame.body), never, { ...regions, flags: frame.flags }, prefix);
     }
   }
   outbox.flush();
@@ -110,18 +127,23 @@ describe("golden vectors", () => {
         vector.nonce,
         vector.frames.length,
       ]);
-      for (const [index, { body: sent, ...head }] of message.frames.entries()) {
+      for (const [index, { body: whole, ...head }] of message.frames.entries()) {
         const frame = vector.frames[index] as VectorFrame;
-        const { body, ...meant } = frame;
+        const { body, identity, ...meant } = frame;
         expect(frameFault(view, at, bytes.byteLength)).toBe("");
         expect(head).toEqual(meant);
+        const identified = (head.flags & frameFlag.identity) !== 0;
+        const wholeView = new DataView(whole.buffer, whole.byteOffset, whole.byteLength);
+        expect(identified).toBe(identity !== undefined);
+        if (identified) expect(readCallIdentity(wholeView, 0, whole.byteLength)).toEqual(identityOf(frame));
+        const sent = whole.subarray(identified ? callIdentityBytes : 0);
         const overflow = overflowOf(frame);
         const bodyView = new DataView(sent.buffer, sent.byteOffset, sent.byteLength);
         if (body === undefined) expect(sent.byteLength).toBe(0);
         else if (overflow !== undefined)
           expect(readOverflow(bodyView, 0, sent.byteLength, 1e9)).toEqual(overflow);
         else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
-        at += (frameHeaderBytes + sent.byteLength + 7) & ~7;
+        at += (frameHeaderBytes + whole.byteLength + 7) & ~7;
       }
     },
   );
@@ -149,7 +171,12 @@ describe("docs/protocol.md", () => {
 
   it("shows the bytes of the vectors it names, every one of them, at the offsets it says", () => {
     const dumps = [...text.matchAll(/```text vector="([^"]+)"\n([\s\S]*?)```/g)];
-    expect(dumps.map(([, name]) => name)).toEqual(["hello", "request", "three frames in one message"]);
+    expect(dumps.map(([, name]) => name)).toEqual([
+      "hello",
+      "request",
+      "request that is tried again",
+      "three frames in one message",
+    ]);
     for (const [, name = "", dump = ""] of dumps) {
       let hex = "";
       for (const line of dump.trim().split("\n")) {

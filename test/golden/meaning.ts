@@ -17,8 +17,17 @@ export interface VectorFrame {
   readonly method: number;
   readonly callId: number;
   readonly word: number;
+  /** What stands before the body of a request that may be tried again. */
+  readonly identity?: IdentityMeaning;
   /** Absent: no body. `{ "$overflow": … }`: a descriptor of a body that must be pulled. Otherwise a msgpack value. */
   readonly body?: unknown;
+}
+
+export interface IdentityMeaning {
+  readonly caller: string;
+  readonly sequence: number;
+  readonly settled: number;
+  readonly incarnation: string;
 }
 
 /** How a region stands in a vector. */

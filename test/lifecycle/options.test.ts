@@ -58,6 +58,9 @@ describe("Engine.open", () => {
     [{ limits: { maxQueuedBytes: 1000 } }, "limits.maxQueuedBytes must be a number from 65536"],
     [{ limits: { maxPoolBytes: 4095 } }, "limits.maxPoolBytes must be a number from 4096"],
     [{ limits: { maxSessions: "5" } }, "limits.maxSessions must be an integer"],
+    [{ limits: { maxReplayCalls: 0 } }, "limits.maxReplayCalls must be a number from 1"],
+    [{ limits: { maxReplayBytes: 1023 } }, "limits.maxReplayBytes must be a number from 1024"],
+    [{ limits: { maxReplayMs: 0 } }, "limits.maxReplayMs must be a number from 1"],
     [null, "options must be an object"],
   ])("refuses %j, naming the field", async (options, why) => {
     await expect(Engine.open(options as unknown as EngineOptions)).rejects.toThrow(why);

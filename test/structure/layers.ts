@@ -5,6 +5,7 @@
 export const layers = [
   "index",
   "engine",
+  "balance",
   "client",
   "server",
   "contract",

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { CallOptions, ClientOptions } from "../../src/client/call-options.ts";
 import { bulk } from "../../src/contract/bulk.ts";
 import { bytes } from "../../src/contract/bytes.ts";
 import { service } from "../../src/contract/service.ts";
@@ -24,3 +25,31 @@ frames.stat({ id: "a" }, { timeout: 5 });
 service("a", { ping: { kind: "unary" } });
 // @ts-expect-error TS2820 a code there is not
 new RpcError({ code: "NOT_FOUND", message: "no" });
+
+const patient: ClientOptions = {
+  timeoutMs: 1000,
+  attemptTimeoutMs: 300,
+  retry: {
+    attempts: 3,
+    baseDelayMs: 5,
+    maxDelayMs: 100,
+    codes: ["unavailable"],
+    budget: { ratio: 0.1, perSecond: 5 },
+  },
+  hedge: { afterMs: 20, attempts: 2 },
+  inherit: false,
+};
+const call: CallOptions = { ...patient, retry: false, hedge: false, signal: AbortSignal.abort() };
+void call;
+unary({ replay: true });
+// @ts-expect-error TS2322 a number of attempts where the options belong
+const short: ClientOptions = { retry: 3 };
+// @ts-expect-error TS2353 an option of retries there is not
+const misspelt: ClientOptions = { retry: { jitter: "full" } };
+// @ts-expect-error TS2353 a budget of one call
+const selfish: CallOptions = { retry: { attempts: 2, budget: { ratio: 1 } } };
+// @ts-expect-error TS2820 a code there is not
+const coded: ClientOptions = { retry: { codes: ["UNAVAILABLE"] } };
+// @ts-expect-error TS2322 a hedge without a time
+const hasty: ClientOptions = { hedge: { attempts: 2 } };
+void [short, misspelt, selfish, coded, hasty];

@@ -1,0 +1,162 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { type Candidate, type PolicyName, policies } from "./policy.ts";
+
+interface Server extends Candidate {
+  inFlight: number;
+  weight: number;
+}
+
+const servers = (count: number): Server[] =>
+  Array.from({ length: count }, (_, i) => ({ name: `tcp://10.0.0.${i}:7400`, inFlight: 0, weight: 1 }));
+
+/** The same numbers in every run. */
+function dice(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+const names = Object.keys(policies) as PolicyName[];
+const loads = fc.array(
+  fc.record({ inFlight: fc.nat(50), weight: fc.double({ min: 0.1, max: 1, noNaN: true }) }),
+  {
+    minLength: 1,
+    maxLength: 20,
+  },
+);
+
+describe.each(names)("the policy %s", (name) => {
+  it("picks one of those it is given", () => {
+    fc.assert(
+      fc.property(loads, fc.nat(), fc.option(fc.string(), { nil: undefined }), (given, seed, key) => {
+        const all = given.map((load, i) => ({ ...load, name: `s${i}` }));
+        const policy = policies[name](dice(seed));
+        for (let i = 0; i < 5; i++) expect(all).toContain(policy.pick(all, key));
+      }),
+    );
+  });
+
+  it("spreads calls that all take as long over equal servers", () => {
+    const all = servers(8);
+    const policy = policies[name](dice(7));
+    const picked = new Map<Server, number>();
+    for (let i = 0; i < 8000; i++) {
+      const one = policy.pick(all, undefined);
+      picked.set(one, (picked.get(one) ?? 0) + 1);
+    }
+    for (const one of all) expect(picked.get(one)).toBeGreaterThan(800);
+  });
+});
+
+describe("round robin", () => {
+  it("gives everybody a turn before anybody has two, whoever comes and goes", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: 5 }), (count, rounds) => {
+        const all = servers(count);
+        const policy = policies.roundRobin();
+        for (let round = 0; round < rounds; round++) {
+          const turn = new Set(all.map(() => policy.pick(all, undefined)));
+          expect(turn.size).toBe(count);
+        }
+      }),
+    );
+  });
+
+  it("gives turns by weight, spread evenly", () => {
+    const [a, b] = servers(2) as [Server, Server];
+    a.weight = 0.25;
+    const policy = policies.roundRobin();
+    const turns = Array.from({ length: 10 }, () => (policy.pick([a, b], undefined) === a ? "a" : "b")).join(
+      "",
+    );
+    expect(turns).toBe("bbabbbbabb");
+  });
+});
+
+describe("least in flight", () => {
+  it("picks nobody who has more to do, for its weight, than another", () => {
+    fc.assert(
+      fc.property(loads, (given) => {
+        const all = given.map((load, i) => ({ ...load, name: `s${i}` }));
+        const least = Math.min(...all.map(({ inFlight, weight }) => (inFlight + 1) / weight));
+        const { inFlight, weight } = policies.leastInFlight().pick(all, undefined);
+        expect((inFlight + 1) / weight).toBe(least);
+      }),
+    );
+  });
+});
+
+describe("two choices", () => {
+  it("never picks the busiest of several", () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 20 }), fc.nat(), (count, seed) => {
+        const all = servers(count);
+        (all[seed % count] as Server).inFlight = 10;
+        const policy = policies.twoChoices(dice(seed));
+        for (let i = 0; i < 50; i++) expect(policy.pick(all, undefined)).not.toBe(all[seed % count]);
+      }),
+    );
+  });
+
+  // Mitzenmacher: with n balls into n bins the fullest has about ln ln n / ln 2 with two choices, ln n / ln ln n with one.
+  it("fills bins far more evenly than chance", () => {
+    const count = 4096;
+    const fullest = (pick: (all: Server[]) => Server) => {
+      const all = servers(count);
+      for (let i = 0; i < count; i++) pick(all).inFlight++;
+      return Math.max(...all.map(({ inFlight }) => inFlight));
+    };
+    const random = dice(1);
+    const policy = policies.twoChoices(random);
+    const two = fullest((all) => policy.pick(all, undefined));
+    const one = fullest((all) => all[Math.floor(random() * count)] as Server);
+    expect(two).toBeLessThanOrEqual(4);
+    expect(one).toBeGreaterThan(two);
+  });
+});
+
+describe("consistent hashing", () => {
+  const keys = Array.from({ length: 2000 }, (_, i) => `user-${i}`);
+  const placed = (all: readonly Server[]) =>
+    new Map(keys.map((key) => [key, policies.consistentHash().pick(all, key).name]));
+
+  it("depends on the key and the names alone, not on their order", () => {
+    fc.assert(
+      fc.property(fc.shuffledSubarray(servers(10), { minLength: 10 }), fc.string(), (shuffled, key) => {
+        expect(policies.consistentHash().pick(shuffled, key).name).toBe(
+          policies.consistentHash().pick(servers(10), key).name,
+        );
+      }),
+    );
+  });
+
+  it("moves only the keys of the server that goes, and spreads them over all others", () => {
+    fc.assert(
+      fc.property(fc.nat(9), (gone) => {
+        const all = servers(10);
+        const before = placed(all);
+        const left = all.filter((_, i) => i !== gone);
+        const after = placed(left);
+        const heirs = new Set<string>();
+        for (const key of keys) {
+          const name = before.get(key) as string;
+          if (name === all[gone]?.name) heirs.add(after.get(key) as string);
+          else expect(after.get(key)).toBe(name);
+        }
+        expect(heirs.size).toBe(9);
+      }),
+      { numRuns: 10 },
+    );
+  });
+
+  it("gives every server about as many keys", () => {
+    const counts = new Map<string, number>();
+    for (const name of placed(servers(10)).values()) counts.set(name, (counts.get(name) ?? 0) + 1);
+    expect(counts.size).toBe(10);
+    // 200 each; the deviation of a binomial is 13.
+    for (const count of counts.values()) expect(Math.abs(count - 200)).toBeLessThan(70);
+  });
+});

@@ -1,0 +1,155 @@
+/** One of those a call may go to, as a policy sees it. */
+export interface Candidate {
+  /** Its URL: the same in every process. */
+  readonly name: string;
+  /** Calls of ours that it has not answered yet. */
+  readonly inFlight: number;
+  /** Its share beside the others', above 0 to 1; below 1 while it starts slowly. */
+  readonly weight: number;
+}
+
+/** Chooses where a call goes. Asked for each call, with those that are ready; never with none. */
+export interface Policy {
+  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined): C;
+}
+
+/** The policies that have a name. */
+export type PolicyName = "roundRobin" | "leastInFlight" | "twoChoices" | "consistentHash";
+
+export const policies: Readonly<Record<PolicyName, (random?: () => number) => Policy>> = {
+  roundRobin: () => new RoundRobin(),
+  leastInFlight: (random) => new LeastInFlight(random),
+  twoChoices: (random) => new TwoChoices(random),
+  consistentHash: (random) => new ConsistentHash(random),
+};
+
+/** What one more call would mean to it. */
+const loadOf = ({ inFlight, weight }: Candidate): number => (inFlight + 1) / weight;
+
+/**
+ * Each in turn, by weight: the smooth weighted round robin of nginx. Everybody's credit grows by its weight, the richest is chosen and pays what all were given, so
+ * the turns of one are spread evenly among those of the others.
+ */
+export class RoundRobin implements Policy {
+  #credits = new WeakMap<object, number>();
+
+  pick<C extends Candidate>(candidates: readonly C[]): C {
+    let best = candidates[0] as C;
+    let bestCredit = Number.NEGATIVE_INFINITY;
+    let given = 0;
+    for (const candidate of candidates) {
+      const credit = (this.#credits.get(candidate) ?? 0) + candidate.weight;
+      given += candidate.weight;
+      this.#credits.set(candidate, credit);
+      if (credit > bestCredit) {
+        best = candidate;
+        bestCredit = credit;
+      }
+    }
+    this.#credits.set(best, bestCredit - given);
+    return best;
+  }
+}
+
+/** The one with the fewest calls of ours in flight; of several, any: clients must not all begin with the same. */
+export class LeastInFlight implements Policy {
+  readonly #random: () => number;
+
+  constructor(random: () => number = Math.random) {
+    this.#random = random;
+  }
+
+  pick<C extends Candidate>(candidates: readonly C[]): C {
+    let best = candidates[0] as C;
+    let bestLoad = Number.POSITIVE_INFINITY;
+    let ties = 0;
+    for (const candidate of candidates) {
+      const load = loadOf(candidate);
+      if (load > bestLoad) continue;
+      ties = load < bestLoad ? 1 : ties + 1;
+      // Each of n equal ones stays with a chance of 1/n.
+      if (ties === 1 || this.#random() * ties < 1) best = candidate;
+      bestLoad = load;
+    }
+    return best;
+  }
+}
+
+/**
+ * Two at random, and of them the one with fewer calls in flight. Nearly as even as looking at all, at a cost that does not grow with their number, and clients that
+ * know as little as each other do not flock (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 2001).
+ */
+export class TwoChoices implements Policy {
+  readonly #random: () => number;
+
+  constructor(random: () => number = Math.random) {
+    this.#random = random;
+  }
+
+  pick<C extends Candidate>(candidates: readonly C[]): C {
+    const count = candidates.length;
+    const first = Math.floor(this.#random() * count);
+    if (count === 1) return candidates[0] as C;
+    // Any but the first.
+    const second = (first + 1 + Math.floor(this.#random() * (count - 1))) % count;
+    const [a, b] = [candidates[first] as C, candidates[second] as C];
+    return loadOf(b) < loadOf(a) ? b : a;
+  }
+}
+
+/**
+ * The same for the same key, in every process, as long as it is ready: rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN
+ * 1998). Each candidate has a pseudo-random score for each key, the highest wins; so when one goes only its keys move, evenly to all others, and when it is back just those return. A ring would need hundreds
+ * of points for each to be as even. Calls without a key go by two choices. Weights do not count: a key must not wander.
+ */
+export class ConsistentHash implements Policy {
+  readonly #keyless: TwoChoices;
+  readonly #seeds = new WeakMap<object, number>();
+
+  constructor(random: () => number = Math.random) {
+    this.#keyless = new TwoChoices(random);
+  }
+
+  pick<C extends Candidate>(candidates: readonly C[], key: string | undefined): C {
+    if (key === undefined) return this.#keyless.pick(candidates);
+    const hash = hashOf(key);
+    let best = candidates[0] as C;
+    let bestScore = -1;
+    for (const candidate of candidates) {
+      const score = mix(hash ^ this.#seedOf(candidate));
+      // Equal scores are settled by name: the order of the list is not the same everywhere.
+      if (score > bestScore || (score === bestScore && candidate.name < best.name)) {
+        best = candidate;
+        bestScore = score;
+      }
+    }
+    return best;
+  }
+
+  #seedOf(candidate: Candidate): number {
+    let seed = this.#seeds.get(candidate);
+    if (seed === undefined) {
+      seed = mix(hashOf(candidate.name));
+      this.#seeds.set(candidate, seed);
+    }
+    return seed;
+  }
+}
+
+/** FNV-1a over the UTF-16 code units, 32 bits. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) {
+    hash = Math.imul(hash ^ (text.charCodeAt(i) & 0xff), 0x01000193);
+    hash = Math.imul(hash ^ (text.charCodeAt(i) >>> 8), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+/** The finalizer of MurmurHash3: every bit of the result depends on every bit of the input. */
+function mix(value: number): number {
+  let hash = value | 0;
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

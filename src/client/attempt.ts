@@ -1,0 +1,209 @@
+import type { UnsentPhase } from "../call/made-call.ts";
+import { type Loan, OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
+import type { ClientMethod } from "./client-method.ts";
+
+/**
+ * How an attempt failed: `failed` with an error, `late` by its own time limit, `final` because there can be no other: its peer was closed, or what it
+ * had lent was revoked.
+ */
+export type AttemptFailure = "failed" | "late" | "final";
+
+/** The call that an attempt is made for. */
+export interface AttemptOwner {
+  readonly method: ClientMethod;
+  readonly startedMs: number;
+  readonly deadlineMs: number;
+  /** Who the request is in this session; undefined when it stands for itself. Throws RpcError when it may not be sent there. */
+  identify(session: Session): CallIdentity | undefined;
+  onAttemptValue(attempt: Attempt, value: unknown): void;
+  onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void;
+  /** The memory that the attempt had lent is ours again. */
+  onLoansOver(attempt: Attempt): void;
+}
+
+/** One request of a call that may make several: it finds a session, is sent, and tells its call once what became of it. */
+export class Attempt extends OutgoingCall {
+  readonly #owner: AttemptOwner;
+  /** 1 for a call's first. */
+  readonly number: number;
+  readonly #timeoutMs: number;
+  #session: Session | undefined;
+  /** How many regions travelled with it, and how many of them the peer may still touch. */
+  #carried = 0;
+  #lent = 0;
+
+  constructor(owner: AttemptOwner, number: number, timeoutMs: number) {
+    super();
+    this.#owner = owner;
+    this.number = number;
+    this.#timeoutMs = timeoutMs;
+    // Its times are told as its call's.
+    this.startedMs = owner.startedMs;
+    this.deadlineMs = owner.deadlineMs;
+  }
+
+  override get methodPath(): string {
+    return this.#owner.method.path;
+  }
+
+  override get peerName(): string {
+    return this.#session?.peerName ?? this.#owner.method.source.name;
+  }
+
+  /** Until it has left, its call is listed. */
+  override get unsentPhase(): UnsentPhase | undefined {
+    return undefined;
+  }
+
+  override get again(): boolean {
+    return this.number > 1;
+  }
+
+  /** Where it was sent; undefined when nothing has left. */
+  get session(): Session | undefined {
+    return this.id === 0 ? undefined : this.#session;
+  }
+
+  /** Whether the peer may still touch memory that this attempt lent it. */
+  get lending(): boolean {
+    return this.#lent > 0;
+  }
+
+  /** Whether memory went along. */
+  get carries(): boolean {
+    return this.#carried > 0;
+  }
+
+  start(input: unknown): void {
+    const { source } = this.#owner.method;
+    const { host } = source;
+    const endMs = host.clock.now() + this.#timeoutMs;
+    if (endMs < this.#owner.deadlineMs) host.wheel.arm(this, endMs);
+    let session: Session | Promise<Session>;
+    try {
+      session = source.session(this, input);
+    } catch (error) {
+      // One that drains may be back in time, or another take the call; but an engine that takes no calls will not take any again.
+      const isFinal = source.closed || (!this.again && !host.intake.calls);
+      return this.#fail(error as RpcError, isFinal ? "final" : "failed");
+    }
+    if (session instanceof Promise) {
+      this.phase = "connecting";
+      this.connectingUs = this.elapsedUs(host.clock.now());
+      session.then(
+        (opened) => this.#send(opened, input),
+        (error: RpcError) => this.#fail(error, "failed"),
+      );
+    } else this.#send(session, input);
+  }
+
+  #send(session: Session, input: unknown): void {
+    if (this.settled) return;
+    const { method, deadlineMs } = this.#owner;
+    const { service, name, path, source } = method;
+    const number = session.methods.of(service, name);
+    if (number < 0) {
+      const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
+      const message = `${source.name} has ${what}`;
+      return this.#fail(new RpcError({ code: "unimplemented", message, origin: "local" }), "failed");
+    }
+    this.#session = session;
+    try {
+      this.identity = this.#owner.identify(session);
+      // Whoever is known again may be answered by a later attempt: the server is given all of the call's time.
+      const endMs = this.#limited && this.identity === undefined ? this.deadlineMs : deadlineMs;
+      const nowMs = source.host.clock.now();
+      this.sentUs = this.elapsedUs(nowMs);
+      session.request(this, number, endMs - nowMs, input);
+      // Given up from inside the encoding, before the request had left.
+      if (this.settled) session.cancel(this);
+    } catch (error) {
+      this.#fail(
+        error instanceof RpcError
+          ? error
+          : new RpcError({ code: "internal", message: "the request could not be sent", cause: error }),
+        "failed",
+      );
+    }
+  }
+
+  /** Has a time limit of its own, shorter than its call's. */
+  get #limited(): boolean {
+    return this.wheelBucket >= 0;
+  }
+
+  override lend(loan: Loan): void {
+    this.#carried++;
+    this.#lent++;
+    const release = (onReleased?: () => void) => {
+      loan.release(() => {
+        onReleased?.();
+        if (--this.#lent === 0) this.#owner.onLoansOver(this);
+      });
+    };
+    super.lend({ bytes: loan.bytes, release });
+  }
+
+  override onValue(value: unknown): void {
+    this.#end("ok");
+    this.tellCompanions(undefined);
+    this.#owner.onAttemptValue(this, value);
+  }
+
+  override onFailure(error: RpcError): void {
+    // Both sides run a clock, and the server's verdict on the attempt's time may come first.
+    const late = error.code === "deadline_exceeded" && this.#limited && this.identity === undefined;
+    this.#fail(error, late ? "late" : "failed");
+  }
+
+  override onDeadline(): void {
+    if (this.settled) return;
+    // A server that knows the call again goes on with it: the next attempt joins what this one has begun.
+    if (this.identity === undefined) this.#cancel();
+    const message = `attempt ${this.number} has taken ${this.#timeoutMs} ms`;
+    this.#fail(new RpcError({ code: "deadline_exceeded", message, origin: "local" }), "late");
+  }
+
+  override onRevoked(): void {
+    if (this.settled) return;
+    this.#fail(new RpcError({ code: "aborted", message: regionRevoked, origin: "local" }), "final");
+    this.#cancel();
+  }
+
+  /** Nobody waits for it any more. Tells the peer, if that may still be at it. */
+  giveUp(): void {
+    // What stands for itself was cancelled when it was late.
+    if (this.settled && this.identity === undefined) return;
+    if (!this.settled)
+      this.#giveIn(new RpcError({ code: "cancelled", message: "the call was given up", origin: "local" }));
+    this.#cancel();
+  }
+
+  #cancel(): void {
+    this.#session?.cancel(this);
+  }
+
+  #fail(error: RpcError, how: AttemptFailure): void {
+    if (this.settled) return;
+    // Whatever goes along has had its one try, and is told now.
+    const isFinal = how === "final" || this.accompanied;
+    this.#giveIn(error);
+    this.#owner.onAttemptFailure(this, error, isFinal ? "final" : how);
+  }
+
+  #giveIn(error: RpcError): void {
+    this.#end(error.code);
+    this.tellCompanions(error);
+  }
+
+  #end(code: RpcCode | "ok"): void {
+    this.phase = "settled";
+    const { source } = this.#owner.method;
+    source.host.wheel.disarm(this);
+    if (this.session !== undefined) source.onSettled?.(this.session, code);
+  }
+}

@@ -1,0 +1,396 @@
+import { currentCall } from "../call/current-call.ts";
+import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
+import { publishSlowOutgoing } from "../call/slow-calls.ts";
+import { formatIssues, type Validation } from "../contract/schema.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
+import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
+import { Alarm } from "./alarm.ts";
+import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
+import type { CallOptions } from "./call-options.ts";
+import { checkThen, isTimeout, restated, timeLeftIn, timeUp } from "./check.ts";
+import { type ClientMethod, recordEnd } from "./client-method.ts";
+import type { Retried } from "./retried-calls.ts";
+import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
+
+/**
+ * Where a call that may make several requests stands.
+ *
+ *   checking  its input is being checked; nothing has been asked for
+ *   trying    one attempt is under way, or with hedges several
+ *   waiting   none is: the next goes when the alarm rings, and the memory that the last one lent is ours again
+ *   judging   a value has come and is being checked
+ *   settled   the caller has its value or error
+ *
+ *   from      event                                                       to        effect
+ *   checking  input fits                                                  trying    budget gets its deposit, first attempt, hedge alarm
+ *   trying    hedge alarm, and the budget allows                          trying    one more attempt, alarm again
+ *   trying    value                                                       judging   the other attempts given up
+ *   trying    failure, others under way, may be tried again               trying    the others decide
+ *   trying    failure of the last, may be tried again, budget allows      waiting   alarm for the back-off
+ *   trying    any other failure                                           settled   error of this attempt
+ *   waiting   alarm, nothing lent                                         trying    next attempt, hedge alarm
+ *   waiting   alarm, memory lent in a session that has ended              settled   error of the last attempt
+ *   waiting   alarm, memory lent                                          waiting   until the terminal frame comes
+ *   judging   verdict                                                     settled   value, or `internal`
+ *   any open  abort, deadline, the served call's end, peer closed         settled   alarm off, all attempts given up
+ *
+ * A failure may be tried again when its code is one to retry after, attempts are left, and a second execution is impossible or does no harm:
+ * `#isSafe`.
+ */
+export type RetriedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
+
+/** One call with retries, hedges or a time limit for each attempt, from the moment a user makes it, settled exactly once. */
+export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Retried {
+  readonly promise: Promise<unknown>;
+  readonly method: ClientMethod;
+  phase: RetriedPhase = "checking";
+  readonly #policy: RetryPolicy;
+  readonly #input: unknown;
+  readonly #timeoutMs: number;
+  #resolve!: (value: unknown) => void;
+  #reject!: (error: RpcError) => void;
+  readonly #signals: AbortSignal[] = [];
+  /** The back-off while waiting, the next hedge while trying. */
+  readonly #alarm = new Alarm(() => this.#onAlarm());
+  /** Started and not yet given up; a settled one is kept while its server may still be at it. */
+  #attempts: Attempt[] = [];
+  #started = 0;
+  #underWay = 0;
+  #last: Attempt | undefined;
+  #lastError: RpcError | undefined;
+  /** An attempt may have been executed: from then on only what `#isSafe` allows. */
+  #mayHaveRun = false;
+  /** An attempt has lent memory: its server cannot know it again. */
+  #hasLent = false;
+  /** The incarnation of the peer in which it may have been, and what the peer knows the call by; 0 while there is none. */
+  #ranIn = 0n;
+  #sequence = 0;
+  /** The back-off is over, and the memory that the last attempt lent is awaited. */
+  #awaitsLoans = false;
+
+  constructor(method: ClientMethod, input: unknown, policy: RetryPolicy, options: CallOptions | undefined) {
+    super();
+    this.method = method;
+    this.#policy = policy;
+    this.#input = input;
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    const { host, retried } = method.source;
+    const now = host.clock.now();
+    this.startedMs = now;
+    const timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    this.#timeoutMs = around === undefined ? timeoutMs : timeLeftIn(around, now, timeoutMs);
+    host.counters.callsStarted++;
+    retried.add(this);
+    host.wheel.arm(this, now + this.#timeoutMs);
+    this.#listen(options?.signal);
+    this.#listen(around?.signal);
+    if (!this.settled) this.#checkInput();
+  }
+
+  override get methodPath(): string {
+    return this.method.path;
+  }
+
+  override get peerName(): string {
+    return this.#last?.session?.peerName ?? this.method.source.name;
+  }
+
+  override get unsentPhase(): UnsentPhase | undefined {
+    if (this.phase === "checking") return "waiting";
+    if (this.phase === "waiting") return "backoff";
+    if (
+      this.phase !== "trying" ||
+      this.#attempts.some(({ session, settled }) => session !== undefined && !settled)
+    )
+      return undefined;
+    return this.#last?.phase === "connecting" ? "connecting" : "waiting";
+  }
+
+  get settled(): boolean {
+    return this.phase === "settled";
+  }
+
+  #listen(signal: AbortSignal | undefined): void {
+    if (signal === undefined || this.settled) return;
+    if (signal.aborted) return this.onAbort(signal.reason);
+    this.#signals.push(signal);
+    watchAbort(signal, this);
+  }
+
+  #checkInput(): void {
+    this.#check(
+      () => this.method.checkInput(this.#input),
+      (verdict) => {
+        if (verdict.issues !== undefined)
+          return this.#fail("invalid_argument", formatIssues("input", verdict.issues));
+        this.method.budget.deposit();
+        this.#launch();
+      },
+    );
+  }
+
+  #check(
+    check: () => Validation<unknown> | Promise<Validation<unknown>>,
+    then: (verdict: Validation<unknown>) => void,
+  ): void {
+    checkThen(this, check, then, (cause) =>
+      this.#fail("internal", "a schema of the contract threw", { cause }),
+    );
+  }
+
+  // ---- attempts --------------------------------------------------------------------------------------------------------
+
+  #launch(): void {
+    const { attemptTimeoutMs, hedgeAfterMs } = this.#policy;
+    const attempt = new Attempt(this, ++this.#started, attemptTimeoutMs);
+    this.phase = "trying";
+    this.#attempts.push(attempt);
+    this.#last = attempt;
+    this.#underWay++;
+    attempt.start(this.#input);
+    if (this.phase === "trying" && this.#mayHedge) this.#ring(hedgeAfterMs);
+  }
+
+  #ring(afterMs: number): void {
+    const { wheel, clock } = this.method.source.host;
+    wheel.arm(this.#alarm, clock.now() + afterMs);
+  }
+
+  get #mayHedge(): boolean {
+    return this.method.idempotent && this.#started < this.#policy.hedgedAttempts && this.#underWay > 0;
+  }
+
+  #onAlarm(): void {
+    if (this.phase === "trying") this.#hedge();
+    else if (this.phase === "waiting") this.#tryAgain();
+  }
+
+  #hedge(): void {
+    // Two attempts at once must not write to the same memory.
+    if (!this.#mayHedge || this.#attempts.some((attempt) => attempt.carries)) return;
+    // What has not left yet waits for the session that a hedge would wait for.
+    if (this.#last?.session === undefined) return this.#ring(this.#policy.hedgeAfterMs);
+    if (!this.#withdraw()) return;
+    this.method.source.host.counters.hedges++;
+    this.#launch();
+  }
+
+  #tryAgain(): void {
+    const lending = this.#attempts.filter((attempt) => attempt.lending);
+    if (lending.length === 0) {
+      this.#awaitsLoans = false;
+      this.method.source.host.counters.retries++;
+      this.#launch();
+    } else if (lending.some(({ session }) => session?.state === "ended" && !session.port.revokesKeys)) {
+      // No terminal frame will come, and the keys are still good: who knows when, if ever, the memory can be lent again.
+      this.#failWith(this.#lastError as RpcError);
+    } else this.#awaitsLoans = true;
+  }
+
+  onLoansOver(): void {
+    if (this.#awaitsLoans && this.phase === "waiting") this.#tryAgain();
+  }
+
+  identify(session: Session): CallIdentity | undefined {
+    if (!this.method.replay) return undefined;
+    const { retried } = this.method.source;
+    const incarnation = session.remote?.incarnation ?? 0n;
+    if (this.#ranIn !== 0n && this.#ranIn !== incarnation) {
+      throw new RpcError({
+        code: "aborted",
+        message: `an attempt may have been executed by a process that is gone from ${this.method.source.name}`,
+        cause: this.#lastError,
+      });
+    }
+    if (this.#sequence === 0) this.#sequence = retried.takeSequence();
+    return retried.identify(this.#sequence, incarnation, this.#ranIn);
+  }
+
+  onAttemptValue(attempt: Attempt, value: unknown): void {
+    this.#underWay--;
+    this.#last = attempt;
+    this.#mayHaveRun = true;
+    this.phase = "judging";
+    this.#drop(attempt);
+    this.#giveUpAttempts();
+    this.#check(
+      () => this.method.checkOutput(value),
+      (verdict) => {
+        if (verdict.issues === undefined) this.#succeed(verdict.value);
+        else {
+          const issues = formatIssues("output", verdict.issues);
+          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, {
+            origin: "remote",
+          });
+        }
+      },
+    );
+  }
+
+  onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void {
+    if (this.settled) return;
+    this.#underWay--;
+    this.#last = attempt;
+    this.#lastError = error;
+    this.#hasLent ||= attempt.carries;
+    // One that is late may still be at its server, and what it lent is not back.
+    if (how !== "late" && !attempt.lending) this.#drop(attempt);
+    const executed = attempt.session !== undefined && error.notExecuted !== true;
+    if (executed) this.#onMayHaveRun(attempt);
+    else if (!this.#mayHaveRun) this.#forgetSequence();
+    if (how === "final" || !this.#isTransient(error, how) || !this.#isSafe(attempt, error, executed))
+      return this.#failWith(error);
+    if (this.#underWay > 0) return;
+    this.#waitToTryAgain(error);
+  }
+
+  #onMayHaveRun(attempt: Attempt): void {
+    this.#mayHaveRun = true;
+    if (attempt.identity !== undefined) this.#ranIn = attempt.session?.remote?.incarnation ?? 0n;
+  }
+
+  /** An attempt that surely came to nothing needs no successor that is known by it. */
+  #forgetSequence(): void {
+    if (this.#sequence !== 0) this.method.source.retried.settle(this.#sequence);
+    this.#sequence = 0;
+  }
+
+  #isTransient(error: RpcError, how: AttemptFailure): boolean {
+    if (how === "late" || error.retryAfterMs !== undefined) return true;
+    // What the contract declares is an answer.
+    return error.reason === undefined && this.#policy.codes.has(error.code);
+  }
+
+  /** Whether another attempt can do no harm. */
+  #isSafe(attempt: Attempt, error: RpcError, executed: boolean): boolean {
+    if (!this.#mayHaveRun || this.method.idempotent) return true;
+    if (!this.method.replay || this.#hasLent) return false;
+    // An error that the peer sent about what it has executed is the answer: another attempt would be given the same.
+    const answered = executed && error.origin === "remote" && attempt.session?.state !== "ended";
+    return !answered;
+  }
+
+  #waitToTryAgain(error: RpcError): void {
+    const { source } = this.method;
+    const { clock } = source.host;
+    const waitMs = backoffMs(this.#policy, this.#started - 1, error.retryAfterMs);
+    if (this.#started >= this.#policy.attempts || clock.now() + waitMs >= this.deadlineMs)
+      return this.#failWith(error);
+    if (!this.#withdraw()) return this.#failWith(error);
+    this.phase = "waiting";
+    this.#ring(waitMs);
+  }
+
+  #withdraw(): boolean {
+    if (this.method.budget.withdraw()) return true;
+    this.method.source.host.counters.retriesWithheld++;
+    return false;
+  }
+
+  #drop(attempt: Attempt): void {
+    this.#attempts = this.#attempts.filter((other) => other !== attempt);
+  }
+
+  #giveUpAttempts(): void {
+    const attempts = this.#attempts;
+    this.#attempts = [];
+    this.#underWay = 0;
+    this.method.source.host.wheel.disarm(this.#alarm);
+    for (const attempt of attempts) attempt.giveUp();
+  }
+
+  // ---- the end ---------------------------------------------------------------------------------------------------------
+
+  override onDeadline(): void {
+    if (this.settled) return;
+    const tried = this.phase === "waiting" ? "before the next attempt" : "without an answer";
+    const where = this.#last?.session === undefined ? "before it could be sent" : tried;
+    this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${where}`, this.#because());
+  }
+
+  onAbort(reason: unknown): void {
+    if (this.settled) return;
+    if (isTimeout(reason)) this.#fail("deadline_exceeded", timeUp(reason), { cause: reason });
+    else this.#fail("cancelled", "the caller gave up", { cause: reason });
+  }
+
+  onPeerClosed(error: RpcError): void {
+    if (!this.settled) this.#failWith(error);
+  }
+
+  #because(): { cause?: unknown } {
+    return this.#lastError === undefined ? {} : { cause: this.#lastError };
+  }
+
+  #succeed(value: unknown): void {
+    this.#settle("ok");
+    this.method.source.host.counters.callsSucceeded++;
+    this.#resolve(value);
+  }
+
+  /** An attempt's error becomes the call's; the data of one that is declared must fit. */
+  #failWith(error: RpcError): void {
+    const said = restated(error);
+    const { reason } = error;
+    if (reason === undefined || error.origin !== "remote" || !this.method.declares(reason))
+      return this.#fail(said.code, said.message, said);
+    this.phase = "judging";
+    this.#giveUpAttempts();
+    this.#check(
+      () => this.method.checkErrorData(reason, error.data),
+      (checked) => {
+        if (checked.issues === undefined)
+          this.#fail(said.code, said.message, { ...said, reason, data: checked.value });
+        else {
+          const issues = formatIssues(`data of ${reason}`, checked.issues);
+          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, {
+            origin: "remote",
+          });
+        }
+      },
+    );
+  }
+
+  #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    const { method } = this;
+    const id = this.#last?.id ?? 0;
+    const mayHaveRun =
+      this.#mayHaveRun || this.#attempts.some(({ session, settled }) => session !== undefined && !settled);
+    this.#settle(code);
+    method.source.host.counters.callsFailed++;
+    this.#reject(
+      new RpcError({
+        origin: "local",
+        ...more,
+        code,
+        message,
+        method: method.path,
+        notExecuted: !mayHaveRun,
+        attempts: this.#started > 1 ? this.#started : undefined,
+        callId: id === 0 ? undefined : id,
+      }),
+    );
+  }
+
+  #settle(code: RpcCode | "ok"): void {
+    this.phase = "settled";
+    const { host, retried } = this.method.source;
+    host.wheel.disarm(this);
+    this.#giveUpAttempts();
+    this.#forgetSequence();
+    retried.delete(this);
+    for (const signal of this.#signals) unwatchAbort(signal, this);
+    const slowMs = recordEnd(this.method, this.startedMs, code);
+    if (slowMs === undefined) return;
+    const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.#last ?? {};
+    const { methodPath, peerName } = this;
+    publishSlowOutgoing({ methodPath, peerName, id, connectingUs, sentUs, pullingUs }, slowMs, code);
+  }
+}

@@ -1,0 +1,77 @@
+import { createHash, randomBytes } from "node:crypto";
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
+
+/** A call between its first attempt and its end. */
+export interface Retried {
+  /** There will be no session any more to try it in. */
+  onPeerClosed(error: RpcError): void;
+}
+
+/** Remembered numbers; those that are not are made again. */
+const maxCallers = 256;
+
+/**
+ * What a peer, or a group of peers, keeps for calls to it that may be tried more than once: who is calling, as the peer's replay cache knows us, and which of those calls
+ * are open. A peer that is closed must not leave one waiting for its next attempt.
+ */
+export class RetriedCalls {
+  /** Never told. A group's calls go to several peers, and each knows us by another number made from it. */
+  readonly #secret = randomBytes(32);
+  /** By the peer's incarnation, for those asked last. */
+  readonly #callers = new Map<bigint, bigint>();
+  #last = 0;
+  /** Sequences in use, in the order they were given and so ascending. */
+  readonly #sequences = new Set<number>();
+  readonly #open = new Set<Retried>();
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  add(call: Retried): void {
+    this.#open.add(call);
+  }
+
+  delete(call: Retried): void {
+    this.#open.delete(call);
+  }
+
+  /** A sequence that no call had before. Whoever takes it gives it back by `settle`. */
+  takeSequence(): number {
+    this.#sequences.add(++this.#last);
+    return this.#last;
+  }
+
+  /** This sequence will not be asked for any more. */
+  settle(sequence: number): void {
+    this.#sequences.delete(sequence);
+  }
+
+  /** As the peer `callee` is to know the call. `incarnation`: of the peer that may have received this sequence before, else 0. */
+  identify(sequence: number, callee: bigint, incarnation: bigint): CallIdentity {
+    const caller = this.#callerFor(callee);
+    let settled = sequence;
+    for (const lowest of this.#sequences) {
+      settled = lowest;
+      break;
+    }
+    return { caller, sequence, settled, incarnation };
+  }
+
+  /** Who knew it could ask for our answers, so no two peers know us by the same. */
+  #callerFor(callee: bigint): bigint {
+    let caller = this.#callers.get(callee);
+    if (caller === undefined) {
+      const digest = createHash("sha256").update(this.#secret).update(callee.toString()).digest();
+      caller = digest.readBigUInt64LE();
+      if (this.#callers.size >= maxCallers) this.#callers.clear();
+      this.#callers.set(callee, caller);
+    }
+    return caller;
+  }
+
+  close(error: RpcError): void {
+    for (const call of [...this.#open]) call.onPeerClosed(error);
+  }
+}

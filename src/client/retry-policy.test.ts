@@ -1,0 +1,80 @@
+import { describe, expect, it, vi } from "vitest";
+import { assertAttemptOptions, backoffMs, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
+
+describe("what is in force", () => {
+  it("is nothing unless somebody asks", () => {
+    expect(resolvePolicy({})).toBeUndefined();
+    expect(resolvePolicy({ retry: false, hedge: false })).toBeUndefined();
+    expect(resolvePolicy({ retry: { attempts: 5 } }, { retry: false })).toBeUndefined();
+  });
+
+  it("is the call's word field by field, then the client's, then the default", () => {
+    expect(
+      resolvePolicy({ retry: { attempts: 5, baseDelayMs: 2 } }, { retry: { baseDelayMs: 7 } }),
+    ).toMatchObject({
+      attempts: 5,
+      baseDelayMs: 7,
+      maxDelayMs: 1000,
+      attemptTimeoutMs: Number.POSITIVE_INFINITY,
+      hedgedAttempts: 1,
+    });
+    expect(resolvePolicy({ retry: false }, { retry: {} })?.attempts).toBe(3);
+    expect(resolvePolicy({ hedge: { afterMs: 5, attempts: 4 } }, { hedge: { afterMs: 9 } })).toMatchObject({
+      attempts: 1,
+      hedgeAfterMs: 9,
+      hedgedAttempts: 4,
+    });
+    expect(resolvePolicy({ attemptTimeoutMs: 5 }, { attemptTimeoutMs: 6 })).toMatchObject({
+      attempts: 1,
+      attemptTimeoutMs: 6,
+    });
+  });
+});
+
+describe("the wait before a retry", () => {
+  const policy = resolvePolicy({ retry: { baseDelayMs: 10, maxDelayMs: 100 } }) as RetryPolicy;
+
+  it("is drawn between nothing and a bound that doubles up to its limit", () => {
+    const draw = vi.spyOn(Math, "random");
+    for (const [retry, bound] of [10, 20, 40, 80, 100, 100].entries()) {
+      for (const drawn of [0, 0.5, 0.99]) {
+        draw.mockReturnValueOnce(drawn);
+        expect(backoffMs(policy, retry)).toBeCloseTo(drawn * bound);
+      }
+    }
+    expect(backoffMs(policy, 2000)).toBeLessThanOrEqual(100);
+    draw.mockRestore();
+  });
+
+  it("is never shorter than what the server asked for, and not the same for all", () => {
+    const waits = Array.from({ length: 50 }, () => backoffMs(policy, 3, 250));
+    for (const wait of waits) expect(wait).toBeGreaterThanOrEqual(250);
+    expect(new Set(waits).size).toBeGreaterThan(1);
+  });
+});
+
+describe("options that cannot be meant", () => {
+  const loose = assertAttemptOptions as (where: "client" | "call", options: unknown) => void;
+
+  it.each([
+    [{ attemptTimeoutMs: 0 }, "client: attemptTimeoutMs must be a number of milliseconds above 0"],
+    [{ retry: 3 }, "client: retry: options must be an object"],
+    [{ retry: { attempt: 3 } }, 'client: retry: unknown option "attempt"'],
+    [{ retry: { attempts: 0 } }, "client: retry.attempts must be an integer from 1 to 100; it is 0"],
+    [{ retry: { attempts: 2.5 } }, "client: retry.attempts must be an integer"],
+    [{ retry: { baseDelayMs: -1 } }, "client: retry.baseDelayMs"],
+    [{ retry: { maxDelayMs: "1s" } }, "client: retry.maxDelayMs"],
+    [{ retry: { codes: ["UNAVAILABLE"] } }, "client: retry.codes must be an array of codes"],
+    [{ retry: { budget: { share: 1 } } }, 'client: retry.budget: unknown option "share"'],
+    [{ retry: { budget: { ratio: -1 } } }, "client: retry.budget.ratio must be a number from 0"],
+    [{ hedge: {} }, "client: hedge.afterMs must be a number of milliseconds"],
+    [{ hedge: { afterMs: 5, attempts: 1 } }, "client: hedge.attempts must be an integer from 2 to 100"],
+  ])("are refused: %j", (options, message) => {
+    expect(() => loose("client", options)).toThrow(TypeError);
+    expect(() => loose("client", options)).toThrow(message);
+  });
+
+  it("include a budget of one call", () => {
+    expect(() => loose("call", { retry: { budget: {} } })).toThrow('unknown option "budget"');
+  });
+});

@@ -1,0 +1,56 @@
+import { assertOptions } from "../contract/check.ts";
+import { assertGraceMs, type DrainReport, defaultGraceMs } from "./drain.ts";
+import type { Engine } from "./engine.ts";
+
+/** What `closeOnSignals` takes. */
+export interface CloseOnSignalsOptions {
+  /** Default: SIGTERM and SIGINT. */
+  readonly signals?: readonly NodeJS.Signals[];
+  /** How long what is in flight may go on, in milliseconds. Default 10,000. */
+  readonly graceMs?: number;
+  /** Told of each engine's drain when it has ended. */
+  readonly onDrained?: (report: DrainReport) => void;
+}
+
+/**
+ * For services: the first of `signals` drains the engines, then the process may end by itself, with status 0 when everything in flight finished and 1 when calls
+ * were aborted (a `process.exitCode` that is set stays). Nothing is forced: whatever else keeps the process alive is its owner's to end. The second
+ * signal closes at once and then ends the process by that signal, as if nobody had listened for it; so does any signal once the engines are closed.
+ *
+ * Returns what takes the listeners away; they hold no process alive.
+ */
+export function closeOnSignals(
+  engines: Engine | readonly Engine[],
+  options: CloseOnSignalsOptions = {},
+): Disposable {
+  assertOptions("closeOnSignals", options, ["signals", "graceMs", "onDrained"]);
+  const { signals = ["SIGTERM", "SIGINT"], graceMs = defaultGraceMs, onDrained } = options;
+  assertGraceMs("closeOnSignals", graceMs);
+  const all: readonly Engine[] = Array.isArray(engines) ? engines : [engines as Engine];
+  let draining = false;
+
+  const dispose = (): void => {
+    for (const signal of signals) process.off(signal, onSignal);
+  };
+  const drain = async (): Promise<void> => {
+    const reports = await Promise.all(all.map((engine) => engine.drain({ graceMs })));
+    dispose();
+    if (reports.some(({ aborted }) => aborted.length > 0)) process.exitCode ??= 1;
+    for (const report of reports) onDrained?.(report);
+  };
+  const endBy = async (signal: NodeJS.Signals): Promise<void> => {
+    // Before anything else: the next signal must find nobody who listens.
+    dispose();
+    await Promise.all(all.map((engine) => engine.close()));
+    process.kill(process.pid, signal);
+  };
+  const onSignal = (signal: NodeJS.Signals): void => {
+    if (draining || all.every((engine) => engine.state === "closed")) void endBy(signal);
+    else {
+      draining = true;
+      void drain();
+    }
+  };
+  for (const signal of signals) process.on(signal, onSignal);
+  return { [Symbol.dispose]: dispose };
+}

@@ -1,0 +1,135 @@
+import type { Resolver } from "../balance/resolver.ts";
+import { systemClock } from "../call/clock.ts";
+import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { locate } from "../fabric/target.ts";
+import type { Session } from "../session/session.ts";
+import type { SessionHost } from "../session/session-host.ts";
+import { ConnectSilence, type SessionTable } from "../session/session-table.ts";
+import { type GroupOptions, resolveGroupOptions, resolverOf } from "./group-options.ts";
+import { Peer } from "./peer.ts";
+import { PeerGroup } from "./peer-group.ts";
+import type { Ports } from "./ports.ts";
+import {
+  type ReconnectOptions,
+  type ResolvedReconnectOptions,
+  resolveReconnectOptions,
+} from "./reconnect.ts";
+import { within } from "./within.ts";
+
+/** What `engine.connect` takes. */
+export interface ConnectOptions {
+  /** How long to wait for the peer's welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. */
+  readonly timeoutMs?: number;
+  /** What becomes of calls while the peer is lost. Default: the first of them tries once to connect. */
+  readonly reconnect?: ReconnectOptions;
+}
+
+/**
+ * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost without a trace: libfabric's
+ * tcp drops what is posted to an address before it has seen the end of the former connection there, as when a server has just been restarted.
+ */
+const firstAttemptMs = 1000;
+
+/** The peers and groups of peers that an engine has connected to, and how their sessions are opened. */
+export class Links {
+  readonly #host: SessionHost;
+  readonly #sessions: SessionTable;
+  readonly #ports: Ports;
+  readonly #timeoutMs: number;
+  readonly #assertOpen: () => void;
+  readonly #peers = new Set<Peer>();
+  readonly #groups = new Set<PeerGroup>();
+
+  /** `timeoutMs` is the default for the peer's welcome; `assertOpen` throws when the engine connects no more. */
+  constructor(
+    host: SessionHost,
+    sessions: SessionTable,
+    ports: Ports,
+    timeoutMs: number,
+    assertOpen: () => void,
+  ) {
+    this.#host = host;
+    this.#sessions = sessions;
+    this.#ports = ports;
+    this.#timeoutMs = timeoutMs;
+    this.#assertOpen = assertOpen;
+  }
+
+  async peer(url: string, options: ConnectOptions): Promise<Peer> {
+    assertOptions("connect", options, ["timeoutMs", "reconnect"]);
+    const { timeoutMs = this.#timeoutMs } = options;
+    assertTimeoutMs("connect: timeoutMs", timeoutMs);
+    const peer = this.#newPeer(url, timeoutMs, resolveReconnectOptions(options.reconnect));
+    try {
+      await peer.session();
+    } catch (error) {
+      peer.close();
+      throw error;
+    }
+    return peer;
+  }
+
+  async group(where: readonly string[] | Resolver, options: GroupOptions): Promise<PeerGroup> {
+    const resolved = resolveGroupOptions(options, this.#timeoutMs);
+    const resolver = resolverOf(where);
+    this.#assertOpen();
+    const group = new PeerGroup(
+      this.#host,
+      resolver,
+      resolved,
+      (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions()),
+      (self) => this.#groups.delete(self),
+    );
+    this.#groups.add(group);
+    try {
+      await group.connected();
+    } catch (error) {
+      group.close();
+      throw error;
+    }
+    return group;
+  }
+
+  close(): void {
+    for (const group of this.#groups) group.close();
+    for (const peer of this.#peers) peer.close();
+  }
+
+  #newPeer(url: string, timeoutMs: number, reconnect: ResolvedReconnectOptions): Peer {
+    const peer = new Peer(
+      url,
+      this.#host,
+      (self) => this.#openSession(self, timeoutMs),
+      (self) => this.#peers.delete(self),
+      reconnect,
+    );
+    this.#peers.add(peer);
+    return peer;
+  }
+
+  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */
+  async #openSession(peer: Peer, timeoutMs: number): Promise<Session> {
+    this.#assertOpen();
+    const untilMs = systemClock.now() + timeoutMs;
+    const target = await within(timeoutMs, peer.url, locate(peer.url));
+    const port = await this.#ports.towards(target);
+    for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
+      this.#assertOpen();
+      const { address, replyTo } = port.route(target);
+      const leftMs = Math.max(1, untilMs - systemClock.now());
+      const last = leftMs < 2 * attemptMs;
+      try {
+        return await this.#sessions.connect(
+          port,
+          port.admit(address),
+          replyTo,
+          peer.url,
+          last ? leftMs : attemptMs,
+        );
+      } catch (error) {
+        if (!(error instanceof ConnectSilence)) throw error;
+        if (last) throw new ConnectSilence(peer.url, timeoutMs);
+      }
+    }
+  }
+}

@@ -1,0 +1,248 @@
+import type { Resolver } from "../balance/resolver.ts";
+import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { ClientOptions } from "../client/call-options.ts";
+import { type Client, createClient } from "../client/client.ts";
+import { RetriedCalls } from "../client/retried-calls.ts";
+import type { SessionSource } from "../client/session-source.ts";
+import type { AnyService } from "../contract/service.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Session } from "../session/session.ts";
+import type { SessionHost } from "../session/session-host.ts";
+import { GroupMember } from "./group-member.ts";
+import type { ResolvedGroupOptions } from "./group-options.ts";
+import type { Peer, PeerState } from "./peer.ts";
+import { pauseMs } from "./reconnect.ts";
+
+/** One peer of a group at this moment. */
+export interface GroupMemberStats {
+  readonly url: string;
+  readonly state: PeerState;
+  readonly callsOut: number;
+  /** Left alone because its calls failed. */
+  readonly ejected: boolean;
+  /** Its share beside the others', below 1 while it starts slowly. */
+  readonly weight: number;
+}
+
+/**
+ * Several peers that serve the same, as one. Made by `engine.connect` with several URLs or a resolver. Each call goes to one that is ready, chosen by the policy:
+ * connected; else suspected, else ejected ones. When none of these is left a call waits for the first that can be connected to. Those that are lost are tried again in the background.
+ */
+export class PeerGroup implements SessionSource, AsyncDisposable {
+  readonly host: SessionHost;
+  /** @internal */
+  readonly retried = new RetriedCalls();
+  readonly name: string;
+  readonly #options: ResolvedGroupOptions;
+  readonly #newPeer: (url: string) => Peer;
+  readonly #onClosed: (group: PeerGroup) => void;
+  readonly #members = new Map<string, GroupMember>();
+  /** No members any more, but with calls in flight. */
+  readonly #retiring = new Set<GroupMember>();
+  readonly #byPeer = new WeakMap<object, GroupMember>();
+  readonly #stopResolver: () => void;
+  /** Those a call may go to; undefined when it must be found out anew. */
+  #ready: readonly GroupMember[] | undefined;
+  /** Until when `#ready` holds: then somebody's ejection ends. */
+  #readyUntilMs = Number.POSITIVE_INFINITY;
+  /** Settles with the first member that is connected. */
+  readonly #first: Promise<void>;
+  #onFirst!: (error?: unknown) => void;
+  #resolved = false;
+  #endPauses = new Set<() => void>();
+  #closed = false;
+
+  /** @internal */
+  constructor(
+    host: SessionHost,
+    resolver: Resolver,
+    options: ResolvedGroupOptions,
+    newPeer: (url: string) => Peer,
+    onClosed: (group: PeerGroup) => void,
+  ) {
+    this.host = host;
+    this.name = `one of ${resolver.name}`;
+    this.#options = options;
+    this.#newPeer = newPeer;
+    this.#onClosed = onClosed;
+    this.#first = new Promise((resolve, reject) => {
+      this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
+    });
+    this.#first.catch(() => {});
+    this.#stopResolver = resolver.start({
+      onUrls: (urls) => this.#onUrls(urls),
+      onError: (cause) => {
+        // Later ones leave the members as they are.
+        if (!this.#resolved) this.#onFirst(unavailable(`${this.name} could not be resolved`, cause));
+      },
+    });
+  }
+
+  /** Its members, in the order they came. */
+  get members(): GroupMemberStats[] {
+    const nowMs = this.host.clock.now();
+    return [...this.#members.values()].map(({ peer, outlier, weight }) => ({
+      url: peer.url,
+      state: peer.state,
+      callsOut: peer.callsOut,
+      ejected: outlier.ejected(nowMs),
+      weight,
+    }));
+  }
+
+  /** A typed client whose calls go to the members. Costs and holds nothing. */
+  client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
+    return createClient(this, service, options);
+  }
+
+  /** Closes all its peers; their open calls fail with `unavailable`. Safe to call twice. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.retried.close(this.#closedError());
+    this.#stopResolver();
+    for (const member of [...this.#members.values(), ...this.#retiring]) member.close();
+    for (const end of this.#endPauses) end();
+    this.#onFirst(this.#closedError());
+    this.#onClosed(this);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+
+  /** @internal Resolves when the first member is connected, rejects when all have failed once. */
+  connected(): Promise<void> {
+    return this.#first;
+  }
+
+  /** @internal */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** @internal */
+  session(call?: OutgoingCall, input?: unknown): Session | Promise<Session> {
+    if (this.#closed) throw this.#closedError();
+    const ready = this.#readyNow();
+    if (ready.length === 0) return this.#sessionOfAny(call);
+    return this.#pick(ready, call, input).peer.session(call);
+  }
+
+  #pick(ready: readonly GroupMember[], call: OutgoingCall | undefined, input: unknown): GroupMember {
+    const { keyOf, policy } = this.#options;
+    try {
+      const key = call === undefined ? undefined : keyOf?.({ method: call.methodPath, input });
+      return policy.pick(ready, key);
+    } catch (cause) {
+      const message = `${this.name}: keyOf or the policy threw`;
+      throw new RpcError({ code: "internal", message, origin: "local", cause });
+    }
+  }
+
+  /** @internal */
+  onSettled(session: Session, code: RpcCode | "ok"): void {
+    const member = session.observer === undefined ? undefined : this.#byPeer.get(session.observer);
+    if (member === undefined || !member.outlier.settled(code)) return;
+    const nowMs = this.host.clock.now();
+    let ejected = 1;
+    for (const { outlier } of this.#members.values()) if (outlier.ejected(nowMs)) ejected++;
+    if (member.outlier.ejected(nowMs) || ejected > this.#options.ejection.maxShare * this.#members.size)
+      return;
+    member.outlier.eject(nowMs);
+    this.#ready = undefined;
+  }
+
+  #readyNow(): readonly GroupMember[] {
+    if (
+      this.#ready !== undefined &&
+      (this.#readyUntilMs === Infinity || this.host.clock.now() < this.#readyUntilMs)
+    )
+      return this.#ready;
+    const nowMs = this.host.clock.now();
+    const open = [...this.#members.values()].filter(
+      ({ peer }) => peer.state === "connected" || peer.state === "suspect",
+    );
+    const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
+    const trusted = kept.filter(({ peer }) => peer.state === "connected");
+    // A peer that fails some calls is better than none.
+    this.#ready = trusted.length > 0 ? trusted : kept.length > 0 ? kept : open;
+    this.#readyUntilMs = Math.min(
+      ...open.map(({ outlier }) => (outlier.ejected(nowMs) ? outlier.untilMs : Number.POSITIVE_INFINITY)),
+    );
+    return this.#ready;
+  }
+
+  /** Nobody is ready: whoever can be connected to first. Tried once, or as long as the call waits. */
+  async #sessionOfAny(call: OutgoingCall | undefined): Promise<Session> {
+    for (let attempt = 0; ; attempt++) {
+      const members = [...this.#members.values()].filter(({ peer }) => peer.state !== "draining");
+      try {
+        return await Promise.any(members.map(async ({ peer }) => peer.session(call)));
+      } catch (error) {
+        if (this.#closed) throw this.#closedError();
+        const waits = this.#options.reconnect.whileLost === "wait" && call !== undefined;
+        if (!waits || call.settled || !this.host.intake.calls)
+          throw unavailable(`${this.name}: nobody can be reached`, (error as AggregateError).errors.at(-1));
+      }
+      await this.#pause(pauseMs(attempt, this.#options.reconnect));
+      if (call?.settled) throw unavailable(`${this.name}: nobody waits any more`, undefined);
+      if (this.#closed) throw this.#closedError();
+    }
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        cancel();
+        this.#endPauses.delete(end);
+        resolve();
+      };
+      // The calls that wait keep the process alive.
+      const cancel = this.host.clock.timer(ms, end, true);
+      this.#endPauses.add(end);
+    });
+  }
+
+  #onUrls(urls: readonly string[]): void {
+    if (this.#closed) return;
+    this.#resolved = true;
+    const wanted = new Set(urls);
+    for (const [url, member] of this.#members) {
+      if (wanted.has(url)) continue;
+      this.#members.delete(url);
+      this.#retiring.add(member);
+      member.retire(() => this.#retiring.delete(member));
+    }
+    const tries: Promise<void>[] = [];
+    for (const url of wanted) {
+      if (this.#members.has(url)) continue;
+      const peer = this.#newPeer(url);
+      const onChange = () => {
+        this.#ready = undefined;
+      };
+      const member = new GroupMember(peer, this.#options, this.host.clock, onChange);
+      this.#members.set(url, member);
+      this.#byPeer.set(peer, member);
+      tries.push(member.connect());
+    }
+    this.#ready = undefined;
+    Promise.any(tries).then(
+      () => this.#onFirst(),
+      (error: AggregateError) => {
+        if (tries.length > 0 || this.#members.size === 0)
+          this.#onFirst(unavailable(`${this.name}: nobody can be reached`, error.errors.at(-1)));
+      },
+    );
+  }
+
+  #closedError(): RpcError {
+    return new RpcError({ code: "unavailable", message: `${this.name} has been closed`, origin: "local" });
+  }
+}
+
+function unavailable(message: string, cause: unknown): RpcError {
+  const why = cause instanceof Error ? `: ${cause.message}` : "";
+  return new RpcError({ code: "unavailable", message: `${message}${why}`, origin: "local", cause });
+}

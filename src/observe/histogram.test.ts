@@ -1,0 +1,107 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { Histogram, histogramError } from "./histogram.ts";
+
+const of = (values: readonly number[]): Histogram => {
+  const histogram = new Histogram();
+  for (const value of values) histogram.record(value);
+  return histogram;
+};
+
+/** Within the range that the buckets cover. */
+const inRange = fc.double({ min: 0.001, max: 2 ** 31, noNaN: true });
+const many = fc.array(inRange, { minLength: 1, maxLength: 300 });
+
+describe("a histogram", () => {
+  it("is all zeros while nothing is recorded", () => {
+    expect(new Histogram().summary()).toEqual({
+      count: 0,
+      min: 0,
+      mean: 0,
+      p50: 0,
+      p90: 0,
+      p99: 0,
+      p999: 0,
+      max: 0,
+    });
+    expect(new Histogram().percentile(100)).toBe(0);
+  });
+
+  it("gives percentiles within its error bound", () => {
+    fc.assert(
+      fc.property(many, fc.double({ min: 0, max: 100, noNaN: true }), (values, percent) => {
+        const sorted = [...values].sort((a, b) => a - b);
+        const rank = Math.max(1, Math.ceil((percent / 100) * values.length));
+        const exact = sorted[rank - 1] as number;
+        const given = of(values).percentile(percent);
+        expect(Math.abs(given - exact)).toBeLessThanOrEqual(exact * histogramError * (1 + 1e-9));
+      }),
+    );
+  });
+
+  it("knows count, least, greatest and mean exactly", () => {
+    const histogram = of([3, 1.5, 0.25, 1000]);
+    expect([histogram.count, histogram.min, histogram.max, histogram.mean]).toEqual([
+      4, 0.25, 1000, 251.1875,
+    ]);
+    expect(histogram.percentile(100)).toBe(1000);
+  });
+
+  it("merges as if all had been recorded in one", () => {
+    fc.assert(
+      fc.property(many, many, (left, right) => {
+        const merged = of(left);
+        merged.merge(of(right));
+        const one = of([...left, ...right]);
+        expect(merged.toJSON().buckets).toEqual(one.toJSON().buckets);
+        expect([merged.count, merged.min, merged.max]).toEqual([one.count, one.min, one.max]);
+        expect(merged.mean).toBeCloseTo(one.mean, 3);
+      }),
+    );
+  });
+
+  it("merges with an empty one, both ways", () => {
+    const histogram = of([5]);
+    histogram.merge(new Histogram());
+    expect(histogram.summary()).toEqual(of([5]).summary());
+    const empty = new Histogram();
+    empty.merge(histogram);
+    expect(empty.summary()).toEqual(histogram.summary());
+  });
+
+  it("takes what lies outside of its range, and what is no time at all", () => {
+    const histogram = of([1e-9, 0, -5, Number.NaN, 2 ** 40, Number.POSITIVE_INFINITY]);
+    expect(histogram.count).toBe(6);
+    expect(histogram.min).toBe(0);
+    expect(histogram.percentile(1)).toBeLessThan(0.001);
+  });
+
+  it("travels as plain data", () => {
+    fc.assert(
+      fc.property(many, (values) => {
+        const histogram = of(values);
+        const arrived = Histogram.from(JSON.parse(JSON.stringify(histogram)));
+        expect(arrived.toJSON()).toEqual(histogram.toJSON());
+      }),
+    );
+    expect(Histogram.from(new Histogram().toJSON()).count).toBe(0);
+  });
+
+  it.each([
+    [{ buckets: [[-1, 1]], count: 1 }],
+    [{ buckets: [[1e9, 1]], count: 1 }],
+    [{ buckets: [[1, 0]], count: 0 }],
+    [{ buckets: [[1, 2]], count: 1 }],
+  ])("refuses data that are no histogram's: %j", (wrong) => {
+    expect(() => Histogram.from({ min: 1, max: 1, sum: 1, ...(wrong as object) } as never)).toThrow(
+      TypeError,
+    );
+  });
+
+  it("does not change with the one it was copied from", () => {
+    const histogram = of([5]);
+    const copy = histogram.copy();
+    histogram.record(6);
+    expect([copy.count, histogram.count]).toEqual([1, 2]);
+  });
+});

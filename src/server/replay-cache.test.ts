@@ -1,0 +1,202 @@
+import { describe, expect, it } from "vitest";
+import type { FakeClock } from "../call/fake-clock.test-support.ts";
+import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { FakeHost } from "../session/fake-host.test-support.ts";
+import type { SessionLimits } from "../session/limits.ts";
+import type { Session } from "../session/session.ts";
+import { ReplayCache } from "./replay-cache.ts";
+
+const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });
+
+/** A cache, and sessions that only take answers. */
+function setUp(limits: Partial<SessionLimits> = {}) {
+  const host = new FakeHost(limits);
+  const clock = host.clock as FakeClock;
+  const cache = new ReplayCache(clock, host.limits);
+  const answers: Outcome[] = [];
+  const newSession = () => {
+    const session = {
+      host,
+      state: "open",
+      answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
+      onOverdue: () => {},
+    };
+    return session as unknown as Session & { state: string } & Answering;
+  };
+  const ask = (
+    sequence: number,
+    more: { caller?: bigint; settled?: number; again?: boolean; incarnation?: bigint } = {},
+  ) => {
+    const session = newSession();
+    const identity = {
+      caller: more.caller ?? 1n,
+      sequence,
+      settled: more.settled ?? 0,
+      incarnation: more.incarnation ?? (more.again ? host.incarnation : 0n),
+    };
+    const request = new IncomingCall(session, 0x100000, 0, identity);
+    request.deadlineMs = clock.now() + 1000;
+    const execution = cache.admit(request, identity, session);
+    if (execution !== undefined) execution.handler = "here";
+    return { session, request, execution, last: () => answers.at(-1) };
+  };
+  return { host, clock, cache, ask, answers };
+}
+
+describe("answers kept for replay", () => {
+  it("execute a sequence once: others join while it runs, and get its answer later", () => {
+    const { ask, answers, cache, host } = setUp();
+    const first = ask(1);
+    const second = ask(1, { again: true });
+    expect([first.execution === undefined, second.execution]).toEqual([false, undefined]);
+    first.execution?.settle({ value: { a: 1 } });
+    expect(answers).toEqual([{ value: { a: 1 } }, { value: { a: 1 } }]);
+    ask(1, { again: true });
+    expect(answers[2]).toEqual({ value: { a: 1 } });
+    expect([cache.size, host.counters.replays, host.wheel.size]).toEqual([1, 2, 0]);
+  });
+
+  it("are what the handler answered, whatever becomes of its objects", () => {
+    const { ask } = setUp();
+    const value = { list: [1] };
+    ask(1).execution?.settle({ value });
+    value.list.push(2);
+    expect(ask(1).last()).toEqual({ value: { list: [1] } });
+    ask(2).execution?.settle({ value: undefined });
+    expect(ask(2).last()).toEqual({ value: undefined });
+  });
+
+  it("may be errors, declared ones with their data", () => {
+    const { ask } = setUp();
+    const error = new RpcError({
+      code: "not_found",
+      message: "gone",
+      origin: "remote",
+      reason: "Gone",
+      data: [1],
+    });
+    ask(1).execution?.settle({ error });
+    const replayed = ask(1, { again: true });
+    expect(replayed.last()?.error).toMatchObject({
+      code: "not_found",
+      reason: "Gone",
+      data: [1],
+      message: "[not_found] gone",
+    });
+    expect(replayed.request.handler).toBe("elsewhere");
+  });
+
+  it("may be that there is no answer that could travel", () => {
+    const { ask } = setUp();
+    expect(ask(1).execution?.settle({ value: () => {} })).toBe(true);
+    expect(ask(1, { again: true }).last()?.error).toMatchObject({ code: "internal" });
+  });
+
+  it("are dropped when their caller has settled them, and then refused", () => {
+    const { ask, cache } = setUp();
+    for (const sequence of [1, 2]) ask(sequence).execution?.settle({ value: sequence });
+    ask(3, { settled: 2 });
+    expect([cache.size, ask(2, { again: true }).last()]).toEqual([2, { value: 2 }]);
+    const late = ask(1);
+    expect(late.execution).toBeUndefined();
+    expect(late.last()?.error).toMatchObject({ code: "aborted" });
+    expect(late.last()?.error?.message).toContain("may have been executed");
+  });
+
+  it("are dropped by time, by a timer that is there only while there are any", () => {
+    const { ask, cache, clock } = setUp({ maxReplayMs: 100 });
+    ask(1).execution?.settle({ value: 1 });
+    clock.advance(60);
+    ask(2).execution?.settle({ value: 2 });
+    clock.advance(40);
+    expect([cache.size, ask(1, { again: true }).last()?.error?.code]).toEqual([1, "aborted"]);
+    clock.advance(60);
+    expect([cache.size, cache.bytes, clock.timers]).toEqual([0, 0, 0]);
+  });
+
+  it("are bounded in bytes and number, the oldest going first", () => {
+    const { ask, cache } = setUp({ maxReplayBytes: 3000, maxReplayCalls: 4 });
+    for (let sequence = 1; sequence <= 3; sequence++)
+      ask(sequence).execution?.settle({ value: "x".repeat(1000) });
+    expect([cache.size, cache.bytes <= 3000]).toEqual([2, true]);
+    expect(ask(1, { again: true }).last()?.error?.code).toBe("aborted");
+    for (let sequence = 4; sequence <= 7; sequence++) ask(sequence);
+    expect(cache.size).toBe(4);
+    const refused = ask(8);
+    expect([refused.execution, refused.request.handler]).toEqual([undefined, "none"]);
+    expect(refused.last()?.error).toMatchObject({ code: "resource_exhausted" });
+    expect(refused.last()?.error?.message).toContain("maxReplayCalls");
+  });
+
+  it("belong to one caller, and to one process", () => {
+    const { ask } = setUp();
+    ask(1).execution?.settle({ value: "mine" });
+    expect(ask(1, { caller: 2n }).execution).toBeDefined();
+    const stranger = ask(2, { incarnation: 5n });
+    expect(stranger.execution).toBeUndefined();
+    expect(stranger.last()?.error).toMatchObject({ code: "aborted" });
+    expect(stranger.request.handler).toBe("elsewhere");
+  });
+
+  it("are executed when a request of before never came", () => {
+    const { ask } = setUp();
+    ask(1);
+    expect(ask(2, { again: true }).execution).toBeDefined();
+  });
+
+  it("are none of what was refused before a handler was begun", () => {
+    const { ask, cache } = setUp();
+    const refused = ask(1);
+    const execution = refused.execution as IncomingCall;
+    execution.handler = "none";
+    execution.settle({ error: new RpcError({ code: "resource_exhausted", message: "full" }) });
+    expect([refused.request.handler, cache.size]).toEqual(["none", 0]);
+    expect(ask(1, { again: true }).execution).toBeDefined();
+  });
+
+  it("are worked on when the caller is lost, and not when it cancels", () => {
+    const { ask, answers } = setUp();
+    const lost = ask(1);
+    lost.session.state = "ended";
+    lost.request.abandon(new RpcError({ code: "unavailable", message: "lost" }));
+    expect(lost.execution?.open).toBe(true);
+    lost.execution?.settle({ value: "kept" });
+    expect([answers, ask(1, { again: true }).last()]).toEqual([[{ value: "kept" }], { value: "kept" }]);
+    const given = ask(2);
+    const { signal } = given.execution as IncomingCall;
+    given.request.abort(cancelled);
+    expect([signal.aborted, given.execution?.open]).toEqual([true, false]);
+    expect(ask(2, { again: true }).last()?.error).toMatchObject({ code: "cancelled" });
+  });
+
+  it("have the time of whoever joins last", () => {
+    const { ask, clock } = setUp();
+    const { execution } = ask(1);
+    clock.advance(800);
+    ask(1, { again: true });
+    clock.advance(900);
+    expect(execution?.open).toBe(true);
+    clock.advance(200);
+    expect(execution?.signal.reason).toMatchObject({ code: "deadline_exceeded" });
+  });
+
+  it("remember a bounded number of callers, and refuse those they forgot what they try again", () => {
+    const { ask, cache } = setUp();
+    ask(1, { caller: 7n }).execution?.settle({ value: 1 });
+    for (let caller = 100n; caller < 100n + 8192n; caller++)
+      ask(1, { caller }).execution?.settle({ value: 1 });
+    expect(cache.size).toBe(8192);
+    expect(ask(1, { caller: 7n, again: true }).last()?.error).toMatchObject({ code: "aborted" });
+    expect(ask(2, { caller: 7n }).execution).toBeDefined();
+  });
+
+  it("hold nothing when the engine has closed, and fire the signals of what runs", () => {
+    const { ask, cache, host, clock } = setUp();
+    ask(1).execution?.settle({ value: 1 });
+    const signal = ask(2).execution?.signal;
+    cache.close(new RpcError({ code: "unavailable", message: "closed" }));
+    expect([cache.size, cache.bytes, host.wheel.size, clock.timers]).toEqual([0, 0, 0, 0]);
+    expect(signal?.reason).toMatchObject({ code: "unavailable" });
+  });
+});

@@ -1,0 +1,205 @@
+import type { Clock } from "../call/clock.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { SessionLimits } from "../session/limits.ts";
+import type { Session } from "../session/session.ts";
+import type { CallIdentity } from "../wire/call-identity.ts";
+import { type EntryOwner, ReplayEntry } from "./replay-entry.ts";
+
+/** What is known of one caller. */
+interface Caller {
+  /** Sequences up to here that have no entry may have been executed and forgotten. */
+  floor: number;
+  /** By sequence, in the order they came. */
+  readonly entries: Map<number, ReplayEntry>;
+  running: number;
+}
+
+/**
+ * Callers that are remembered. One that is forgotten can only be refused what it tries again, so there are many more than sessions.
+ */
+const maxCallers = 8192;
+
+/**
+ * The executions of methods with `replay`, by who asked for them: a request that is tried again joins the execution, or gets its answer, and is
+ * refused when neither is known for certain. So nothing is executed twice.
+ *
+ * A caller numbers its calls and says with each which it has settled, so an answer is dropped as soon as its caller has it. What is left behind by
+ * callers that fell silent is bounded in number, bytes and time, the oldest going first; the caller's `floor` remembers that something was there.
+ * The scheme is RIFL's (C. Lee and others, "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015), without its leases and its log:
+ * what a process executed is forgotten with it, and the incarnation in the request tells.
+ */
+export class ReplayCache implements EntryOwner {
+  readonly #clock: Clock;
+  readonly #limits: SessionLimits;
+  /** The longest silent first. */
+  readonly #callers = new Map<bigint, Caller>();
+  /** Ended, the oldest first. */
+  readonly #ended = new Set<ReplayEntry>();
+  #running = 0;
+  #bytes = 0;
+  /** A caller was forgotten: one that is unknown may have been here. */
+  #hasForgotten = false;
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(clock: Clock, limits: SessionLimits) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  /** Executions that run or whose answer is kept. */
+  get size(): number {
+    return this.#running + this.#ended.size;
+  }
+
+  /** Executions that run: their handlers have not ended, whether or not a request still waits. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Bytes of the answers kept. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /**
+   * Takes a request with an identity. What is to be executed is returned: a call for the handler, which outlives the request. Otherwise the request
+   * has joined an execution, was answered, or was refused.
+   */
+  admit(request: IncomingCall, identity: CallIdentity, session: Session): IncomingCall | undefined {
+    const { incarnation, sequence } = identity;
+    const { host } = session;
+    if (incarnation !== 0n && incarnation !== host.incarnation)
+      return refuseUnknown(request, "by another process at this address");
+    // Whoever says that he has been here, and is not known, was forgotten.
+    if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
+      return refuseUnknown(request, "its caller was silent for long");
+    const caller = this.#callerOf(identity.caller);
+    this.#settle(caller, identity.settled);
+    const entry = caller.entries.get(sequence);
+    if (entry !== undefined) {
+      host.counters.replays++;
+      entry.join(request, session);
+      return undefined;
+    }
+    if (sequence <= caller.floor) return refuseUnknown(request, "its answer is not kept any more");
+    if (!this.#makeRoom()) return refuseFull(request, this.#limits.maxReplayCalls);
+    const added = new ReplayEntry(this, session, request, identity.caller, sequence);
+    caller.entries.set(sequence, added);
+    caller.running++;
+    this.#running++;
+    return added.call;
+  }
+
+  onEntryEnded(entry: ReplayEntry): void {
+    const caller = this.#callers.get(entry.caller) as Caller;
+    this.#running--;
+    caller.running--;
+    // Nothing was done: if it is tried again it may be executed.
+    if (entry.call.handler === "none") {
+      caller.entries.delete(entry.sequence);
+      return;
+    }
+    entry.endedMs = this.#clock.now();
+    this.#ended.add(entry);
+    this.#bytes += entry.bytes;
+    // Settled by its caller meanwhile: nobody comes for it.
+    if (entry.sequence <= caller.floor) this.#forget(entry, caller);
+    for (const oldest of this.#ended) {
+      if (this.#bytes <= this.#limits.maxReplayBytes) break;
+      this.#forget(oldest);
+    }
+    this.#arm();
+  }
+
+  /** Ends what runs. */
+  close(reason: RpcError): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    for (const { entries } of this.#callers.values())
+      for (const entry of entries.values()) if (entry.running) entry.abandon(reason);
+    this.#callers.clear();
+    this.#ended.clear();
+    this.#running = 0;
+    this.#bytes = 0;
+  }
+
+  #callerOf(number: bigint): Caller {
+    let caller = this.#callers.get(number);
+    if (caller !== undefined) this.#callers.delete(number);
+    else {
+      if (this.#callers.size >= maxCallers) this.#forgetCaller();
+      caller = { floor: 0, entries: new Map(), running: 0 };
+    }
+    this.#callers.set(number, caller);
+    return caller;
+  }
+
+  /** The caller will not ask again for what lies below `settled`. */
+  #settle(caller: Caller, settled: number): void {
+    caller.floor = Math.max(caller.floor, settled - 1);
+    for (const [sequence, entry] of caller.entries) {
+      if (sequence >= settled) break;
+      if (!entry.running) this.#forget(entry, caller);
+    }
+  }
+
+  /** Room for one more, if need be by forgetting the oldest answer; false when everything runs. */
+  #makeRoom(): boolean {
+    if (this.size < this.#limits.maxReplayCalls) return true;
+    const [oldest] = this.#ended;
+    if (oldest === undefined) return false;
+    this.#forget(oldest);
+    return true;
+  }
+
+  #forget(entry: ReplayEntry, caller = this.#callers.get(entry.caller)): void {
+    this.#ended.delete(entry);
+    this.#bytes -= entry.bytes;
+    if (caller === undefined) return;
+    caller.entries.delete(entry.sequence);
+    caller.floor = Math.max(caller.floor, entry.sequence);
+  }
+
+  #forgetCaller(): void {
+    for (const [number, { entries, running }] of this.#callers) {
+      if (running > 0) continue;
+      for (const entry of entries.values()) this.#forget(entry);
+      this.#callers.delete(number);
+      this.#hasForgotten = true;
+      return;
+    }
+  }
+
+  /** Answers that nobody came for are dropped in time, by a timer that is there only while answers are. */
+  #arm(): void {
+    const [oldest] = this.#ended;
+    if (this.#cancelTimer !== undefined || oldest === undefined) return;
+    const delayMs = Math.max(0, oldest.endedMs + this.#limits.maxReplayMs - this.#clock.now());
+    this.#cancelTimer = this.#clock.timer(Math.ceil(delayMs), () => this.#expire(), true);
+  }
+
+  #expire(): void {
+    this.#cancelTimer = undefined;
+    const until = this.#clock.now() - this.#limits.maxReplayMs;
+    for (const entry of this.#ended) {
+      if (entry.endedMs > until) break;
+      this.#forget(entry);
+    }
+    this.#arm();
+  }
+}
+
+/** Ends a request of which an earlier attempt may have been executed, and nobody knows. */
+export function refuseUnknown(request: IncomingCall, why: string): undefined {
+  request.handler = "elsewhere";
+  const message = `an earlier attempt may have been executed: ${why}`;
+  request.settle({ error: new RpcError({ code: "aborted", message, origin: "remote" }) });
+  return undefined;
+}
+
+function refuseFull(request: IncomingCall, limit: number): undefined {
+  const message = `${limit} calls are being executed whose answers must be kept, maxReplayCalls is reached`;
+  request.settle({ error: new RpcError({ code: "resource_exhausted", message, origin: "remote" }) });
+  return undefined;
+}

@@ -1,0 +1,12 @@
+import type { RpcError } from "../errors/rpc-error.ts";
+
+/** Who wants to know how a session fares: the peer that opened it. */
+export interface SessionObserver {
+  /** The peer has not answered a ping for longer than it usually takes; `phi` says how strange that is. */
+  onSuspect(phi: number, silentMs: number): void;
+  /** A suspected peer was heard again. */
+  onTrusted(): void;
+  /** It takes no new calls from now on. */
+  onDraining(): void;
+  onEnded(reason: RpcError): void;
+}

@@ -1,0 +1,122 @@
+import { type Engine, handle, implement, RpcError, service, unary } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { openEngine, pair } from "../matrix/pair.ts";
+import { providers } from "../matrix/providers.ts";
+import { deferred, failure, until } from "../matrix/wait.ts";
+
+const Who = service("who.v1", {
+  name: unary({ output: z.string(), idempotent: true }),
+  replayed: unary({ output: z.string(), replay: true }),
+  lend: unary({ output: handle("read") }),
+  hold: unary({ output: z.string() }),
+});
+
+const mem = providers[0] as (typeof providers)[number];
+const never = new RpcError({ code: "unimplemented", message: "not here" });
+
+function open(name: string, hold: Promise<unknown> = Promise.resolve(), fails = () => false) {
+  const answer = () => {
+    if (fails()) throw new RpcError({ code: "unavailable", message: "not now" });
+    return name;
+  };
+  const who = implement(Who, {
+    name: answer,
+    replayed: answer,
+    lend: () => {
+      throw never;
+    },
+    hold: async () => {
+      await hold;
+      return name;
+    },
+  });
+  return openEngine({ listen: mem.freshUrl(), serve: [who] }, true);
+}
+
+const urlOf = (engine: Engine) => engine.urls[0] as string;
+
+describe("a call to a group that is tried again", () => {
+  it("goes elsewhere when a peer refuses it because it drains", async () => {
+    const gate = deferred();
+    const [a, b] = [await open("a", gate.promise), await open("b")];
+    const client = await openEngine({}, true);
+    // Whoever drains first comes first, as long as it is there to be picked.
+    await using group = await client.connect([urlOf(a), urlOf(b)], {
+      policy: {
+        pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
+      },
+    });
+    await until(() => group.members.every(({ state }) => state === "connected"), "both are connected");
+    const held = group.client(Who).hold();
+    await until(() => a.stats().callsIn === 1, "it is served");
+    const report = a.drain({ graceMs: 20_000 });
+    // In the same turn: the client has not heard.
+    const [plain, tried] = [group.client(Who).name(), group.client(Who, { retry: {} }).replayed()];
+    expect(await failure(plain)).toMatchObject({ code: "unavailable", notExecuted: true });
+    expect(await tried).toBe("b");
+    gate.resolve();
+    expect(await held).toBe("a");
+    expect((await report).aborted).toEqual([]);
+  });
+
+  it("is listed between its attempts, and counted once", async () => {
+    let left = 1;
+    const server = await open("a", undefined, () => left-- > 0);
+    const client = await openEngine({}, true);
+    const peer = await client.connect(urlOf(server));
+    const retry = { baseDelayMs: 100_000, maxDelayMs: 100_000 };
+    const stop = new AbortController();
+    const waiting = peer
+      .client(Who, { timeoutMs: 1_000_000, retry })
+      .name.result(undefined, { signal: stop.signal });
+    await until(() => client.calls()[0]?.phase === "backoff", "it waits");
+    expect(client.calls()).toMatchObject([
+      { method: "who.v1/name", peer: urlOf(server), callId: 0, lentBytes: 0 },
+    ]);
+    stop.abort();
+    await waiting;
+    left = 3;
+    const eager = peer.client(Who, { retry: { baseDelayMs: 1 } });
+    expect(await failure(eager.name())).toMatchObject({ code: "unavailable" });
+    const mine = client.stats().methods.find(({ direction }) => direction === "out");
+    expect(mine).toMatchObject({ succeeded: 0, failures: { cancelled: 1, unavailable: 1 } });
+    expect(client.latency("who.v1/name", "out").count).toBe(2);
+    expect(client.calls()).toEqual([]);
+  });
+});
+
+describe("an engine that drains", () => {
+  it("answers built-in requests while calls run, and is not held open by what peers have borrowed", async () => {
+    const gate = deferred();
+    const memory = new Uint8Array(64).fill(7);
+    const all = await pair(mem, [
+      implement(Who, {
+        name: () => "",
+        replayed: () => "",
+        lend: () => region.share(),
+        hold: async () => {
+          await gate.promise;
+          return "held";
+        },
+      }),
+    ]);
+    const region = all.server.expose(memory, { access: "read" });
+    const who = all.api(Who);
+    const borrowed = await all.client.borrow(await who.lend());
+    const again = await who.lend();
+    const held = who.hold();
+    await until(() => all.server.calls().length === 1, "it is served");
+    const report = all.server.drain({ graceMs: 20_000 });
+    await until(() => all.peer.state === "draining", "the client is told");
+    const got = new Uint8Array(64);
+    await borrowed.get(got, { checksum: "crc32c" });
+    expect(got).toEqual(memory);
+    await using second = await all.client.borrow(again);
+    expect(second.byteLength).toBe(64);
+    gate.resolve();
+    expect(await held).toBe("held");
+    expect((await report).aborted).toEqual([]);
+    expect((await report).tookMs).toBeLessThan(10_000);
+  });
+});
