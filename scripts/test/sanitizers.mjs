@@ -44,7 +44,7 @@ export async function runUnderSanitizers(filters) {
   });
   const scripts = await runVitest({
     name: "vitest-asan",
-    timeoutMs: 30 * 60_000,
+    timeoutMs: 38 * 60_000,
     filters,
     args: withoutAddon.map((pattern) => `--exclude=${pattern}`),
     env: {
