@@ -161,7 +161,7 @@ export class Movement implements RunOwner {
     this.#call.endTransfer();
   }
 
-  /** Everything is in place. What remains to be done needs no memory of this side's; until it is done the transfer can be given up. */
+  /** Everything is in place. What remains to be done needs no memory held; until it is done the transfer can be given up. */
   #complete(): void {
     if (this.#ending === undefined) return this.#succeed();
     this.#ending.run(this.parts, this.total).then(

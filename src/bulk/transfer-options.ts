@@ -11,7 +11,7 @@ export interface TransferControl {
   readonly timeoutMs?: number | undefined;
   /** The most bytes of one chunk, 4 KiB to 1 GiB. Default 1 MiB, on tcp 256 KiB. Longer ones hold up the messages to the same peer. */
   readonly chunkBytes?: number | undefined;
-  /** How many chunks are under way at once, 1 to 256. Default 4, on tcp 8. */
+  /** How many chunks are under way at once, 1 to 256. Default 4, on tcp 2. */
   readonly inFlight?: number | undefined;
   /**
    * Compares the bytes of both sides when they have moved: the region's owner sums up its own. A difference is `data_loss`. Costs a round trip, and the

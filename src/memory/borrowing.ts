@@ -58,6 +58,8 @@ export class Borrowing {
         );
         return fail(call, "invalid_argument", "the region is not the one that the handle speaks of");
       }
+      // A ticket brings one region.
+      this.#expected.delete(ticket);
       call.wording = lease;
       expected.resolve(new BorrowedRegion(call, session, region, onReturned));
     },

@@ -35,8 +35,12 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
         done = resolve;
       });
       await before;
-      sum = crc32c(view.subarray(at, at + sliceBytes), sum);
-      setImmediate(done);
+      try {
+        sum = crc32c(view.subarray(at, at + sliceBytes), sum);
+      } finally {
+        // Also when the memory has gone meanwhile: others wait for their turn.
+        setImmediate(done);
+      }
     }
   }
   return sum;
@@ -114,7 +118,7 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     return { key, ranges };
   },
   async ({ key, ranges }, call, session) => {
-    // It may have been lent for writing only: the sum tells no more than whether the bytes are those that the asker has.
+    // It may have been lent for writing only: who has put bytes there may ask whether they arrived. A sum of few bytes tells them, too.
     const regions = ranges.map(({ offset, bytes }) => lentTo(session, key, undefined, offset, bytes));
     const lent = session.lent.find(key);
     const goOn = () => call.open && session.lent.find(key) === lent;
