@@ -8,13 +8,22 @@ import { errorWord, packError } from "../wire/fault.ts";
 import { askInCall } from "./ask-in-call.ts";
 import { streamError } from "./stream-error.ts";
 
+/** Chunks that an open stream holds at the handler's side: one is read or filled while the other is on its way. */
+export const openBuffers = 2;
+
 /**
- * The stream that a handler opens, checked and marked as open.
+ * The stream that a handler opens, checked and marked as open. How long its chunks are is the caller's word, so what they take here is bounded with
+ * the bodies that peers make this engine hold (`limits.maxPullBytes`), until the call has been answered.
  *
  * @throws TypeError for what is no stream of that direction; RpcError `permission_denied` for another call's, `failed_precondition` for one that is
- * open already.
+ * open already, `resource_exhausted`.
  */
-export function openStream(stream: unknown, direction: StreamDirection, call: IncomingCall): RemoteStream {
+export function openStream(
+  stream: unknown,
+  direction: StreamDirection,
+  call: IncomingCall,
+  session: Session,
+): RemoteStream {
   if (!(stream instanceof RemoteStream) || stream.direction !== direction) {
     const name = direction === "read" ? "readable" : "writable";
     throw new TypeError(
@@ -24,6 +33,19 @@ export function openStream(stream: unknown, direction: StreamDirection, call: In
   if (stream.call !== call)
     throw streamError("permission_denied", "the byte stream came with another call, and ends with it");
   if (stream.opened) throw streamError("failed_precondition", "the byte stream has been opened already");
+  const { pullBudget, limits } = session.host;
+  const bytes = openBuffers * stream.descriptor.chunkBytes;
+  if (!pullBudget.take(bytes)) {
+    throw streamError(
+      "resource_exhausted",
+      `the byte stream needs ${bytes} bytes here, but maxPullBytes ${limits.maxPullBytes} is reached`,
+    );
+  }
+  const { onAnswered } = call;
+  call.onAnswered = () => {
+    onAnswered?.();
+    pullBudget.give(bytes);
+  };
   stream.opened = true;
   return stream;
 }

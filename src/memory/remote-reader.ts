@@ -7,12 +7,9 @@ import { builtin } from "../wire/builtin.ts";
 import { askInCall, unexpected } from "./ask-in-call.ts";
 import { isUint32 } from "./builtin-method.ts";
 import { type ChunkSource, chunkReadable, type ReadableControl } from "./chunk-readable.ts";
-import { tellStopped } from "./open-stream.ts";
+import { openBuffers, tellStopped } from "./open-stream.ts";
 import { Bell, chunkOffset } from "./ring.ts";
 import { givenUp } from "./stream-error.ts";
-
-/** Chunks held at this side: one is read by the handler while the next is on its way. */
-const buffers = 2;
 
 /** A caller's stream, opened for reading by its handler. */
 export function remoteReadable(
@@ -85,7 +82,7 @@ class RemoteReader implements ChunkSource {
 
   async #run(): Promise<void> {
     const { chunkBytes } = this.#stream.descriptor;
-    for (let i = 0; i < buffers; i++) this.#buffers.push(new Uint8Array(chunkBytes));
+    for (let i = 0; i < openBuffers; i++) this.#buffers.push(new Uint8Array(chunkBytes));
     let asked = this.#next(0, 0);
     for (let seq = 0; !this.#stopped; seq++) {
       const { bytes, last } = await asked;

@@ -128,7 +128,7 @@ export class HandlerCall {
    * side with the reason. Ends with an error when the call ends first.
    */
   readable(stream: RemoteStreamLike<"read">): ReadableStream<Uint8Array> {
-    return remoteReadable(this.#call, this.#session, openStream(stream, "read", this.#call));
+    return remoteReadable(this.#call, this.#session, openStream(stream, "read", this.#call, this.#session));
   }
 
   /**
@@ -136,7 +136,7 @@ export class HandlerCall {
    * with the reason. Ends with an error when the call ends first.
    */
   writable(stream: RemoteStreamLike<"write">): WritableStream<Uint8Array> {
-    return remoteWritable(this.#call, this.#session, openStream(stream, "write", this.#call));
+    return remoteWritable(this.#call, this.#session, openStream(stream, "write", this.#call, this.#session));
   }
 
   /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */
