@@ -171,7 +171,10 @@ export class IncomingCall extends Timed {
 
   #answer(): void {
     this.phase = "answered";
-    this.#session.answer(this, this.#outcome as Outcome);
+    const outcome = this.#outcome as Outcome;
+    // Who keeps the call on keeps no value of a handler's.
+    this.#outcome = undefined;
+    this.#session.answer(this, outcome);
     this.onAnswered?.();
   }
 

@@ -189,6 +189,10 @@ describe("answers kept for replay", () => {
     expect(cache.size).toBe(8192);
     expect(ask(1, { caller: 7n, again: true }).last()?.error).toMatchObject({ code: "aborted" });
     expect(ask(2, { caller: 7n }).execution).toBeDefined();
+    // Known again by its next call: what it asked for before is not executed a second time for that.
+    const retried = ask(1, { caller: 7n, again: true });
+    expect(retried.execution).toBeUndefined();
+    expect(retried.last()?.error).toMatchObject({ code: "aborted" });
   });
 
   it("hold nothing when the engine has closed, and fire the signals of what runs", () => {

@@ -74,7 +74,7 @@ export class ReplayCache implements EntryOwner {
     // Whoever says that he has been here, and is not known, was forgotten.
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
       return refuseUnknown(request, "its caller was silent for long");
-    const caller = this.#callerOf(identity.caller);
+    const caller = this.#callerOf(identity.caller, sequence);
     this.#settle(caller, identity.settled);
     const entry = caller.entries.get(sequence);
     if (entry !== undefined) {
@@ -124,12 +124,13 @@ export class ReplayCache implements EntryOwner {
     this.#bytes = 0;
   }
 
-  #callerOf(number: bigint): Caller {
+  #callerOf(number: bigint, sequence: number): Caller {
     let caller = this.#callers.get(number);
     if (caller !== undefined) this.#callers.delete(number);
     else {
       if (this.#callers.size >= maxCallers) this.#forgetCaller();
-      caller = { floor: 0, entries: new Map(), running: 0 };
+      // It may be one that was forgotten, and then what it asked for before this may have been executed.
+      caller = { floor: this.#hasForgotten ? sequence - 1 : 0, entries: new Map(), running: 0 };
     }
     this.#callers.set(number, caller);
     return caller;
