@@ -1,10 +1,13 @@
 import { describe, expect, it } from "vitest";
+import { priorities } from "../flow/priority.ts";
 import {
   frameFault,
   frameFlag,
   frameHeaderBytes,
   frameKind,
   overflowBytes,
+  priorityFlags,
+  priorityOf,
   readOverflow,
   writeFrameHeader,
   writeOverflow,
@@ -32,11 +35,11 @@ describe("frame header", () => {
     }
   });
 
-  it.each([0, 13, 64, 255])("is refused for kind %i", (kind) => {
+  it.each([0, 14, 64, 255])("is refused for kind %i", (kind) => {
     expect(frameFault(frame(kind), 16, end)).toBe(`frame kind ${kind} is unknown`);
   });
 
-  it.each([8, 0x40, 0x80, 0xff])("is refused for flags %i", (flags) => {
+  it.each([0x20, 0x40, 0x80, 0xff])("is refused for flags %i", (flags) => {
     expect(frameFault(frame(4, flags), 16, end)).toBe(`frame has unknown flags 0x${flags.toString(16)}`);
   });
 
@@ -52,6 +55,15 @@ describe("frame header", () => {
     expect(frameFault(frame(4, 0, 32), 16, end)).toBe("");
     expect(frameFault(frame(4, 0, 33), 16, end)).toContain("33 bytes runs past the end");
     expect(frameFault(frame(4, 0, 0xffff_ffff), 16, end)).toContain("runs past the end");
+  });
+
+  it("says how urgent a request is, beside the other flags", () => {
+    for (const priority of priorities) {
+      const flags = priorityFlags[priority] | frameFlag.overflow | frameFlag.identity;
+      expect(frameFault(frame(4, flags), 16, end)).toBe("");
+      expect(priorityOf(flags)).toBe(priority);
+    }
+    expect(priorityOf(0)).toBe("normal");
   });
 });
 

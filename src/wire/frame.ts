@@ -1,12 +1,15 @@
+import type { Priority } from "../flow/priority.ts";
+
 /**
  * The frame header: sixteen bytes before each frame's body.
  *
  *   0  u8   kind
- *   1  u8   flags
+ *   1  u8   flags, and in a request two bits of priority
  *   2  u16  method: the server's number of the method (request); the sender's state (ping and pong), one of `senderState`; else 0
  *   4  u32  call id, chosen by the caller; 0 in frames about the session
  *   8  u32  length of the body in bytes; the next frame begins at the next multiple of eight
- *   12 u32  word: request: milliseconds left; error, refuse and goodbye: status code; ping and pong: a sequence number; else 0
+ *   12 u32  word: request: milliseconds left; error, refuse and goodbye: status code; ping and pong: a sequence number; response: how long the
+ *           request waited before its handler began, in microseconds; credits: how many; else 0
  */
 export const frameHeaderBytes = 16;
 
@@ -25,6 +28,8 @@ export const frameKind = {
   pulled: 11,
   /** What the side that connected serves. Sent once, after the welcome, if it serves anything. */
   services: 12,
+  /** How many requests the receiver of this frame may have in flight from now on, at most as many as the greeting said. */
+  credits: 13,
 } as const;
 
 /** Whose body a `pulled` frame speaks of: call ids of the two directions are not related. */
@@ -46,7 +51,17 @@ export const frameFlag = {
   identity: 4,
 } as const;
 
-const knownFlags = frameFlag.overflow | frameFlag.grants | frameFlag.identity;
+/** The bits of a request's flags that say how urgent it is. */
+export const priorityFlags: Readonly<Record<Priority, number>> = { normal: 0, low: 8, high: 16, control: 24 };
+
+const priorityMask = 24;
+const priorityByBits: readonly Priority[] = ["normal", "low", "high", "control"];
+
+export function priorityOf(flags: number): Priority {
+  return priorityByBits[(flags & priorityMask) >> 3] as Priority;
+}
+
+const knownFlags = frameFlag.overflow | frameFlag.grants | frameFlag.identity | priorityMask;
 
 export function writeFrameHeader(
   view: DataView,
@@ -70,7 +85,7 @@ export function writeFrameHeader(
 export function frameFault(view: DataView, offset: number, end: number): string {
   if (end - offset < frameHeaderBytes) return "frame header is cut off";
   const kind = view.getUint8(offset);
-  if (kind < frameKind.hello || kind > frameKind.services) return `frame kind ${kind} is unknown`;
+  if (kind < frameKind.hello || kind > frameKind.credits) return `frame kind ${kind} is unknown`;
   const flags = view.getUint8(offset + 1);
   if ((flags & ~knownFlags) !== 0) return `frame has unknown flags 0x${flags.toString(16)}`;
   const bodyBytes = view.getUint32(offset + 8, true);

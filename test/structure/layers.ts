@@ -14,6 +14,7 @@ export const layers = [
   "bulk",
   "call",
   "wire",
+  "flow",
   "fabric",
   "observe",
   "errors",
