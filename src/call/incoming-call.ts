@@ -39,8 +39,10 @@ export interface Answering {
 
 /** What a call waits for in its handler's stead. */
 export interface Awaited {
-  /** A call that waited was cancelled, or its time was up. One whose peer was lost only goes. */
-  onAborted(error: RpcError): void;
+  /** A call that waited was cancelled, or its time was up. */
+  onAborted(call: IncomingCall, error: RpcError): void;
+  /** The peer of a call that waited was lost. */
+  onAbandoned(call: IncomingCall): void;
 }
 
 /** Codes and sentences for the ends of a call that its handler hears of. */
@@ -68,7 +70,7 @@ export class IncomingCall extends Timed {
   readonly method: number;
   /** What it is known by when it is tried again; undefined when it stands for itself. */
   readonly identity: CallIdentity | undefined;
-  handler: HandlerBegun = "none";
+  handler: HandlerBegun;
   /** Undefined when its own handler ends it. */
   awaits: Awaited | undefined = undefined;
   phase: IncomingPhase = "open";
@@ -92,6 +94,8 @@ export class IncomingCall extends Timed {
     this.id = id;
     this.method = method;
     this.identity = identity;
+    // Who names an incarnation has been sent before, and does not know what came of it.
+    this.handler = identity === undefined || identity.incarnation === 0n ? "none" : "elsewhere";
   }
 
   /** Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when first asked for. */
@@ -131,14 +135,16 @@ export class IncomingCall extends Timed {
     if (this.phase !== "open") return;
     this.#fire(error);
     this.#end({ error });
-    this.awaits?.onAborted(error);
+    this.awaits?.onAborted(this, error);
   }
 
   /** The peer is gone: nobody waits for an answer. */
   abandon(error: RpcError): void {
-    if (this.phase === "open") this.#fire(error);
+    const { open } = this;
+    if (open) this.#fire(error);
     this.phase = "answered";
     this.onAnswered?.();
+    if (open) this.awaits?.onAbandoned(this);
   }
 
   override onDeadline(): void {

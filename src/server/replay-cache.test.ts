@@ -26,7 +26,7 @@ function setUp(limits: Partial<SessionLimits> = {}) {
   };
   const ask = (
     sequence: number,
-    more: { caller?: bigint; settled?: number; again?: boolean; incarnation?: bigint } = {},
+    more: { caller?: bigint; settled?: number; again?: boolean; incarnation?: bigint; timeMs?: number } = {},
   ) => {
     const session = newSession();
     const identity = {
@@ -36,7 +36,7 @@ function setUp(limits: Partial<SessionLimits> = {}) {
       incarnation: more.incarnation ?? (more.again ? host.incarnation : 0n),
     };
     const request = new IncomingCall(session, 0x100000, 0, identity);
-    request.deadlineMs = clock.now() + 1000;
+    request.deadlineMs = clock.now() + (more.timeMs ?? 1000);
     const execution = cache.admit(request, identity, session);
     if (execution !== undefined) execution.handler = "here";
     return { session, request, execution, last: () => answers.at(-1) };
@@ -123,10 +123,12 @@ describe("answers kept for replay", () => {
     expect(ask(1, { again: true }).last()?.error?.code).toBe("aborted");
     for (let sequence = 4; sequence <= 7; sequence++) ask(sequence);
     expect(cache.size).toBe(4);
-    const refused = ask(8);
-    expect([refused.execution, refused.request.handler]).toEqual([undefined, "none"]);
-    expect(refused.last()?.error).toMatchObject({ code: "resource_exhausted" });
-    expect(refused.last()?.error?.message).toContain("maxReplayCalls");
+    for (const again of [false, true]) {
+      const refused = ask(8, { again });
+      expect([refused.execution, refused.request.handler]).toEqual([undefined, "none"]);
+      expect(refused.last()?.error).toMatchObject({ code: "resource_exhausted" });
+      expect(refused.last()?.error?.message).toContain("maxReplayCalls");
+    }
   });
 
   it("belong to one caller, and to one process", () => {
@@ -179,6 +181,36 @@ describe("answers kept for replay", () => {
     expect(execution?.open).toBe(true);
     clock.advance(200);
     expect(execution?.signal.reason).toMatchObject({ code: "deadline_exceeded" });
+  });
+
+  it("are worked on for as long as they would be kept when nobody waits any more", () => {
+    const { ask, clock } = setUp({ maxReplayMs: 5000 });
+    const lost = new RpcError({ code: "unavailable", message: "lost" });
+    const weeks = 0xffff_ffff;
+    const first = ask(1, { timeMs: weeks });
+    const { signal } = first.execution as IncomingCall;
+    const second = ask(1, { again: true });
+    first.request.abandon(lost);
+    clock.advance(500);
+    // Its own time is up; it was the last that waited.
+    second.request.abort(new RpcError({ code: "deadline_exceeded", message: "late" }));
+    clock.advance(4990);
+    const third = ask(1, { again: true, timeMs: weeks });
+    clock.advance(20_000);
+    expect([signal.aborted, third.execution]).toEqual([false, undefined]);
+    third.request.abandon(lost);
+    clock.advance(4990);
+    expect(signal.aborted).toBe(false);
+    clock.advance(20);
+    expect(signal.reason).toMatchObject({ code: "deadline_exceeded" });
+  });
+
+  it("are worked on no longer than was asked for", () => {
+    const { ask, clock } = setUp({ maxReplayMs: 5000 });
+    const { execution, request } = ask(1);
+    request.abandon(new RpcError({ code: "unavailable", message: "lost" }));
+    clock.advance(1010);
+    expect(execution?.open).toBe(false);
   });
 
   it("remember a bounded number of callers, and refuse those they forgot what they try again", () => {

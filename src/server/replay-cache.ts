@@ -200,6 +200,8 @@ export function refuseUnknown(request: IncomingCall, why: string): undefined {
 }
 
 function refuseFull(request: IncomingCall, limit: number): undefined {
+  // Nothing as high was ever forgotten: if it was sent before, it did not come.
+  request.handler = "none";
   const message = `${limit} calls are being executed whose answers must be kept, maxReplayCalls is reached`;
   request.settle({ error: new RpcError({ code: "resource_exhausted", message, origin: "remote" }) });
   return undefined;

@@ -24,7 +24,8 @@ interface Answer {
  *   ended     its answer is kept; requests get it
  *
  * The handler serves `call`, which is no request of any session: it goes on when the caller is lost, because the caller may come back. It is
- * aborted when the caller cancels, when the time of the last to join is up, and when the engine closes.
+ * aborted when the caller cancels, when the time of the last to join is up, when nobody has waited for as long as answers are kept, and when the
+ * engine closes.
  */
 export class ReplayEntry implements Answering, Awaited {
   readonly caller: bigint;
@@ -33,7 +34,7 @@ export class ReplayEntry implements Answering, Awaited {
   readonly call: IncomingCall;
   readonly #owner: EntryOwner;
   readonly #session: Session;
-  #waiting: IncomingCall[] = [];
+  readonly #waiting = new Set<IncomingCall>();
   #answer: Answer | undefined;
   /** When it ended, on the engine's clock. */
   endedMs = 0;
@@ -45,6 +46,11 @@ export class ReplayEntry implements Answering, Awaited {
     this.sequence = sequence;
     this.call = new IncomingCall(this, first.id, first.method);
     this.#await(first, session);
+  }
+
+  /** Requests that wait for its end. */
+  get waiting(): number {
+    return this.#waiting.size;
   }
 
   get running(): boolean {
@@ -66,15 +72,29 @@ export class ReplayEntry implements Answering, Awaited {
 
   #await(request: IncomingCall, session: Session): void {
     request.handler = "elsewhere";
-    this.#waiting.push(request);
+    this.#waiting.add(request);
     const { wheel } = session.host;
     if (request.deadlineMs > this.call.deadlineMs) wheel.arm(this.call, request.deadlineMs);
     request.awaits = this;
   }
 
-  onAborted(error: RpcError): void {
+  onAborted(request: IncomingCall, error: RpcError): void {
+    this.#leave(request);
     // One whose time was up may come again with more; one that cancels does not.
     if (error.code === "cancelled") this.call.abort(error);
+  }
+
+  onAbandoned(request: IncomingCall): void {
+    this.#leave(request);
+  }
+
+  /** The wire lets a caller ask for weeks: without anybody who waits that is not a time to work for him. */
+  #leave(request: IncomingCall): void {
+    this.#waiting.delete(request);
+    if (this.#waiting.size > 0 || !this.call.open) return;
+    const { wheel, clock, limits } = this.#session.host;
+    const endMs = clock.now() + limits.maxReplayMs;
+    if (endMs < this.call.deadlineMs) wheel.arm(this.call, endMs);
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
@@ -82,8 +102,8 @@ export class ReplayEntry implements Answering, Awaited {
     const begun = call.handler !== "none";
     const sent = begun ? this.#keep(outcome) : outcome;
     this.#owner.onEntryEnded(this);
-    const waiting = this.#waiting;
-    this.#waiting = [];
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
     for (const request of waiting) {
       if (!begun) request.handler = "none";
       request.settle(sent);

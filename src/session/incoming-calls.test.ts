@@ -4,7 +4,15 @@ import { RpcError } from "../errors/rpc-error.ts";
 import { writeCallIdentity } from "../wire/call-identity.ts";
 import { frameFlag, frameKind } from "../wire/frame.ts";
 import type { FakeMethod, FrameSpec } from "./fake-host.test-support.ts";
-import { decoded, expectFault, gone, id, open, overflowBody } from "./scripted-session.test-support.ts";
+import {
+  decoded,
+  expectFault,
+  gone,
+  id,
+  open,
+  overflowBody,
+  settled,
+} from "./scripted-session.test-support.ts";
 
 describe("requests that arrive", () => {
   const request = (callId: number, more: Partial<FrameSpec> = {}): FrameSpec => ({
@@ -209,5 +217,23 @@ describe("requests that say who they are", () => {
     begun.settle({ error: gone });
     all.session.flush();
     expect(all.port.frames.map((frame) => (decoded(frame) as { n?: true }).n)).toEqual([true, undefined]);
+  });
+
+  it("are not told so when an earlier attempt may have been begun, however early they end", async () => {
+    const all = open();
+    const again = { ...identity, incarnation: 9n };
+    const body = Uint8Array.from([...writeCallIdentity(again), ...overflowBody(64)]);
+    // Its body is still being pulled when it is given up; no method has the other's number.
+    all.receive({ ...request(body), flags: frameFlag.identity | frameFlag.overflow });
+    all.receive({ ...request(writeCallIdentity(again)), callId: id(1, 1), method: 7 });
+    all.receive({ kind: frameKind.cancel, callId: id(1, 0) });
+    all.port.pulls[0]?.settle(0);
+    await settled();
+    all.session.flush();
+    const errors = all.port.frames.filter(({ kind }) => kind === frameKind.error);
+    expect(errors.map((frame) => [frame.word, (decoded(frame) as { n?: true }).n])).toEqual([
+      [12, undefined],
+      [1, undefined],
+    ]);
   });
 });

@@ -16,7 +16,7 @@ export interface SessionLimits {
   readonly maxReplayCalls: number;
   /** Bytes of their answers. Default 64 MiB. */
   readonly maxReplayBytes: number;
-  /** How long an answer is kept for a caller that does not say it has it, in milliseconds. Default 60,000. */
+  /** How long an answer is kept for a caller that does not say it has it, and an execution goes on that nobody waits for, in milliseconds. Default 60,000. */
   readonly maxReplayMs: number;
 }
 
