@@ -409,6 +409,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       ponged: (session) => this.#heartbeat.ponged(session),
       probe: (session) => this.#heartbeat.probe(session),
       heardNow: () => this.#heartbeat.nowMs,
+      arrivedMs: () => this.#progress.arrivedMs,
       onSessionEnded: (session, reason) => {
         this.#sessions.remove(session);
         this.#borrowing.onSessionEnded(session, reason);

@@ -20,10 +20,21 @@ export class Progress {
   #delivering = false;
   #closed = false;
   #activeMs = 0;
+  /** When the ports were last asked; Infinity while they sleep, for then they say at once that something has come. */
+  #polledMs = Number.POSITIVE_INFINITY;
+  #arrivedMs = 0;
 
   constructor(sink: PortSink, flush: () => boolean) {
     this.#sink = sink;
     this.#flush = flush;
+  }
+
+  /**
+   * The earliest that what is being handed out can have arrived, on the clock of `performance.now()`: after the ports were last asked, if they were. It
+   * has waited since while this thread was busy with something else.
+   */
+  get arrivedMs(): number {
+    return this.#arrivedMs;
   }
 
   add(port: Port): void {
@@ -49,13 +60,15 @@ export class Progress {
   poll(): void {
     if (this.#closed) return;
     this.#flush();
-    if (!this.#delivering) this.#progress(0);
+    if (!this.#delivering) this.#progress(0, performance.now());
     this.kick();
   }
 
   /** True if anything arrived. */
-  #progress(spinUs: number): boolean {
+  #progress(spinUs: number, nowMs: number): boolean {
     let active = false;
+    this.#arrivedMs = Math.min(nowMs, this.#polledMs);
+    this.#polledMs = nowMs;
     this.#delivering = true;
     for (const port of this.#ports) if (port.progress(spinUs, this.#sink) > 0) active = true;
     this.#delivering = false;
@@ -73,7 +86,7 @@ export class Progress {
     this.#scheduled = undefined;
     const nowMs = performance.now();
     const sent = this.#flush();
-    const active = this.#progress(this.#spinUs()) || sent;
+    const active = this.#progress(this.#spinUs(), nowMs) || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once need not wait for the next turn.
     this.#flush();
@@ -115,6 +128,7 @@ export class Progress {
       this.#slowPoll.unref();
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
+    this.#polledMs = Number.POSITIVE_INFINITY;
     return true;
   }
 

@@ -34,6 +34,8 @@ export class FakeHost implements SessionHost {
   readonly probed: Session[] = [];
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
   heardMs = 0;
+  /** How long messages lay there before they are handed out. */
+  layMs = 0;
 
   constructor(limits: Partial<SessionLimits> = {}) {
     this.limits = { ...defaultLimits, ...limits };
@@ -57,6 +59,10 @@ export class FakeHost implements SessionHost {
 
   heardNow(): number {
     return this.heardMs;
+  }
+
+  arrivedMs(): number {
+    return this.clock.now() - this.layMs;
   }
 
   onSessionEnded(session: Session, reason: RpcError | undefined): void {

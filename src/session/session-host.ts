@@ -52,5 +52,7 @@ export interface SessionHost {
   ponged(session: Session): void;
   /** When a message arrived, on the heartbeat's clock. */
   heardNow(): number;
+  /** The earliest that the message being taken apart can have arrived, on `clock`: it may have lain there while this thread was busy. */
+  arrivedMs(): number;
   onSessionEnded(session: Session, reason: RpcError): void;
 }

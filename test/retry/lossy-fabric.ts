@@ -84,6 +84,7 @@ export class Side {
       probe: () => {},
       ponged: () => {},
       heardNow: () => 0,
+      arrivedMs: () => clock.now(),
       onSessionEnded: (session) => this.table.remove(session),
     };
     this.table = new SessionTable(this.host);
