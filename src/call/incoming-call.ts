@@ -157,11 +157,15 @@ export class IncomingCall extends Timed {
     this.abort(new RpcError({ ...this.wording.cancelled, origin: "remote" }));
   }
 
+  /** Throws when the call has ended, with what it ended with. */
+  assertOpen(): void {
+    if (this.phase === "open") return;
+    throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });
+  }
+
   /** A one-sided transfer on the caller's memory begins. Throws when the call has ended: the caller may have taken its memory back. */
   beginTransfer(): void {
-    if (this.phase !== "open") {
-      throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });
-    }
+    this.assertOpen();
     this.#transfers++;
   }
 

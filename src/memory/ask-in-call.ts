@@ -13,8 +13,7 @@ export function askInCall(
   method: number,
   input: readonly unknown[],
 ): Promise<unknown> {
-  call.beginTransfer();
-  call.endTransfer();
+  call.assertOpen();
   const timeoutMs = Math.max(1, call.deadlineMs - session.host.clock.now());
   return session.ask(method, input, { timeoutMs, signal: call.signal });
 }

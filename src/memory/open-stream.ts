@@ -16,7 +16,7 @@ export const openBuffers = 2;
  * the bodies that peers make this engine hold (`limits.maxPullBytes`), until the call has been answered.
  *
  * @throws TypeError for what is no stream of that direction; RpcError `permission_denied` for another call's, `failed_precondition` for one that is
- * open already, `resource_exhausted`.
+ * open already, `resource_exhausted`, or what the call has ended with.
  */
 export function openStream(
   stream: unknown,
@@ -33,9 +33,12 @@ export function openStream(
   if (stream.call !== call)
     throw streamError("permission_denied", "the byte stream came with another call, and ends with it");
   if (stream.opened) throw streamError("failed_precondition", "the byte stream has been opened already");
+  // What is taken now is given back when the call is answered, which must be still to come.
+  call.assertOpen();
   const { pullBudget, limits } = session.host;
   const bytes = openBuffers * stream.descriptor.chunkBytes;
-  if (!pullBudget.take(bytes)) {
+  // Unlike a body, a stream has no other bound: it gets no more than there is, though nothing else be held.
+  if (bytes > limits.maxPullBytes || !pullBudget.take(bytes)) {
     throw streamError(
       "resource_exhausted",
       `the byte stream needs ${bytes} bytes here, but maxPullBytes ${limits.maxPullBytes} is reached`,

@@ -2,7 +2,7 @@
 export interface SessionLimits {
   /** Longest body taken or sent, pulled or not, in bytes. Default 512 MiB. */
   readonly maxBodyBytes: number;
-  /** Bytes of bodies being pulled at once, over all sessions of an engine. Default 1 GiB. */
+  /** Bytes of bodies being pulled at once, and of the chunks of callers' streams that handlers have open, over all sessions of an engine. Default 1 GiB. */
   readonly maxPullBytes: number;
   /** Bytes of bodies kept for peers that have not pulled them yet, over all sessions of an engine. Default 1 GiB. */
   readonly maxOfferBytes: number;

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
+import { deferred, failure, fired } from "../matrix/wait.ts";
 
 const Streams = service("streams.v1", {
   both: unary({ input: z.object({ one: bulkStream("read"), two: bulkStream("write") }), output: z.string() }),
@@ -33,4 +34,58 @@ describe.each(providers)("streams that a handler opens over $name", (provider) =
     });
     expect(server.stats().pullingBytes).toBe(0);
   });
+
+  it("are refused when their call has ended, and hold nothing", async () => {
+    const opened = deferred<unknown>();
+    const begun = deferred();
+    const { api, client, server } = await pair(provider, [
+      implement(Streams, {
+        async both({ one, two }, call) {
+          begun.resolve();
+          await fired(call.signal);
+          // A handler that goes on has no stream left to open.
+          opened.resolve([thrown(() => call.readable(one)), thrown(() => call.writable(two))]);
+          return "too late";
+        },
+      }),
+    ]);
+    const one = client.bulkStream("read");
+    const two = client.bulkStream("write");
+    const abort = new AbortController();
+    const call = failure(api(Streams).both({ one, two }, { signal: abort.signal }));
+    await begun.promise;
+    abort.abort();
+    expect(await call).toMatchObject({ code: "cancelled" });
+    expect(await opened.promise).toMatchObject([{ code: "cancelled" }, { code: "cancelled" }]);
+    expect(server.stats().pullingBytes).toBe(0);
+  });
+
+  it("do not get more than maxPullBytes, though nothing else is held", async () => {
+    const chunkBytes = 256 * 1024;
+    const { api, client, server } = await pair(
+      provider,
+      [
+        implement(Streams, {
+          both({ one }, call) {
+            call.readable(one);
+            return "open";
+          },
+        }),
+      ],
+      { server: { limits: { maxPullBytes: chunkBytes } } },
+    );
+    const one = client.bulkStream("read", { chunkBytes });
+    const two = client.bulkStream("write", { chunkBytes });
+    await expect(api(Streams).both({ one, two })).rejects.toMatchObject({ code: "resource_exhausted" });
+    expect(server.stats().pullingBytes).toBe(0);
+  });
 });
+
+function thrown(work: () => unknown): unknown {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return error;
+  }
+}
