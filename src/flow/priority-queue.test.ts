@@ -82,16 +82,55 @@ describe("a queue by priority", () => {
     expect(queue.push(item("low", 1))).toBeUndefined();
   });
 
-  it("puts out what is less urgent, the latest first, and no more than it must", () => {
+  it("puts out the latest of the class that has most for its weight, and no more than it must", () => {
     const low = many(2, "low");
     const normal = many(2, "normal");
     const queue = queueOf([...low, ...normal], 4);
     expect(queue.push(item("high"))).toEqual([low[1]]);
-    expect(queue.push(item("normal"))).toEqual([low[0]]);
-    expect(queue.push(item("normal"))).toBeUndefined();
     expect(queue.push(item("low"))).toBeUndefined();
+    // The last of a class stays.
+    expect(queue.push(item("high"))).toEqual([normal[1]]);
+    expect(queue.push(item("high"))).toBeUndefined();
     expect(queue.push(item("control"))).toHaveLength(1);
-    expect(queue.size).toBe(4);
+    expect([queue.size, queue.sizeOf("low"), queue.sizeOf("normal")]).toEqual([4, 1, 1]);
+  });
+
+  it("lets the first of a more urgent class put out the last of a less urgent one", () => {
+    const [low] = many(1, "low") as [Item];
+    const queue = queueOf([low], 1);
+    const high = item("high");
+    expect(queue.push(high)).toEqual([low]);
+    expect(queue.push(low)).toBeUndefined();
+    expect(queue.push(item("control"))).toEqual([high]);
+  });
+
+  it("keeps each class its share of the room, however many more urgent ones come", () => {
+    const queue = queueOf([], 26);
+    const flood = () => {
+      for (let i = 0; i < 100; i++) queue.push(item("high"));
+    };
+    flood();
+    expect(queue.sizeOf("high")).toBe(26);
+    for (let i = 0; i < 100; i++) queue.push(item("normal"));
+    for (let i = 0; i < 100; i++) queue.push(item("low"));
+    flood();
+    expect(["high", "normal", "low"].map((each) => queue.sizeOf(each as Priority))).toEqual([16, 8, 2]);
+    for (let i = 0; i < 30; i++) queue.push(item("control"));
+    expect([queue.size, queue.sizeOf("control")]).toEqual([26, 26]);
+    expect(queue.push(item("control"))).toBeUndefined();
+  });
+
+  it("knows the oldest and the newest of a class", () => {
+    const items = many(3, "low");
+    const queue = queueOf(items);
+    expect([queue.oldest("low"), queue.newest("low"), queue.oldest("high")]).toEqual([
+      items[0],
+      items[2],
+      undefined,
+    ]);
+    queue.delete(items[0] as Item);
+    queue.delete(items[2] as Item);
+    expect([queue.oldest("low"), queue.newest("low")]).toEqual([items[1], items[1]]);
   });
 
   it("changes nothing when even putting out would not make room", () => {

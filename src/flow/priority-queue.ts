@@ -1,4 +1,6 @@
+import { Chain, type Link } from "./chain.ts";
 import { isMoreUrgent, type Priority, priorities, turns } from "./priority.ts";
+import { Turns } from "./turns.ts";
 
 /** What waits in a queue. */
 export interface Queued {
@@ -13,25 +15,23 @@ export interface QueueLimits {
   readonly maxBytes: number;
 }
 
-const shared = ["high", "normal", "low"] as const;
-
 /**
- * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by weight (weighted round robin),
- * each class in the order it came. When there is no room, who comes may put out what is less urgent, the latest of it first: it has waited least.
+ * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by weight, each class in the order it
+ * came. When there is no room, room is shared by weight too: who comes may put out the latest of the class that has most above its share, for
+ * that one has waited least. So a flood of urgent calls cannot drive out all that is not urgent: a class keeps its share, and one call at least.
  *
  * Whatever happens to one that waits elsewhere (given up, out of time), its owner deletes it; all of that costs O(1).
  */
 export class PriorityQueue<T extends Queued> {
   readonly #limits: QueueLimits;
-  readonly #classes: Readonly<Record<Priority, Set<T>>> = {
-    control: new Set(),
-    high: new Set(),
-    normal: new Set(),
-    low: new Set(),
+  readonly #links = new Map<T, Link<T>>();
+  readonly #classes: Readonly<Record<Priority, Chain<T>>> = {
+    control: new Chain(),
+    high: new Chain(),
+    normal: new Chain(),
+    low: new Chain(),
   };
-  /** Turns that each class still has in this round. */
-  readonly #left: Record<Exclude<Priority, "control">, number> = { ...turns };
-  #size = 0;
+  readonly #turns = new Turns();
   #bytes = 0;
 
   constructor(limits: QueueLimits) {
@@ -39,11 +39,25 @@ export class PriorityQueue<T extends Queued> {
   }
 
   get size(): number {
-    return this.#size;
+    return this.#links.size;
   }
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  sizeOf(priority: Priority): number {
+    return this.#classes[priority].size;
+  }
+
+  /** Of its class, the one that has waited longest. */
+  oldest(priority: Priority): T | undefined {
+    return this.#classes[priority].first?.item;
+  }
+
+  /** Of its class, the one that came last. */
+  newest(priority: Priority): T | undefined {
+    return this.#classes[priority].last?.item;
   }
 
   /**
@@ -51,26 +65,33 @@ export class PriorityQueue<T extends Queued> {
    * changed. One that is longer than all the room there is waits only when nothing else does: it must not be impossible.
    */
   push(item: T): T[] | undefined {
-    const out = this.#makeRoom(item);
+    const out = this.roomFor(item);
     if (out === undefined) return undefined;
     for (const each of out) this.delete(each);
-    this.#classes[item.priority].add(item);
-    this.#size++;
+    this.#links.set(item, this.#classes[item.priority].append(item));
     this.#bytes += item.waitingBytes;
     return out;
   }
 
   /** The next in turn, which leaves the queue. */
   shift(): T | undefined {
-    const next = this.#next();
-    if (next === undefined) return undefined;
+    const priority = this.takeTurn();
+    if (priority === undefined) return undefined;
+    const next = this.oldest(priority) as T;
     this.delete(next);
     return next;
   }
 
+  /** The class whose turn it is, which is its turn then. Which of it goes, the asker chooses. */
+  takeTurn(): Priority | undefined {
+    return this.#turns.next((each) => this.#classes[each].size > 0);
+  }
+
   delete(item: T): boolean {
-    if (!this.#classes[item.priority].delete(item)) return false;
-    this.#size--;
+    const link = this.#links.get(item);
+    if (link === undefined) return false;
+    this.#links.delete(item);
+    this.#classes[item.priority].cut(link);
     this.#bytes -= item.waitingBytes;
     return true;
   }
@@ -80,45 +101,51 @@ export class PriorityQueue<T extends Queued> {
     for (const priority of priorities) yield* this.#classes[priority];
   }
 
-  #next(): T | undefined {
-    const { control } = this.#classes;
-    if (control.size > 0) return first(control);
-    if (this.#size === 0) return undefined;
-    for (;;) {
-      for (const priority of shared) {
-        const waiting = this.#classes[priority];
-        if (waiting.size === 0 || this.#left[priority] === 0) continue;
-        this.#left[priority]--;
-        return first(waiting);
-      }
-      // All turns of those that wait are used up: a new round.
-      Object.assign(this.#left, turns);
-    }
-  }
-
-  #makeRoom({ priority, waitingBytes }: T): T[] | undefined {
+  /** What would have to go for `item` to come in; undefined when it cannot. */
+  roomFor({ priority, waitingBytes }: T): T[] | undefined {
     const { maxCalls, maxBytes } = this.#limits;
     const out: T[] = [];
     let bytes = this.#bytes;
     const fits = () => {
-      const size = this.#size - out.length;
+      const size = this.size - out.length;
       return size < maxCalls && (bytes + waitingBytes <= maxBytes || size === 0);
     };
     if (fits()) return out;
-    for (let i = priorities.length - 1; i >= 0; i--) {
-      const other = priorities[i] as Priority;
-      if (!isMoreUrgent(priority, other)) break;
-      for (const item of [...this.#classes[other]].reverse()) {
-        out.push(item);
-        bytes -= item.waitingBytes;
-        if (fits()) return out;
-      }
+    // How many of each class would be there, and the latest of them.
+    const counts: Record<string, number> = {};
+    const lasts: Record<string, Link<T> | undefined> = {};
+    for (const each of priorities) {
+      counts[each] = this.#classes[each].size + (each === priority ? 1 : 0);
+      lasts[each] = this.#classes[each].last;
     }
-    return undefined;
+    while (!fits()) {
+      const from = whoGives(priority, counts);
+      const link = from === undefined ? undefined : lasts[from];
+      if (from === undefined || link === undefined) return undefined;
+      lasts[from] = link.previous;
+      counts[from] = (counts[from] as number) - 1;
+      out.push(link.item);
+      bytes -= link.item.waitingBytes;
+    }
+    return out;
   }
 }
 
-function first<T>(items: Set<T>): T | undefined {
-  for (const item of items) return item;
-  return undefined;
+/**
+ * The class that one of `comer`'s may put another out of, given how many of each class there would be with it: the class that has most for its weight, but not
+ * the last of its calls, unless the comer is more urgent and would be the first of its own.
+ */
+function whoGives(comer: Priority, counts: Readonly<Record<string, number>>): Priority | undefined {
+  const count = (priority: Priority) => counts[priority] as number;
+  // Control is rare, or it would not be control: it puts out anything, and nothing puts it out.
+  const others = priorities.filter((each) => each !== "control") as Exclude<Priority, "control">[];
+  let most: Exclude<Priority, "control"> | undefined;
+  for (const each of others) {
+    if (count(each) < 2) continue;
+    // Of equals the less urgent one gives.
+    if (most === undefined || count(each) / turns[each] >= count(most) / turns[most]) most = each;
+  }
+  if (most !== undefined && most !== comer) return most;
+  if (count(comer) > 1 && comer !== "control") return undefined;
+  return others.reverse().find((each) => each !== comer && count(each) > 0 && isMoreUrgent(comer, each));
 }
