@@ -30,6 +30,8 @@ export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "set
 /** Memory lent to the peer for the time of a call. */
 export interface Loan {
   readonly bytes: number;
+  /** The session ended, and whether the peer still touches it is not known: it is released when that is, if ever. */
+  onHeld?(): void;
   /**
    * The peer has no more right to it. `onReleased` hears when nobody can be in the middle of touching it, now or later; where the port cannot tell
    * that (tcp), the peer's own word must have been the reason to call this.
@@ -38,6 +40,12 @@ export interface Loan {
 }
 
 const noLoans: readonly Loan[] = [];
+
+/** One life of a peer. */
+export interface Callee {
+  readonly url: string;
+  readonly incarnation: bigint;
+}
 
 /** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
 export type Companion = (error: RpcError | undefined) => void;
@@ -81,6 +89,11 @@ export abstract class OutgoingCall extends MadeCall {
   /** Another try of a call that was let in when it began: a draining engine still sends it. */
   get again(): boolean {
     return false;
+  }
+
+  /** Where it must go, because an attempt that it stands for may have been executed there. Undefined: anywhere. */
+  get boundTo(): Callee | undefined {
+    return undefined;
   }
 
   get settled(): boolean {

@@ -1,5 +1,5 @@
 import type { UnsentPhase } from "../call/made-call.ts";
-import { type Loan, OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
+import { type Callee, type Loan, OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
@@ -17,12 +17,14 @@ export interface AttemptOwner {
   readonly method: ClientMethod;
   readonly startedMs: number;
   readonly deadlineMs: number;
+  /** Where an attempt may have been executed that another can stand for. */
+  readonly boundTo: Callee | undefined;
   /** Who the request is in this session; undefined when it stands for itself. Throws RpcError when it may not be sent there. */
   identify(session: Session): CallIdentity | undefined;
   onAttemptValue(attempt: Attempt, value: unknown): void;
   onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void;
-  /** The memory that the attempt had lent is ours again. */
-  onLoansOver(attempt: Attempt): void;
+  /** The memory that an attempt had lent is ours again, or may never be. */
+  onLoansChanged(): void;
 }
 
 /** One request of a call that may make several: it finds a session, is sent, and tells its call once what became of it. */
@@ -35,6 +37,8 @@ export class Attempt extends OutgoingCall {
   /** How many regions travelled with it, and how many of them the peer may still touch. */
   #carried = 0;
   #lent = 0;
+  /** Its session was lost, and who may touch them may live on. */
+  #held = false;
 
   constructor(owner: AttemptOwner, number: number, timeoutMs: number) {
     super();
@@ -63,6 +67,10 @@ export class Attempt extends OutgoingCall {
     return this.number > 1;
   }
 
+  override get boundTo(): Callee | undefined {
+    return this.#owner.boundTo;
+  }
+
   /** Where it was sent; undefined when nothing has left. */
   get session(): Session | undefined {
     return this.id === 0 ? undefined : this.#session;
@@ -71,6 +79,11 @@ export class Attempt extends OutgoingCall {
   /** Whether the peer may still touch memory that this attempt lent it. */
   get lending(): boolean {
     return this.#lent > 0;
+  }
+
+  /** Whether that memory may never come back, nor anybody tell. */
+  get loansHeld(): boolean {
+    return this.#held && this.lending;
   }
 
   /** Whether memory went along. */
@@ -142,10 +155,14 @@ export class Attempt extends OutgoingCall {
     const release = (onReleased?: () => void) => {
       loan.release(() => {
         onReleased?.();
-        if (--this.#lent === 0) this.#owner.onLoansOver(this);
+        if (--this.#lent === 0) this.#owner.onLoansChanged();
       });
     };
-    super.lend({ bytes: loan.bytes, release });
+    const onHeld = () => {
+      this.#held = true;
+      this.#owner.onLoansChanged();
+    };
+    super.lend({ bytes: loan.bytes, release, onHeld });
   }
 
   override onValue(value: unknown): void {

@@ -1,16 +1,68 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { Validation } from "../contract/schema.ts";
+import { formatIssues, type Validation } from "../contract/schema.ts";
+import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
+import type { ClientMethod } from "./client-method.ts";
 
-/** Runs a schema's check, which may throw, or promise. `then` and `thrown` are called only if the call still waits. */
-export function checkThen(
-  call: { readonly settled: boolean },
+/** A user's call, as what checks its values ends it. */
+export interface CheckedCall {
+  readonly method: ClientMethod;
+  readonly settled: boolean;
+  succeed(value: unknown): void;
+  fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
+}
+
+/** Whether the input fits: `then`, or the call's end. */
+export function checkInput(call: CheckedCall, input: unknown, then: () => void): void {
+  checkThen(
+    call,
+    () => call.method.checkInput(input),
+    ({ issues }) => {
+      if (issues === undefined) then();
+      else call.fail("invalid_argument", formatIssues("input", issues));
+    },
+  );
+}
+
+/** Ends a call with the value that came for it, if that fits. */
+export function endWithValue(call: CheckedCall, value: unknown): void {
+  checkThen(
+    call,
+    () => call.method.checkOutput(value),
+    (verdict) => {
+      if (verdict.issues === undefined) return call.succeed(verdict.value);
+      const issues = formatIssues("output", verdict.issues);
+      call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
+    },
+  );
+}
+
+/** Ends a call with an error made for a whole session, or read from a frame; the data of one that the contract declares must fit. */
+export function endWithError(call: CheckedCall, error: RpcError): void {
+  const said = restated(error);
+  const { reason } = error;
+  if (reason === undefined || error.origin !== "remote" || !call.method.declares(reason))
+    return call.fail(said.code, said.message, said);
+  checkThen(
+    call,
+    () => call.method.checkErrorData(reason, error.data),
+    (verdict) => {
+      if (verdict.issues === undefined)
+        return call.fail(said.code, said.message, { ...said, reason, data: verdict.value });
+      const issues = formatIssues(`data of ${reason}`, verdict.issues);
+      call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
+    },
+  );
+}
+
+/** Runs a schema's check, which may throw, or promise. `then` is called only if the call still waits. */
+function checkThen(
+  call: CheckedCall,
   check: () => Validation<unknown> | Promise<Validation<unknown>>,
   then: (verdict: Validation<unknown>) => void,
-  thrown: (cause: unknown) => void,
 ): void {
   const unlessSettled = (cause: unknown) => {
-    if (!call.settled) thrown(cause);
+    if (!call.settled) call.fail("internal", "a schema of the contract threw", { cause });
   };
   try {
     const verdict = check();
@@ -25,7 +77,7 @@ export function checkThen(
 }
 
 /** What an error made for a whole session, or read from a frame, says of each call that it ends. */
-export function restated(error: RpcError): RpcErrorOptions {
+function restated(error: RpcError): RpcErrorOptions {
   const { code, origin, retryable, retryAfterMs, fabric, notExecuted } = error;
   return {
     code,

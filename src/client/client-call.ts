@@ -1,19 +1,26 @@
 import { currentCall } from "../call/current-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
-import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
-import { checkThen, isTimeout, restated, timeLeftIn, timeUp } from "./check.ts";
+import {
+  type CheckedCall,
+  checkInput,
+  endWithError,
+  endWithValue,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+} from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 
 /** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
-export class ClientCall extends OutgoingCall implements Abortable {
+export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   readonly promise: Promise<unknown>;
-  readonly #method: ClientMethod;
+  readonly method: ClientMethod;
   #timeoutMs: number;
   #resolve!: (value: unknown) => void;
   #reject!: (error: RpcError) => void;
@@ -26,7 +33,7 @@ export class ClientCall extends OutgoingCall implements Abortable {
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
-    this.#method = method;
+    this.method = method;
     this.#timeoutMs = options?.timeoutMs ?? method.timeoutMs;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -45,11 +52,11 @@ export class ClientCall extends OutgoingCall implements Abortable {
   }
 
   override get methodPath(): string {
-    return this.#method.path;
+    return this.method.path;
   }
 
   override get peerName(): string {
-    return this.#session?.peerName ?? this.#method.source.name;
+    return this.#session?.peerName ?? this.method.source.name;
   }
 
   #listen(signal: AbortSignal): AbortSignal | undefined {
@@ -60,38 +67,21 @@ export class ClientCall extends OutgoingCall implements Abortable {
   }
 
   #checkInput(input: unknown): void {
-    if (this.#method.takesNothing && input === undefined) return this.#acquire(undefined);
-    this.#check(
-      () => this.#method.checkInput(input),
-      (verdict) => {
-        if (verdict.issues !== undefined)
-          this.#fail("invalid_argument", formatIssues("input", verdict.issues));
-        // The original value travels: the server parses it, and so transforms run once.
-        else this.#acquire(input);
-      },
-    );
-  }
-
-  /** Runs a check, which may throw, or promise; goes on only if the call still waits. */
-  #check(
-    check: () => Validation<unknown> | Promise<Validation<unknown>>,
-    then: (verdict: Validation<unknown>) => void,
-  ): void {
-    checkThen(this, check, then, (cause) =>
-      this.#fail("internal", "a schema of the contract threw", { cause }),
-    );
+    if (this.method.takesNothing && input === undefined) return this.#acquire(undefined);
+    // The original value travels: the server parses it, and so transforms run once.
+    checkInput(this, input, () => this.#acquire(input));
   }
 
   #acquire(input: unknown): void {
     let session: Session | Promise<Session>;
     try {
-      session = this.#method.source.session(this, input);
+      session = this.method.source.session(this, input);
     } catch (error) {
       return this.onFailure(error as RpcError);
     }
     if (session instanceof Promise) {
       this.phase = "connecting";
-      this.connectingUs = this.#begins ? 0 : this.elapsedUs(this.#method.source.host.clock.now());
+      this.connectingUs = this.#begins ? 0 : this.elapsedUs(this.method.source.host.clock.now());
       session.then(
         (opened) => {
           if (!this.settled) this.#send(opened, input);
@@ -104,11 +94,11 @@ export class ClientCall extends OutgoingCall implements Abortable {
   }
 
   #send(session: Session, input: unknown): void {
-    const { service, name, path, source } = this.#method;
+    const { service, name, path, source } = this.method;
     const number = session.methods.of(service, name);
     if (number < 0) {
       const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
-      return this.#fail("unimplemented", `${source.name} has ${what}`);
+      return this.fail("unimplemented", `${source.name} has ${what}`);
     }
     try {
       const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
@@ -119,98 +109,67 @@ export class ClientCall extends OutgoingCall implements Abortable {
       if (this.settled) session.cancel(this);
     } catch (error) {
       if (error instanceof RpcError) this.onFailure(error);
-      else this.#fail("internal", "the request could not be sent", { cause: error });
+      else this.fail("internal", "the request could not be sent", { cause: error });
     }
   }
 
   override onValue(value: unknown): void {
-    this.#check(
-      () => this.#method.checkOutput(value),
-      (verdict) => {
-        if (verdict.issues === undefined) this.#succeed(verdict.value);
-        else {
-          const issues = formatIssues("output", verdict.issues);
-          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, {
-            origin: "remote",
-          });
-        }
-      },
-    );
+    endWithValue(this, value);
   }
 
   override onFailure(error: RpcError): void {
-    if (error.reason === undefined || error.origin !== "remote") return this.#failWith(error);
-    const { reason } = error;
-    if (!this.#method.declares(reason)) return this.#failWith(error);
-    this.#check(
-      () => this.#method.checkErrorData(reason, error.data),
-      (checked) => {
-        if (checked.issues === undefined) this.#failWith(error, { reason, data: checked.value });
-        else {
-          const issues = formatIssues(`data of ${reason}`, checked.issues);
-          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, {
-            origin: "remote",
-          });
-        }
-      },
-    );
+    endWithError(this, error);
   }
 
   override onDeadline(): void {
     if (this.settled) return;
     const phase = this.id === 0 ? "before it could be sent" : "without an answer";
-    this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
+    this.fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }
 
   override onRevoked(): void {
     if (this.settled) return;
-    this.#fail("aborted", regionRevoked);
+    this.fail("aborted", regionRevoked);
     this.#session?.cancel(this);
   }
 
   onAbort(reason: unknown): void {
     if (this.settled) return;
-    if (isTimeout(reason)) this.#fail("deadline_exceeded", timeUp(reason), { cause: reason });
-    else this.#fail("cancelled", "the caller gave up", { cause: reason });
+    if (isTimeout(reason)) this.fail("deadline_exceeded", timeUp(reason), { cause: reason });
+    else this.fail("cancelled", "the caller gave up", { cause: reason });
     this.#session?.cancel(this);
   }
 
-  #succeed(value: unknown): void {
+  succeed(value: unknown): void {
     this.#settle("ok");
-    this.#method.source.host.counters.callsSucceeded++;
+    this.method.source.host.counters.callsSucceeded++;
     this.tellCompanions(undefined);
     this.#resolve(value);
   }
 
-  #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+  fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     this.#settle(code);
-    this.#method.source.host.counters.callsFailed++;
+    this.method.source.host.counters.callsFailed++;
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellCompanions(error);
     this.#reject(error);
   }
 
-  /** An error made for a whole session, or read from a frame, becomes this call's own. */
-  #failWith(error: RpcError, declared: { reason?: string; data?: unknown } = {}): void {
-    const said = restated(error);
-    this.#fail(said.code, said.message, { ...said, ...declared });
-  }
-
   #where(): Partial<RpcErrorOptions> {
-    const method = this.#method.path;
+    const method = this.method.path;
     // Without a number nothing has left.
     return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
   #settle(code: RpcCode | "ok"): void {
     this.phase = "settled";
-    const { host } = this.#method.source;
+    const { host } = this.method.source;
     host.wheel.disarm(this);
-    if (this.#session !== undefined) this.#method.source.onSettled?.(this.#session, code);
+    if (this.#session !== undefined) this.method.source.onSettled?.(this.#session, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
     if (this.#around !== undefined) unwatchAbort(this.#around, this);
-    const slowMs = recordEnd(this.#method, this.startedMs, code);
+    const slowMs = recordEnd(this.method, this.startedMs, code);
     if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
   }
 }

@@ -1,7 +1,7 @@
 import { currentCall } from "../call/current-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
+import type { Callee } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
-import { formatIssues, type Validation } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
@@ -10,7 +10,15 @@ import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import { Alarm } from "./alarm.ts";
 import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
 import type { CallOptions } from "./call-options.ts";
-import { checkThen, isTimeout, restated, timeLeftIn, timeUp } from "./check.ts";
+import {
+  type CheckedCall,
+  checkInput,
+  endWithError,
+  endWithValue,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+} from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { Retried } from "./retried-calls.ts";
 import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
@@ -40,13 +48,14 @@ import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
  * A failure may be tried again when its code is one to retry after, attempts are left, and a second execution is impossible or does no harm:
  * `#isSafe`.
  */
-export type RetriedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
+type RetriedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
 /** One call with retries, hedges or a time limit for each attempt, from the moment a user makes it, settled exactly once. */
-export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Retried {
+export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, CheckedCall, Retried {
   readonly promise: Promise<unknown>;
   readonly method: ClientMethod;
   phase: RetriedPhase = "checking";
+  boundTo: Callee | undefined = undefined;
   readonly #policy: RetryPolicy;
   readonly #input: unknown;
   readonly #timeoutMs: number;
@@ -59,14 +68,14 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
   #attempts: Attempt[] = [];
   #started = 0;
   #underWay = 0;
+  /** The newest that is under way; when none is, the one that was the last. */
   #last: Attempt | undefined;
   #lastError: RpcError | undefined;
   /** An attempt may have been executed: from then on only what `#isSafe` allows. */
   #mayHaveRun = false;
   /** An attempt has lent memory: its server cannot know it again. */
   #hasLent = false;
-  /** The incarnation of the peer in which it may have been, and what the peer knows the call by; 0 while there is none. */
-  #ranIn = 0n;
+  /** What it is known by where it can be known again; 0 while it is known by nothing. */
   #sequence = 0;
   /** The back-off is over, and the memory that the last attempt lent is awaited. */
   #awaitsLoans = false;
@@ -125,24 +134,10 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
   }
 
   #checkInput(): void {
-    this.#check(
-      () => this.method.checkInput(this.#input),
-      (verdict) => {
-        if (verdict.issues !== undefined)
-          return this.#fail("invalid_argument", formatIssues("input", verdict.issues));
-        this.method.budget.deposit();
-        this.#launch();
-      },
-    );
-  }
-
-  #check(
-    check: () => Validation<unknown> | Promise<Validation<unknown>>,
-    then: (verdict: Validation<unknown>) => void,
-  ): void {
-    checkThen(this, check, then, (cause) =>
-      this.#fail("internal", "a schema of the contract threw", { cause }),
-    );
+    checkInput(this, this.#input, () => {
+      this.method.budget.deposit();
+      this.#launch();
+    });
   }
 
   // ---- attempts --------------------------------------------------------------------------------------------------------
@@ -188,29 +183,31 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
       this.#awaitsLoans = false;
       this.method.source.host.counters.retries++;
       this.#launch();
-    } else if (lending.some(({ session }) => session?.state === "ended" && !session.port.revokesKeys)) {
+    } else if (lending.some(({ loansHeld }) => loansHeld)) {
       // No terminal frame will come, and the keys are still good: who knows when, if ever, the memory can be lent again.
-      this.#failWith(this.#lastError as RpcError);
+      const message = `${this.peerName} is lost, and may still be using memory that an attempt has lent it`;
+      this.fail("unavailable", message, this.#because());
     } else this.#awaitsLoans = true;
   }
 
-  onLoansOver(): void {
+  onLoansChanged(): void {
     if (this.#awaitsLoans && this.phase === "waiting") this.#tryAgain();
   }
 
   identify(session: Session): CallIdentity | undefined {
     if (!this.method.replay) return undefined;
     const { retried } = this.method.source;
-    const incarnation = session.remote?.incarnation ?? 0n;
-    if (this.#ranIn !== 0n && this.#ranIn !== incarnation) {
+    const callee = calleeOf(session);
+    const ran = this.boundTo;
+    if (ran !== undefined && (ran.incarnation !== callee.incarnation || ran.url !== callee.url)) {
       throw new RpcError({
         code: "aborted",
-        message: `an attempt may have been executed by a process that is gone from ${this.method.source.name}`,
+        message: `an attempt may have been executed by a process that is gone from ${ran.url}`,
         cause: this.#lastError,
       });
     }
     if (this.#sequence === 0) this.#sequence = retried.takeSequence();
-    return retried.identify(this.#sequence, incarnation, this.#ranIn);
+    return retried.identify(this.#sequence, callee, ran !== undefined);
   }
 
   onAttemptValue(attempt: Attempt, value: unknown): void {
@@ -220,24 +217,12 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     this.phase = "judging";
     this.#drop(attempt);
     this.#giveUpAttempts();
-    this.#check(
-      () => this.method.checkOutput(value),
-      (verdict) => {
-        if (verdict.issues === undefined) this.#succeed(verdict.value);
-        else {
-          const issues = formatIssues("output", verdict.issues);
-          this.#fail("internal", `the server's answer does not fit the contract: ${issues}`, {
-            origin: "remote",
-          });
-        }
-      },
-    );
+    endWithValue(this, value);
   }
 
   onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void {
     if (this.settled) return;
     this.#underWay--;
-    this.#last = attempt;
     this.#lastError = error;
     this.#hasLent ||= attempt.carries;
     // One that is late may still be at its server, and what it lent is not back.
@@ -245,15 +230,16 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     const executed = attempt.session !== undefined && error.notExecuted !== true;
     if (executed) this.#onMayHaveRun(attempt);
     else if (!this.#mayHaveRun) this.#forgetSequence();
-    if (how === "final" || !this.#isTransient(error, how) || !this.#isSafe(attempt, error, executed))
-      return this.#failWith(error);
-    if (this.#underWay > 0) return;
-    this.#waitToTryAgain(error);
+    const ends = how === "final" || !this.#isTransient(error, how) || !this.#isSafe(attempt, error, executed);
+    this.#last = (ends ? undefined : this.#newestUnderWay) ?? attempt;
+    if (ends) this.#failWith(error);
+    else if (this.#underWay === 0) this.#waitToTryAgain(error);
   }
 
   #onMayHaveRun(attempt: Attempt): void {
     this.#mayHaveRun = true;
-    if (attempt.identity !== undefined) this.#ranIn = attempt.session?.remote?.incarnation ?? 0n;
+    if (attempt.identity !== undefined && attempt.session !== undefined)
+      this.boundTo = calleeOf(attempt.session);
   }
 
   /** An attempt that surely came to nothing needs no successor that is known by it. */
@@ -294,6 +280,10 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     return false;
   }
 
+  get #newestUnderWay(): Attempt | undefined {
+    return this.#attempts.findLast(({ settled }) => !settled);
+  }
+
   #drop(attempt: Attempt): void {
     this.#attempts = this.#attempts.filter((other) => other !== attempt);
   }
@@ -303,22 +293,29 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     this.#attempts = [];
     this.#underWay = 0;
     this.method.source.host.wheel.disarm(this.#alarm);
-    for (const attempt of attempts) attempt.giveUp();
+    for (const attempt of attempts) {
+      if (attempt.session !== undefined && !attempt.settled) this.#mayHaveRun = true;
+      attempt.giveUp();
+    }
   }
 
   // ---- the end ---------------------------------------------------------------------------------------------------------
 
   override onDeadline(): void {
     if (this.settled) return;
-    const tried = this.phase === "waiting" ? "before the next attempt" : "without an answer";
-    const where = this.#last?.session === undefined ? "before it could be sent" : tried;
-    this.#fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${where}`, this.#because());
+    this.fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${this.#progress}`, this.#because());
+  }
+
+  get #progress(): string {
+    if (this.phase === "waiting") return "before the next attempt";
+    const sent = this.phase === "judging" || this.#attempts.some(({ session }) => session !== undefined);
+    return sent ? "without an answer" : "before it could be sent";
   }
 
   onAbort(reason: unknown): void {
     if (this.settled) return;
-    if (isTimeout(reason)) this.#fail("deadline_exceeded", timeUp(reason), { cause: reason });
-    else this.#fail("cancelled", "the caller gave up", { cause: reason });
+    if (isTimeout(reason)) this.fail("deadline_exceeded", timeUp(reason), { cause: reason });
+    else this.fail("cancelled", "the caller gave up", { cause: reason });
   }
 
   onPeerClosed(error: RpcError): void {
@@ -329,40 +326,22 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     return this.#lastError === undefined ? {} : { cause: this.#lastError };
   }
 
-  #succeed(value: unknown): void {
+  succeed(value: unknown): void {
     this.#settle("ok");
     this.method.source.host.counters.callsSucceeded++;
     this.#resolve(value);
   }
 
-  /** An attempt's error becomes the call's; the data of one that is declared must fit. */
+  /** An attempt's error becomes the call's. */
   #failWith(error: RpcError): void {
-    const said = restated(error);
-    const { reason } = error;
-    if (reason === undefined || error.origin !== "remote" || !this.method.declares(reason))
-      return this.#fail(said.code, said.message, said);
     this.phase = "judging";
     this.#giveUpAttempts();
-    this.#check(
-      () => this.method.checkErrorData(reason, error.data),
-      (checked) => {
-        if (checked.issues === undefined)
-          this.#fail(said.code, said.message, { ...said, reason, data: checked.value });
-        else {
-          const issues = formatIssues(`data of ${reason}`, checked.issues);
-          this.#fail("internal", `the server's error does not fit the contract: ${issues}`, {
-            origin: "remote",
-          });
-        }
-      },
-    );
+    endWithError(this, error);
   }
 
-  #fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+  fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     const { method } = this;
     const id = this.#last?.id ?? 0;
-    const mayHaveRun =
-      this.#mayHaveRun || this.#attempts.some(({ session, settled }) => session !== undefined && !settled);
     this.#settle(code);
     method.source.host.counters.callsFailed++;
     this.#reject(
@@ -372,7 +351,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
         code,
         message,
         method: method.path,
-        notExecuted: !mayHaveRun,
+        notExecuted: !this.#mayHaveRun,
         attempts: this.#started > 1 ? this.#started : undefined,
         callId: id === 0 ? undefined : id,
       }),
@@ -394,3 +373,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Re
     publishSlowOutgoing({ methodPath, peerName, id, connectingUs, sentUs, pullingUs }, slowMs, code);
   }
 }
+
+const calleeOf = (session: Session): Callee => ({
+  url: session.peerName,
+  incarnation: session.remote?.incarnation ?? 0n,
+});

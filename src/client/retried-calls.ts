@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
+import type { Callee } from "../call/outgoing-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 
@@ -18,8 +19,8 @@ const maxCallers = 256;
 export class RetriedCalls {
   /** Never told. A group's calls go to several peers, and each knows us by another number made from it. */
   readonly #secret = randomBytes(32);
-  /** By the peer's incarnation, for those asked last. */
-  readonly #callers = new Map<bigint, bigint>();
+  /** For those asked last. */
+  readonly #callers = new Map<string, bigint>();
   #last = 0;
   /** Sequences in use, in the order they were given and so ascending. */
   readonly #sequences = new Set<number>();
@@ -48,22 +49,26 @@ export class RetriedCalls {
     this.#sequences.delete(sequence);
   }
 
-  /** As the peer `callee` is to know the call. `incarnation`: of the peer that may have received this sequence before, else 0. */
-  identify(sequence: number, callee: bigint, incarnation: bigint): CallIdentity {
+  /** As `callee` is to know the call. `again`: it may have received this sequence before. */
+  identify(sequence: number, callee: Callee, again: boolean): CallIdentity {
     const caller = this.#callerFor(callee);
     let settled = sequence;
     for (const lowest of this.#sequences) {
       settled = lowest;
       break;
     }
-    return { caller, sequence, settled, incarnation };
+    return { caller, sequence, settled, incarnation: again ? callee.incarnation : 0n };
   }
 
-  /** Who knew it could ask for our answers, so no two peers know us by the same. */
-  #callerFor(callee: bigint): bigint {
+  /**
+   * Who knew it could ask for our answers, so no two peers know us by the same: not even one that says it is the other, for what it cannot choose is
+   * where we have reached it.
+   */
+  #callerFor({ url, incarnation }: Callee): bigint {
+    const callee = `${incarnation} ${url}`;
     let caller = this.#callers.get(callee);
     if (caller === undefined) {
-      const digest = createHash("sha256").update(this.#secret).update(callee.toString()).digest();
+      const digest = createHash("sha256").update(this.#secret).update(callee).digest();
       caller = digest.readBigUInt64LE();
       if (this.#callers.size >= maxCallers) this.#callers.clear();
       this.#callers.set(callee, caller);

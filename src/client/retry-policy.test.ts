@@ -24,6 +24,8 @@ describe("what is in force", () => {
       hedgeAfterMs: 9,
       hedgedAttempts: 4,
     });
+    expect(resolvePolicy({ retry: {}, hedge: { afterMs: 5, attempts: 4 } })?.hedgedAttempts).toBe(3);
+    expect(resolvePolicy({ retry: { attempts: 9 }, hedge: { afterMs: 5 } })?.hedgedAttempts).toBe(2);
     expect(resolvePolicy({ attemptTimeoutMs: 5 }, { attemptTimeoutMs: 6 })).toMatchObject({
       attempts: 1,
       attemptTimeoutMs: 6,

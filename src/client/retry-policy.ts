@@ -16,7 +16,7 @@ export interface RetryOptions {
 
 /** The same for a whole client. */
 export interface ClientRetryOptions extends RetryOptions {
-  /** How many retries the client's calls may have together. */
+  /** How many attempts beyond their first, retries and hedges, the client's calls may make together. */
   readonly budget?: RetryBudgetOptions;
 }
 
@@ -24,7 +24,7 @@ export interface ClientRetryOptions extends RetryOptions {
 export interface HedgeOptions {
   /** How long to wait for an answer before the next request goes out, in milliseconds. Best a little above what the slowest twentieth of the calls takes. */
   readonly afterMs: number;
-  /** How many requests one call may make, the first included; 2 to 100. Default 2. */
+  /** How many requests one call may make, the first included; 2 to 100, and no more than `retry.attempts` where calls are retried. Default 2. */
   readonly attempts?: number;
 }
 
@@ -57,14 +57,16 @@ export function resolvePolicy(client: AttemptOptions, call: AttemptOptions = {})
   const hedge = merged(client.hedge, call.hedge);
   const attemptTimeoutMs = call.attemptTimeoutMs ?? client.attemptTimeoutMs;
   if (retry === undefined && hedge === undefined && attemptTimeoutMs === undefined) return undefined;
+  const attempts = retry?.attempts ?? 3;
+  const hedged = hedge === undefined ? 1 : (hedge.attempts ?? 2);
   return {
-    attempts: retry === undefined ? 1 : (retry.attempts ?? 3),
+    attempts: retry === undefined ? 1 : attempts,
     baseDelayMs: retry?.baseDelayMs ?? 10,
     maxDelayMs: retry?.maxDelayMs ?? 1000,
     codes: new Set(retry?.codes ?? transient),
     attemptTimeoutMs: attemptTimeoutMs ?? Number.POSITIVE_INFINITY,
     hedgeAfterMs: hedge?.afterMs ?? 0,
-    hedgedAttempts: hedge === undefined ? 1 : (hedge.attempts ?? 2),
+    hedgedAttempts: retry === undefined ? hedged : Math.min(hedged, attempts),
   };
 }
 

@@ -1,5 +1,5 @@
 import type { Resolver } from "../balance/resolver.ts";
-import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { RetriedCalls } from "../client/retried-calls.ts";
@@ -125,6 +125,8 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   /** @internal */
   session(call?: OutgoingCall, input?: unknown): Session | Promise<Session> {
     if (this.#closed) throw this.#closedError();
+    const callee = call?.boundTo;
+    if (callee !== undefined) return this.#sessionAt(callee, call);
     const ready = this.#readyNow();
     if (ready.length === 0) return this.#sessionOfAny(call);
     return this.#pick(ready, call, input).peer.session(call);
@@ -174,22 +176,51 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return this.#ready;
   }
 
+  /** Whoever else is ready: only that process knows whether the call was executed. */
+  #sessionAt(callee: Callee, call: OutgoingCall | undefined): Session | Promise<Session> {
+    const peer = this.#memberAt(callee)?.peer;
+    return peer?.current === undefined ? this.#sessionOfAny(call) : peer.session(call);
+  }
+
+  /** Of two at one URL, one of which retires, the one that the callee is. */
+  #memberAt({ url, incarnation }: Callee): GroupMember | undefined {
+    const retiring = [...this.#retiring].find(
+      ({ peer }) => peer.url === url && peer.incarnation === incarnation,
+    );
+    return retiring ?? this.#members.get(url);
+  }
+
+  /** Those a call may wait for. */
+  #candidates(call: OutgoingCall | undefined): readonly GroupMember[] {
+    const callee = call?.boundTo;
+    if (callee === undefined)
+      return [...this.#members.values()].filter(({ peer }) => peer.state !== "draining");
+    const member = this.#memberAt(callee);
+    return member === undefined ? [] : [member];
+  }
+
   /** Nobody is ready: whoever can be connected to first. Tried once, or as long as the call waits. */
   async #sessionOfAny(call: OutgoingCall | undefined): Promise<Session> {
     for (let attempt = 0; ; attempt++) {
-      const members = [...this.#members.values()].filter(({ peer }) => peer.state !== "draining");
       try {
-        return await Promise.any(members.map(async ({ peer }) => peer.session(call)));
+        return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call)));
       } catch (error) {
         if (this.#closed) throw this.#closedError();
         const waits = this.#options.reconnect.whileLost === "wait" && call !== undefined;
         if (!waits || call.settled || !this.host.intake.calls)
-          throw unavailable(`${this.name}: nobody can be reached`, (error as AggregateError).errors.at(-1));
+          throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
       await this.#pause(pauseMs(attempt, this.#options.reconnect));
       if (call?.settled) throw unavailable(`${this.name}: nobody waits any more`, undefined);
       if (this.#closed) throw this.#closedError();
     }
+  }
+
+  #unreachable(call: OutgoingCall | undefined): string {
+    const callee = call?.boundTo;
+    return callee === undefined
+      ? `${this.name}: nobody can be reached`
+      : `${callee.url} cannot be reached, where an earlier attempt may have been executed`;
   }
 
   #pause(ms: number): Promise<void> {

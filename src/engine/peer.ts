@@ -141,7 +141,9 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     const session = this.#session;
     if (!this.host.intake.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
-    if (open && !session.remoteDrains) return session;
+    // A process that drains still answers for what it has begun.
+    if (open && (!session.remoteDrains || call?.boundTo?.incarnation === incarnationOf(session)))
+      return session;
     if (this.#closed) throw this.#closedError();
     const waits = call !== undefined && this.#reconnect.whileLost === "wait";
     if (open && !waits) throw drainingError(this.url, "local");

@@ -68,6 +68,7 @@ export class Aftermath {
       this.#onBack();
     });
     this.#untilGone.push(letGo);
+    loan.onHeld?.();
   }
 
   #onBack(): void {

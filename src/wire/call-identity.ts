@@ -1,7 +1,7 @@
 /**
  * Who a request is, beyond its session: 32 bytes before the body of a request with the flag `identity`.
  *
- *   0  u64  caller: random, drawn by the caller for this callee, told to nobody else
+ *   0  u64  caller: nobody can guess it; the caller derives it for this callee, and tells nobody else
  *   8  u64  sequence: 1 for the caller's first, and higher for each one after
  *   16 u64  settled: every sequence below it will never be asked for again
  *   24 u64  incarnation: of the callee that may have received this request before; 0 if none has

@@ -1,4 +1,4 @@
-import { type Engine, handle, implement, RpcError, service, unary } from "cinnabar";
+import { type Engine, handle, implement, type RetryOptions, RpcError, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -8,6 +8,7 @@ import { deferred, failure, until } from "../matrix/wait.ts";
 const Who = service("who.v1", {
   name: unary({ output: z.string(), idempotent: true }),
   replayed: unary({ output: z.string(), replay: true }),
+  heldOnce: unary({ output: z.string(), replay: true }),
   lend: unary({ output: handle("read") }),
   hold: unary({ output: z.string() }),
 });
@@ -15,7 +16,16 @@ const Who = service("who.v1", {
 const mem = providers[0] as (typeof providers)[number];
 const never = new RpcError({ code: "unimplemented", message: "not here" });
 
-function open(name: string, hold: Promise<unknown> = Promise.resolve(), fails = () => false) {
+function open(
+  name: string,
+  hold: Promise<unknown> = Promise.resolve(),
+  fails = () => false,
+  url = mem.freshUrl(),
+) {
+  const wait = async () => {
+    await hold;
+    return name;
+  };
   const answer = () => {
     if (fails()) throw new RpcError({ code: "unavailable", message: "not now" });
     return name;
@@ -26,12 +36,10 @@ function open(name: string, hold: Promise<unknown> = Promise.resolve(), fails = 
     lend: () => {
       throw never;
     },
-    hold: async () => {
-      await hold;
-      return name;
-    },
+    hold: wait,
+    heldOnce: wait,
   });
-  return openEngine({ listen: mem.freshUrl(), serve: [who] }, true);
+  return openEngine({ listen: url, serve: [who] }, true);
 }
 
 const urlOf = (engine: Engine) => engine.urls[0] as string;
@@ -58,6 +66,98 @@ describe("a call to a group that is tried again", () => {
     gate.resolve();
     expect(await held).toBe("a");
     expect((await report).aborted).toEqual([]);
+  });
+
+  describe("and may have been executed once at most", () => {
+    const often = { attempts: 100, baseDelayMs: 1, maxDelayMs: 4, budget: { ratio: 100 } };
+
+    /** A call that a member is at, tried again and again, and the member that is at it. */
+    async function begun(gate: Promise<unknown>, retry: RetryOptions = often) {
+      const servers = [await open("a", gate), await open("b", gate)];
+      const client = await openEngine({}, true);
+      const group = await client.connect(servers.map(urlOf), { policy: "roundRobin" });
+      await until(() => group.members.every(({ state }) => state === "connected"), "both are connected");
+      const call = group.client(Who, { attemptTimeoutMs: 20, retry }).heldOnce();
+      call.catch(() => {});
+      await until(() => servers.some((server) => server.stats().callsIn > 0), "it is served");
+      const at = servers.findIndex((server) => server.stats().callsIn > 0);
+      const [here, other] = [servers[at], servers[1 - at]] as [Engine, Engine];
+      const tried = () => client.stats().counters.retries;
+      return { client, group, call, here, other, tried, name: ["a", "b"][at] as string };
+    }
+
+    it("goes where it has been, whoever's turn it is", async () => {
+      const gate = deferred();
+      const { call, here, other, tried, name } = await begun(gate.promise);
+      await until(() => tried() >= 5, "it is tried again and again");
+      gate.resolve();
+      expect(await call).toBe(name);
+      expect(here.stats().counters.replays).toBeGreaterThanOrEqual(4);
+      expect(other.stats().counters).toMatchObject({ requestsStarted: 0 });
+    });
+
+    it("goes there while that peer drains, too", async () => {
+      const gate = deferred();
+      const { group, call, here } = await begun(gate.promise);
+      const report = here.drain({ graceMs: 20_000 });
+      await until(() => group.members.some(({ state }) => state === "draining"), "that is known");
+      const { replays } = here.stats().counters;
+      await until(() => here.stats().counters.replays >= replays + 2, "it is asked again");
+      gate.resolve();
+      // Whether an attempt is there when the answer is, or the engine has gone between two of them, is chance.
+      await call.catch(() => {});
+      expect((await report).aborted).toEqual([]);
+    });
+
+    it("says that who may have executed it cannot be reached", async () => {
+      const { call, here, other, tried } = await begun(new Promise(() => {}));
+      await until(() => tried() >= 2, "it is tried again");
+      const url = urlOf(here);
+      await here.close();
+      const failed = await failure(call);
+      expect(failed).toMatchObject({ code: "unavailable", attempts: 100 });
+      expect(failed.message).toContain(`${url} cannot be reached`);
+      expect(failed.notExecuted).toBeUndefined();
+      expect(other.stats().counters.requestsStarted).toBe(0);
+    });
+
+    it("says that another process is at its place", async () => {
+      // Patient enough for the other to come.
+      const patient = { ...often, baseDelayMs: 50, maxDelayMs: 100 };
+      const { call, here, other, tried } = await begun(new Promise(() => {}), patient);
+      await until(() => tried() >= 2, "it is tried again");
+      const url = urlOf(here);
+      await here.close();
+      const next = await open("another", undefined, undefined, url);
+      const failed = await failure(call);
+      expect(failed).toMatchObject({ code: "aborted" });
+      expect(failed.message).toContain(`may have been executed by a process that is gone from ${url}`);
+      expect(next.stats().counters.requestsStarted + other.stats().counters.requestsStarted).toBe(0);
+    });
+
+    it("goes on at a peer that is no member any more", async () => {
+      const gate = deferred();
+      let tell!: (urls: readonly string[]) => void;
+      const [a, b] = [await open("a", gate.promise), await open("b")];
+      const client = await openEngine({}, true);
+      const group = await client.connect({
+        name: "scripted",
+        start({ onUrls }) {
+          tell = onUrls;
+          onUrls([urlOf(a)]);
+          return () => {};
+        },
+      });
+      const call = group.client(Who, { attemptTimeoutMs: 20, retry: often }).heldOnce();
+      await until(() => a.stats().callsIn > 0, "it is served");
+      tell([urlOf(b)]);
+      const { replays } = a.stats().counters;
+      await until(() => a.stats().counters.replays >= replays + 2, "it is asked again");
+      gate.resolve();
+      // As above: who is not asked any more is left when the last request has its answer.
+      await call.catch(() => {});
+      expect(b.stats().counters.requestsStarted).toBe(0);
+    });
   });
 
   it("is listed between its attempts, and counted once", async () => {
@@ -94,6 +194,7 @@ describe("an engine that drains", () => {
       implement(Who, {
         name: () => "",
         replayed: () => "",
+        heldOnce: () => "",
         lend: () => region.share(),
         hold: async () => {
           await gate.promise;

@@ -350,6 +350,26 @@ describe("a hedge", () => {
       client({ timeoutMs: 200, hedge, retry: { budget: { ratio: 0, perSecond: 0 } } }).idempotent(),
     );
     expect(executions()).toBe(4);
+    await error(client({ timeoutMs: 200, hedge, retry: { attempts: 2 } }).idempotent());
+    expect(executions()).toBe(6);
+  });
+
+  it("that could not be sent stops no other, and is not what the call tells of", async () => {
+    const { client, end, pair, never, executions } = setUp(() => never());
+    await end(client({ timeoutMs: 20 }).plain());
+    const [session] = pair.client.table;
+    const full = new RpcError({ code: "resource_exhausted", message: "full", origin: "local" });
+    const request = vi.spyOn(session as NonNullable<typeof session>, "request");
+    const stuck = client({ timeoutMs: 200, hedge }).idempotent();
+    const ended = end(stuck);
+    request.mockImplementationOnce(() => {
+      throw full;
+    });
+    const failed = (await ended).error as RpcError;
+    expect([request.mock.calls.length, executions()]).toEqual([3, 3]);
+    expect(failed).toMatchObject({ code: "deadline_exceeded", attempts: 3 });
+    expect(failed.message).toContain("without an answer");
+    expect([failed.callId, failed.notExecuted]).toEqual([expect.any(Number), undefined]);
   });
 
   it("waits until there is something to stand beside: no session, no hedge", async () => {
@@ -430,6 +450,29 @@ describe("a call that lends memory", () => {
       for (const session of pair.client.table) session.end(lost, { quiet: true, certain: false });
     });
     expect(await error(client().fill({ into: region() }))).toMatchObject({ code: "unavailable" });
+    expect(executions()).toBe(1);
+    expect(held(pair)).toEqual([0, 0]);
+  });
+
+  it("ends when the peer is lost whose memory the next attempt waits for", async () => {
+    const { client, end, executions, pair, clock, never } = setUp(() => never());
+    Object.defineProperty(pair.client.port, "revokesKeys", { value: false });
+    // The server ends the first attempt, and the client does not hear of it.
+    pair.fates(
+      () => "arrives",
+      (kinds) => (kinds.includes(frameKind.error) ? "lost" : "arrives"),
+    );
+    clock.timer(200, () => {
+      const lost = new RpcError({ code: "unavailable", message: "silent", origin: "fabric" });
+      for (const session of pair.client.table) session.end(lost, { quiet: true, certain: false });
+    });
+    const startMs = clock.now();
+    const { error, atMs } = await end(
+      client({ timeoutMs: 5000, attemptTimeoutMs: 60 }).fill({ into: region() }),
+    );
+    expect(error).toMatchObject({ code: "unavailable", cause: { code: "deadline_exceeded" } });
+    expect(error?.message).toContain("may still be using memory");
+    expect(atMs - startMs).toBeLessThan(300);
     expect(executions()).toBe(1);
     expect(held(pair)).toEqual([0, 0]);
   });
