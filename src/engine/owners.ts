@@ -1,4 +1,5 @@
 import type { RegionHandle } from "../bulk/region-handle.ts";
+import { systemClock } from "../call/clock.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { isWildcard } from "../fabric/host.ts";
 import { parseUrl } from "../fabric/url.ts";
@@ -31,7 +32,7 @@ export class Owners {
     const { incarnation } = handle;
     const there = this.#use(incarnation) ?? this.#open(incarnation);
     if (there !== undefined) return there;
-    const work = this.#connectTo(handle, timeoutMs);
+    const work = this.#connectTo(handle, systemClock.now() + timeoutMs);
     const peer = signal === undefined ? await work : await unlessAborted(work, signal);
     // Somebody else may have made one meanwhile.
     const other = this.#use(incarnation);
@@ -40,7 +41,9 @@ export class Owners {
       return other;
     }
     this.#owners.set(incarnation, { peer, uses: 0 });
-    return this.#use(incarnation) as OwnerLink;
+    const made = this.#use(incarnation);
+    if (made === undefined) throw unreachable("unavailable", `${peer.url} was lost again at once`);
+    return made;
   }
 
   /** A session that was opened for something else, by either side. */
@@ -67,16 +70,17 @@ export class Owners {
       session,
       release: () => {
         if (--owner.uses > 0) return;
-        if (this.#owners.get(incarnation) === owner) this.#owners.delete(incarnation);
-        // The answer that gives the region back leaves first.
+        // The answer that gives the region back leaves first, and whoever borrows again at once finds the session.
         setImmediate(() => {
-          if (owner.uses === 0) owner.peer.close();
+          if (owner.uses > 0) return;
+          if (this.#owners.get(incarnation) === owner) this.#owners.delete(incarnation);
+          owner.peer.close();
         });
       },
     };
   }
 
-  async #connectTo({ urls, incarnation }: RegionHandle, timeoutMs: number): Promise<Peer> {
+  async #connectTo({ urls, incarnation }: RegionHandle, untilMs: number): Promise<Peer> {
     const tried: string[] = [];
     let isGone = false;
     for (const url of [...urls].sort((a, b) => rank(a) - rank(b))) {
@@ -85,8 +89,13 @@ export class Owners {
         tried.push(`${url}: ${fault}`);
         continue;
       }
+      const leftMs = untilMs - systemClock.now();
+      if (leftMs <= 0) {
+        tried.push(`${url}: there was no time left to try it`);
+        continue;
+      }
       try {
-        const peer = await this.#connect(url, timeoutMs);
+        const peer = await this.#connect(url, leftMs);
         if (peer.incarnation === incarnation) return peer;
         peer.close();
         isGone = true;
@@ -95,12 +104,16 @@ export class Owners {
         tried.push((error as Error).message.replace(/^\[\w+\] /, ""));
       }
     }
-    throw new RpcError({
-      code: isGone ? "not_found" : "unavailable",
-      message: `borrow: the region's owner cannot be reached: ${tried.join("; ") || "its handle names no address"}`,
-      origin: "local",
-    });
+    throw unreachable(
+      isGone ? "not_found" : "unavailable",
+      tried.join("; ") || "its handle names no address",
+    );
   }
+}
+
+function unreachable(code: "not_found" | "unavailable", why: string): RpcError {
+  const message = `borrow: the region's owner cannot be reached: ${why}`;
+  return new RpcError({ code, message, origin: "local" });
 }
 
 function rank(url: string): number {

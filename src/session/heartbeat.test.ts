@@ -10,6 +10,7 @@ const quarterMs = boundMs / 4;
 class Watched {
   state = "open";
   hasOpenWork = true;
+  remoteDrains = false;
   heardMs = 0;
   pings = 0;
   readonly peerName = "the peer";
@@ -75,6 +76,16 @@ describe("heartbeat", () => {
     expect(watched.reason?.message).toBe(
       "[unavailable] the peer has been silent for 1000 ms, heartbeatMs is 1000",
     );
+    expect(clock.timers).toBe(0);
+  });
+
+  it("loses a silent peer that drains, though nothing is open with it", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    watched.hasOpenWork = false;
+    watched.remoteDrains = true;
+    heartbeat.watch(session);
+    clock.advance(boundMs);
+    expect(watched.reason?.code).toBe("unavailable");
     expect(clock.timers).toBe(0);
   });
 

@@ -7,6 +7,8 @@ import type { Session } from "./session.ts";
  * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was killed never completes,
  * on any provider. Any message counts as a sign of life; after a quarter of the bound without one the peer is asked, after the whole bound it is lost.
  *
+ * A peer that drains is watched too: nothing new is sent to it, and what waits for its end would wait for ever.
+ *
  * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`Pulse`); that is told and has no other consequence here.
  *
  * Its clock stands still while this process does: a tick that comes late because the loop was blocked or the process stopped counts for two
@@ -42,7 +44,7 @@ export class Heartbeat {
     return this.#nowMs;
   }
 
-  /** Watches a session until it has no open work. Silence before now is forgiven. */
+  /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
   watch(session: Session): void {
     session.heardMs = this.#nowMs;
     this.#sessions.add(session);
@@ -171,7 +173,8 @@ export class Heartbeat {
       this.#asked.delete(session);
       this.#trust(session);
     }
-    const open = session.hasOpenWork || session.hasPosted || this.#probed.has(session);
+    const open =
+      session.hasOpenWork || session.hasPosted || session.remoteDrains || this.#probed.has(session);
     if (session.state !== "open" || !open) {
       // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
       if (session.state === "open") this.#trust(session);

@@ -327,7 +327,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #onSenderState(drains: boolean): void {
     const told = drains && !this.remoteDrains;
     this.remoteDrains = drains;
-    if (told) this.observer?.onDraining();
+    if (!told) return;
+    // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
+    this.host.watch(this);
+    this.observer?.onDraining();
   }
 
   /** Without the body of a welcome or a service table there is no session, though the peer has done nothing wrong. */

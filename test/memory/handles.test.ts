@@ -1,6 +1,8 @@
-import { type Engine, handle, implement, type RegionHandle, service, unary } from "cinnabar";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { type Engine, handle, implement, RegionHandle, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { handleTokenBytes } from "../../src/wire/handle-descriptor.ts";
 import { fill, firstWrong } from "../bulk/pattern.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
@@ -74,6 +76,18 @@ describe.each(providers)("a handle over $name", (provider) => {
       message: expect.stringContaining("given back"),
     });
     region.dispose();
+  });
+
+  it("can be borrowed by again at once, over the connection that was made for it", async () => {
+    const { c, fromA, region } = await three(provider, new Uint8Array(64));
+    const taken = await fromA.take({});
+    for (let i = 0; i < 5; i++) {
+      await using borrowed = await c.borrow(taken);
+      expect(await borrowed.get(new Uint8Array(64))).toBe(64);
+    }
+    // The other session is that of the client that `c` serves.
+    await until(() => region.loans === 0 && c.stats().sessions === 1, "everything has been given back");
+    expect(c.stats().counters.sessionsOpened).toBe(2);
   });
 
   it("is good for nothing when its region is gone, its lease is over, or it was made up", async () => {
@@ -183,3 +197,36 @@ describe("a handle of an engine that listens on every interface", () => {
     });
   });
 });
+
+it("gives all of its owner's addresses no more time than the borrower does", async () => {
+  const silent = await Promise.all([listenSilently(), listenSilently()]);
+  const urls = silent.map(({ port }) => `tcp://127.0.0.1:${port}`);
+  const stranger = new RegionHandle({
+    urls,
+    incarnation: 1n,
+    token: new Uint8Array(handleTokenBytes),
+    bytes: 8,
+    access: 1,
+    leaseMs: 60_000,
+  });
+  const engine = await openEngine();
+  expect(await failure(engine.borrow(stranger, { timeoutMs: 100 }))).toMatchObject({
+    code: "unavailable",
+    message: expect.stringContaining(`${urls[1]}: there was no time left to try it`),
+  });
+  for (const { close } of silent) close();
+});
+
+/** Takes connections and says nothing. */
+async function listenSilently(): Promise<{ readonly port: number; close(): void }> {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => sockets.push(socket.on("error", () => {})));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    port: (server.address() as AddressInfo).port,
+    close() {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}

@@ -62,6 +62,7 @@ export function engineCommands(engine: Engine): Record<string, Command> {
       const used = process.cpuUsage(before);
       return (used.user + used.system) / 1000 / (performance.now() - begun);
     },
+    drain: () => engine.drain(),
     close: () => engine.close(),
     /** After the answer has left. */
     exit: () => void setImmediate(() => process.disconnect()),
