@@ -88,6 +88,7 @@ describe.each(providers)("a handle over $name", (provider) => {
     // The other session is that of the client that `c` serves.
     await until(() => region.loans === 0 && c.stats().sessions === 1, "everything has been given back");
     expect(c.stats().counters.sessionsOpened).toBe(2);
+    region.dispose();
   });
 
   it("is good for nothing when its region is gone, its lease is over, or it was made up", async () => {
