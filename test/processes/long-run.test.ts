@@ -1,59 +1,106 @@
 import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { Child } from "./child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
+import { freshName, freshUrl, underSanitizers } from "./fabrics.ts";
 import { endAllPeers, mebi } from "./peers.ts";
 import type { Footprint } from "./programs/commands.ts";
+import type { Abandoned } from "./programs/long-run.ts";
 
 afterEach(endAllPeers);
 
-const calls = underSanitizers ? 10_000 : 100_000;
-const abandoned = underSanitizers ? 1_000 : 5_000;
+/** How often as much; ten times as much says ten times as exactly what is left behind, and takes ten times as long. */
+const times = Number(process.env.CINNABAR_LONG_RUN ?? (underSanitizers ? 0.02 : 1));
 
-describe.each(fabrics)("two processes that call for long over %s", (fabric) => {
-  it("hold what they held before", { timeout: 120_000 }, async () => {
-    const nodeOptions = ["--expose-gc"];
-    const server = new Child("server", { listen: freshUrl(fabric) }, { nodeOptions });
-    const url = (await server.report("listening")).urls[0];
-    const client = new Child("long-run", { url }, { nodeOptions });
-    await client.report("connected");
-    const both = [client, server];
-    /** What both hold once the last given-up call has been answered. */
-    const look = async () => {
-      const open = async () => {
-        const stats = await Promise.all(both.map((child) => child.ask<EngineStats>("stats")));
-        return stats.reduce((sum, { callsOut, callsIn }) => sum + callsOut + callsIn, 0);
-      };
-      await expect.poll(open, { timeout: 20_000, interval: 5 }).toBe(0);
-      return Promise.all(
-        both.map(async (child) => ({
-          footprint: await child.ask<Footprint>("footprint"),
-          stats: await child.ask<EngineStats>("stats"),
-        })),
-      );
+/** A million calls one after the other, and a hundred thousand given up, over all fabrics; most where they are fast. */
+const loads = [
+  { fabric: "mem", calls: 300_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 20_000 } },
+  { fabric: "shm", calls: 650_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 20_000 } },
+  { fabric: "tcp", calls: 50_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 15_000 } },
+] as const;
+
+/** What the code, the tables and the allocator's habits may grow by. A call that is kept weighs some 500 bytes: 5,000 of them would be more. */
+const heapBound = 2 * mebi;
+/** Nothing that travels is kept in a buffer of its own. */
+const externalBound = mebi;
+/** What native code allocates and loses would show here alone. */
+const nativeBound = 16 * mebi;
+
+interface Held {
+  readonly footprint: Footprint;
+  readonly stats: readonly EngineStats[];
+}
+
+/** The processes, the caller first. */
+async function start(fabric: "mem" | "shm" | "tcp"): Promise<readonly [Child, ...Child[]]> {
+  const nodeOptions = ["--expose-gc"];
+  if (fabric === "mem") {
+    const both = new Child("long-run", { listen: `mem://${freshName()}` }, { nodeOptions });
+    await both.report("connected");
+    return [both];
+  }
+  const server = new Child("server", { listen: freshUrl(fabric) }, { nodeOptions });
+  const url = (await server.report("listening")).urls[0];
+  const client = new Child("long-run", { url }, { nodeOptions });
+  await client.report("connected");
+  return [client, server];
+}
+
+/** What each holds once the last given-up call has been answered. */
+async function look(processes: readonly Child[]): Promise<Held[]> {
+  const statsOf = async (child: Child) => [await child.ask<EngineStats | EngineStats[]>("stats")].flat();
+  const open = async () => {
+    const stats = (await Promise.all(processes.map(statsOf))).flat();
+    return stats.reduce((sum, { callsOut, callsIn }) => sum + callsOut + callsIn, 0);
+  };
+  await expect.poll(open, { timeout: 20_000, interval: 5 }).toBe(0);
+  return Promise.all(
+    processes.map(async (child) => ({
+      footprint: await child.ask<Footprint>("footprint"),
+      stats: await statsOf(child),
+    })),
+  );
+}
+
+describe.each(loads)("processes that call for long over $fabric", ({ fabric, calls, abandoned }) => {
+  it("hold what they held before", { timeout: 240_000 * Math.max(1, times) }, async () => {
+    const processes = await start(fabric);
+    const [client] = processes;
+    const kinds = Object.entries(abandoned) as [Abandoned, number][];
+    const run = async (share: number) => {
+      await client.ask("calls", Math.ceil(calls * share));
+      for (const [how, count] of kinds) {
+        const asked = Math.ceil(count * share);
+        expect(await client.ask<number>("abandon", { how, count: asked }), how).toBe(asked);
+      }
+      await client.ask("calls", 1);
     };
     // What is made once: code compiled, slots first used, tables grown.
-    await client.ask("calls", 2_000);
-    await client.ask("abandon", 500);
-    const before = await look();
-    await client.ask("calls", calls);
-    expect(await client.ask("abandon", abandoned)).toBeGreaterThan(abandoned / 2);
-    await client.ask("calls", 1);
-    const after = await look();
+    await run(Math.min(0.05 * times, 0.05));
+    const before = await look(processes);
+    await run(times);
+    const after = await look(processes);
     for (const [i, { footprint, stats }] of after.entries()) {
-      const { footprint: then, stats: old } = before[i] as (typeof after)[number];
-      expect(footprint.descriptors).toBe(then.descriptors);
-      // A leak of 20 bytes a call would show.
-      if (!underSanitizers) expect(footprint.heapBytes - then.heapBytes).toBeLessThan(2 * mebi);
-      expect({ ...stats, counters: 0, methods: 0 }).toEqual({ ...old, counters: 0, methods: 0 });
-      expect(stats).toMatchObject({
-        callsOut: 0,
-        callsIn: 0,
-        deadlines: 0,
-        queuedBytes: 0,
-        quarantinedBytes: 0,
-      });
-      expect(stats.counters).toMatchObject({ malformed: 0, strays: 0, sessionsLost: 0 });
+      const { footprint: then, stats: old } = before[i] as Held;
+      const who = i === 0 ? "client" : "server";
+      expect(footprint.descriptors, who).toBe(then.descriptors);
+      if (!underSanitizers) {
+        expect(footprint.heapBytes - then.heapBytes, `heap of the ${who}`).toBeLessThan(heapBound);
+        expect(footprint.externalBytes - then.externalBytes, `buffers of the ${who}`).toBeLessThan(
+          externalBound,
+        );
+        expect(footprint.nativeBytes - then.nativeBytes, `other memory of the ${who}`).toBeLessThan(
+          nativeBound,
+        );
+      }
+      for (const [engine, each] of stats.entries()) {
+        // Whatever its name: what is not a counter is what it was, of the ports too.
+        expect({ ...each, counters: 0, methods: 0 }).toEqual({ ...old[engine], counters: 0, methods: 0 });
+        const { counters } = each;
+        expect(each).toMatchObject({ deadlines: 0, queuedBytes: 0, quarantinedBytes: 0, regions: 0 });
+        expect(counters).toMatchObject({ malformed: 0, strays: 0, sessionsLost: 0 });
+        expect(counters.callsSucceeded + counters.callsFailed).toBe(counters.callsStarted);
+        expect(counters.requestsSucceeded + counters.requestsFailed).toBe(counters.requestsStarted);
+      }
     }
   });
 });

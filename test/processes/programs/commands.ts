@@ -45,6 +45,10 @@ export interface Footprint {
   readonly descriptors: number;
   readonly rssBytes: number;
   readonly heapBytes: number;
+  /** Of buffers, and of what else the heap keeps alive outside of it. */
+  readonly externalBytes: number;
+  /** Resident, and none of the heap's. */
+  readonly nativeBytes: number;
 }
 
 /** Commands of every program that has an engine. */
@@ -71,7 +75,13 @@ export function engineCommands(engine: Engine): Record<string, Command> {
 
 export function footprint(): Footprint {
   globalThis.gc?.();
-  const { rss, heapUsed } = process.memoryUsage();
+  const { rss, heapTotal, heapUsed, external } = process.memoryUsage();
   // The descriptor that lists the others is one of them.
-  return { descriptors: readdirSync("/proc/self/fd").length - 1, rssBytes: rss, heapBytes: heapUsed };
+  return {
+    descriptors: readdirSync("/proc/self/fd").length - 1,
+    rssBytes: rss,
+    heapBytes: heapUsed,
+    externalBytes: external,
+    nativeBytes: rss - heapTotal,
+  };
 }
