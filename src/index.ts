@@ -74,6 +74,8 @@ export type { CallDirection, MethodStats } from "./observe/call-metrics.ts";
 export type { Counters } from "./observe/counters.ts";
 export { Histogram, type HistogramData, type HistogramSummary } from "./observe/histogram.ts";
 export type { SlowCall, SlowPhase } from "./observe/slow-call.ts";
+export type { AdmissionOptions } from "./server/admission-options.ts";
+export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission-stats.ts";
 export type { CallContext } from "./server/call-context.ts";
 export type { HandlerErrorListener } from "./server/dispatcher.ts";
 export { type Implementation, implement } from "./server/implement.ts";

@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { Timed } from "./deadline-wheel.ts";
 
@@ -37,12 +38,20 @@ export interface Answering {
   onOverdue?(call: IncomingCall): void;
 }
 
-/** What a call waits for in its handler's stead. */
+/** What a call waits for: its turn, the handler of another attempt, or its own handler where that holds a place. */
 export interface Awaited {
+  /** Whether no handler has begun, because others must end first. */
+  readonly queued?: boolean;
   /** A call that waited was cancelled, or its time was up. */
   onAborted(call: IncomingCall, error: RpcError): void;
   /** The peer of a call that waited was lost. */
   onAbandoned(call: IncomingCall): void;
+}
+
+/** A place among the handlers that may run at once. */
+export interface Place {
+  /** The handler has ended: another may begin. */
+  leave(): void;
 }
 
 /** Codes and sentences for the ends of a call that its handler hears of. */
@@ -64,6 +73,17 @@ const handlerWording: EndWording = {
   ended: { code: "failed_precondition", message: "the call has ended, its regions are revoked" },
 };
 
+const queuedWording: EndWording = {
+  ...handlerWording,
+  outOfTime: {
+    code: "deadline_exceeded",
+    message: "the caller's time was up while the request waited for its turn",
+  },
+};
+
+/** What a frame can tell: 71 minutes. */
+const longestUs = 0xffff_ffff;
+
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
@@ -71,8 +91,14 @@ export class IncomingCall extends Timed {
   /** What it is known by when it is tried again; undefined when it stands for itself. */
   readonly identity: CallIdentity | undefined;
   handler: HandlerBegun;
-  /** Undefined when its own handler ends it. */
+  /** How urgent its caller says it is. */
+  priority: Priority = "normal";
+  /** Of its request, as it travelled. */
+  bodyBytes = 0;
+  /** Who is told when it ends against its will. Undefined where nobody but its handler must know. */
   awaits: Awaited | undefined = undefined;
+  /** What its handler holds while it runs; undefined where any number may run. */
+  place: Place | undefined = undefined;
   phase: IncomingPhase = "open";
   /** What it ends with against its will. */
   wording: EndWording = handlerWording;
@@ -80,8 +106,14 @@ export class IncomingCall extends Timed {
   onAnswered: (() => void) | undefined;
   /** When its request arrived, on the engine's clock. */
   startedMs = 0;
+  /** How long its message may have lain there before that, in whole microseconds: this thread was busy. */
+  layUs = 0;
   /** How long its input was pulled, in whole microseconds. */
   pullingUs = 0;
+  /** How long it waited for its turn, with all it needs here, in whole microseconds. */
+  queuedUs = 0;
+  /** How long it waited in all when its handler began, in whole microseconds, at least 1; 0 before, and when no handler of its own was begun. */
+  waitedUs = 0;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
@@ -121,6 +153,35 @@ export class IncomingCall extends Timed {
   /** How many of its transfers are under way. */
   get transfers(): number {
     return this.#transfers;
+  }
+
+  /** It is executed in the stead of the call it is like. */
+  takeAfter(request: IncomingCall): void {
+    this.priority = request.priority;
+    this.bodyBytes = request.bodyBytes;
+    this.startedMs = request.startedMs;
+    this.layUs = request.layUs;
+    this.pullingUs = request.pullingUs;
+  }
+
+  /** It has all it needs but its turn. */
+  queue(awaited: Awaited): void {
+    this.awaits = awaited;
+    this.wording = queuedWording;
+  }
+
+  /** Its turn has come after so long, and its handler has `place` while it runs. */
+  dequeue(queuedUs: number, place: Place & Awaited): void {
+    this.queuedUs = queuedUs;
+    this.place = place;
+    this.awaits = place;
+    this.wording = handlerWording;
+  }
+
+  /** Its handler begins. */
+  begin(): void {
+    this.handler = "here";
+    this.waitedUs = Math.min(Math.max(1, this.layUs + this.queuedUs), longestUs);
   }
 
   /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */

@@ -26,6 +26,7 @@ import { type CallDirection, CallMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
 import type { Histogram } from "../observe/histogram.ts";
+import { Admission } from "../server/admission.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
 import { ByteBudget } from "../session/byte-budget.ts";
@@ -71,6 +72,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #offerBudget: ByteBudget;
   readonly #wheel = new DeadlineWheel(systemClock);
   readonly #replays: ReplayCache;
+  readonly #admission: Admission;
   readonly #heartbeat: Heartbeat;
   readonly #progress: Progress;
   readonly #ports: Ports;
@@ -96,6 +98,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       this.#exposeAs(bytes, access, at),
     );
     this.#replays = new ReplayCache(systemClock, options.limits);
+    this.#admission = new Admission(systemClock, this.#wheel, options.admission);
     this.#host = this.#createHost();
     this.#sessions = new SessionTable(this.#host);
     this.#owners = new Owners(this.#sessions, (url, timeoutMs) => this.connect(url, { timeoutMs }));
@@ -236,6 +239,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       pool: this.pool.stats(),
       replayCalls: this.#replays.size,
       replayBytes: this.#replays.bytes,
+      admission: this.#admission.stats(),
       methods: this.#metrics.stats(),
       ports: this.#ports.all.map((port) => ({
         url: port.url,
@@ -327,6 +331,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
       message: "the engine has been closed",
       origin: "local",
     });
+    // Before their sessions end: their callers hear that nothing was executed.
+    this.#admission.close();
     for (const session of this.#sessions) session.end(reason);
     this.#replays.close(reason);
     const until = performance.now() + closeGraceMs;
@@ -383,6 +389,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       this.#options.serve,
       this.#options.onHandlerError,
       this.#replays,
+      this.#admission,
       this.#metrics,
     );
     return {

@@ -1,4 +1,9 @@
 import { assertOptions } from "../contract/check.ts";
+import {
+  type AdmissionLimits,
+  type AdmissionOptions,
+  resolveAdmission,
+} from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/dispatcher.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { defaultLimits, type SessionLimits } from "../session/limits.ts";
@@ -32,6 +37,8 @@ export interface EngineOptions {
   readonly measureLatency?: boolean;
   /** Bounds of what peers and this engine may hold. Each has a default. */
   readonly limits?: Partial<EngineLimits>;
+  /** How many handlers run at once, of all services together, and what waits meanwhile. Default: any number, so that none waits. */
+  readonly admission?: AdmissionOptions;
   /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
   readonly onHandlerError?: HandlerErrorListener;
 }
@@ -45,6 +52,7 @@ export interface ResolvedEngineOptions {
   readonly slowCallMs: number;
   readonly measureLatency: boolean;
   readonly limits: EngineLimits;
+  readonly admission: AdmissionLimits;
   readonly onHandlerError: HandlerErrorListener;
 }
 
@@ -76,6 +84,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     "slowCallMs",
     "measureLatency",
     "limits",
+    "admission",
     "onHandlerError",
   ]);
   const {
@@ -86,6 +95,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     slowCallMs,
     measureLatency = true,
     limits = {},
+    admission = {},
   } = options;
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
@@ -120,6 +130,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     measureLatency,
     slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
     limits: { ...defaultLimits, maxPoolBytes: 1024 * 1024 * 1024, ...set },
+    admission: resolveAdmission("Engine.open: admission", admission),
     onHandlerError,
   };
 }

@@ -3,6 +3,7 @@ import type { RegistrationStats } from "../bulk/registration-cache.ts";
 import type { PortGauges } from "../fabric/port.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
+import type { AdmissionStats } from "../server/admission-stats.ts";
 
 /** What one port of an engine is and holds. */
 export interface PortStats extends PortGauges {
@@ -41,6 +42,7 @@ export interface EngineStats {
   /** Calls of methods with `replay` that run or whose answers are kept; answers stay for a while when all is at rest. */
   readonly replayCalls: number;
   readonly replayBytes: number;
+  readonly admission: AdmissionStats;
   /** Each method that has been called, in each direction: how often, how it ended, how long it took. */
   readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];

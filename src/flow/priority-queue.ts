@@ -32,6 +32,7 @@ export class PriorityQueue<T extends Queued> {
     low: new Chain(),
   };
   readonly #turns = new Turns();
+  readonly #bytesOf: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
   #bytes = 0;
 
   constructor(limits: QueueLimits) {
@@ -48,6 +49,10 @@ export class PriorityQueue<T extends Queued> {
 
   sizeOf(priority: Priority): number {
     return this.#classes[priority].size;
+  }
+
+  bytesOf(priority: Priority): number {
+    return this.#bytesOf[priority];
   }
 
   /** Of its class, the one that has waited longest. */
@@ -70,6 +75,7 @@ export class PriorityQueue<T extends Queued> {
     for (const each of out) this.delete(each);
     this.#links.set(item, this.#classes[item.priority].append(item));
     this.#bytes += item.waitingBytes;
+    this.#bytesOf[item.priority] += item.waitingBytes;
     return out;
   }
 
@@ -93,6 +99,7 @@ export class PriorityQueue<T extends Queued> {
     this.#links.delete(item);
     this.#classes[item.priority].cut(link);
     this.#bytes -= item.waitingBytes;
+    this.#bytesOf[item.priority] -= item.waitingBytes;
     return true;
   }
 

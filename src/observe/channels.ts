@@ -19,6 +19,8 @@ export const channels = {
   lateResult: channel("cinnabar:handler.late"),
   /** A call took `slowCallMs` or longer: a `SlowCall`. */
   slowCall: channel("cinnabar:call.slow"),
+  /** A request was refused before its handler began: { method, peer, priority, cause, waitedMs }, `cause` a `ShedCause`. */
+  shed: channel("cinnabar:call.shed"),
   /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;

@@ -10,9 +10,13 @@ import type { Session } from "../session/session.ts";
 import type { ServedMethod } from "../session/session-host.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { ServiceTable } from "../wire/handshake.ts";
+import type { Admission } from "./admission.ts";
 import { HandlerCall } from "./call-context.ts";
 import { codeOfReason, DeclaredFailure } from "./declared-failure.ts";
+import type { Entrant, Startable } from "./entrant.ts";
+import { HandlerTimes } from "./handler-times.ts";
 import type { Handler, Implementation } from "./implement.ts";
+import type { Lane } from "./lane.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
 
 /** Told of everything a handler throws that its contract does not declare: the caller gets `internal` without a word of it. */
@@ -26,33 +30,43 @@ export function dispatchTable(
   implementations: readonly Implementation[],
   onHandlerError: HandlerErrorListener,
   replays: ReplayCache,
+  admission: Admission,
   metrics = new CallMetrics(),
 ): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
   const services: [string, string[]][] = [];
   const methods: ServedMethod[] = [];
   const seen = new Set<string>();
-  for (const { service, handlers } of implementations) {
+  for (const { service, handlers, admission: options } of implementations) {
     if (seen.has(service.name)) throw new TypeError(`serve: service "${service.name}" is implemented twice`);
     seen.add(service.name);
     const names = Object.keys(service.methods);
     services.push([service.name, names]);
+    const gate = { admission, lane: admission.laneOf(service.name, options) };
     for (const name of names) {
       const method = service.methods[name] as AnyMethod;
       const metric = metrics.of(methodPath(service, name), "in");
-      methods.push(new Dispatcher(method, metric, handlers[name] as Handler, onHandlerError, replays));
+      methods.push(new Dispatcher(method, metric, handlers[name] as Handler, onHandlerError, replays, gate));
     }
   }
   return { services, methods };
 }
 
+/** Who lets a service's requests in, and the lane in which they wait; without a lane they do not. */
+interface Gate {
+  readonly admission: Admission;
+  readonly lane: Lane<Entrant> | undefined;
+}
+
 /** One served method: input in, checked; handler; output out, checked. Promises only where the schemas or the handler bring them. */
-class Dispatcher implements ServedMethod {
+class Dispatcher implements ServedMethod, Startable {
   readonly metrics: MethodMetrics;
   readonly path: string;
+  readonly times = new HandlerTimes();
   readonly #method: AnyMethod;
   readonly #handler: Handler;
   readonly #onHandlerError: HandlerErrorListener;
   readonly #replays: ReplayCache;
+  readonly #gate: Gate;
 
   constructor(
     method: AnyMethod,
@@ -60,6 +74,7 @@ class Dispatcher implements ServedMethod {
     handler: Handler,
     onHandlerError: HandlerErrorListener,
     replays: ReplayCache,
+    gate: Gate,
   ) {
     this.#method = method;
     this.metrics = metrics;
@@ -67,21 +82,28 @@ class Dispatcher implements ServedMethod {
     this.#handler = handler;
     this.#onHandlerError = onHandlerError;
     this.#replays = replays;
+    this.#gate = gate;
   }
 
   serve(request: IncomingCall, session: Session, input: unknown): void {
     const call = request.identity === undefined ? request : this.#admit(request, request.identity, session);
     if (call === undefined) return;
+    const { admission, lane } = this.#gate;
+    if (lane === undefined) this.start(call, session, input);
+    else admission.enter(lane, this, call, session, input);
+  }
+
+  start(call: IncomingCall, session: Session, input: unknown): void {
     try {
       const checked = validate(this.#method.input, input);
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#run(call, session, verdict),
-          (error) => this.#onThrown(call, session, error),
+          (error) => this.#onHandlerThrew(call, session, error),
         );
       } else this.#run(call, session, checked);
     } catch (error) {
-      this.#onThrown(call, session, error);
+      this.#onHandlerThrew(call, session, error);
     }
   }
 
@@ -96,22 +118,33 @@ class Dispatcher implements ServedMethod {
     if (input.issues !== undefined) {
       const message = formatIssues("input", input.issues);
       call.settle({ error: new RpcError({ code: "invalid_argument", message, origin: "remote" }) });
-      return;
+      return call.place?.leave();
     }
     // Validation may have taken its time: do not start what nobody waits for.
-    if (!call.open) return;
-    call.handler = "here";
+    if (!call.open) return call.place?.leave();
+    call.begin();
     try {
       const result = serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path));
       if (isPromiseLike(result)) {
         result.then(
-          (value) => this.#onReturned(call, session, value),
-          (error: unknown) => this.#onThrown(call, session, error),
+          (value) => this.#onHandlerReturned(call, session, value),
+          (error: unknown) => this.#onHandlerThrew(call, session, error),
         );
-      } else this.#onReturned(call, session, result);
+      } else this.#onHandlerReturned(call, session, result);
     } catch (error) {
-      this.#onThrown(call, session, error);
+      this.#onHandlerThrew(call, session, error);
     }
+  }
+
+  /** The answer goes before the next handler begins. */
+  #onHandlerReturned(call: IncomingCall, session: Session, value: unknown): void {
+    this.#onReturned(call, session, value);
+    call.place?.leave();
+  }
+
+  #onHandlerThrew(call: IncomingCall, session: Session, error: unknown): void {
+    this.#onThrown(call, session, error);
+    call.place?.leave();
   }
 
   #onReturned(call: IncomingCall, session: Session, value: unknown): void {

@@ -1,8 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../call/clock.ts";
+import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { defaultLimits } from "../session/limits.ts";
+import { Admission } from "./admission.ts";
+import { defaultAdmission } from "./admission-options.ts";
 import { codeOfReason } from "./declared-failure.ts";
 import { dispatchTable } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
@@ -11,6 +14,7 @@ import { ReplayCache } from "./replay-cache.ts";
 const One = service("one.v1", { a: unary(), b: unary() });
 const Two = service("two.v1", { a: unary() });
 const nothing = () => {};
+const admission = new Admission(systemClock, new DeadlineWheel(systemClock), defaultAdmission);
 const replays = new ReplayCache(systemClock, defaultLimits);
 const loose = implement as (service: unknown, handlers: unknown) => unknown;
 
@@ -48,6 +52,7 @@ describe("the dispatch table", () => {
       [implement(One, handlers), implement(Two, handlers2)],
       nothing,
       replays,
+      admission,
     );
     expect(services).toEqual([
       ["one.v1", ["a", "b"]],
@@ -58,7 +63,7 @@ describe("the dispatch table", () => {
 
   it("refuses a service twice", () => {
     const one = implement(One, handlers);
-    expect(() => dispatchTable([one, one], nothing, replays)).toThrow(
+    expect(() => dispatchTable([one, one], nothing, replays, admission)).toThrow(
       'service "one.v1" is implemented twice',
     );
   });

@@ -1,11 +1,14 @@
 import type { HandlersOf } from "../contract/infer.ts";
 import { type AnyService, isService } from "../contract/service.ts";
+import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
 import type { CallContext, HandlerCall } from "./call-context.ts";
 
 /** A service with the functions that fulfil it, ready to be served. */
 export interface Implementation {
   readonly service: AnyService;
   readonly handlers: Readonly<Record<string, Handler>>;
+  /** Limits of the service's own. */
+  readonly admission?: AdmissionOptions | undefined;
 }
 
 /** A handler as the dispatcher sees it, its types checked by `implement`. */
@@ -21,11 +24,14 @@ export type Handler = (input: unknown, call: HandlerCall) => unknown;
  * Handlers may also be the methods of a class instance; what else it has is its own business. In a plain object a function that is no method of
  * the contract is taken for a misspelling.
  *
- * @throws TypeError naming a method that is missing, not a function, or not in the contract.
+ * `admission` bounds how many of the service's handlers run at once, and what waits meanwhile; what it leaves out, the engine's says.
+ *
+ * @throws TypeError naming a method that is missing, not a function, or not in the contract, or an option that is unknown; RangeError for a limit out of bounds.
  */
 export function implement<S extends AnyService>(
   service: S,
   handlers: HandlersOf<S, CallContext>,
+  admission?: AdmissionOptions,
 ): Implementation {
   if (!isService(service)) throw new TypeError("implement: the first argument must be made by service()");
   const where = `implement "${service.name}"`;
@@ -42,7 +48,8 @@ export function implement<S extends AnyService>(
     if (typeof value === "function" && !(name in table))
       throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
-  return Object.freeze({ service, handlers: Object.freeze(table) });
+  if (admission !== undefined) resolveAdmission(where, admission);
+  return Object.freeze({ service, handlers: Object.freeze(table), admission });
 }
 
 /** Whether a value is what `implement` returns, rather than a service or its handlers. */

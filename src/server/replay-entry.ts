@@ -45,7 +45,13 @@ export class ReplayEntry implements Answering, Awaited {
     this.caller = caller;
     this.sequence = sequence;
     this.call = new IncomingCall(this, first.id, first.method);
+    this.call.takeAfter(first);
     this.#await(first, session);
+  }
+
+  /** Whether its handler has not begun, because others must end first. */
+  get queued(): boolean {
+    return this.call.awaits?.queued === true;
   }
 
   /** Requests that wait for its end. */
@@ -106,6 +112,8 @@ export class ReplayEntry implements Answering, Awaited {
     this.#waiting.clear();
     for (const request of waiting) {
       if (!begun) request.handler = "none";
+      // Who joined later waited for less, and nobody measured how much.
+      if (request.startedMs === call.startedMs) request.waitedUs = call.waitedUs;
       request.settle(sent);
     }
   }

@@ -6,7 +6,7 @@ import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
 import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
-import { frameFlag, frameHeaderBytes, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityOf, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
 import { drainingError } from "./intake.ts";
 import type { OfferedBodies } from "./offered-bodies.ts";
@@ -84,6 +84,9 @@ export class IncomingCalls {
     this.#size++;
     if (!isBuiltin(method)) host.counters.requestsStarted++;
     call.startedMs = host.clock.now();
+    call.layUs = Math.max(0, Math.ceil((call.startedMs - host.arrivedMs()) * 1000));
+    call.priority = priorityOf(flags);
+    call.bodyBytes = bodyBytes - prefixBytes;
     host.wheel.arm(call, call.startedMs + timeLeftMs);
 
     // What engines ask each other belongs to calls that have begun: they need it to end.
@@ -104,7 +107,10 @@ export class IncomingCalls {
         if (overflowed) call.pullingUs = Math.round((host.clock.now() - call.startedMs) * 1000);
         if (call.open) {
           if (body === undefined) call.settle({ error: pullFailure(status, session) });
-          else this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
+          else {
+            call.bodyBytes = body.end - body.start;
+            this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
+          }
         }
         if (overflowed) call.endTransfer();
       },
@@ -143,7 +149,7 @@ export class IncomingCalls {
     this.#size--;
     host.wheel.disarm(call);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
-    const head = { kind: frameKind.response, method: 0, callId: call.id, word: 0 };
+    const head = { kind: frameKind.response, method: 0, callId: call.id, word: call.waitedUs };
     const succeeded = () => {
       if (isBuiltin(call.method)) return;
       host.counters.requestsSucceeded++;

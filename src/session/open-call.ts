@@ -10,7 +10,7 @@ import type { SessionHost } from "./session-host.ts";
  * Where an open call stands.
  *
  * Made here: `waiting` for its input's check, `connecting`, in `backoff` until it is tried again, `sent`, `pulling` its answer, or `cancelling`: its caller has what it ended with, but the
- * peer has not said yet that it is done with it. Served here: `open`, or `ended` and waiting for transfers of its own.
+ * peer has not said yet that it is done with it. Served here: `queued` until it is its turn, `open`, or `ended` and waiting for transfers of its own.
  */
 export type OpenCallPhase =
   | "waiting"
@@ -19,6 +19,7 @@ export type OpenCallPhase =
   | "sent"
   | "pulling"
   | "cancelling"
+  | "queued"
   | "open"
   | "ended";
 
@@ -64,7 +65,7 @@ export function openCalls(host: SessionHost, sessions: Iterable<Session>, wheel:
         peer: peerName,
         callId: call.id,
         // An answered call is in no table.
-        phase: call.phase as Exclude<IncomingPhase, "answered">,
+        phase: call.awaits?.queued ? "queued" : (call.phase as Exclude<IncomingPhase, "answered">),
         ageMs: nowMs - call.startedMs,
         timeLeftMs: Math.max(0, call.deadlineMs - nowMs),
         lentBytes: 0,

@@ -14,6 +14,7 @@ function held(stats: EngineStats): Record<string, unknown> {
     pullingBytes,
     quarantinedBytes,
     regions,
+    admission,
     pool,
     ports,
   } = stats;
@@ -26,6 +27,7 @@ function held(stats: EngineStats): Record<string, unknown> {
     pullingBytes,
     quarantinedBytes,
     regions,
+    admission: [admission.running, admission.queued, admission.queuedBytes],
     pooledBytes: pool.takenBytes,
     ports: ports.map(({ sends, transfers, regions: registered, freeSlots, registrations }) => ({
       sends,
@@ -50,6 +52,7 @@ function nothing(stats: EngineStats): Record<string, unknown> {
     pullingBytes: 0,
     quarantinedBytes: 0,
     regions: 0,
+    admission: [0, 0, 0],
     pooledBytes: 0,
     ports: stats.ports.map(() => ({ sends: 0, transfers: 0, regions: 0, freeSlots: sendSlots })),
   };

@@ -10,6 +10,8 @@ import { defaultLayout } from "../../src/fabric/port-layout.ts";
 import { parseUrl } from "../../src/fabric/url.ts";
 import { CallMetrics } from "../../src/observe/call-metrics.ts";
 import { newCounters } from "../../src/observe/counters.ts";
+import { Admission } from "../../src/server/admission.ts";
+import { defaultAdmission } from "../../src/server/admission-options.ts";
 import { dispatchTable } from "../../src/server/dispatcher.ts";
 import type { Implementation } from "../../src/server/implement.ts";
 import { ReplayCache } from "../../src/server/replay-cache.ts";
@@ -65,9 +67,10 @@ export class Side {
   ) {
     const all = { ...defaultLimits, ...limits };
     this.replays = new ReplayCache(clock, all);
+    const wheel = new DeadlineWheel(clock);
     this.host = {
       clock,
-      wheel: new DeadlineWheel(clock),
+      wheel,
       intake: { requests: true, calls: true },
       counters: newCounters(),
       metrics: new CallMetrics(),
@@ -76,7 +79,7 @@ export class Side {
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
       incarnation,
-      ...dispatchTable(serve, () => {}, this.replays),
+      ...dispatchTable(serve, () => {}, this.replays, new Admission(clock, wheel, defaultAdmission)),
       builtins: [],
       kick: () => {},
       markDirty: (session) => this.#dirty.add(session),

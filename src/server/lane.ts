@@ -1,0 +1,92 @@
+import type { Priority } from "../flow/priority.ts";
+import { PriorityQueue, type Queued } from "../flow/priority-queue.ts";
+import type { AdmissionLimits } from "./admission-options.ts";
+import { HandlerTimes } from "./handler-times.ts";
+
+/** What waits in a lane. */
+export interface Waiting extends Queued {
+  /** Since when, on the engine's clock. */
+  readonly queuedMs: number;
+}
+
+/** What is taken from a lane, and what had waited too long to be taken. */
+export interface Taken<T> {
+  readonly next: T;
+  readonly stale: readonly T[];
+}
+
+/** Some have been waiting without a break for so many times the target: it is no burst any more. As in CoDel, where the target is 5 % of the interval. */
+const targetsInInterval = 20;
+const leastTargetMs = 5;
+const typicalMs = 10;
+const longestRetryMs = 1000;
+
+/**
+ * Requests that share a limit: those of one service that has limits of its own, or of all that have none. Whether they may run, and who goes first.
+ *
+ * A queue absorbs bursts; one that stands only makes everything late. So, after CoDel (K. Nichols and V. Jacobson, "Controlling Queue Delay", ACM Queue
+ * 2012) as it was adapted for requests (B. Maurer, "Fail at Scale", ACM Queue 2015): when a class has not been without waiting requests for an
+ * interval, those that have waited longer than the target are refused, and the newest goes first: it has the best chance to be answered in time.
+ * The one that goes is never refused for its age, so places are not left empty where there is work.
+ */
+export class Lane<T extends Waiting> {
+  /** The service's name; undefined for what all services share that have no limits of their own. */
+  readonly service: string | undefined;
+  readonly limits: AdmissionLimits;
+  readonly queue: PriorityQueue<T>;
+  readonly times = new HandlerTimes();
+  running = 0;
+  /** Since when each class has not been empty; of no meaning while it is. */
+  readonly #standingMs: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
+
+  constructor(service: string | undefined, limits: AdmissionLimits) {
+    this.service = service;
+    this.limits = limits;
+    this.queue = new PriorityQueue({ maxCalls: limits.maxQueued, maxBytes: limits.maxQueuedBytes });
+  }
+
+  get hasRoom(): boolean {
+    return this.running < this.limits.maxConcurrent;
+  }
+
+  /** As `PriorityQueue.push`. */
+  push(item: T): T[] | undefined {
+    const out = this.queue.push(item);
+    if (out !== undefined && this.queue.sizeOf(item.priority) === 1)
+      this.#standingMs[item.priority] = item.queuedMs;
+    return out;
+  }
+
+  /** Takes one of that class, which must not be empty. All that is given leaves the queue. */
+  take(priority: Priority, nowMs: number): Taken<T> {
+    const { queue } = this;
+    const { targetMs } = this;
+    const stands = nowMs - this.#standingMs[priority] >= targetMs * targetsInInterval;
+    if (!stands || priority === "control") {
+      const next = queue.oldest(priority) as T;
+      queue.delete(next);
+      return { next, stale: [] };
+    }
+    const next = queue.newest(priority) as T;
+    queue.delete(next);
+    const stale: T[] = [];
+    for (;;) {
+      const oldest = queue.oldest(priority);
+      if (oldest === undefined || nowMs - oldest.queuedMs <= targetMs) return { next, stale };
+      queue.delete(oldest);
+      stale.push(oldest);
+    }
+  }
+
+  /** When there will be room for another, about: as soon as all that wait have been served. */
+  retryAfterMs(queued: number, places: number): number {
+    const meanMs = this.times.meanMs || typicalMs;
+    return Math.min(Math.max(Math.ceil((meanMs * (queued + 1)) / places), 1), longestRetryMs);
+  }
+
+  /** How long requests should wait at most. */
+  get targetMs(): number {
+    const { targetQueueMs } = this.limits;
+    return targetQueueMs === 0 ? Math.max(leastTargetMs, this.times.meanMs) : targetQueueMs;
+  }
+}
