@@ -207,11 +207,13 @@ describe("outbox", () => {
   });
 
   it("sends nothing and holds no slot after a value that cannot be encoded", () => {
-    const { port, outbox } = setUp({ slots: 1 });
+    const { port, told, outbox } = setUp({ slots: 1 });
     const circular: unknown[] = [];
     circular.push(circular);
     expect(() => outbox.value(head(1), circular, noOffer)).toThrow(EncodeError);
     expect(() => outbox.value(head(1), "x".repeat(5000), noOffer)).toThrow("nothing is offered here");
+    // Nobody is told to flush for what is not to be sent.
+    expect([port.sent.length, port.freeSlots, told.dirty]).toEqual([0, 1, 0]);
     outbox.flush();
     expect([port.sent.length, port.freeSlots]).toEqual([0, 1]);
     outbox.bare(head(2));

@@ -154,7 +154,12 @@ export class Outbox implements SendOwner {
       return;
     }
     const descriptor = new Uint8Array(overflowBytes);
-    writeOverflow(new DataView(descriptor.buffer), 0, offer(body));
+    try {
+      writeOverflow(new DataView(descriptor.buffer), 0, offer(body));
+    } catch (error) {
+      this.#returnUnused();
+      throw error;
+    }
     this.raw(head, flags | frameFlag.overflow, descriptor, prefix);
   }
 
@@ -165,8 +170,7 @@ export class Outbox implements SendOwner {
     try {
       return encodeAt(target, start, value, regions);
     } catch (error) {
-      // A slot without a frame would be held until the next frame comes, which may be never.
-      if (this.#frames === 0) this.#returnSlot();
+      this.#returnUnused();
       throw error;
     } finally {
       this.#encoding = false;
@@ -204,6 +208,11 @@ export class Outbox implements SendOwner {
     this.#waiting = [];
     this.#waitingBytes = 0;
     if (this.#posted === 0) this.#host.onDrained();
+  }
+
+  /** A slot without a frame would be held until the next frame comes, which may be never. */
+  #returnUnused(): void {
+    if (this.#frames === 0) this.#returnSlot();
   }
 
   #returnSlot(): void {
