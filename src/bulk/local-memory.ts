@@ -45,7 +45,7 @@ export function registrations(port: Port): RegistrationStats {
   return caches.get(port)?.stats() ?? nothing;
 }
 
-/** Drops what lies registered and unused on a port, which is about to close. */
+/** Drops what lies registered and unused on a port that has closed, and the timer that would have. */
 export function dropIdleRegistrations(port: Port): void {
   caches.get(port)?.dropIdle();
 }

@@ -66,8 +66,9 @@ export class Ports {
     this.#closed = true;
     for (const port of this.all) {
       this.#progress.remove(port);
-      dropIdleRegistrations(port);
       port.close();
+      // Not before: the close lets go of what transfers under way held registered.
+      dropIdleRegistrations(port);
     }
     this.#listening.length = 0;
     this.#connecting.length = 0;
