@@ -78,6 +78,24 @@ describe("calls that are made", () => {
     expect(all.port.pulls).toHaveLength(0);
   });
 
+  it("say that nobody waits for a long answer before its slot carries another request", () => {
+    const all = made();
+    const next = new FakeCall();
+    // As a call that is tried again when the memory of its last attempt has come back.
+    all.call.lend({ bytes: 1, release: () => all.session.request(next, 1, 500, undefined) });
+    all.call.giveUp();
+    all.receive({
+      kind: frameKind.response,
+      callId: all.call.id,
+      flags: frameFlag.overflow,
+      body: overflowBody(5000),
+    });
+    expect(all.port.frames.slice(1)).toMatchObject([
+      { kind: frameKind.pulled, callId: id(1, 0), word: pulledBody.response },
+      { kind: frameKind.request, callId: id(2, 0) },
+    ]);
+  });
+
   it("end the session for a second answer while the first is being pulled", () => {
     const all = made();
     all.receive({

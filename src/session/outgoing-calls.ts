@@ -136,9 +136,10 @@ export class OutgoingCalls {
     }
     if (call.phase === "pulling") return session.fault(`a second answer came for call ${callId}`);
     if (call.settled) {
-      // Nobody waits: nothing is pulled or decoded, but what was lent is ours again.
-      this.#finish(call);
+      // Nobody waits: nothing is pulled or decoded, but what was lent is ours again. Whoever waited for that may send a request in this very slot
+      // at once: the peer must have heard before that its body is not wanted.
       if ((flags & frameFlag.overflow) !== 0) this.#outbox.bare(pulledHead);
+      this.#finish(call);
       return;
     }
     if ((flags & frameFlag.overflow) !== 0) {
