@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SlotTable } from "./slot-table.ts";
+import { SlotGenerations, SlotTable } from "./slot-table.ts";
 
 const slotOf = (id: number): number => id & 0xfffff;
 const generationOf = (id: number): number => id >>> 20;
@@ -73,6 +73,19 @@ describe("slot table", () => {
     expect(generationOf(table.take(0))).toBe(1);
   });
 
+  it("gives a number again that was taken back", () => {
+    const table = new SlotTable<string>(2);
+    for (let i = 0; i < 5000; i++) {
+      const id = table.take("a");
+      expect([generationOf(id), slotOf(id)]).toEqual([1, 0]);
+      table.takeBack(id);
+      table.takeBack(id);
+      expect([table.size, table.get(id)]).toEqual([0, undefined]);
+    }
+    table.release(table.take("a"));
+    expect(generationOf(table.take("a"))).toBe(2);
+  });
+
   it("agrees with a Map over random operations", () => {
     const step = fc.record({ take: fc.boolean(), pick: fc.nat() });
     fc.assert(
@@ -104,5 +117,30 @@ describe("slot table", () => {
       }),
       { numRuns: 100 },
     );
+  });
+});
+
+describe("slot generations", () => {
+  const id = (generation: number, slot: number): number => ((generation << 20) | slot) >>> 0;
+
+  it("accept each number of a table once, round and round", () => {
+    const table = new SlotTable<number>(1);
+    const seen = new SlotGenerations();
+    for (let i = 0; i < 10_000; i++) {
+      const number = table.take(i);
+      expect([seen.advance(number), seen.advance(number)]).toEqual([true, false]);
+      table.release(number);
+    }
+  });
+
+  it("refuse what is older than the last in its slot, and leave the other slots alone", () => {
+    const seen = new SlotGenerations();
+    expect(seen.advance(id(7, 3))).toBe(true);
+    expect([1, 5, 6, 7, 7 + 2048].map((generation) => seen.advance(id(generation, 3)))).toEqual(
+      new Array(5).fill(false),
+    );
+    expect(
+      [id(8, 3), id(2000, 3), id(4000, 3), id(5, 3), id(1, 4)].map((number) => seen.advance(number)),
+    ).toEqual(new Array(5).fill(true));
   });
 });

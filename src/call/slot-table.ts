@@ -53,8 +53,36 @@ export class SlotTable<T> {
     this.#size--;
   }
 
+  /** As `release`, for a number that nobody has been told: the slot's next use gets it again. */
+  takeBack(id: number): void {
+    if (this.get(id) === undefined) return;
+    this.release(id);
+    const slot = (id & slotMask) - this.#first;
+    this.#generations[slot] = (this.#generations[slot] as number) - 1;
+  }
+
   *[Symbol.iterator](): IterableIterator<T> {
     for (const item of this.#items) if (item !== undefined) yield item;
+  }
+}
+
+/**
+ * What the other side of a `SlotTable` remembers: the generation in which each slot was last used. Each use is newer than the one before, so a
+ * request that a fabric delivers twice is told from a new one, even when the first has been answered.
+ */
+export class SlotGenerations {
+  readonly #last: number[] = [];
+
+  /** Notes the use of a number; false, and nothing noted, when it is not newer than the last in its slot. */
+  advance(id: number): boolean {
+    const slot = id & slotMask;
+    const generation = id >>> slotBits;
+    const last = this.#last[slot];
+    // Serial number arithmetic, RFC 1982: newer is what lies less than half the way round ahead.
+    const ahead = last === undefined ? 1 : (generation - last + maxGeneration) % maxGeneration;
+    if (ahead === 0 || ahead > maxGeneration / 2) return false;
+    this.#last[slot] = generation;
+    return true;
   }
 }
 

@@ -67,6 +67,15 @@ describe("requests that arrive", () => {
     expect(all.host.ended[0]?.reason?.message).toContain(text);
   });
 
+  it("end the session when they come a second time, though the first has been answered", () => {
+    const all = open();
+    all.receive(request(id(1, 0)));
+    only(all.method).settle({ value: 1 });
+    all.receive(request(id(1, 0)));
+    expectFault(all, `call id ${id(1, 0)} was used before`);
+    expect(all.method.calls).toHaveLength(1);
+  });
+
   it("end the session when their slot is in use, in any generation", () => {
     for (const again of [id(1, 0), id(2, 0)]) {
       const all = open();

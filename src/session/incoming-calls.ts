@@ -1,4 +1,5 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { SlotGenerations } from "../call/slot-table.ts";
 import { publishSlowIncoming } from "../call/slow-calls.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -29,6 +30,7 @@ export class IncomingCalls {
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
+  readonly #generations = new SlotGenerations();
   #size = 0;
 
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies) {
@@ -77,6 +79,8 @@ export class IncomingCalls {
       // Regions end with their request, so one that carries them cannot stand for another.
       if ((flags & frameFlag.grants) === 0) identity = read;
     }
+    // Delivered twice it would be executed twice, which no fabric should have us do.
+    if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     const prefixBytes = identified ? callIdentityBytes : 0;
     if (!session.hasOpenWork) host.watch(session);
     const call = new IncomingCall(session, callId, method, identity);

@@ -109,7 +109,7 @@ export class OutgoingCalls {
         );
       }
     } catch (error) {
-      table.release(id);
+      table.takeBack(id);
       call.releaseLoans();
       if (!(error instanceof EncodeError)) throw error;
       // Why a region cannot be lent is an error of its own.
