@@ -13,6 +13,7 @@ const reports = join(root, "build", "reports", "sanitizers");
 const withoutAddon = [
   "test/structure/**",
   "test/scripts/**",
+  "test/model/**",
   "test/types/**",
   "src/wire/**",
   "src/contract/**",

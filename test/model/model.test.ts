@@ -1,0 +1,47 @@
+import { describe, expect, it, vi } from "vitest";
+import { type Outcome, Play } from "./play.ts";
+
+// The engines are the real ones, down to where the fabric begins.
+vi.mock("../../src/fabric/open-port.ts", () => import("./ports.ts"));
+
+/** `CINNABAR_SEED` plays that one schedule and prints it; `CINNABAR_SCHEDULES` says how many are played, from seed `CINNABAR_FIRST_SEED` on. */
+const { CINNABAR_SEED: only, CINNABAR_SCHEDULES: schedules, CINNABAR_FIRST_SEED: first } = process.env;
+const count = only === undefined ? Number(schedules ?? 10_000) : 1;
+const firstSeed = Number(only ?? first ?? 1);
+
+/** How a failing schedule went, to be read from the end. */
+const mostLines = 400;
+
+/** The states that calls, sessions and peers go through here are drawn in docs/design/states.md. */
+describe("engines, in whatever order things happen", () => {
+  it(`keep what they promise in ${count} schedules`, { timeout: count * 60 + 60_000 }, async () => {
+    const seen = { schedules: 0, calls: 0, succeeded: 0, executions: 0, turns: 0 };
+    for (let seed = firstSeed; seed < firstSeed + count; seed++) {
+      const outcome = await new Play(seed, only !== undefined).run();
+      if (only !== undefined) console.log(outcome.log.join("\n"));
+      if (outcome.violations.length > 0) expect.fail(await explain(seed, outcome));
+      seen.schedules++;
+      for (const what of ["calls", "succeeded", "executions", "turns"] as const) seen[what] += outcome[what];
+    }
+    console.log(
+      Object.entries(seen)
+        .map(([what, times]) => `${times} ${what}`)
+        .join(", "),
+    );
+    // Much of it must have come to something, or nothing was tried.
+    if (count >= 1000) expect(seen.succeeded / seen.calls).toBeGreaterThan(0.2);
+  });
+
+  it("go the same way again from the same seed", async () => {
+    for (let seed = firstSeed; seed < firstSeed + 20; seed++) {
+      const [once, again] = [await new Play(seed, true).run(), await new Play(seed, true).run()];
+      expect(again.log).toEqual(once.log);
+    }
+  });
+});
+
+async function explain(seed: number, { violations }: Outcome): Promise<string> {
+  const { log } = await new Play(seed, true).run();
+  const replay = `CINNABAR_SEED=${seed} npx vitest run test/model`;
+  return [...violations, `again by ${replay}`, ...log.slice(-mostLines)].join("\n");
+}
