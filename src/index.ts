@@ -25,7 +25,7 @@ export type {
   TransferOptions,
   TransferRange,
 } from "./bulk/transfer-options.ts";
-export type { CallOptions, ClientOptions } from "./client/call-options.ts";
+export type { CallOptions, ClientOptions, WhenFull } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
 export type { RetryBudgetOptions } from "./client/retry-budget.ts";
 export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
@@ -58,6 +58,7 @@ export type { PeerEvents } from "./engine/peer-events.ts";
 export type { GroupMemberStats, PeerGroup } from "./engine/peer-group.ts";
 export type { ReconnectOptions } from "./engine/reconnect.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
+export type { WindowOptions } from "./engine/window-options.ts";
 export type { RpcCode } from "./errors/code.ts";
 export {
   type FabricDetail,
@@ -66,6 +67,7 @@ export {
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
+export type { Priority } from "./flow/priority.ts";
 export { type BorrowedPart, BorrowedRegion } from "./memory/borrowed-region.ts";
 export type { BorrowOptions } from "./memory/borrowing.ts";
 export { BulkStream, type BulkStreamOptions } from "./memory/bulk-stream.ts";
@@ -79,5 +81,7 @@ export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission-
 export type { CallContext } from "./server/call-context.ts";
 export type { HandlerErrorListener } from "./server/dispatcher.ts";
 export { type Implementation, implement } from "./server/implement.ts";
+export type { WindowStats } from "./session/in-flight-window.ts";
 export type { SessionLimits } from "./session/limits.ts";
 export type { OpenCall, OpenCallPhase } from "./session/open-call.ts";
+export type { WaitingLevel } from "./session/waiting-calls.ts";

@@ -1,4 +1,5 @@
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { MadeCall, type UnsentPhase } from "./made-call.ts";
 
@@ -14,7 +15,9 @@ import { MadeCall, type UnsentPhase } from "./made-call.ts";
  *   from      event                               to        effect
  *   waiting   no session is open                  connecting
  *   waiting, connecting
+ *             the session's window is full        waiting   queued there
  *             request encoded                     sent      number taken
+ *   waiting   session lost or drains              waiting   may ask for another session, else settled
  *   sent      response                            settled   released
  *   sent      response, overflowed                pulling   pull begins
  *   pulling   pulled                              settled   released
@@ -58,6 +61,10 @@ export abstract class OutgoingCall extends MadeCall {
   phase: OutgoingPhase = "waiting";
   /** Its number on its session, 0 while waiting. */
   id = 0;
+  /** Where it stands among those that wait, here and at the peer. */
+  priority: Priority = "normal";
+  /** It fails at once when it would have to wait for a place in its session's window. */
+  failsWhenFull = false;
   /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
   identity: CallIdentity | undefined = undefined;
   /** How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small integers need no memory of their own. */
@@ -72,6 +79,11 @@ export abstract class OutgoingCall extends MadeCall {
   abstract onValue(value: unknown): void;
   /** The call failed. Called at most once and never after `onValue`. */
   abstract onFailure(error: RpcError): void;
+  /** It waited in a session that will not send it any more, and has certainly not been executed. */
+  onUnsent(error: RpcError, _input: unknown): void {
+    this.onFailure(error);
+  }
+
   /**
    * A region it has lent was revoked: if it has not settled, it fails with `regionRevoked` and is cancelled at the peer, as if its caller had aborted it.
    * Its loans end as always.

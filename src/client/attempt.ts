@@ -2,6 +2,7 @@ import type { UnsentPhase } from "../call/made-call.ts";
 import { type Callee, type Loan, OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import type { Session } from "../session/session.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -19,6 +20,8 @@ export interface AttemptOwner {
   readonly deadlineMs: number;
   /** Where an attempt may have been executed that another can stand for. */
   readonly boundTo: Callee | undefined;
+  readonly priority: Priority;
+  readonly failsWhenFull: boolean;
   /** Who the request is in this session; undefined when it stands for itself. Throws RpcError when it may not be sent there. */
   identify(session: Session): CallIdentity | undefined;
   onAttemptValue(attempt: Attempt, value: unknown): void;
@@ -48,6 +51,8 @@ export class Attempt extends OutgoingCall {
     // Its times are told as its call's.
     this.startedMs = owner.startedMs;
     this.deadlineMs = owner.deadlineMs;
+    this.priority = owner.priority;
+    this.failsWhenFull = owner.failsWhenFull;
   }
 
   override get methodPath(): string {
@@ -96,6 +101,12 @@ export class Attempt extends OutgoingCall {
     const { host } = source;
     const endMs = host.clock.now() + this.#timeoutMs;
     if (endMs < this.#owner.deadlineMs) host.wheel.arm(this, endMs);
+    this.#find(input);
+  }
+
+  #find(input: unknown): void {
+    const { source } = this.#owner.method;
+    const { host } = source;
     let session: Session | Promise<Session>;
     try {
       session = source.session(this, input);
@@ -129,9 +140,7 @@ export class Attempt extends OutgoingCall {
       this.identity = this.#owner.identify(session);
       // Whoever is known again may be answered by a later attempt: the server is given all of the call's time.
       const endMs = this.#limited && this.identity === undefined ? this.deadlineMs : deadlineMs;
-      const nowMs = source.host.clock.now();
-      this.sentUs = this.elapsedUs(nowMs);
-      session.request(this, number, endMs - nowMs, input);
+      session.request(this, number, endMs, input);
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
     } catch (error) {
@@ -177,10 +186,19 @@ export class Attempt extends OutgoingCall {
     this.#fail(error, late ? "late" : "failed");
   }
 
+  override onUnsent(error: RpcError, input: unknown): void {
+    if (!this.#owner.method.source.patient) return this.onFailure(error);
+    this.#session = undefined;
+    // Whoever has sessions must hear first that this one has ended.
+    queueMicrotask(() => {
+      if (!this.settled) this.#find(input);
+    });
+  }
+
   override onDeadline(): void {
     if (this.settled) return;
-    // A server that knows the call again goes on with it: the next attempt joins what this one has begun.
-    if (this.identity === undefined) this.#cancel();
+    // A server that knows the call again goes on with it: the next attempt joins what this one has begun. What waits to be sent has begun nothing.
+    if (this.identity === undefined || this.id === 0) this.#cancel();
     const message = `attempt ${this.number} has taken ${this.#timeoutMs} ms`;
     this.#fail(new RpcError({ code: "deadline_exceeded", message, origin: "local" }), "late");
   }

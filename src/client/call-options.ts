@@ -1,4 +1,5 @@
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { assertPriority, type Priority } from "../flow/priority.ts";
 import {
   type AttemptOptions,
   assertAttemptOptions,
@@ -6,6 +7,12 @@ import {
   type HedgeOptions,
   type RetryOptions,
 } from "./retry-policy.ts";
+
+/**
+ * What a call does when it can have no place in its session's window: `wait` for its turn, for as long as it has time, or `fail` at once with
+ * `resource_exhausted`.
+ */
+export type WhenFull = "wait" | "fail";
 
 /** What every call of a client has unless it says otherwise. */
 export interface ClientOptions extends AttemptOptions {
@@ -25,6 +32,10 @@ export interface ClientOptions extends AttemptOptions {
    * that one is cancelled, out of time or its caller lost. Default: true. Say false for work that must go on.
    */
   readonly inherit?: boolean;
+  /** What calls do while more of them are open than the peer can take. Default "wait". */
+  readonly whenFull?: WhenFull;
+  /** How urgent the calls are, beside others that wait here or at the server. Default: each method's, else "normal". */
+  readonly priority?: Priority;
 }
 
 /** What one call may say for itself. */
@@ -39,13 +50,17 @@ export interface CallOptions extends AttemptOptions {
   readonly hedge?: HedgeOptions | false;
   /** Whether this call belongs to the one being served. Default: the client's. */
   readonly inherit?: boolean;
+  /** What this call does while the peer can take no more. Default: the client's. */
+  readonly whenFull?: WhenFull;
+  /** How urgent this call is. Default: the client's, else the method's. */
+  readonly priority?: Priority;
   /** Gives the call up in whatever phase it is. Its reason becomes the error's cause; `AbortSignal.timeout` shows as `deadline_exceeded`. */
   readonly signal?: AbortSignal;
 }
 
 export const defaultTimeoutMs = 10_000;
 
-const known = ["timeoutMs", "attemptTimeoutMs", "retry", "hedge", "inherit"];
+const known = ["timeoutMs", "attemptTimeoutMs", "retry", "hedge", "inherit", "whenFull", "priority"];
 const knownOfCalls = [...known, "signal"];
 
 /** @throws TypeError naming the option. */
@@ -53,6 +68,7 @@ export function assertClientOptions(options: ClientOptions): void {
   assertOptions("client", options, known);
   if (options.timeoutMs !== undefined) assertTimeoutMs("client: timeoutMs", options.timeoutMs);
   assertInherit("client", options.inherit);
+  assertFlow("client", options);
   assertAttemptOptions("client", options);
 }
 
@@ -64,10 +80,17 @@ export function assertCallOptions(options: CallOptions): void {
     throw new TypeError("call: signal must be an AbortSignal");
   }
   assertInherit("call", options.inherit);
+  assertFlow("call", options);
   assertAttemptOptions("call", options);
 }
 
 function assertInherit(where: string, inherit: unknown): void {
   if (inherit !== undefined && typeof inherit !== "boolean")
     throw new TypeError(`${where}: inherit must be true or false`);
+}
+
+function assertFlow(where: string, { whenFull, priority }: ClientOptions): void {
+  if (whenFull !== undefined && whenFull !== "wait" && whenFull !== "fail")
+    throw new TypeError(`${where}: whenFull must be "wait" or "fail"; it is ${String(whenFull)}`);
+  assertPriority(`${where}: priority`, priority);
 }

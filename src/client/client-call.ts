@@ -35,6 +35,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     super();
     this.method = method;
     this.#timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    this.priority = options?.priority ?? method.priority;
+    this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -101,10 +103,9 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
       return this.fail("unimplemented", `${source.name} has ${what}`);
     }
     try {
-      const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
-      this.sentUs = this.elapsedUs(nowMs);
-      session.request(this, number, this.deadlineMs - nowMs, input);
       this.#session = session;
+      const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
+      session.request(this, number, this.deadlineMs, input, nowMs);
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
     } catch (error) {
@@ -119,6 +120,15 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 
   override onFailure(error: RpcError): void {
     endWithError(this, error);
+  }
+
+  override onUnsent(error: RpcError, input: unknown): void {
+    if (!this.method.source.patient) return this.onFailure(error);
+    this.#session = undefined;
+    // Whoever has sessions must hear first that this one has ended.
+    queueMicrotask(() => {
+      if (!this.settled) this.#acquire(input);
+    });
   }
 
   override onDeadline(): void {
@@ -166,7 +176,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     this.phase = "settled";
     const { host } = this.method.source;
     host.wheel.disarm(this);
-    if (this.#session !== undefined) this.method.source.onSettled?.(this.#session, code);
+    if (this.#session !== undefined && this.id !== 0) this.method.source.onSettled?.(this.#session, code);
     if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
     if (this.#around !== undefined) unwatchAbort(this.#around, this);
     const slowMs = recordEnd(this.method, this.startedMs, code);

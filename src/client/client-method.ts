@@ -2,7 +2,9 @@ import { type Schema, type Validation, validate } from "../contract/schema.ts";
 import type { AnyMethod } from "../contract/unary.ts";
 import { voidSchema } from "../contract/void-schema.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
+import type { Priority } from "../flow/priority.ts";
 import type { MethodMetrics } from "../observe/call-metrics.ts";
+import type { WhenFull } from "./call-options.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -14,6 +16,9 @@ export interface ClientTerms {
   readonly attempts: AttemptOptions;
   readonly budget: RetryBudget;
   readonly inherit: boolean;
+  readonly whenFull: WhenFull;
+  /** Undefined: each method's own. */
+  readonly priority: Priority | undefined;
 }
 
 /** One method of one client: everything its calls share. */
@@ -31,6 +36,8 @@ export class ClientMethod {
   readonly replay: boolean;
   /** Whether calls belong to the call being served. */
   readonly inherit: boolean;
+  readonly whenFull: WhenFull;
+  readonly priority: Priority;
   /** Of calls that say nothing of attempts themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
@@ -40,7 +47,7 @@ export class ClientMethod {
   readonly #errors: Readonly<Record<string, Schema>>;
 
   constructor(
-    { source, attempts, budget, inherit }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -57,6 +64,8 @@ export class ClientMethod {
     this.idempotent = method.idempotent;
     this.replay = method.replay;
     this.inherit = inherit;
+    this.whenFull = whenFull;
+    this.priority = priority ?? method.priority;
     this.policy = resolvePolicy(attempts);
     this.budget = budget;
     this.#attempts = attempts;

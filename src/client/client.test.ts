@@ -31,6 +31,7 @@ function unreachable() {
     name: "fake://peer",
     retried: new RetriedCalls(),
     closed: false,
+    patient: false,
     session() {
       asked++;
       return opening;

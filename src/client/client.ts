@@ -27,10 +27,10 @@ export function createClient<S extends AnyService>(
 ): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
-  const { retry, inherit = true } = options;
+  const { retry, inherit = true, whenFull = "wait", priority } = options;
   if (inherit) wantCurrentCall();
   const budget = new RetryBudget(source.host.clock, retry === false ? undefined : retry?.budget);
-  const terms: ClientTerms = { source, attempts: options, budget, inherit };
+  const terms: ClientTerms = { source, attempts: options, budget, inherit, whenFull, priority };
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;

@@ -4,6 +4,7 @@ import type { Callee } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import type { Session } from "../session/session.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
@@ -54,6 +55,8 @@ type RetriedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, CheckedCall, Retried {
   readonly promise: Promise<unknown>;
   readonly method: ClientMethod;
+  readonly priority: Priority;
+  readonly failsWhenFull: boolean;
   phase: RetriedPhase = "checking";
   boundTo: Callee | undefined = undefined;
   readonly #policy: RetryPolicy;
@@ -83,6 +86,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   constructor(method: ClientMethod, input: unknown, policy: RetryPolicy, options: CallOptions | undefined) {
     super();
     this.method = method;
+    this.priority = options?.priority ?? method.priority;
+    this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
     this.#policy = policy;
     this.#input = input;
     this.promise = new Promise((resolve, reject) => {
@@ -108,7 +113,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   }
 
   override get peerName(): string {
-    return this.#last?.session?.peerName ?? this.method.source.name;
+    return this.#last?.peerName ?? this.method.source.name;
   }
 
   override get unsentPhase(): UnsentPhase | undefined {

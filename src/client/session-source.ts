@@ -13,6 +13,8 @@ export interface SessionSource {
   readonly retried: RetriedCalls;
   /** For good: there will never be a session again. */
   readonly closed: boolean;
+  /** Calls wait while there is no session, and those that have not left when one is lost ask for another. */
+  readonly patient: boolean;
   /** The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who wants it: its end ends the wait. */
   session(call?: OutgoingCall, input?: unknown): Session | Promise<Session>;
   /** A request that had left over the session has ended. Absent where nobody wants to know. */

@@ -1,3 +1,4 @@
+import { assertPriority, type Priority } from "../flow/priority.ts";
 import { assertIdentifier, assertOptions, assertSchema, assertTimeoutMs } from "./check.ts";
 import type { Schema } from "./schema.ts";
 import { type VoidSchema, voidSchema } from "./void-schema.ts";
@@ -29,6 +30,8 @@ export interface MethodBase {
   readonly replay: boolean;
   /** How long a call may take unless its caller says otherwise, in milliseconds; `undefined` leaves it to the client. */
   readonly timeoutMs: number | undefined;
+  /** How urgent its calls are unless their caller says otherwise. */
+  readonly priority: Priority;
 }
 
 /** A method of one request and one response: a frozen plain value, made by `unary`. */
@@ -63,9 +66,11 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
   readonly replay?: boolean;
   /** How long a call may take unless its caller says otherwise, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number;
+  /** How urgent its calls are, beside others that wait at the caller or at the server. Default: "normal". */
+  readonly priority?: Priority;
 }
 
-const knownOptions = ["input", "output", "errors", "idempotent", "replay", "timeoutMs"];
+const knownOptions = ["input", "output", "errors", "idempotent", "replay", "timeoutMs", "priority"];
 const maxErrors = 100;
 
 /**
@@ -78,7 +83,7 @@ const maxErrors = 100;
  *   client checks what arrives. Hence an output schema must accept its own output: `z.string().transform(Number)` as an
  *   output cannot work, `z.coerce.number()` can. The same holds for the data of a declared error.
  *
- * @throws TypeError for an unknown option, a value that is no schema, `idempotent` together with `replay`, or a `timeoutMs` that is not a positive number.
+ * @throws TypeError for an unknown option, a value that is no schema, `idempotent` together with `replay`, a `timeoutMs` that is not a positive number, or a `priority` there is not.
  */
 export function unary<
   I extends Schema = VoidSchema,
@@ -87,7 +92,7 @@ export function unary<
 >(options: UnaryOptions<I, O, E> = {}): UnaryMethod<I, O, E> {
   assertOptions("unary", options, knownOptions);
   const { input = voidSchema, output = voidSchema, errors = {}, timeoutMs } = options;
-  const { idempotent = false, replay = false } = options;
+  const { idempotent = false, replay = false, priority = "normal" } = options;
   assertSchema("unary: input", input);
   assertSchema("unary: output", output);
   if (typeof idempotent !== "boolean") throw new TypeError("unary: idempotent must be true or false");
@@ -97,6 +102,7 @@ export function unary<
       "unary: an idempotent method may be executed twice, replay is for those that may not",
     );
   if (timeoutMs !== undefined) assertTimeoutMs("unary: timeoutMs", timeoutMs);
+  assertPriority("unary: priority", priority);
   // What is left out is what the type parameters' defaults say, which TypeScript cannot see through.
   return Object.freeze<UnaryMethod>({
     [methodBrand]: true,
@@ -107,6 +113,7 @@ export function unary<
     idempotent,
     replay,
     timeoutMs,
+    priority,
   }) as UnaryMethod<I, O, E>;
 }
 

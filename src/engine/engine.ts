@@ -220,15 +220,21 @@ export class Engine implements AsyncDisposable, RegionOwner {
     let callsOut = 0;
     let callsIn = 0;
     let queuedBytes = 0;
+    let callsWaiting = 0;
+    let waitingBytes = 0;
     for (const session of this.#sessions) {
       callsOut += session.callsOut;
       callsIn += session.callsIn;
       queuedBytes += session.queuedBytes;
+      callsWaiting += session.outgoing.waiting.size;
+      waitingBytes += session.outgoing.waiting.bytes;
     }
     return {
       counters: { ...this.#counters },
       sessions: this.#sessions.size,
       callsOut,
+      callsWaiting,
+      waitingBytes,
       callsIn,
       queuedBytes,
       deadlines: this.#wheel.size,

@@ -48,7 +48,7 @@ export class GroupMember implements Candidate {
   }
 
   get inFlight(): number {
-    return this.peer.callsOut;
+    return this.peer.callsOut + this.peer.callsWaiting;
   }
 
   get weight(): number {
@@ -83,8 +83,8 @@ export class GroupMember implements Candidate {
     this.#leave();
     const closeIfDone = (): void => {
       // Built-in requests count here: what has been borrowed from it, or by it, is given back first.
-      const { callsOut, callsIn } = this.peer.stats();
-      if (callsOut + callsIn === 0) {
+      const { callsOut, callsWaiting, callsIn } = this.peer.stats();
+      if (callsOut + callsWaiting + callsIn === 0) {
         this.peer.close();
         onDone();
       } else this.#cancelTry = this.#clock.timer(retiredLookMs, closeIfDone, true);

@@ -3,11 +3,13 @@ import { type Policy, type PolicyName, policies } from "../balance/policy.ts";
 import { type Resolver, staticResolver } from "../balance/resolver.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { parseUrl } from "../fabric/url.ts";
+import type { WindowLimits } from "../session/in-flight-window.ts";
 import {
   type ReconnectOptions,
   type ResolvedReconnectOptions,
   resolveReconnectOptions,
 } from "./reconnect.ts";
+import { resolveWindowOptions, type WindowOptions } from "./window-options.ts";
 
 /** What `engine.connect` takes for several URLs or a resolver. */
 export interface GroupOptions {
@@ -23,6 +25,8 @@ export interface GroupOptions {
   readonly slowStartMs?: number;
   /** What calls do while no peer can be reached, and the pauses between tries to reach those that are lost. `minDelayMs` is 50 by default, `maxDelayMs` 2000. */
   readonly reconnect?: ReconnectOptions;
+  /** How many calls to each peer may be in flight, and how many wait. */
+  readonly window?: WindowOptions;
 }
 
 /** The same, complete. */
@@ -33,11 +37,12 @@ export interface ResolvedGroupOptions {
   readonly ejection: Required<EjectionOptions>;
   readonly slowStartMs: number;
   readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
 }
 
 /** @throws TypeError or RangeError naming the option. */
 export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: number): ResolvedGroupOptions {
-  const known = ["timeoutMs", "policy", "keyOf", "ejection", "slowStartMs", "reconnect"];
+  const known = ["timeoutMs", "policy", "keyOf", "ejection", "slowStartMs", "reconnect", "window"];
   assertOptions("connect", options, known);
   const {
     timeoutMs = defaultTimeoutMs,
@@ -62,6 +67,7 @@ export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: num
     ejection: { consecutiveFailures, baseMs, maxShare },
     slowStartMs,
     reconnect: resolveReconnectOptions(options.reconnect),
+    window: resolveWindowOptions(options.window),
   };
 }
 

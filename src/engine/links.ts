@@ -2,6 +2,7 @@ import type { Resolver } from "../balance/resolver.ts";
 import { systemClock } from "../call/clock.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { locate } from "../fabric/target.ts";
+import type { WindowLimits } from "../session/in-flight-window.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, type SessionTable } from "../session/session-table.ts";
@@ -14,6 +15,7 @@ import {
   type ResolvedReconnectOptions,
   resolveReconnectOptions,
 } from "./reconnect.ts";
+import { resolveWindowOptions, type WindowOptions } from "./window-options.ts";
 import { within } from "./within.ts";
 
 /** What `engine.connect` takes. */
@@ -22,6 +24,8 @@ export interface ConnectOptions {
   readonly timeoutMs?: number;
   /** What becomes of calls while the peer is lost. Default: the first of them tries once to connect. */
   readonly reconnect?: ReconnectOptions;
+  /** How many calls to the peer may be in flight, and how many wait. */
+  readonly window?: WindowOptions;
 }
 
 /**
@@ -56,10 +60,11 @@ export class Links {
   }
 
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
-    assertOptions("connect", options, ["timeoutMs", "reconnect"]);
+    assertOptions("connect", options, ["timeoutMs", "reconnect", "window"]);
     const { timeoutMs = this.#timeoutMs } = options;
     assertTimeoutMs("connect: timeoutMs", timeoutMs);
-    const peer = this.#newPeer(url, timeoutMs, resolveReconnectOptions(options.reconnect));
+    const reconnect = resolveReconnectOptions(options.reconnect);
+    const peer = this.#newPeer(url, timeoutMs, reconnect, resolveWindowOptions(options.window));
     try {
       await peer.session();
     } catch (error) {
@@ -77,7 +82,7 @@ export class Links {
       this.#host,
       resolver,
       resolved,
-      (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions()),
+      (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions(), resolved.window),
       (self) => this.#groups.delete(self),
     );
     this.#groups.add(group);
@@ -95,11 +100,11 @@ export class Links {
     for (const peer of this.#peers) peer.close();
   }
 
-  #newPeer(url: string, timeoutMs: number, reconnect: ResolvedReconnectOptions): Peer {
+  #newPeer(url: string, timeoutMs: number, reconnect: ResolvedReconnectOptions, window: WindowLimits): Peer {
     const peer = new Peer(
       url,
       this.#host,
-      (self) => this.#openSession(self, timeoutMs),
+      (self) => this.#openSession(self, timeoutMs, window),
       (self) => this.#peers.delete(self),
       reconnect,
     );
@@ -108,7 +113,7 @@ export class Links {
   }
 
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */
-  async #openSession(peer: Peer, timeoutMs: number): Promise<Session> {
+  async #openSession(peer: Peer, timeoutMs: number, window: WindowLimits): Promise<Session> {
     this.#assertOpen();
     const untilMs = systemClock.now() + timeoutMs;
     const target = await within(timeoutMs, peer.url, locate(peer.url));
@@ -125,6 +130,7 @@ export class Links {
           replyTo,
           peer.url,
           last ? leftMs : attemptMs,
+          window,
         );
       } catch (error) {
         if (!(error instanceof ConnectSilence)) throw error;

@@ -19,6 +19,8 @@ export interface GroupMemberStats {
   readonly url: string;
   readonly state: PeerState;
   readonly callsOut: number;
+  /** Calls to it that wait for a place in its window. */
+  readonly callsWaiting: number;
   /** Left alone because its calls failed. */
   readonly ejected: boolean;
   /** Its share beside the others', below 1 while it starts slowly. */
@@ -86,6 +88,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       url: peer.url,
       state: peer.state,
       callsOut: peer.callsOut,
+      callsWaiting: peer.callsWaiting,
       ejected: outlier.ejected(nowMs),
       weight,
     }));
@@ -120,6 +123,11 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   /** @internal */
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** @internal */
+  get patient(): boolean {
+    return this.#options.reconnect.whileLost === "wait";
   }
 
   /** @internal */
@@ -206,7 +214,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
         return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call)));
       } catch (error) {
         if (this.#closed) throw this.#closedError();
-        const waits = this.#options.reconnect.whileLost === "wait" && call !== undefined;
+        const waits = this.patient && call !== undefined;
         if (!waits || call.settled || !this.host.intake.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }

@@ -5,11 +5,14 @@ import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import { Listeners } from "../observe/listeners.ts";
+import type { WindowStats } from "../session/in-flight-window.ts";
 import { drainingError } from "../session/intake.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import type { SessionObserver } from "../session/session-observer.ts";
+import type { WaitingLevel } from "../session/waiting-calls.ts";
 import type { PeerEvents } from "./peer-events.ts";
 import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
 
@@ -26,8 +29,15 @@ export type PeerState = "connecting" | "connected" | "suspect" | "draining" | "l
 /** What a peer holds at this moment. */
 export interface PeerStats {
   readonly state: PeerState;
-  /** Calls to it that have no terminal frame yet. */
+  /** Calls to it that have left and have no terminal frame yet. */
   readonly callsOut: number;
+  /** Calls to it that wait for a place in the window. */
+  readonly callsWaiting: number;
+  /** About how many bytes their inputs hold. */
+  readonly waitingBytes: number;
+  /** The same by priority. */
+  readonly waiting: Readonly<Record<Priority, WaitingLevel>>;
+  readonly window: WindowStats;
   /** Calls from it that are being served. */
   readonly callsIn: number;
   /** Bytes of encoded frames that wait for room to be sent. */
@@ -97,7 +107,12 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
   /** Calls to it that have no terminal frame yet, without what engines ask each other. */
   get callsOut(): number {
-    return this.#session?.usersCallsOut ?? 0;
+    return this.#session?.outgoing.usersSize ?? 0;
+  }
+
+  /** Calls to it that wait for a place in the window. */
+  get callsWaiting(): number {
+    return this.#session?.outgoing.waiting.size ?? 0;
   }
 
   /** @internal The session that is open, also while the peer drains: what engines ask each other goes on then. */
@@ -137,6 +152,11 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   }
 
   /** @internal */
+  get patient(): boolean {
+    return this.#reconnect.whileLost === "wait";
+  }
+
+  /** @internal */
   session(call?: OutgoingCall): Session | Promise<Session> {
     const session = this.#session;
     if (!this.host.intake.calls && call?.again !== true) throw drainingError("this engine", "local");
@@ -145,7 +165,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (open && (!session.remoteDrains || call?.boundTo?.incarnation === incarnationOf(session)))
       return session;
     if (this.#closed) throw this.#closedError();
-    const waits = call !== undefined && this.#reconnect.whileLost === "wait";
+    const waits = call !== undefined && this.patient;
     if (open && !waits) throw drainingError(this.url, "local");
     if (waits) this.#waiting.add(call);
     this.#opening ??= this.#reopen();
@@ -267,6 +287,10 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
       callsOut: session?.callsOut ?? 0,
       callsIn: session?.callsIn ?? 0,
       queuedBytes: session?.queuedBytes ?? 0,
+      callsWaiting: session?.outgoing.waiting.size ?? 0,
+      waitingBytes: session?.outgoing.waiting.bytes ?? 0,
+      waiting: session?.outgoing.waiting.levels() ?? noneWaiting,
+      window: session?.state === "open" ? session.outgoing.window.stats() : noWindow,
     };
   }
 
@@ -295,6 +319,10 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     return new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
   }
 }
+
+const none: WaitingLevel = { calls: 0, bytes: 0 };
+const noneWaiting = { control: none, high: none, normal: none, low: none };
+const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
 

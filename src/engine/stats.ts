@@ -24,6 +24,9 @@ export interface EngineStats {
   readonly sessions: number;
   /** Calls made here that have no terminal frame yet. */
   readonly callsOut: number;
+  /** Calls made here that wait for a place in their session's window, and about how many bytes their inputs hold. */
+  readonly callsWaiting: number;
+  readonly waitingBytes: number;
   /** Calls being served here. */
   readonly callsIn: number;
   /** Bytes of encoded frames that wait for room to be sent. */

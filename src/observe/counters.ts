@@ -4,6 +4,9 @@ export interface Counters {
   callsStarted: number;
   callsSucceeded: number;
   callsFailed: number;
+  /** Calls that had to wait for a place in their session's window, and those that were not let wait, or were put out by more urgent ones. */
+  callsWaited: number;
+  callsNotAdmitted: number;
   /** Requests served, and how they ended. */
   requestsStarted: number;
   requestsSucceeded: number;
@@ -46,6 +49,8 @@ export function newCounters(): Counters {
     callsStarted: 0,
     callsSucceeded: 0,
     callsFailed: 0,
+    callsWaited: 0,
+    callsNotAdmitted: 0,
     requestsStarted: 0,
     requestsSucceeded: 0,
     requestsFailed: 0,

@@ -31,7 +31,7 @@ describe("a question to a built-in method", () => {
 
   it("finds a slot when users' calls have taken all of theirs, and however much waits to be sent", async () => {
     const all = open({ maxQueuedBytes: 0 });
-    expect(() => all.session.request(new FakeCall(), 0, 1000, 1)).toThrow("maxQueuedBytes");
+    expect(() => all.session.request(new FakeCall({ fails: true }), 0, 10_000, 1)).toThrow("maxQueuedBytes");
     const asked = all.session.ask(builtin.why, [1]);
     all.session.flush();
     expect(all.port.frames).toHaveLength(1);

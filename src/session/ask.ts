@@ -41,9 +41,10 @@ export class Ask extends OutgoingCall {
     }
     signal?.addEventListener("abort", this.#onAbort);
     const { clock, wheel } = session.host;
-    wheel.arm(this, clock.now() + timeoutMs + graceMs);
+    const nowMs = clock.now();
+    wheel.arm(this, nowMs + timeoutMs + graceMs);
     try {
-      session.request(this, method, timeoutMs, input);
+      session.request(this, method, nowMs + timeoutMs, input, nowMs);
     } catch (error) {
       this.#fail(error as RpcError);
     }

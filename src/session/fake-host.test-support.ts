@@ -4,6 +4,7 @@ import { FakeClock } from "../call/fake-clock.test-support.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
 import { CallMetrics } from "../observe/call-metrics.ts";
 import { newCounters } from "../observe/counters.ts";
 import { encode } from "../wire/codec.ts";
@@ -85,6 +86,12 @@ export class FakeCall extends OutgoingCall {
   readonly values: unknown[] = [];
   readonly failures: RpcError[] = [];
   revoked = 0;
+
+  constructor(how: { readonly priority?: Priority; readonly fails?: boolean } = {}) {
+    super();
+    this.priority = how.priority ?? "normal";
+    this.failsWhenFull = how.fails ?? false;
+  }
 
   override onValue(value: unknown): void {
     this.values.push(value);

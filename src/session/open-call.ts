@@ -78,7 +78,7 @@ export function openCalls(host: SessionHost, sessions: Iterable<Session>, wheel:
 
 /** Whether any call is open: one that `openCalls` would list, or one whose answer is being checked. */
 export function hasOpenCalls(sessions: Iterable<Session>, wheel: DeadlineWheel): boolean {
-  for (const session of sessions) if (session.usersCallsOut > 0) return true;
+  for (const session of sessions) if (session.outgoing.usersSize > 0) return true;
   if (isServing(sessions)) return true;
   for (const item of wheel) if (isUsers(item)) return true;
   return false;

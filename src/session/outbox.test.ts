@@ -20,9 +20,10 @@ const decoded = ({ body }: SentFrame): unknown => decodeAt(body, 0, body.byteLen
 
 function setUp({ slots = 4, slotBytes = 4096, maxQueuedBytes = 1000, maxWaitingBytes = 100_000 } = {}) {
   const port = new FakePort(slots, slotBytes);
-  const told = { dirty: 0, failed: [] as number[], frames: 0, drained: 0, overrun: [] as number[] };
+  const told = { dirty: 0, rooms: 0, failed: [] as number[], frames: 0, drained: 0, overrun: [] as number[] };
   const host: OutboxHost = {
     markDirty: () => void told.dirty++,
+    onRoom: () => void told.rooms++,
     onSendFailed: (status) => void told.failed.push(status),
     onMessagePosted: (frames) => {
       told.frames += frames;

@@ -17,6 +17,8 @@ export interface OutboxHost {
   /** A message could not be delivered. */
   onSendFailed(status: number): void;
   onMessagePosted(frames: number): void;
+  /** Requests are taken again, after they were not for a while. */
+  onRoom(): void;
   /** The peer takes so little of what it is sent that more waits than an honest peer can cause. */
   onOverrun(waitingBytes: number): void;
   /** The outbox is closed and its last message has left. */
@@ -29,6 +31,8 @@ export interface FrameHead {
   readonly method: number;
   readonly callId: number;
   readonly word: number;
+  /** Those flags that are known before the body is. Default: none. */
+  readonly flags?: number;
 }
 
 /** Messages of one session that may be posted and not yet completed; more wait, so that one slow peer cannot take all slots of a port. */
@@ -111,7 +115,7 @@ export class Outbox implements SendOwner {
     if (!this.#openFor(bytes)) {
       const frame = new Uint8Array(alignFrame(bytes));
       const view = new DataView(frame.buffer);
-      writeFrameHeader(view, 0, head.kind, flags, head.method, head.callId, bodyBytes, head.word);
+      writeHead(view, 0, head, flags, bodyBytes);
       frame.set(prefix, frameHeaderBytes);
       frame.set(body, frameHeaderBytes + prefix.byteLength);
       this.#wait(frame);
@@ -244,7 +248,7 @@ export class Outbox implements SendOwner {
   #commit(head: FrameHead, flags: number, bodyBytes: number): void {
     const view = this.#port.slabView;
     const offset = this.#slot + this.#at;
-    writeFrameHeader(view, offset, head.kind, flags, head.method, head.callId, bodyBytes, head.word);
+    writeHead(view, offset, head, flags, bodyBytes);
     const end = this.#at + frameHeaderBytes + bodyBytes;
     this.#at = alignFrame(end);
     // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
@@ -274,6 +278,7 @@ export class Outbox implements SendOwner {
   }
 
   #drain(): void {
+    const { full } = this;
     let taken = 0;
     while (taken < this.#waiting.length && this.#open()) {
       for (; taken < this.#waiting.length; taken++) {
@@ -287,7 +292,13 @@ export class Outbox implements SendOwner {
       this.#post();
     }
     if (taken > 0) this.#waiting.splice(0, taken);
+    if (full && !this.full) this.#host.onRoom();
   }
+}
+
+function writeHead(view: DataView, offset: number, head: FrameHead, flags: number, bodyBytes: number): void {
+  const { kind, method, callId, word } = head;
+  writeFrameHeader(view, offset, kind, flags | (head.flags ?? 0), method, callId, bodyBytes, word);
 }
 
 const noBytes = new Uint8Array(0);

@@ -14,11 +14,14 @@ import {
   settled,
 } from "./scripted-session.test-support.ts";
 
+/** A deadline that is far away on the host's clock. */
+const laterMs = 10_000;
+
 describe("calls that are made", () => {
   function made(input?: unknown, limits?: Partial<SessionLimits>) {
     const all = open(limits);
     const call = new FakeCall();
-    all.session.request(call, 1, 500, input);
+    all.session.request(call, 1, all.host.clock.now() + 500, input);
     return { ...all, call };
   }
 
@@ -41,7 +44,8 @@ describe("calls that are made", () => {
 
   it("state at least a millisecond and at most what 32 bits hold", () => {
     const all = open();
-    for (const leftMs of [-5, 0, 0.2, 1e12]) all.session.request(new FakeCall(), 0, leftMs, undefined);
+    for (const leftMs of [-5, 0, 0.2, 1e12])
+      all.session.request(new FakeCall(), 0, all.host.clock.now() + leftMs, undefined);
     all.session.flush();
     expect(all.port.frames.map(({ word }) => word)).toEqual([1, 1, 1, 0xffff_ffff]);
   });
@@ -126,9 +130,10 @@ describe("calls that are made", () => {
 
   it("keep within what the peer grants, and name the limit", () => {
     const all = open();
-    for (let i = 0; i < peerGreeting.requests; i++) all.session.request(new FakeCall(), 0, 100, undefined);
-    expect(() => all.session.request(new FakeCall(), 0, 100, undefined)).toThrow(
-      "[resource_exhausted] 8 calls are in flight",
+    for (let i = 0; i < peerGreeting.requests; i++)
+      all.session.request(new FakeCall(), 0, laterMs, undefined);
+    expect(() => all.session.request(new FakeCall({ fails: true }), 0, laterMs, undefined)).toThrow(
+      "[resource_exhausted] 8 calls are in flight to the peer, its window of 8 (of 8 granted) is full, and the call is not to wait",
     );
     expect(all.session.callsOut).toBe(8);
   });
@@ -138,7 +143,7 @@ describe("calls that are made", () => {
     let refused: unknown;
     for (let i = 0; i < 500 && refused === undefined; i++) {
       try {
-        all.session.request(new FakeCall(), 0, 100, "x".repeat(3000));
+        all.session.request(new FakeCall({ fails: true }), 0, laterMs, "x".repeat(3000));
       } catch (error) {
         refused = error;
       }
@@ -151,14 +156,14 @@ describe("calls that are made", () => {
     const release = vi.fn();
     const call = new FakeCall();
     call.lend({ bytes: 1, release });
-    expect(() => all.session.request(call, 0, 100, 2n ** 9000n)).toThrow("[invalid_argument]");
+    expect(() => all.session.request(call, 0, laterMs, 2n ** 9000n)).toThrow("[invalid_argument]");
     expect([all.session.callsOut, release.mock.calls.length, call.id]).toEqual([0, 1, 0]);
   });
 
   it("fail when the session has ended", () => {
     const all = open();
     all.session.end(gone);
-    expect(() => all.session.request(new FakeCall(), 0, 100, undefined)).toThrow(
+    expect(() => all.session.request(new FakeCall(), 0, laterMs, undefined)).toThrow(
       "the session with the peer has ended",
     );
   });
@@ -182,7 +187,7 @@ describe("what a call has lent", () => {
     const call = new FakeCall();
     const release = vi.fn();
     call.lend({ bytes: 64, release });
-    all.session.request(call, 0, 1000, "x".repeat(5000));
+    all.session.request(call, 0, laterMs, "x".repeat(5000));
     return { ...all, call, release };
   }
 

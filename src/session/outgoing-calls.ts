@@ -6,27 +6,32 @@ import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
 import { writeCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { parseError } from "../wire/fault.ts";
-import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
+import { frameFlag, frameKind, priorityFlags, pulledBody } from "../wire/frame.ts";
 import { malformed, noRoom } from "./body.ts";
+import { InFlightWindow, type WindowLimits } from "./in-flight-window.ts";
+import { inputBytes } from "./input-bytes.ts";
 import type { OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { RegionLender } from "./request-regions.ts";
 import type { Session } from "./session.ts";
+import { sessionEnded } from "./session-ends.ts";
+import { type WaitingCall, WaitingCalls } from "./waiting-calls.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
 
 /** Built-in calls that wait for a slot: each is some user's operation, and users can be faster than the peer. */
-const maxWaiting = 65_536;
+const maxWaitingQuestions = 65_536;
 
-interface WaitingCall {
+interface WaitingQuestion {
   readonly call: OutgoingCall;
   readonly method: number;
+  readonly endMs: number;
   readonly input: unknown;
 }
 
-/** The calls this side has made in one session. */
+/** The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and have not left until then. */
 export class OutgoingCalls {
   readonly #session: Session;
   readonly #outbox: Outbox;
@@ -36,21 +41,35 @@ export class OutgoingCalls {
   /** Calls of built-in methods, whose slots lie behind those that the peer grants. */
   #builtinCalls = new SlotTable<OutgoingCall>(0);
   /** Built-in calls for which there was no slot, in the order they came. */
-  readonly #waiting: WaitingCall[] = [];
+  readonly #questions: WaitingQuestion[] = [];
+  readonly #window: InFlightWindow;
+  readonly #waiting: WaitingCalls;
   #firstBuiltin = 0;
 
-  constructor(session: Session, outbox: Outbox, offers: OfferedBodies) {
+  constructor(session: Session, outbox: Outbox, offers: OfferedBodies, window: WindowLimits) {
     this.#session = session;
+    this.#window = new InFlightWindow(window);
+    this.#waiting = new WaitingCalls({ maxCalls: window.maxWaiting, maxBytes: window.maxWaitingBytes });
     this.#outbox = outbox;
     this.#offers = offers;
     this.#lender = new RegionLender(session);
   }
 
-  /** How many requests the peer takes in flight. */
+  /** How many requests the peer takes in flight at most. */
   limit(requests: number): void {
     this.#calls = new SlotTable(requests);
     this.#firstBuiltin = requests;
     this.#builtinCalls = new SlotTable(builtinSlots, requests);
+    this.#window.credits = requests;
+  }
+
+  /** The peer takes so many from now on. */
+  onCredits(credits: number): void {
+    const most = this.#firstBuiltin;
+    if (credits === 0 || credits > most)
+      return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
+    this.#window.credits = credits;
+    this.sendWaiting();
   }
 
   /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
@@ -63,39 +82,91 @@ export class OutgoingCalls {
     return this.#calls.size;
   }
 
-  /** Those that users made. */
+  get window(): InFlightWindow {
+    return this.#window;
+  }
+
+  /** Users' calls that have not left. */
+  get waiting(): WaitingCalls {
+    return this.#waiting;
+  }
+
+  /** Those of `size` that users made. */
   [Symbol.iterator](): IterableIterator<OutgoingCall> {
     return this.#calls[Symbol.iterator]();
   }
 
-  request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
+  /** Sends a request, or lets it wait for its turn. Throws RpcError when it can neither leave nor wait. `endMs` is when the caller waits no more. */
+  request(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
+    if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
+    else if (this.#waiting.size === 0 && this.#hasPlace)
+      this.#send(this.#calls, call, method, endMs, input, nowMs);
+    else this.#wait(call, method, endMs, input);
+  }
+
+  get #hasPlace(): boolean {
+    return this.#calls.size < this.#window.limit && !this.#outbox.full;
+  }
+
+  #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
+    if (!this.#builtinCalls.full) return this.#send(this.#builtinCalls, call, method, endMs, input, nowMs);
+    if (this.#questions.length >= maxWaitingQuestions)
+      throw exhausted(`${maxWaitingQuestions} questions to ${this.#session.peerName} wait for a slot`);
+    this.#questions.push({ call, method, endMs, input });
+  }
+
+  #wait(call: OutgoingCall, method: number, endMs: number, input: unknown): void {
+    const { counters } = this.#session.host;
+    if (call.failsWhenFull) {
+      counters.callsNotAdmitted++;
+      throw exhausted(`${this.#whyFull()}, and the call is not to wait`);
+    }
+    const { priority } = call;
+    const waitingBytes = inputBytes(input);
+    // A getter of the input's may have ended the call, or the session.
+    if (call.settled) return;
+    if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);
+    const out = this.#waiting.add({ call, method, endMs, input, priority, waitingBytes });
+    if (out === undefined) {
+      counters.callsNotAdmitted++;
+      throw exhausted(`${this.#whyFull()}, and ${this.#levels()}`);
+    }
+    call.phase = "waiting";
+    counters.callsWaited++;
+    for (const { call: other } of out) {
+      counters.callsNotAdmitted++;
+      other.onFailure(exhausted(`a more urgent call has taken this one's place: ${this.#levels()}`));
+    }
+  }
+
+  #whyFull(): string {
     const { peerName } = this.#session;
-    const table = isBuiltin(method) ? this.#builtinCalls : this.#calls;
-    if (isBuiltin(method)) {
-      if (table.full) {
-        if (this.#waiting.length >= maxWaiting)
-          throw tooMany(`${maxWaiting} questions to ${peerName} wait for a slot`);
-        this.#waiting.push({ call, method, input });
-        return;
-      }
-    } else if (this.#outbox.full) {
-      throw new RpcError({
-        code: "resource_exhausted",
-        message: `${this.#outbox.queuedBytes} bytes wait to be sent to ${peerName}, maxQueuedBytes is reached`,
-        origin: "local",
-      });
-    }
+    if (this.#outbox.full)
+      return `${this.#outbox.queuedBytes} bytes wait to be sent to ${peerName}, maxQueuedBytes is reached`;
+    const { limit, credits } = this.#window;
+    return `${this.#calls.size} calls are in flight to ${peerName}, its window of ${limit} (of ${credits} granted) is full`;
+  }
+
+  #levels(): string {
+    const { maxWaiting, maxWaitingBytes } = this.#window.limits;
+    const { size, bytes } = this.#waiting;
+    return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
+  }
+
+  /** Encodes the request and hands it to the outbox. Throws RpcError, and then nothing has left. */
+  #send(
+    table: SlotTable<OutgoingCall>,
+    call: OutgoingCall,
+    method: number,
+    endMs: number,
+    input: unknown,
+    nowMs: number,
+  ): void {
     const id = table.take(call);
-    if (id === 0) {
-      throw new RpcError({
-        code: "resource_exhausted",
-        message: `${table.size} calls are in flight to ${peerName}, its limit is reached`,
-        origin: "local",
-      });
-    }
-    const word = Math.min(Math.max(1, Math.ceil(timeLeftMs)), maxTimeLeftMs);
+    const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
-      const head = { kind: frameKind.request, method, callId: id, word };
+      const flags = priorityFlags[call.priority];
+      const head = { kind: frameKind.request, method, callId: id, word, flags };
       const prefix = call.identity === undefined ? undefined : writeCallIdentity(call.identity);
       if (input === undefined && prefix === undefined) this.#outbox.bare(head);
       else if (input === undefined) this.#outbox.raw(head, frameFlag.identity, noBytes, prefix);
@@ -111,15 +182,23 @@ export class OutgoingCalls {
     } catch (error) {
       table.takeBack(id);
       call.releaseLoans();
-      if (!(error instanceof EncodeError)) throw error;
-      // Why a region cannot be lent is an error of its own.
-      if (error.cause instanceof RpcError) throw error.cause;
-      throw new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
+      throw sendError(error);
     }
     call.id = id;
+    if (table === this.#calls) call.sentUs = call.elapsedUs(nowMs);
     // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
     if (this.#session.state === "ended") call.releaseLoans();
     else if (!call.settled) call.phase = "sent";
+  }
+
+  /** A call that waits is not to be sent any more: its caller has given it up. */
+  withdraw(call: OutgoingCall): void {
+    this.#waiting.withdraw(call);
+  }
+
+  /** None that waits is to be sent. */
+  turnAway(reason: RpcError): void {
+    for (const { call, input } of this.#waiting.takeAll()) call.onUnsent(reason, input);
   }
 
   onBodyPulled(callId: number): void {
@@ -175,8 +254,10 @@ export class OutgoingCalls {
       this.#tableOf(call.id).release(call.id);
       loans.push(...call.takeLoans());
     }
-    for (const { call } of this.#waiting.splice(0)) calls.push(call);
+    for (const { call } of this.#questions.splice(0)) calls.push(call);
+    const waiting = this.#waiting.takeAll();
     for (const call of calls) if (!call.settled) call.onFailure(reason);
+    for (const { call, input } of waiting) if (!call.settled) call.onUnsent(unsent(reason), input);
     return loans;
   }
 
@@ -185,19 +266,40 @@ export class OutgoingCalls {
     table.release(call.id);
     this.#offers.released(`out:${call.id}`);
     call.releaseLoans();
-    if (table === this.#builtinCalls) this.#sendWaiting();
+    if (table === this.#calls) this.sendWaiting();
+    else this.#askWaiting();
+  }
+
+  /** Sends the calls that wait, in turn, as far as there are places. */
+  sendWaiting(): void {
+    if (this.#waiting.size === 0) return;
+    const { host } = this.#session;
+    const nowMs = host.clock.now();
+    while (this.#hasPlace) {
+      const next = this.#waiting.next();
+      if (next === undefined) break;
+      if (!next.call.settled) this.#sendLate(this.#calls, next, nowMs);
+    }
+    host.kick();
   }
 
   /** Sends the built-in calls that waited for a slot, but for those that have been given up. */
-  #sendWaiting(): void {
-    while (this.#waiting.length > 0 && !this.#builtinCalls.full) {
-      const { call, method, input } = this.#waiting.shift() as WaitingCall;
-      if (call.settled) continue;
-      try {
-        this.request(call, method, call.deadlineMs - this.#session.host.clock.now(), input);
-      } catch (error) {
-        call.onFailure(error as RpcError);
-      }
+  #askWaiting(): void {
+    while (this.#questions.length > 0 && !this.#builtinCalls.full) {
+      const question = this.#questions.shift() as WaitingQuestion;
+      if (!question.call.settled)
+        this.#sendLate(this.#builtinCalls, question, this.#session.host.clock.now());
+    }
+  }
+
+  #sendLate(table: SlotTable<OutgoingCall>, waiting: WaitingQuestion | WaitingCall, nowMs: number): void {
+    const { call, method, endMs, input } = waiting;
+    try {
+      this.#send(table, call, method, endMs, input, nowMs);
+      // Given up from inside the encoding, before the request had left.
+      if (call.settled) this.#session.cancel(call);
+    } catch (error) {
+      if (!call.settled) call.onFailure(error as RpcError);
     }
   }
 
@@ -206,8 +308,23 @@ export class OutgoingCalls {
   }
 }
 
-function tooMany(message: string): RpcError {
-  return new RpcError({ code: "resource_exhausted", message, origin: "local" });
+function exhausted(message: string): RpcError {
+  return new RpcError({ code: "resource_exhausted", message, origin: "local", notExecuted: true });
+}
+
+/** What the end of a session is to a call that has not left. */
+function unsent(reason: RpcError): RpcError {
+  const message = `the session ended while the call waited for its turn: ${reason.message}`;
+  return new RpcError({ code: "unavailable", message, origin: "local", notExecuted: true, cause: reason });
+}
+
+function sendError(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  if (!(error instanceof EncodeError))
+    return new RpcError({ code: "internal", message: "the request could not be sent", cause: error });
+  // Why a region cannot be lent is an error of its own.
+  if (error.cause instanceof RpcError) return error.cause;
+  return new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
 }
 
 function broken(session: Session): RpcError {

@@ -11,6 +11,7 @@ import {
   peerGreeting,
 } from "./fake-host.test-support.ts";
 import { FakePort, type SentFrame } from "./fake-port.test-support.ts";
+import { defaultWindow, type WindowLimits } from "./in-flight-window.ts";
 import type { SessionLimits } from "./limits.ts";
 import { Session } from "./session.ts";
 
@@ -21,12 +22,12 @@ export const decoded = (frame: SentFrame | undefined): unknown =>
     : decodeAt(frame.body, 0, frame.body.byteLength);
 export const gone = new RpcError({ code: "unavailable", message: "closed by us", origin: "local" });
 
-export function setUp(limits: Partial<SessionLimits> = {}) {
+export function setUp(limits: Partial<SessionLimits> = {}, window: Partial<WindowLimits> = {}) {
   const host = new FakeHost(limits);
   const method = new FakeMethod();
   host.methods = [method];
   const port = new FakePort(8);
-  const session = new Session(host, port, 4, 2, 0x2222, "the peer");
+  const session = new Session(host, port, 4, 2, 0x2222, "the peer", { ...defaultWindow, ...window });
   const receive = (...frames: FrameSpec[]) => {
     const bytes = messageOf(2, 0x2222, frames);
     session.receive(port.receive(bytes), bytes.byteLength);
@@ -47,8 +48,12 @@ export function opening(limits?: Partial<SessionLimits>) {
 }
 
 /** A session that accepted a hello. */
-export function open(limits?: Partial<SessionLimits>, change: Partial<typeof peerGreeting> = {}) {
-  const all = setUp(limits);
+export function open(
+  limits?: Partial<SessionLimits>,
+  change: Partial<typeof peerGreeting> = {},
+  window?: Partial<WindowLimits>,
+) {
+  const all = setUp(limits, window);
   all.session.accept({ ...peerGreeting, ...change }, packedGreeting());
   all.port.sent.length = 0;
   return all;

@@ -1,5 +1,7 @@
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { type ErrorBody, packError, parseError } from "../wire/fault.ts";
+import { frameKind } from "../wire/frame.ts";
 
 /** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
 const protocolNotSupported = 93;
@@ -19,6 +21,38 @@ export function sendFailure(peerName: string, provider: string, status: number):
     code: status,
     rpcCode: "unavailable",
     message: `${peerName} cannot be reached: sending failed`,
+  });
+}
+
+/** Why a session ends whose peer has said a last word: a refusal or a goodbye. */
+export function farewell(peerName: string, kind: number, word: number, body: unknown): RpcError {
+  const said = parseError(word, body);
+  const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
+  return new RpcError({
+    code: word === 0 ? "unavailable" : said.code,
+    message: `${peerName} ${verb}: ${packError(said).m}`,
+    origin: "remote",
+  });
+}
+
+/** What a refusal or a goodbye says. Fits the shortest message a peer may ask for: nobody will be there to let it be pulled. */
+export const lastWords = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
+
+/** Why a session ends whose peer does not keep to the protocol. */
+export function brokenProtocol(peerName: string, text: string): RpcError {
+  return new RpcError({
+    code: "internal",
+    message: `${peerName} broke the protocol: ${text}`,
+    origin: "fabric",
+  });
+}
+
+/** Why a request goes nowhere: its session has ended before. */
+export function sessionEnded(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the session with ${peerName} has ended`,
+    origin: "local",
   });
 }
 

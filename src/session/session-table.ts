@@ -14,6 +14,7 @@ import {
   versionFault,
 } from "../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
+import type { WindowLimits } from "./in-flight-window.ts";
 import { NoticeTargets } from "./notice-targets.ts";
 import { Session } from "./session.ts";
 import type { SessionHost } from "./session-host.ts";
@@ -66,6 +67,7 @@ export class SessionTable implements PortSink {
     replyTo: Uint8Array,
     peerName: string,
     timeoutMs: number,
+    window?: WindowLimits,
   ): Promise<Session> {
     const host = this.#host;
     if (this.#size >= host.limits.maxSessions) {
@@ -76,7 +78,7 @@ export class SessionTable implements PortSink {
         origin: "local",
       });
     }
-    const session = this.#add(port, address, peerName);
+    const session = this.#add(port, address, peerName, window);
     const cancelTimer = host.clock.timer(timeoutMs, () =>
       session.end(new ConnectSilence(peerName, timeoutMs), { quiet: true }),
     );
@@ -201,9 +203,9 @@ export class SessionTable implements PortSink {
     }
   }
 
-  #add(port: Port, address: number, peerName: string): Session {
+  #add(port: Port, address: number, peerName: string, window?: WindowLimits): Session {
     const index = this.#free.pop() ?? this.#sessions.length;
-    const session = new Session(this.#host, port, address, index, randomInt(1, maxUint32), peerName);
+    const session = new Session(this.#host, port, address, index, randomInt(1, maxUint32), peerName, window);
     this.#sessions[index] = session;
     this.#size++;
     let byAddress = this.#byAddress.get(port);

@@ -103,7 +103,7 @@ describe("a session that opens", () => {
     all.receive({ kind: frameKind.welcome, body: packedGreeting() });
     expect(await all.opened).toBeUndefined();
     const call = new FakeCall();
-    all.session.request(call, 0, 1000, undefined);
+    all.session.request(call, 0, 10_000, undefined);
     all.port.pulls[0]?.into.set(bytes);
     all.port.pulls[0]?.settle(0);
     await settled();
@@ -184,7 +184,7 @@ describe("an open session", () => {
   it("ends when the peer says goodbye, without a word", () => {
     const all = open();
     const call = new FakeCall();
-    all.session.request(call, 0, 1000, undefined);
+    all.session.request(call, 0, 10_000, undefined);
     all.port.sent.length = 0;
     all.receive({ kind: frameKind.goodbye, word: 14, body: { m: "closing" } });
     expect([all.session.state, all.host.counters.malformed, all.kinds()]).toEqual(["ended", 0, []]);
@@ -208,7 +208,7 @@ describe("an open session", () => {
   it("ends for a peer that is gone, failing its calls at once", () => {
     const all = open();
     const call = new FakeCall();
-    all.session.request(call, 0, 1000, undefined);
+    all.session.request(call, 0, 10_000, undefined);
     all.session.onPeerGone();
     expect(call.failures[0]?.message).toContain("the process of the peer is gone");
     expect(all.port.forgotten).toEqual([4]);

@@ -6,22 +6,32 @@ import { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { channels } from "../observe/channels.ts";
 import { builtinSlots } from "../wire/builtin.ts";
-import { type ErrorBody, errorWord, packError, parseError } from "../wire/fault.ts";
+import { errorWord } from "../wire/fault.ts";
 import { frameFault, frameHeaderBytes, frameKind, pulledBody, senderState } from "../wire/frame.ts";
 import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
 import { Aftermath } from "./aftermath.ts";
 import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
+import { defaultWindow, type WindowLimits } from "./in-flight-window.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
+import { drainingError } from "./intake.ts";
 import { LentRegions } from "./lent-regions.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { explainRefusal } from "./refusal.ts";
-import { overrun, processGone, sendFailure } from "./session-ends.ts";
+import {
+  brokenProtocol,
+  farewell,
+  lastWords,
+  overrun,
+  processGone,
+  sendFailure,
+  sessionEnded,
+} from "./session-ends.ts";
 import type { SessionHost } from "./session-host.ts";
 import type { SessionObserver } from "./session-observer.ts";
 
@@ -62,8 +72,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** What the peer has of ours now. */
   readonly lent: LentRegions;
   readonly bodies: IncomingBodies;
+  readonly outgoing: OutgoingCalls;
   readonly #outbox: Outbox;
-  readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
   readonly #offers: OfferedBodies;
   /** The side that connected says once what it serves, if anything. */
@@ -79,6 +89,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     index: number,
     nonce: number,
     peerName: string,
+    window: WindowLimits = defaultWindow,
   ) {
     this.host = host;
     this.port = port;
@@ -99,7 +110,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#aftermath = new Aftermath(port, address, host.clock, host.quarantine);
     this.bodies = new IncomingBodies(this, this.#outbox);
     this.#offers = new OfferedBodies(port, host);
-    this.#outgoing = new OutgoingCalls(this, this.#outbox, this.#offers);
+    this.outgoing = new OutgoingCalls(this, this.#outbox, this.#offers, window);
     this.#incoming = new IncomingCalls(this, this.#outbox, this.#offers);
   }
 
@@ -137,7 +148,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.remote = remote;
     this.state = "open";
     this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
-    this.#outgoing.limit(remote.requests);
+    this.outgoing.limit(remote.requests);
     this.methods.set(remote.services);
     this.host.counters.sessionsOpened++;
     const { sessionOpened } = channels;
@@ -161,20 +172,23 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   // ---- calls -----------------------------------------------------------------------------------------------------------
 
-  /** Sends a request. Throws RpcError, and then nothing has left. */
-  request(call: OutgoingCall, method: number, timeLeftMs: number, input: unknown): void {
-    if (this.state !== "open") {
-      throw new RpcError({
-        code: "unavailable",
-        message: `the session with ${this.peerName} has ended`,
-        origin: "local",
-      });
-    }
+  /**
+   * Sends a request, or, when the window is full, lets it wait for its turn: then its number is 0 until it has left. `endMs` is when its caller waits no
+   * more, on the engine's clock. Throws RpcError when it can neither leave nor wait.
+   */
+  request(
+    call: OutgoingCall,
+    method: number,
+    endMs: number,
+    input: unknown,
+    nowMs: number = this.host.clock.now(),
+  ): void {
+    if (this.state !== "open") throw sessionEnded(this.peerName);
     const idle = !this.hasOpenWork;
-    this.#outgoing.request(call, method, timeLeftMs, input);
+    this.outgoing.request(call, method, endMs, input, nowMs);
     if (idle) this.host.watch(this);
     // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
-    if (this.#outgoing.size === 1) this.#outbox.flush();
+    if (this.outgoing.size === 1) this.#outbox.flush();
     this.host.kick();
   }
 
@@ -183,9 +197,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return new Ask(this, method, input, options).promise;
   }
 
-  /** The caller gave up on a call that has been settled: tell the peer, which then ends it and answers. */
+  /** The caller gave up on a call that has been settled: it waits no more, or the peer is told, which then ends it and answers. */
   cancel(call: OutgoingCall): void {
-    if (this.state === "open" && call.id !== 0) {
+    if (call.id === 0) this.outgoing.withdraw(call);
+    else if (this.state === "open") {
       this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
       this.host.kick();
     }
@@ -207,7 +222,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   /** Calls of either direction are open, or bodies wait to be pulled: the peer's death would matter. */
   get hasOpenWork(): boolean {
-    return this.#outgoing.size > 0 || this.#incoming.size > 0 || this.#offers.size > 0;
+    return this.outgoing.size + this.outgoing.waiting.size + this.#incoming.size + this.#offers.size > 0;
   }
 
   /** Messages are on their way whose end is not known yet. A provider may try for ever to reach a peer that is gone. */
@@ -217,16 +232,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   /** Users' calls that are open, for whoever lists them. */
   get openCalls(): { readonly outgoing: Iterable<OutgoingCall>; readonly incoming: Iterable<IncomingCall> } {
-    return { outgoing: this.#outgoing, incoming: this.#incoming };
+    return { outgoing: this.outgoing, incoming: this.#incoming };
   }
 
   get callsOut(): number {
-    return this.#outgoing.size;
-  }
-
-  /** Those of `callsOut` that users made. */
-  get usersCallsOut(): number {
-    return this.#outgoing.usersSize;
+    return this.outgoing.size;
   }
 
   /** Bodies that wait to be pulled. */
@@ -298,7 +308,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         return this.#incoming.onRequest(view.getUint16(at + 2, true), callId, word, at, flags, bodyBytes);
       case frameKind.response:
       case frameKind.error:
-        return this.#outgoing.onAnswer(kind, callId, word, at, flags, bodyBytes);
+        return this.outgoing.onAnswer(kind, callId, word, at, flags, bodyBytes);
       case frameKind.cancel:
         return this.#incoming.onCancel(callId);
       case frameKind.pulled:
@@ -307,6 +317,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       case frameKind.pong:
         this.#onSenderState(view.getUint16(at + 2, true) === senderState.draining);
         return kind === frameKind.ping ? this.#sayState(frameKind.pong, word) : this.host.ponged(this);
+      case frameKind.credits:
+        return this.outgoing.onCredits(word);
       case frameKind.services:
         if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
         this.#awaitsServices = false;
@@ -331,6 +343,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
     this.host.watch(this);
     this.observer?.onDraining();
+    // They would be refused one by one.
+    this.outgoing.turnAway(drainingError(this.peerName, "local"));
   }
 
   /** Without the body of a welcome or a service table there is no session, though the peer has done nothing wrong. */
@@ -352,22 +366,14 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   #onPulled(word: number, callId: number): void {
     if (word === pulledBody.response && callId === 0) this.#offers.released(sessionOffer);
     else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
-    else if (word === pulledBody.request) this.#outgoing.onBodyPulled(callId);
+    else if (word === pulledBody.request) this.outgoing.onBodyPulled(callId);
     else this.fault(`body number ${word} of call ${callId} cannot have been pulled`);
   }
 
   #onGoodbye(kind: number, word: number, body: unknown): void {
-    const said = parseError(word, body);
-    const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
-    this.end(
-      new RpcError({
-        code: word === 0 ? "unavailable" : said.code,
-        message: `${this.peerName} ${verb}: ${packError(said).m}`,
-        origin: "remote",
-      }),
-      // A side that says nothing of transfers under way has none: what it was lent can be used again.
-      { quiet: true, certain: (body as { t?: unknown } | undefined)?.t === undefined },
-    );
+    // A side that says nothing of transfers under way has none: what it was lent can be used again.
+    const certain = (body as { t?: unknown } | undefined)?.t === undefined;
+    this.end(farewell(this.peerName, kind, word, body), { quiet: true, certain });
   }
 
   /** Sends a frame about the session; a body too long for a message is offered for pulling. What the peer will not take ends the session. */
@@ -397,13 +403,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     if (this.state === "ended") return;
     this.host.counters.malformed++;
     if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: this.peerName, fault: text });
-    this.end(
-      new RpcError({
-        code: "internal",
-        message: `${this.peerName} broke the protocol: ${text}`,
-        origin: "fabric",
-      }),
-    );
+    this.end(brokenProtocol(this.peerName, text));
   }
 
   onSendFailed(status: number): void {
@@ -437,7 +437,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       this.#outbox.flush();
       this.host.kick();
     }
-    const loans = [...this.#outgoing.end(reason), ...this.#offers.end()];
+    const loans = [...this.outgoing.end(reason), ...this.#offers.end()];
     this.#incoming.end(reason);
     this.#aftermath.begin(loans, certain, !quiet);
     this.#outbox.close();
@@ -460,6 +460,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   markDirty(): void {
     this.host.markDirty(this);
+  }
+
+  onRoom(): void {
+    this.outgoing.sendWaiting();
   }
 
   onMessagePosted(frames: number): void {
@@ -491,5 +495,3 @@ const sessionOffer = "session";
 const secondWelcome = "a second welcome came";
 /** Tells the peer that the body of a frame about the session has been pulled. */
 const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
-/** Fits the shortest message a peer may ask for: nobody will be there to let it be pulled. */
-const lastWords = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });

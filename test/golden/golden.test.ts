@@ -79,6 +79,7 @@ function encoded({ session, nonce, frames }: Vector): string {
   const ignore = () => {};
   const host = {
     markDirty: ignore,
+    onRoom: ignore,
     onSendFailed: ignore,
     onMessagePosted: ignore,
     onOverrun: ignore,

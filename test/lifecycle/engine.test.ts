@@ -284,7 +284,7 @@ describe.each(providers)("an engine over $name", (provider) => {
     const { api } = await pair(provider, [living({ hold: () => gate.promise })], {
       server: { limits: { maxRequests: 10 } },
     });
-    const calls = Array.from({ length: 15 }, () => api(Life).hold.result());
+    const calls = Array.from({ length: 15 }, () => api(Life).hold.result(undefined, { whenFull: "fail" }));
     const refused = await Promise.all(calls.slice(10));
     for (const result of refused) {
       expect(result).toMatchObject({ ok: false, error: { code: "resource_exhausted", origin: "local" } });

@@ -8,6 +8,8 @@ function held(stats: EngineStats): Record<string, unknown> {
   const {
     callsOut,
     callsIn,
+    callsWaiting,
+    waitingBytes,
     deadlines,
     queuedBytes,
     offeredBytes,
@@ -21,6 +23,8 @@ function held(stats: EngineStats): Record<string, unknown> {
   return {
     callsOut,
     callsIn,
+    callsWaiting,
+    waitingBytes,
     deadlines,
     queuedBytes,
     offeredBytes,
@@ -46,6 +50,8 @@ function nothing(stats: EngineStats): Record<string, unknown> {
   return {
     callsOut: 0,
     callsIn: 0,
+    callsWaiting: 0,
+    waitingBytes: 0,
     deadlines: 0,
     queuedBytes: 0,
     offeredBytes: 0,

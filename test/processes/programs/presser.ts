@@ -20,7 +20,7 @@ obey({
     const filler = "x".repeat(load);
     const codes: Record<string, number> = {};
     const calls = Array.from({ length: count }, (_, number) =>
-      trial.note({ writer, number, load: filler }).catch((error: unknown) => {
+      trial.note({ writer, number, load: filler }, { whenFull: "fail" }).catch((error: unknown) => {
         const code = error instanceof RpcError ? error.code : String(error);
         codes[code] = (codes[code] ?? 0) + 1;
         return 0;

@@ -1,0 +1,78 @@
+import type { OutgoingCall } from "../call/outgoing-call.ts";
+import { type Priority, priorities } from "../flow/priority.ts";
+import { PriorityQueue, type Queued, type QueueLimits } from "../flow/priority-queue.ts";
+
+/** A call that waits for its turn, and what it takes to send it. */
+export interface WaitingCall extends Queued {
+  readonly call: OutgoingCall;
+  readonly method: number;
+  /** Until when the peer may take over it, on the engine's clock. */
+  readonly endMs: number;
+  readonly input: unknown;
+}
+
+/** How many calls wait, and about how many bytes their inputs hold. */
+export interface WaitingLevel {
+  readonly calls: number;
+  readonly bytes: number;
+}
+
+/** The calls of a session that wait for a place in its window. Whatever happens to one, it is found by its call. */
+export class WaitingCalls {
+  readonly #queue: PriorityQueue<WaitingCall>;
+  readonly #byCall = new Map<OutgoingCall, WaitingCall>();
+
+  constructor(limits: QueueLimits) {
+    this.#queue = new PriorityQueue(limits);
+  }
+
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  get bytes(): number {
+    return this.#queue.bytes;
+  }
+
+  /** Those that had to go for it; undefined when there was no room even so. */
+  add(waiting: WaitingCall): WaitingCall[] | undefined {
+    const out = this.#queue.push(waiting);
+    if (out === undefined) return undefined;
+    for (const { call } of out) this.#byCall.delete(call);
+    this.#byCall.set(waiting.call, waiting);
+    return out;
+  }
+
+  /** The next in turn, which waits no more. */
+  next(): WaitingCall | undefined {
+    const next = this.#queue.shift();
+    if (next !== undefined) this.#byCall.delete(next.call);
+    return next;
+  }
+
+  /** Its caller has given it up. */
+  withdraw(call: OutgoingCall): void {
+    const waiting = this.#byCall.get(call);
+    if (waiting === undefined) return;
+    this.#byCall.delete(call);
+    this.#queue.delete(waiting);
+  }
+
+  /** All of them, which wait no more. */
+  takeAll(): WaitingCall[] {
+    const all = [...this.#queue];
+    for (const { call } of all) this.withdraw(call);
+    return all;
+  }
+
+  levels(): Record<Priority, WaitingLevel> {
+    const levels = Object.fromEntries(
+      priorities.map((priority) => [priority, { calls: 0, bytes: 0 }]),
+    ) as Record<Priority, { calls: number; bytes: number }>;
+    for (const { priority, waitingBytes } of this.#queue) {
+      levels[priority].calls++;
+      levels[priority].bytes += waitingBytes;
+    }
+    return levels;
+  }
+}
