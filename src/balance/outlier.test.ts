@@ -22,6 +22,12 @@ describe("an outlier", () => {
     for (let i = 0; i < 10; i++) expect(outlier.settled("cancelled")).toBe(false);
   });
 
+  it("is no better for calls that were given up", () => {
+    const outlier = new Outlier(options);
+    const ends = ["unavailable", "cancelled", "unavailable", "cancelled", "unavailable"] as const;
+    expect(ends.map((code) => outlier.settled(code))).toEqual([false, false, false, false, true]);
+  });
+
   it("is left alone ever longer, up to a bound, and less again after a time without fault", () => {
     const outlier = new Outlier(options);
     let now = 0;

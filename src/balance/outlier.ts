@@ -45,6 +45,8 @@ export class Outlier {
 
   /** A call to it has ended; true when it should be ejected now. */
   settled(code: RpcCode | "ok"): boolean {
+    // Nobody waited for the answer, as for that of a hedge: it would have been neither.
+    if (code === "cancelled") return false;
     if (!serverFailures.has(code)) this.#failures = 0;
     else this.#failures++;
     return this.#failures >= this.#options.consecutiveFailures;

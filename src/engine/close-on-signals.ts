@@ -1,6 +1,7 @@
+import { constants } from "node:os";
 import { assertOptions } from "../contract/check.ts";
 import { assertGraceMs, type DrainReport, defaultGraceMs } from "./drain.ts";
-import type { Engine } from "./engine.ts";
+import { Engine } from "./engine.ts";
 
 /** What `closeOnSignals` takes. */
 export interface CloseOnSignalsOptions {
@@ -18,6 +19,8 @@ export interface CloseOnSignalsOptions {
  * signal closes at once and then ends the process by that signal, as if nobody had listened for it; so does any signal once the engines are closed.
  *
  * Returns what takes the listeners away; they hold no process alive.
+ *
+ * @throws TypeError or RangeError for what are no engines, or bad options.
  */
 export function closeOnSignals(
   engines: Engine | readonly Engine[],
@@ -26,7 +29,15 @@ export function closeOnSignals(
   assertOptions("closeOnSignals", options, ["signals", "graceMs", "onDrained"]);
   const { signals = ["SIGTERM", "SIGINT"], graceMs = defaultGraceMs, onDrained } = options;
   assertGraceMs("closeOnSignals", graceMs);
+  if (!Array.isArray(signals) || !signals.every((signal) => signal in constants.signals))
+    throw new TypeError(
+      `closeOnSignals: signals must be an array of names of signals, it is ${String(signals)}`,
+    );
+  if (onDrained !== undefined && typeof onDrained !== "function")
+    throw new TypeError("closeOnSignals: onDrained must be a function");
   const all: readonly Engine[] = Array.isArray(engines) ? engines : [engines as Engine];
+  if (!all.every((engine) => engine instanceof Engine))
+    throw new TypeError("closeOnSignals: the first argument must be an engine or an array of engines");
   let draining = false;
 
   const dispose = (): void => {

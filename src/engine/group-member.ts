@@ -62,7 +62,9 @@ export class GroupMember implements Candidate {
     this.#cancelTry = undefined;
     if (this.#retired) return;
     try {
-      await this.peer.session();
+      const session = await this.peer.session();
+      // It may have ended before anybody could be told of it, so nobody is told of its loss.
+      if (session.state !== "open") this.#tryLater();
     } catch (error) {
       this.#tryLater();
       throw error;

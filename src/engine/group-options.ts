@@ -15,9 +15,9 @@ import { resolveWindowOptions, type WindowOptions } from "./window-options.ts";
 export interface GroupOptions {
   /** How long to wait for the first welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. Each peer is given as long for each try. */
   readonly timeoutMs?: number;
-  /** Who gets a call. Default `twoChoices`; an object of your own will do. */
+  /** Who gets a call. Default `twoChoices`; an object of your own will do, and must pick one of the candidates it is given. */
   readonly policy?: PolicyName | Policy;
-  /** For `consistentHash`: what a call's peer depends on. Undefined: nothing, any peer will do. Called for each call, with its input as it was given. */
+  /** For `consistentHash`: what a call's peer depends on. Undefined: nothing, any peer will do. Called for each call, with its input as it was given; a call fails with `internal` when it throws or gives anything but a string. */
   readonly keyOf?: (call: { readonly method: string; readonly input: unknown }) => string | undefined;
   /** When a peer that fails calls is left alone for a while. */
   readonly ejection?: EjectionOptions;

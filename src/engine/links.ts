@@ -87,7 +87,8 @@ export class Links {
     );
     this.#groups.add(group);
     try {
-      await group.connected();
+      // The resolver takes its time, too, and may never say anything.
+      await within(resolved.timeoutMs, `${group.name}: nobody was reached`, group.connected());
     } catch (error) {
       group.close();
       throw error;
@@ -116,7 +117,7 @@ export class Links {
   async #openSession(peer: Peer, timeoutMs: number, window: WindowLimits): Promise<Session> {
     this.#assertOpen();
     const untilMs = systemClock.now() + timeoutMs;
-    const target = await within(timeoutMs, peer.url, locate(peer.url));
+    const target = await within(timeoutMs, `${peer.url} could not be looked up`, locate(peer.url));
     const port = await this.#ports.towards(target);
     for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
       this.#assertOpen();

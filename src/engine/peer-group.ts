@@ -144,9 +144,13 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     const { keyOf, policy } = this.#options;
     try {
       const key = call === undefined ? undefined : keyOf?.({ method: call.methodPath, input });
-      return policy.pick(ready, key);
+      if (key !== undefined && typeof key !== "string")
+        throw new TypeError(`keyOf must give a string or undefined, it gave ${typeof key}`);
+      const picked: unknown = policy.pick(ready, key);
+      if (!(picked instanceof GroupMember)) throw new TypeError("the policy must pick one of the candidates");
+      return picked;
     } catch (cause) {
-      const message = `${this.name}: keyOf or the policy threw`;
+      const message = `${this.name}: keyOf or the policy failed: ${cause instanceof Error ? cause.message : String(cause)}`;
       throw new RpcError({ code: "internal", message, origin: "local", cause });
     }
   }

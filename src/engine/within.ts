@@ -1,15 +1,15 @@
 import { systemClock } from "../call/clock.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 
-/** `work`, or `unavailable` after `timeoutMs`; what comes of it later is dropped. */
-export async function within<T>(timeoutMs: number, url: string, work: Promise<T>): Promise<T> {
+/** `work`, or `unavailable` after `timeoutMs`, `failed` saying what has not happened; what comes of it later is dropped. */
+export async function within<T>(timeoutMs: number, failed: string, work: Promise<T>): Promise<T> {
   let cancel = () => {};
   const late = new Promise<never>((_, reject) => {
     cancel = systemClock.timer(timeoutMs, () =>
       reject(
         new RpcError({
           code: "unavailable",
-          message: `${url} could not be looked up within ${timeoutMs} ms`,
+          message: `${failed} within ${timeoutMs} ms`,
           origin: "local",
         }),
       ),

@@ -45,15 +45,19 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       const over = new AbortController();
       const forget = region.onDisposed(() => over.abort(takenBack));
       const timeoutMs = Math.max(1, endsMs - performance.now());
-      const lending = session
-        .ask(builtin.lend, [ticket, region], { timeoutMs, graceMs, signal: over.signal })
+      const lending = session.ask(builtin.lend, [ticket, region], {
+        timeoutMs,
+        graceMs,
+        signal: over.signal,
+      });
+      lending
         .finally(() => {
           forget();
           lent.set(session, (lent.get(session) ?? 1) - 1);
-        });
-      // How it ends later is the borrower's business. What fails at once never left.
+        })
+        .catch(() => {});
+      // How it ends later is the borrower's business. What has failed already never left.
       await Promise.race([lending, Promise.resolve()]);
-      lending.catch(() => {});
       call.settle({ value: undefined });
     },
   );

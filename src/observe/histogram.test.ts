@@ -92,6 +92,27 @@ describe("a histogram", () => {
     [{ buckets: [[1e9, 1]], count: 1 }],
     [{ buckets: [[1, 0]], count: 0 }],
     [{ buckets: [[1, 2]], count: 1 }],
+    [
+      {
+        buckets: [
+          [1, 0.5],
+          [2, 0.5],
+        ],
+        count: 1,
+      },
+    ],
+    [
+      {
+        buckets: [
+          [1, 1],
+          [1, 1],
+        ],
+        count: 2,
+      },
+    ],
+    [{ buckets: [[1, 1]], count: 1, min: 2 }],
+    [{ buckets: [[1, 1]], count: 1, max: null }],
+    [{ buckets: [[1, 1]], count: 1, sum: null }],
   ])("refuses data that are no histogram's: %j", (wrong) => {
     expect(() => Histogram.from({ min: 1, max: 1, sum: 1, ...(wrong as object) } as never)).toThrow(
       TypeError,

@@ -56,7 +56,8 @@ export class Histogram {
     const counts = new Float64Array(bucketCount);
     let count = 0;
     for (const [bucket, times] of data.buckets) {
-      if (!(Number.isInteger(bucket) && bucket >= 0 && bucket < bucketCount && times > 0))
+      const isOne = Number.isInteger(bucket) && bucket >= 0 && bucket < bucketCount && counts[bucket] === 0;
+      if (!isOne || !Number.isSafeInteger(times) || times < 1)
         throw new TypeError(`Histogram.from: there is no bucket ${bucket} with ${times} values`);
       counts[bucket] = times;
       count += times;
@@ -64,11 +65,14 @@ export class Histogram {
     if (count !== data.count)
       throw new TypeError(`Histogram.from: ${count} values in buckets, but count is ${data.count}`);
     if (count === 0) return histogram;
+    const { min, max, sum } = data;
+    if (!(min >= 0 && min <= max && sum >= max))
+      throw new TypeError(`Histogram.from: min ${min}, max ${max} and sum ${sum} are no histogram's`);
     histogram.#counts = counts;
     histogram.#count = count;
-    histogram.#min = data.min;
-    histogram.#max = data.max;
-    histogram.#sum = data.sum;
+    histogram.#min = min;
+    histogram.#max = max;
+    histogram.#sum = sum;
     return histogram;
   }
 

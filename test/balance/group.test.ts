@@ -181,6 +181,28 @@ describe("a group", () => {
     await group.client(Who).name({ key: "" });
   });
 
+  it.each([
+    ["a key that is no string", { policy: "consistentHash", keyOf: () => 5 as never }, "it gave number"],
+    ["a policy that picks nobody", { policy: { pick: () => undefined as never } }, "must pick one"],
+  ] as const)("fails a call for %s", async (_, options, message) => {
+    const { urls, client } = await three();
+    const group = await client.connect(urls, options);
+    expect(await failure(group.client(Who).name({ key: "" }))).toMatchObject({
+      code: "internal",
+      message: expect.stringContaining(message),
+    });
+  });
+
+  it("waits for a resolver that says nothing no longer than it was told to", async () => {
+    const client = await openEngine();
+    const { resolver } = scripted([]);
+    const silent = { ...resolver, start: () => () => {} };
+    expect(await failure(client.connect(silent, { timeoutMs: 20 }))).toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("nobody was reached within 20 ms"),
+    });
+  });
+
   it("gives who has just come a small share, where it starts slowly", async () => {
     const { urls, client } = await three();
     const group = await client.connect(urls, { slowStartMs: 600_000 });

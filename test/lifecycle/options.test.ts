@@ -1,4 +1,4 @@
-import { Engine, type EngineOptions, implement, service, unary } from "cinnabar";
+import { closeOnSignals, Engine, type EngineOptions, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
 
@@ -90,5 +90,23 @@ describe("connect", () => {
     await expect(engine.connect("tcp://127.0.0.1:0")).rejects.toThrow(
       "port 0 can be listened on, not connected to",
     );
+  });
+});
+
+describe("closeOnSignals", () => {
+  it.each([
+    [{ signal: "SIGTERM" }, 'unknown option "signal"'],
+    [{ signals: "SIGTERM" }, "signals must be an array"],
+    [{ signals: ["SIGNONE"] }, "it is SIGNONE"],
+    [{ graceMs: -1 }, "graceMs must be a number"],
+    [{ onDrained: 1 }, "onDrained must be a function"],
+  ])("refuses %j, naming the field, and listens for nothing", async (options, why) => {
+    const engine = await openEngine();
+    expect(() => closeOnSignals(engine, options as never)).toThrow(why);
+    expect(process.listenerCount("SIGTERM")).toBe(0);
+  });
+
+  it("refuses what is no engine", () => {
+    expect(() => closeOnSignals([{}] as never)).toThrow("must be an engine");
   });
 });

@@ -121,7 +121,7 @@ describe.each(providers)("a handle over $name", (provider) => {
 
   it("ends with its lease, in the middle of a borrower's transfers", async () => {
     const { b, region, fromA } = await three(provider, new Uint8Array(1 << 20));
-    await using borrowed = await b.borrow(await fromA.take({ leaseMs: 200 }));
+    await using borrowed = await b.borrow(await fromA.take({ leaseMs: 500 }));
     const local = new Uint8Array(1 << 20);
     const error = await failure(
       (async () => {
@@ -198,6 +198,23 @@ describe("a handle of an engine that listens on every interface", () => {
     });
   });
 });
+
+it("says at once why its owner cannot lend", async () => {
+  // So many pieces make a longer descriptor than the owner may send.
+  const pieces = Array.from({ length: 1000 }, (_, i) => new Uint8Array(scattered, 16 * i, 8));
+  const mem = providers[0] as (typeof providers)[number];
+  const { api, client, server } = await pair(
+    mem,
+    [implement(Shelf, { take: () => region.share(), read: () => 0 })],
+    {
+      server: { limits: { maxBodyBytes: 1024 } },
+    },
+  );
+  using region = server.expose(pieces, { access: "read_write" });
+  expect(await failure(client.borrow(await api(Shelf).take({})))).toMatchObject({ code: "invalid_argument" });
+});
+
+const scattered = new ArrayBuffer(16_000);
 
 it("gives all of its owner's addresses no more time than the borrower does", async () => {
   const silent = await Promise.all([listenSilently(), listenSilently()]);
