@@ -112,10 +112,10 @@ Napi::Value open(const Info& info) {
   size_t slabLength = 0;
   size_t ringLength = 0;
   size_t extentsLength = 0;
-  if (!readString(env, get("scheme"), 8, &scheme) || (scheme != "tcp" && scheme != "shm")) {
-    return invalid(info, "the scheme is \"tcp\" or \"shm\"");
+  if (!readString(env, get("scheme"), 8, &scheme) || !fabric::schemeOf(scheme)) {
+    return invalid(info, "the scheme is \"tcp\", \"shm\" or \"verbs\"");
   }
-  request.scheme = scheme == "tcp" ? fabric::Scheme::tcp : fabric::Scheme::shm;
+  request.scheme = *fabric::schemeOf(scheme);
   if (!readString(env, get("host"), 256, &request.host) ||
       !readString(env, get("name"), 256, &request.name) ||
       !readString(env, get("provider"), 64, &request.provider) ||

@@ -92,12 +92,11 @@ Napi::Value deviceMemory(const Info& info) {
   const fabric::Library* library = fabric::library();
   if (library == nullptr) {
     reason = "libfabric is not loaded";
-  } else if (!readString(info.Env(), info[0], 8, &scheme) || (scheme != "tcp" && scheme != "shm") ||
+  } else if (!readString(info.Env(), info[0], 8, &scheme) || !fabric::schemeOf(scheme) ||
              !readString(info.Env(), info[1], 16, &kind)) {
     reason = "a scheme and a kind of memory";
   } else {
-    reason = fabric::reasonAgainstDeviceMemory(
-        *library, scheme == "tcp" ? fabric::Scheme::tcp : fabric::Scheme::shm, kind);
+    reason = fabric::reasonAgainstDeviceMemory(*library, *fabric::schemeOf(scheme), kind);
   }
   return Napi::String::New(info.Env(), reason);
 }

@@ -56,10 +56,10 @@ fabric::Result<std::unique_ptr<Port>> Port::open(const PortRequest& request) {
                request.sendSlots > 0 && request.receiveSlots > 0 &&
                slots * request.slotBytes <= UINT32_MAX;
   if (!sound) return fabric::Failure{"open", EINVAL, "EINVAL", "slots that fit no slab"};
-  return request.scheme == fabric::Scheme::shm ? openShm(request) : openTcp(request);
+  return request.scheme == fabric::Scheme::shm ? openShm(request) : openIp(request);
 }
 
-fabric::Result<std::unique_ptr<Port>> Port::openTcp(const PortRequest& request) {
+fabric::Result<std::unique_ptr<Port>> Port::openIp(const PortRequest& request) {
   auto source = fabric::encodeSocketAddress(request.host, request.service);
   if (!source) {
     return fabric::Failure{"open", EINVAL, "EINVAL",

@@ -106,7 +106,7 @@ class Port {
 
   // port.cc: opening, closing, regions
   static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
-  static fabric::Result<std::unique_ptr<Port>> openTcp(const PortRequest& request);
+  static fabric::Result<std::unique_ptr<Port>> openIp(const PortRequest& request);
 
   void withdraw(uint32_t region);
   void withdrawAll();

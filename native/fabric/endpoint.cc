@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "fabric/quirks.h"
 #include "fabric/signals.h"
 
 namespace cinnabar::fabric {
@@ -18,6 +19,7 @@ namespace {
 // single entries.
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kExpectedAddresses = 64;
+constexpr size_t kMostDrainTurns = 1024;
 
 template <typename T>
 void adopt(Fid<T>& holder, T* object) {
@@ -75,6 +77,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
   if (tellsWrites(*info)) traits.immediateBytes = sizeof(uint64_t);
   traits.mrMode = info->domain_attr->mr_mode;
+  auto has = [&](Quirk quirk) { return hasQuirk(quirk, traits.provider, library.loadedVersion); };
+  traits.drainBeforeClose = has(Quirk::drainBeforeClose);
   bool shm = request.provider->scheme == Scheme::shm;
   auto fail = [&](const char* op, int status) {
     return library.fail(op, status,
@@ -110,7 +114,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   if (!shm) {
     status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
     if (status != 0) return fail("FI_GETWAIT", status);
-    int inner = request.provider->stickyWait ? socketWaitFd(traits.waitFd) : -1;
+    int inner = has(Quirk::innerWaitFd) ? socketWaitFd(traits.waitFd) : -1;
     if (inner >= 0) traits.waitFd = inner;
   }
 
@@ -140,9 +144,23 @@ RawAddress Endpoint::name() const {
 }
 
 void Endpoint::shut() {
+  if (traits_.drainBeforeClose && parts_.cq) drain();
   parts_.ep.reset();
   parts_.cq.reset();
   parts_.av.reset();
+}
+
+/// Reads what is in the queue and forgets it, for so long as a peer that floods us may hold us up.
+void Endpoint::drain() {
+  fi_cq_data_entry entries[64];
+  for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
+    ssize_t count = fi_cq_read(parts_.cq.get(), entries, std::size(entries));
+    if (count == -FI_EAVAIL) {
+      fi_cq_err_entry error{};
+      count = fi_cq_readerr(parts_.cq.get(), &error, 0);
+    }
+    if (count <= 0) return;
+  }
 }
 
 int Endpoint::tryWait() const {

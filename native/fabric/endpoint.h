@@ -38,6 +38,7 @@ struct EndpointTraits {
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
+  bool drainBeforeClose = false;
 };
 
 /// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion
@@ -84,6 +85,8 @@ class Endpoint {
   void remove(fi_addr_t address);
 
  private:
+  void drain();
+
   Parts parts_;
   EndpointTraits traits_;
 };

@@ -6,9 +6,9 @@
 #include <rdma/fi_errno.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 
+#include "fabric/quirks.h"
 #include "fabric/signals.h"
 
 namespace cinnabar::fabric {
@@ -31,13 +31,6 @@ Library instance;
 LoadReport success;
 std::atomic<const Library*> published{nullptr};
 
-// libfabric reads its variables once, when it is loaded. The user's own settings win.
-void setDefaults() {
-  // With the registration cache a revoked key goes on working on verbs (fi_mr(3), "Memory
-  // registration cache").
-  setenv("FI_MR_CACHE_MAX_COUNT", "0", 0);
-}
-
 template <typename F>
 bool resolve(void* handle, const char* name, const char* version, F* into, std::string* reason) {
   dlerror();
@@ -59,7 +52,6 @@ Failure Library::fail(std::string op, int code, std::string message) const {
 }
 
 std::string openLibrary(const std::string& path, Library* into) {
-  setDefaults();
   SignalKeeper keeper;
   // RTLD_LOCAL: what libfabric brings along must not take the place of Node's own symbols.
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -86,6 +78,7 @@ std::string openLibrary(const std::string& path, Library* into) {
     dlclose(handle);
     return reason;
   }
+  applySettings(found.loadedVersion);
   *into = found;
   return "";
 }

@@ -4,12 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 namespace cinnabar::fabric {
 
-enum class Scheme { tcp, shm };
+enum class Scheme { tcp, shm, verbs };
 
 /// One way to serve a scheme. `since` and `before` bound the libfabric versions for which it is a
 /// candidate.
@@ -18,10 +19,6 @@ struct Provider {
   const char* name;
   uint32_t since;
   uint32_t before;
-  /// fi_trywait does not take the queue's own signal back, so the queue's wait fd stays readable
-  /// for ever after the first completion (fixed in 1.18.2). The descriptor that watches the sockets
-  /// is waited for instead.
-  bool stickyWait = false;
 };
 
 /// The candidates of every scheme, best first.
@@ -32,5 +29,8 @@ bool suits(const Provider& provider, uint32_t version);
 
 /// The name of a scheme, as addresses carry it.
 const char* schemeName(Scheme scheme);
+
+/// The scheme of that name.
+std::optional<Scheme> schemeOf(std::string_view name);
 
 }  // namespace cinnabar::fabric

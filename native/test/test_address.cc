@@ -79,5 +79,13 @@ TEST_SUITE("providers") {
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 18)) == "tcp ");
     CHECK(choice(Scheme::tcp, FI_VERSION(2, 6)) == "tcp ");
     CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "shm ");
+    CHECK(choice(Scheme::verbs, FI_VERSION(1, 17)) == "verbs;ofi_rxm ");
+  }
+
+  TEST_CASE("schemes are known by their names") {
+    for (Scheme scheme : {Scheme::tcp, Scheme::shm, Scheme::verbs})
+      CHECK(schemeOf(schemeName(scheme)) == scheme);
+    CHECK(schemeOf("mem") == std::nullopt);
+    CHECK(schemeOf("") == std::nullopt);
   }
 }

@@ -38,11 +38,13 @@ export async function runVitest({
 }
 
 /**
+ * The counts of a report that vitest has written.
+ *
  * @param {string} report
- * @param {string} ending
+ * @param {string} ending how vitest's process ended
  * @returns {Outcome}
  */
-function readReport(report, ending) {
+export function readReport(report, ending) {
   /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: { status: string }[] }[] }} */
   let files;
   try {

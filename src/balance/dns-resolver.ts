@@ -1,7 +1,7 @@
 import { lookup } from "node:dns/promises";
 import { type Clock, systemClock } from "../call/clock.ts";
 import { assertOptions } from "../contract/check.ts";
-import { parseUrl } from "../fabric/url.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../fabric/url.ts";
 import type { Resolver } from "./resolver.ts";
 
 export interface DnsResolverOptions {
@@ -17,13 +17,14 @@ export interface DnsResolverOptions {
  * One URL for each address that a host name has: `tcp://files.internal:7400` with three A records is three peers. Looked up at the start and every `everyMs`; addresses come in one order, so
  * that a server's shuffling is no change. An answer without addresses counts as an error, since it more often is one than the truth.
  *
- * @throws TypeError for a URL that is not tcp, or an unknown option; RangeError for a time out of bounds.
+ * @throws TypeError for a URL without a host, or an unknown option; RangeError for a time out of bounds.
  */
 export function dnsResolver(url: string, options: DnsResolverOptions = {}): Resolver {
   assertOptions("dnsResolver", options, ["everyMs", "lookUp", "clock"]);
   const { everyMs = 30_000, lookUp = lookUpAll, clock = systemClock } = options;
   const { scheme, host, port } = parseUrl(url);
-  if (scheme !== "tcp") throw new TypeError(`dnsResolver: ${url} has no host to look up, only tcp URLs have`);
+  if (!hasHosts(scheme))
+    throw new TypeError(`dnsResolver: ${url} has no host to look up, only tcp and verbs URLs have`);
   if (!(typeof everyMs === "number" && everyMs >= 1 && everyMs < 2 ** 31))
     throw new RangeError(`dnsResolver: everyMs must be a number from 1 to ${2 ** 31 - 1}, it is ${everyMs}`);
   return {
@@ -34,7 +35,7 @@ export function dnsResolver(url: string, options: DnsResolverOptions = {}): Reso
       let last = "";
       const tell = (addresses: readonly string[]) => {
         if (addresses.length === 0) throw new Error(`${host} has no address`);
-        const urls = [...new Set(addresses)].sort().map((address) => `tcp://${bracketed(address)}:${port}`);
+        const urls = [...new Set(addresses)].sort().map((address) => formatHostUrl(scheme, address, port));
         if (urls.join() === last) return;
         last = urls.join();
         listener.onUrls(urls);
@@ -56,8 +57,6 @@ export function dnsResolver(url: string, options: DnsResolverOptions = {}): Reso
     },
   };
 }
-
-const bracketed = (address: string): string => (address.includes(":") ? `[${address}]` : address);
 
 async function lookUpAll(host: string): Promise<readonly string[]> {
   return (await lookup(host, { all: true })).map(({ address }) => address);

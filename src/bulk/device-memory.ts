@@ -1,6 +1,7 @@
 import { RpcError } from "../errors/rpc-error.ts";
 import { requireLibfabric } from "../fabric/libfabric.ts";
 import type { Port } from "../fabric/port.ts";
+import type { NativeScheme } from "../fabric/url.ts";
 
 /** Where memory lies: in the host, or in a device, by its runtime's number for it (CUDA, ROCr, Level Zero). */
 export type MemoryKind =
@@ -51,7 +52,8 @@ function deviceKindOf(op: string, memory: unknown): DeviceKind {
 
 function reasonAgainst(kind: DeviceKind, port: Port | undefined): string {
   if (port?.scheme === "mem") return "provider mem moves host memory only";
-  const schemes = port === undefined ? (["shm", "tcp"] as const) : [port.scheme as "shm" | "tcp"];
+  const schemes: readonly NativeScheme[] =
+    port === undefined ? ["shm", "tcp", "verbs"] : [port.scheme as NativeScheme];
   let reasons: string[];
   try {
     const addon = requireLibfabric();

@@ -25,6 +25,7 @@ const defaults: Readonly<Record<Scheme, Defaults>> = {
   mem: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
   shm: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
   tcp: { chunkBytes: 256 * kibi, inFlight: 2, windowBytes: 512 * kibi },
+  verbs: { chunkBytes: 256 * kibi, inFlight: 4, windowBytes: 2 * mebi },
 };
 
 export const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;

@@ -1,5 +1,5 @@
 import { isWildcard } from "../fabric/host.ts";
-import { formatTcpUrl, parseUrl } from "../fabric/url.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../fabric/url.ts";
 import { type Carrier, DecodeError, registerHandleClass } from "../wire/codec.ts";
 import {
   type HandleDescriptor,
@@ -91,7 +91,7 @@ function completed(url: string, { incarnation }: HandleDescriptor, carrier: Carr
   if (carrier === undefined || carrier.host === "" || carrier.incarnation !== incarnation) return url;
   try {
     const { scheme, host, port } = parseUrl(url);
-    return scheme === "tcp" && isWildcard(host) ? formatTcpUrl(carrier.host, port) : url;
+    return hasHosts(scheme) && isWildcard(host) ? formatHostUrl(scheme, carrier.host, port) : url;
   } catch {
     // Of a scheme that this version does not know: nobody will connect to it.
     return url;

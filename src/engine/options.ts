@@ -17,7 +17,7 @@ export interface EngineLimits extends SessionLimits {
 
 /** What `Engine.open` takes. */
 export interface EngineOptions {
-  /** Where to listen: `tcp://host:port` (port 0 picks one), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
+  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
   readonly listen?: string | readonly string[];
   /** The services to serve to every peer, made by `implement`. Default: none. */
   readonly serve?: readonly Implementation[];

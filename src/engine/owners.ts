@@ -2,13 +2,13 @@ import type { RegionHandle } from "../bulk/region-handle.ts";
 import { systemClock } from "../call/clock.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { isWildcard } from "../fabric/host.ts";
-import { parseUrl } from "../fabric/url.ts";
+import { hasHosts, parseUrl } from "../fabric/url.ts";
 import type { OwnerLink } from "../memory/borrowing.ts";
 import type { Session } from "../session/session.ts";
 import type { Peer } from "./peer.ts";
 
 /** The nearest way first: what is in this process, then on this host. */
-const preferred = ["mem", "shm", "tcp"];
+const preferred = ["mem", "shm", "verbs", "tcp"];
 
 /** A connection that was made to borrow, as long as something is borrowed by it. */
 interface Owner {
@@ -125,7 +125,7 @@ function rank(url: string): number {
 function unusable(url: string): string | undefined {
   try {
     const { scheme, host } = parseUrl(url);
-    if (scheme !== "tcp" || !isWildcard(host)) return undefined;
+    if (!hasHosts(scheme) || !isWildcard(host)) return undefined;
     return "the owner listens on every interface, which is no address: let it listen at the one that others reach it by";
   } catch {
     return "it cannot be connected to from here";

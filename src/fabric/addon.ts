@@ -1,3 +1,5 @@
+import type { NativeScheme } from "./url.ts";
+
 /**
  * The typed face of the native addon: free functions on numbers, exactly as `native/binding/` exports them.
  *
@@ -38,8 +40,8 @@ export interface LoadReport {
 
 /** One candidate of a scheme's provider table, and whether it can be used on this machine. */
 export interface ProviderReport {
-  readonly scheme: "tcp" | "shm";
-  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm". */
+  readonly scheme: NativeScheme;
+  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm". */
   readonly provider: string;
   readonly available: boolean;
   /** Empty when available. */
@@ -47,12 +49,12 @@ export interface ProviderReport {
 }
 
 export interface OpenRequest {
-  readonly scheme: "tcp" | "shm";
-  /** tcp: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. */
+  readonly scheme: NativeScheme;
+  /** tcp, verbs: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. */
   readonly host: string;
-  /** tcp: 0 picks a free port. shm: unused. */
+  /** tcp, verbs: 0 picks a free port. shm: unused. */
   readonly service: number;
-  /** shm: the endpoint's name, 1 to 64 of [A-Za-z0-9._-]; "" picks a unique one. tcp: unused. */
+  /** shm: the endpoint's name, 1 to 64 of [A-Za-z0-9._-]; "" picks a unique one. tcp, verbs: unused. */
   readonly name: string;
   /** libfabric's provider name to insist on, "" lets the table choose. */
   readonly provider: string;
@@ -80,9 +82,9 @@ export interface OpenedPort {
   /** libfabric's version, and the provider's own. */
   readonly version: readonly [number, number];
   readonly providerVersion: readonly [number, number];
-  /** The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp, the `fi_shm://` string for shm. */
+  /** The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp and verbs, the `fi_shm://` string for shm. */
   readonly address: Uint8Array;
-  /** The bound numeric host ("" for shm), port number (0 for shm) and name ("" for tcp). */
+  /** The bound numeric host ("" for shm), port number (0 for shm) and name ("" for tcp and verbs). */
   readonly host: string;
   readonly service: number;
   readonly name: string;
@@ -119,7 +121,7 @@ export interface Addon {
    * and fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call wants one `forget`.
    */
   admit(port: number, address: Uint8Array): number;
-  /** The raw address for a tcp numeric host and port, or for an shm name. */
+  /** The raw address for a numeric host and port, or for an shm name. */
   addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
   /** Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have. */
   forget(port: number, address: number): void;
@@ -192,7 +194,7 @@ export interface Addon {
   /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
   allocatedBytes(): number;
   /** Why the provider of a scheme cannot register such device memory here, as a sentence without its stop; "" if it can. Needs a successful `load`. */
-  deviceMemory(scheme: "tcp" | "shm", kind: "cuda" | "rocr" | "levelZero"): string;
+  deviceMemory(scheme: NativeScheme, kind: "cuda" | "rocr" | "levelZero"): string;
 }
 
 /** The extents' buffer. */

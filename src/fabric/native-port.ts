@@ -20,13 +20,13 @@ import type { PortLayout } from "./port-layout.ts";
 import { ringBytes } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
-import { type FabricUrl, formatTcpUrl } from "./url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, type NativeScheme } from "./url.ts";
 
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
 
 /** Measured with 8 to 256 calls in flight; see docs/design/progress.md. */
-const batchFrames = { shm: 8, tcp: 32 } as const;
+const batchFrames: Readonly<Record<NativeScheme, number>> = { shm: 8, tcp: 32, verbs: 32 };
 
 /** How many regions in use are asked for in one call of progress. */
 const releasesAtOnce = 64;
@@ -39,7 +39,7 @@ interface Unreleased {
 
 /** A port on libfabric: numbers in, numbers out, errors shaped here. */
 export class NativePort implements Port {
-  readonly scheme: "shm" | "tcp";
+  readonly scheme: NativeScheme;
   readonly provider: string;
   readonly agent: string;
   readonly url: string;
@@ -69,7 +69,7 @@ export class NativePort implements Port {
   /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
   static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
     const addon = requireLibfabric();
-    const host = url.scheme === "tcp" && url.host !== "" ? await numericHost(url.host) : "";
+    const host = hasHosts(url.scheme) && url.host !== "" ? await numericHost(url.host) : "";
     return new NativePort(addon, url, listening, host, layout);
   }
 
@@ -79,7 +79,7 @@ export class NativePort implements Port {
     const ring = new ArrayBuffer(ringBytes);
     const extents = new ArrayBuffer(mostExtents * extentWords * 8);
     const opened = addon.open({
-      scheme: url.scheme as "shm" | "tcp",
+      scheme: url.scheme as NativeScheme,
       host,
       service: url.port,
       name: url.name,
@@ -100,13 +100,13 @@ export class NativePort implements Port {
     this.#extentHalves = new Uint32Array(extents);
     this.#slots = new SendSlots(sendSlots, slotBytes);
     this.#completions = new Completions(ring, this.#slots, slotBytes);
-    this.scheme = url.scheme as "shm" | "tcp";
+    this.scheme = url.scheme as NativeScheme;
     this.provider = opened.provider;
     this.agent = `libfabric/${opened.version.join(".")} ${opened.provider}/${opened.providerVersion.join(".")}`;
     this.url =
       this.scheme === "shm"
         ? `shm://${opened.name}`
-        : formatTcpUrl(listening && url.host !== "" ? url.host : opened.host, opened.service);
+        : formatHostUrl(this.scheme, listening && url.host !== "" ? url.host : opened.host, opened.service);
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);
     this.slotBytes = slotBytes;
@@ -266,6 +266,6 @@ export class NativePort implements Port {
 }
 
 function openError(error: NativeError, url: FabricUrl): RpcError {
-  const where = url.scheme === "shm" ? `shm://${url.name}` : formatTcpUrl(url.host, url.port);
+  const where = hasHosts(url.scheme) ? formatHostUrl(url.scheme, url.host, url.port) : `shm://${url.name}`;
   return fabricError({ ...error, provider: url.scheme, message: `cannot open ${where}: ${error.message}` });
 }

@@ -5,7 +5,7 @@ import { NativePort } from "./native-port.ts";
 import type { Port } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import type { Target } from "./target.ts";
-import { parseUrl } from "./url.ts";
+import { hasHosts, parseUrl } from "./url.ts";
 
 /** Opens the port that listens at `url`. Throws a TypeError for a bad URL, RpcError when it cannot be had. */
 export async function openListeningPort(url: string, layout: PortLayout): Promise<Port> {
@@ -14,7 +14,7 @@ export async function openListeningPort(url: string, layout: PortLayout): Promis
 }
 
 /**
- * Opens a port to connect from. Over tcp an endpoint without connections cannot be had, every one also accepts; so it is bound
+ * Opens a port to connect from. Over tcp and verbs an endpoint without connections cannot be had, every one also accepts; so it is bound
  * to the one local address the way to `target` leaves from, and never to all interfaces.
  */
 export async function openConnectingPort(target: Target, layout: PortLayout): Promise<Port> {
@@ -26,7 +26,7 @@ export async function openConnectingPort(target: Target, layout: PortLayout): Pr
 /** Whether `port` can reach `target` from where it is bound. */
 export function canReach(port: Port, target: Target): boolean {
   if (port.scheme !== target.scheme) return false;
-  if (port.scheme !== "tcp") return true;
+  if (!hasHosts(port.scheme)) return true;
   const bound = parseUrl(port.url).host;
   return bound === target.from || (isWildcard(bound) && isIP(bound) === isIP(target.from));
 }

@@ -69,7 +69,7 @@ export interface Route {
  */
 export interface Port {
   readonly scheme: Scheme;
-  /** The provider's own name: "shm", "tcp", "net", "tcp;ofi_rxm", "mem". */
+  /** The provider's own name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "mem". */
   readonly provider: string;
   /** "libfabric/1.17 net/1.0" and the like, for people. */
   readonly agent: string;

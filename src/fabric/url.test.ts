@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatTcpUrl, parseUrl } from "./url.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "./url.ts";
 
 describe("parseUrl", () => {
   it.each([
@@ -11,20 +11,23 @@ describe("parseUrl", () => {
     ["tcp://[::1]:65535", { scheme: "tcp", host: "::1", port: 65_535, name: "" }],
     ["tcp://[fe80::1]:1", { scheme: "tcp", host: "fe80::1", port: 1, name: "" }],
     ["tcp://localhost:80", { scheme: "tcp", host: "localhost", port: 80, name: "" }],
+    ["verbs://10.77.1.1:7400", { scheme: "verbs", host: "10.77.1.1", port: 7400, name: "" }],
+    ["verbs://[fe80::1]:0", { scheme: "verbs", host: "fe80::1", port: 0, name: "" }],
     ["tcp://a-b.example_x.org.:80", { scheme: "tcp", host: "a-b.example_x.org.", port: 80, name: "" }],
   ])("takes %s apart", (url, parsed) => expect(parseUrl(url)).toEqual(parsed));
 
   it.each([
-    ["", "expected tcp://host:port, shm://name or mem://name"],
-    ["mem", "expected tcp://host:port, shm://name or mem://name"],
-    ["http://a:1", "expected tcp://host:port, shm://name or mem://name"],
-    ["MEM://a", "expected tcp://host:port, shm://name or mem://name"],
+    ["", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    ["mem", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    ["http://a:1", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    ["MEM://a", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
     ["mem://", "a name has 1 to 64 characters"],
     [`shm://${"x".repeat(65)}`, "a name has 1 to 64 characters"],
     ["shm://a/b", "a name has 1 to 64 characters"],
     ["shm://../etc", "a name has 1 to 64 characters"],
     ["shm://a\n", "a name has 1 to 64 characters"],
     ["tcp://host", "expected tcp://host:port"],
+    ["verbs://host", "expected verbs://host:port"],
     ["tcp://:80", '"" is no host name'],
     ["tcp://host:", "expected tcp://host:port"],
     ["tcp://host:65536", "port 65536 is above 65535"],
@@ -49,8 +52,13 @@ describe("parseUrl", () => {
     ["10.0.0.1", 5],
     ["::1", 65_535],
     ["host", 0],
-  ])("reads what formatTcpUrl writes for %s", (host, port) => {
-    expect(parseUrl(formatTcpUrl(host, port))).toMatchObject({ host, port });
+  ])("reads what formatHostUrl writes for %s", (host, port) => {
+    for (const scheme of ["tcp", "verbs"] as const)
+      expect(parseUrl(formatHostUrl(scheme, host, port))).toMatchObject({ scheme, host, port });
+  });
+
+  it("knows which schemes name hosts", () => {
+    expect((["mem", "shm", "tcp", "verbs"] as const).filter(hasHosts)).toEqual(["tcp", "verbs"]);
   });
 
   it("takes time linear in a host name's length", () => {

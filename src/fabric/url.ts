@@ -1,14 +1,18 @@
 import { isIP } from "node:net";
 
+/** Schemes whose URLs name a host and a port, and whose raw addresses are socket addresses. */
+export type HostScheme = "tcp" | "verbs";
+/** Schemes that libfabric serves. */
+export type NativeScheme = "shm" | HostScheme;
 /** The providers a URL can name. */
-export type Scheme = "mem" | "shm" | "tcp";
+export type Scheme = "mem" | NativeScheme;
 
 /** Where an engine listens or a peer is found, taken apart. */
 export interface FabricUrl {
   readonly scheme: Scheme;
-  /** tcp: a numeric address or a host name, without brackets; else "". */
+  /** tcp and verbs: a numeric address or a host name, without brackets; else "". */
   readonly host: string;
-  /** tcp: 0 … 65535; else 0. */
+  /** tcp and verbs: 0 … 65535; else 0. */
   readonly port: number;
   /** shm and mem: the name; else "". */
   readonly name: string;
@@ -19,8 +23,8 @@ const hostPattern =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$/;
 
 /**
- * Reads `tcp://host:port` (IPv6 in brackets; a port is required, 0 lets the system pick when listening), `shm://name` or
- * `mem://name`. Throws a TypeError that names the part and the rule.
+ * Reads `tcp://host:port` or `verbs://host:port` (IPv6 in brackets; a port is required, 0 lets the system pick when listening),
+ * `shm://name` or `mem://name`. Throws a TypeError that names the part and the rule.
  */
 export function parseUrl(url: string): FabricUrl {
   if (typeof url !== "string") throw new TypeError(`url must be a string, got ${typeof url}`);
@@ -35,27 +39,36 @@ export function parseUrl(url: string): FabricUrl {
       }
       return { scheme, host: "", port: 0, name: rest };
     case "tcp":
-      return parseTcp(url, rest);
+    case "verbs":
+      return parseHostAndPort(url, scheme, rest);
     default:
-      throw new TypeError(`url "${url}": expected tcp://host:port, shm://name or mem://name`);
+      throw new TypeError(
+        `url "${url}": expected tcp://host:port, verbs://host:port, shm://name or mem://name`,
+      );
   }
 }
 
-function parseTcp(url: string, rest: string): FabricUrl {
+function parseHostAndPort(url: string, scheme: HostScheme, rest: string): FabricUrl {
   const match = /^(?:\[([^\]]*)\]|([^:[\]]*)):(\d{1,5})$/.exec(rest);
-  if (match === null) throw new TypeError(`url "${url}": expected tcp://host:port, an IPv6 host in brackets`);
+  if (match === null)
+    throw new TypeError(`url "${url}": expected ${scheme}://host:port, an IPv6 host in brackets`);
   const port = Number(match[3]);
   if (port > 65_535) throw new TypeError(`url "${url}": port ${port} is above 65535`);
   if (match[1] !== undefined) {
     if (isIP(match[1]) !== 6) throw new TypeError(`url "${url}": [${match[1]}] is no IPv6 address`);
-    return { scheme: "tcp", host: match[1], port, name: "" };
+    return { scheme, host: match[1], port, name: "" };
   }
   const host = match[2] as string;
   if (isIP(host) !== 4 && !hostPattern.test(host))
     throw new TypeError(`url "${url}": "${host}" is no host name`);
-  return { scheme: "tcp", host, port, name: "" };
+  return { scheme, host, port, name: "" };
 }
 
-export function formatTcpUrl(host: string, port: number): string {
-  return host.includes(":") ? `tcp://[${host}]:${port}` : `tcp://${host}:${port}`;
+export function formatHostUrl(scheme: HostScheme, host: string, port: number): string {
+  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** Whether URLs of the scheme name a host and a port. */
+export function hasHosts(scheme: Scheme): scheme is HostScheme {
+  return scheme === "tcp" || scheme === "verbs";
 }

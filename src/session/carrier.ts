@@ -1,5 +1,5 @@
 import { hostOfAddress } from "../fabric/raw-address.ts";
-import { parseUrl } from "../fabric/url.ts";
+import { hasHosts, parseUrl } from "../fabric/url.ts";
 import { type Carrier, DecodeError, EncodeError, type RegionCodec } from "../wire/codec.ts";
 import type { Session } from "./session.ts";
 
@@ -7,7 +7,7 @@ import type { Session } from "./session.ts";
 export function carrierOf({ port, peerName, remote }: Session): Carrier | undefined {
   if (remote === undefined) return undefined;
   const { incarnation, address } = remote;
-  if (port.scheme !== "tcp") return { incarnation, host: "" };
+  if (!hasHosts(port.scheme)) return { incarnation, host: "" };
   // Whoever connected to us said where to answer; where we connected, we know the URL.
   const host = address.byteLength > 0 ? hostOfAddress(address) : parseUrl(peerName).host;
   return { incarnation, host };

@@ -200,14 +200,14 @@ describe.each(providers.filter(({ name }) => !/IPv6|host name/.test(name)))(
               return said(call.put(new Uint8Array(region.byteLength).fill(9), region as never));
             }),
           ],
-          // tcp breaks the connection off, and with it what else was on its way.
-          { endsHard: provider.scheme === "tcp" },
+          // tcp and verbs break the connection off, and with it what else was on its way.
+          { endsHard: provider.hasConnections },
         );
         const memory = new Uint8Array(16_384);
         const exposed = memory.subarray(4096, 4096 + 64);
         const region = new ForgedRegion(exposed, granted ?? "read_write", forge);
         const result = await api(Bad).run.result({ region }, { timeoutMs: 10_000 });
-        if (provider.scheme !== "tcp") expect(result).toMatchObject({ ok: true, value: code });
+        if (!provider.hasConnections) expect(result).toMatchObject({ ok: true, value: code });
         else if (result.ok) expect(result.value).not.toMatch(/^done/);
         // Nothing beside what was lent has changed; of what was lent, the first segment may have.
         const around = [...memory.subarray(0, 4096), ...memory.subarray(4096 + 64)];

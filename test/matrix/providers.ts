@@ -1,13 +1,16 @@
 import { networkInterfaces } from "node:os";
+import { verbsDevices } from "./verbs.ts";
 
 /** One way for two engines to reach each other. What the tests say holds over every one of them. */
 export interface Provider {
   readonly name: string;
-  readonly scheme: "mem" | "shm" | "tcp";
+  readonly scheme: "mem" | "shm" | "tcp" | "verbs";
   /** A URL to listen at that nobody has used before. Where it was really bound, `engine.urls` tells. */
   freshUrl(): string;
   /** A URL of this scheme at which nobody listens. */
   deadUrl(): string;
+  /** Whether the provider reaches peers by connections, as tcp and verbs do: they break on a refused transfer, and say nothing of a peer that is not there. */
+  readonly hasConnections: boolean;
   /** Whether the largest bodies and transfers run here: once a scheme is enough, they are the bulk of the run time. */
   readonly carriesLargest: boolean;
 }
@@ -22,15 +25,17 @@ const named = (scheme: "mem" | "shm"): Provider => ({
   scheme,
   freshUrl: () => `${scheme}://${freshName()}`,
   deadUrl: () => `${scheme}://${freshName()}`,
+  hasConnections: false,
   carriesLargest: true,
 });
 
 // Port 1 (tcpmux) is never handed out as an ephemeral port, and nobody serves it.
-const tcp = (name: string, host: string, carriesLargest: boolean): Provider => ({
+const at = (scheme: "tcp" | "verbs", name: string, host: string, carriesLargest: boolean): Provider => ({
   name,
-  scheme: "tcp",
-  freshUrl: () => `tcp://${host}:0`,
-  deadUrl: () => `tcp://${host}:1`,
+  scheme,
+  freshUrl: () => `${scheme}://${host}:0`,
+  deadUrl: () => `${scheme}://${host}:1`,
+  hasConnections: true,
   carriesLargest,
 });
 
@@ -40,11 +45,13 @@ const hasIpv6 = Object.values(networkInterfaces())
 
 /**
  * The table. shm and tcp are always in it: on a machine where they cannot be opened the tests fail, because silence would read as success.
+ * verbs is in it for each device that the environment lends.
  */
 export const providers: readonly Provider[] = [
   named("mem"),
   named("shm"),
-  tcp("tcp over IPv4", "127.0.0.1", true),
-  ...(hasIpv6 ? [tcp("tcp over IPv6", "[::1]", false)] : []),
-  tcp("tcp by host name", "localhost", false),
+  at("tcp", "tcp over IPv4", "127.0.0.1", true),
+  ...(hasIpv6 ? [at("tcp", "tcp over IPv6", "[::1]", false)] : []),
+  at("tcp", "tcp by host name", "localhost", false),
+  ...verbsDevices.map(({ name, host }) => at("verbs", `verbs on ${name}`, host, false)),
 ];

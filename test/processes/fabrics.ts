@@ -1,12 +1,22 @@
+import { type VerbsDevice, verbsDevices } from "../matrix/verbs.ts";
+
+export type Fabric = "shm" | "tcp" | `verbs on ${string}`;
+
 /** The fabrics that reach another process, and how to listen on each. */
-export const fabrics = ["shm", "tcp"] as const;
-export type Fabric = (typeof fabrics)[number];
+export const fabrics: readonly Fabric[] = [
+  "shm",
+  "tcp",
+  ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
+];
 
 let names = 0;
 
 /** A URL to listen at that nobody else uses. */
 export function freshUrl(fabric: Fabric): string {
-  return fabric === "tcp" ? "tcp://127.0.0.1:0" : `shm://${freshName()}`;
+  if (fabric === "shm") return `shm://${freshName()}`;
+  if (fabric === "tcp") return "tcp://127.0.0.1:0";
+  const { host } = verbsDevices.find(({ name }) => fabric === `verbs on ${name}`) as VerbsDevice;
+  return `verbs://${host}:0`;
 }
 
 export function freshName(): string {

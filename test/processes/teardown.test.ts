@@ -1,7 +1,7 @@
 import { Engine } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { Child, type Ending, sharedFiles } from "./child.ts";
-import { fabrics, freshName } from "./fabrics.ts";
+import { fabrics, freshName, freshUrl } from "./fabrics.ts";
 import { endAllPeers } from "./peers.ts";
 import type { TeardownSettings } from "./programs/teardown.ts";
 
@@ -22,15 +22,11 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
   let url: string;
 
   beforeAll(async () => {
-    server = new Child("server", { listen: ownAddress(), heartbeatMs: 10_000 });
+    server = new Child("server", { listen: freshUrl(fabric), heartbeatMs: 10_000 });
     url = (await server.report("listening")).urls[0];
   });
 
   afterAll(() => server.destroy());
-
-  function ownAddress(): string {
-    return fabric === "tcp" ? "tcp://127.0.0.1:0" : `shm://${freshName()}`;
-  }
 
   function start(thread: TeardownSettings["thread"], plan: Plan): Child {
     return new Child("teardown", { url, thread, ...plan });
@@ -70,7 +66,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
     });
 
     it("leaves when all is given up, though its peer stands still and sends are stuck", async () => {
-      const still = new Child("server", { listen: ownAddress() });
+      const still = new Child("server", { listen: freshUrl(fabric) });
       const begun = performance.now();
       const quitter = new Child("quitter", {
         url: (await still.report("listening")).urls[0],
@@ -89,7 +85,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["exit", 7],
       ["throw", 1, uncaught],
     ])("listening ends by %s", async (end, ending, stderr) => {
-      const listen = ownAddress();
+      const listen = freshUrl(fabric);
       await expectEnd(start("main", { during: "call", end, listen }), ending, stderr, listen);
     });
 
@@ -100,7 +96,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["overflow", "SIGTERM"],
       ["bulk", "SIGKILL"],
     ])("with %s under way dies of %s", async (during, signal) => {
-      const listen = ownAddress();
+      const listen = freshUrl(fabric);
       const child = start("main", { during, end: "wait", listen });
       await child.report("ready");
       child.kill(signal);
@@ -108,7 +104,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
     });
 
     it("closes in a handler of SIGTERM", async () => {
-      const child = start("main", { during: "call", end: "handler", listen: ownAddress() });
+      const child = start("main", { during: "call", end: "handler", listen: freshUrl(fabric) });
       await child.report("ready");
       child.kill("SIGTERM");
       await expectEnd(child, 0);
@@ -144,14 +140,14 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
     );
 
     it.each<TeardownSettings["end"]>(["close", "exit", "terminate"])("listening ends by %s", async (end) => {
-      const listen = ownAddress();
+      const listen = freshUrl(fabric);
       const child = start("worker", { during: "call", end, listen });
       await child.report("unaffected");
       await expectEnd(child, 0, /^$/, listen);
     });
 
     it("dies with the process", async () => {
-      const listen = ownAddress();
+      const listen = freshUrl(fabric);
       const child = start("worker", { during: "call", end: "wait", listen });
       await child.report("ready");
       child.kill("SIGTERM");
@@ -175,7 +171,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["bulk", "terminate"],
       ["overflow", "exit"],
     ])("with %s from a neighbouring worker ends by %s", async (during, end) => {
-      const listen = ownAddress();
+      const listen = freshUrl(fabric);
       const child = start("pair", { during, end, listen });
       await child.report("worker ended");
       await child.report("worker ended");

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "fabric/quirks.h"
+
+#include <rdma/fabric.h>
+
+#include <array>
+#include <cstdlib>
+
+namespace cinnabar::fabric {
+namespace {
+
+constexpr std::array kQuirks = {
+    QuirkEntry{Quirk::innerWaitFd, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
+               "an idle port wakes for ever",
+               "fi_trywait does not take back the queue's own signal, so its descriptor stays "
+               "readable after the first completion (mended in 1.18.2)"},
+    QuirkEntry{Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18), FI_VERSION(1, 19),
+               "an idle port wakes for ever", "as net of 1.17"},
+    QuirkEntry{
+        Quirk::drainBeforeClose, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "SIGSEGV in fi_close of the endpoint",
+        "rxm reads the completions that a connection left after it has freed the connection, "
+        "and posts their receives to it again (rxm_close_conn, rxm_flush_msg_cq)"},
+};
+
+constexpr std::array kSettings = {
+    Setting{"FI_MR_CACHE_MAX_COUNT", "0", kAnyVersion, kEver,
+            "on verbs a revoked key goes on working, and a region lent to read takes writes",
+            "the registration cache keeps what was deregistered, with all rights"},
+    // (896 + 127 * 128) entries are what a queue of 32,767 holds, the least that devices have: rxe.
+    Setting{"FI_UNIVERSE_SIZE", "127", kAnyVersion, kEver,
+            "fi_enable of verbs;ofi_rxm fails with EINVAL on rxe",
+            "rxm asks the device for a completion queue of 256 entries for each of so many peers, "
+            "1024 by default, whatever the device can hold (rxm_ep_msg_cq_open)"},
+    Setting{"FI_OFI_RXM_USE_SRX", "1", kAnyVersion, kEver,
+            "SIGSEGV in fi_cq_read when a peer disconnects right after a message",
+            "see drainBeforeClose: with a shared receive queue receives are not posted to the "
+            "connection. It also takes 2 MiB of registered memory less for each peer"},
+    Setting{"FI_OFI_RXM_MSG_RX_SIZE", "896", kAnyVersion, kEver,
+            "a verbs endpoint pins 68 MiB as it is opened",
+            "a shared receive queue has 4096 buffers of 16 KiB by default. So many fit the first "
+            "1024 that rxm allocates at once, and leave some to be looked at"},
+};
+
+bool concerns(uint32_t version, uint32_t since, uint32_t before) {
+  return version >= since && version < before;
+}
+
+}  // namespace
+
+std::span<const QuirkEntry> quirkTable() { return kQuirks; }
+
+std::span<const Setting> settingTable() { return kSettings; }
+
+bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version) {
+  for (const QuirkEntry& entry : kQuirks) {
+    if (entry.quirk == quirk && entry.provider == provider &&
+        concerns(version, entry.since, entry.before))
+      return true;
+  }
+  return false;
+}
+
+void applySettings(uint32_t version) {
+  for (const Setting& setting : kSettings) {
+    if (concerns(version, setting.since, setting.before))
+      setenv(setting.variable, setting.value, 0);
+  }
+}
+
+}  // namespace cinnabar::fabric

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace cinnabar::fabric {
+
+/// What providers of some libfabric versions do otherwise than libfabric's pages say, by what is
+/// done about it here.
+enum class Quirk {
+  /// Wait for the descriptor inside the queue's, the one that watches the sockets.
+  innerWaitFd,
+  /// Read the queue empty before the endpoint is closed.
+  drainBeforeClose,
+};
+
+struct QuirkEntry {
+  Quirk quirk;
+  const char* provider;
+  uint32_t since;   // the first libfabric version concerned
+  uint32_t before;  // the first that is not any more
+  const char* symptom;
+  const char* reason;
+};
+
+/// A variable of libfabric's that is set for it where the user has not set it.
+struct Setting {
+  const char* variable;
+  const char* value;
+  uint32_t since;
+  uint32_t before;
+  const char* symptom;  // without it
+  const char* reason;
+};
+
+constexpr uint32_t kAnyVersion = 0;
+constexpr uint32_t kEver = UINT32_MAX;
+
+/// Both tables are facts that were seen, none is a guess; docs/design/verbs.md and libfabric.md
+/// tell how.
+std::span<const QuirkEntry> quirkTable();
+std::span<const Setting> settingTable();
+
+bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version);
+
+/// Sets what the table has for this version. libfabric reads its variables once, in its first
+/// fi_getinfo, so this comes before that.
+void applySettings(uint32_t version);
+
+}  // namespace cinnabar::fabric

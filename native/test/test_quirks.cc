@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+#include <rdma/fabric.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "fabric/quirks.h"
+
+using namespace cinnabar::fabric;
+
+TEST_SUITE("quirks") {
+  TEST_CASE("belong to a provider and a range of versions") {
+    CHECK(hasQuirk(Quirk::innerWaitFd, "net", FI_VERSION(1, 17)));
+    CHECK(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18)));
+    CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 19)));
+    CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 17)));
+    CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "shm", FI_VERSION(1, 17)));
+    CHECK(hasQuirk(Quirk::drainBeforeClose, "verbs;ofi_rxm", FI_VERSION(2, 6)));
+    CHECK_FALSE(hasQuirk(Quirk::drainBeforeClose, "tcp;ofi_rxm", FI_VERSION(1, 17)));
+  }
+
+  TEST_CASE("say what goes wrong and why") {
+    for (const QuirkEntry& entry : quirkTable()) {
+      CHECK(entry.since < entry.before);
+      CHECK_FALSE(std::string(entry.symptom).empty());
+      CHECK_FALSE(std::string(entry.reason).empty());
+    }
+    for (const Setting& setting : settingTable()) {
+      CHECK(setting.since < setting.before);
+      CHECK(std::string(setting.variable).starts_with("FI_"));
+      CHECK_FALSE(std::string(setting.symptom).empty());
+      CHECK_FALSE(std::string(setting.reason).empty());
+    }
+  }
+
+  TEST_CASE("set libfabric's variables, but never over the user") {
+    setenv("FI_UNIVERSE_SIZE", "5", 1);
+    unsetenv("FI_MR_CACHE_MAX_COUNT");
+    applySettings(FI_VERSION(1, 17));
+    CHECK(std::string(getenv("FI_UNIVERSE_SIZE")) == "5");
+    CHECK(std::string(getenv("FI_MR_CACHE_MAX_COUNT")) == "0");
+    unsetenv("FI_UNIVERSE_SIZE");
+  }
+}

@@ -1,0 +1,76 @@
+import { mkdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { ask, live, root, SetupError } from "../setup/command.mjs";
+import { readReport } from "./vitest.mjs";
+
+/** @typedef {import("./stages.mjs").Outcome} Outcome */
+
+const guest = "test/rdma/guest";
+const folder = join(root, "build", "reports", "rdma");
+const report = join(folder, "vitest.json");
+
+/** The devices of the guest, see test/matrix/verbs.ts. */
+const environment = [
+  "CINNABAR_TEST_VERBS=rxe=10.77.1.1 siw=10.77.2.1",
+  // rxm touches 1024 buffers for each direction as a port opens, and the guest takes up to a millisecond for a page of memory that is new.
+  "FI_OFI_RXM_BUFFER_SIZE=4096",
+];
+
+/** Every test over a device has its name in it. */
+const onDevices = "verbs on ";
+
+/** What `npm test` runs where the kernel has been built: one file that has a bit of everything. */
+const shortPart = ["test/unary/unary.test.ts"];
+
+/** What a run of everything takes at most; some ten minutes on two quiet cores. */
+const wholeMs = 60 * 60_000;
+const shortMs = 150_000;
+
+/** Builds the guest's kernel where there is none. Takes some minutes, once for a machine. */
+export async function prepareGuest() {
+  const ending = await live(guest, ["--prepare"]);
+  if (ending !== "0")
+    throw new SetupError(`${guest} --prepare ended with ${ending}: no test has run on RDMA devices`);
+}
+
+/**
+ * The short part, or why not: a machine without the kernel is not made to build it for a test run.
+ *
+ * @returns {Promise<Outcome>}
+ */
+export async function runShortPart() {
+  if ((await ask(guest, ["--ready"])).ok) return runInGuest(shortPart, shortMs);
+  const skipped =
+    "NO TEST ON RDMA DEVICES: the guest's kernel is not built; `npm run test:rdma` builds it and runs them";
+  console.log(skipped);
+  return { passed: 0, failed: 0, problems: [], skipped };
+}
+
+/**
+ * @param {readonly string[]} filters paths of vitest's; none for every test that has a device in its name
+ * @param {number} [timeoutMs]
+ * @returns {Promise<Outcome>}
+ */
+export async function runInGuest(filters, timeoutMs = wholeMs) {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const seconds = String(Math.ceil(timeoutMs / 1000));
+  const ending = await live(guest, [
+    ...["--timeout", seconds, "--out", folder, "--", "env", ...environment],
+    ...[process.execPath, "node_modules/vitest/vitest.mjs", "run", `--testNamePattern=${onDevices}`],
+    // One processor. What takes a second elsewhere takes ten there.
+    ...["--no-file-parallelism", "--testTimeout=180000", "--hookTimeout=180000"],
+    ...["--reporter=default", "--reporter=json", `--outputFile.json=${report}`],
+    ...filters,
+  ]);
+  if (ending === "125") {
+    return {
+      passed: 0,
+      failed: 1,
+      problems: [
+        `the guest did not boot on this machine: no test has run on RDMA devices (${guest} --console -- true says more)`,
+      ],
+    };
+  }
+  return readReport(report, ending);
+}
