@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { DeadlineWheel, Timed } from "./deadline-wheel.ts";
 import { FakeClock } from "./fake-clock.test-support.ts";
 
@@ -78,10 +78,25 @@ describe("deadline wheel", () => {
     const { clock, arm, wheel } = setUp();
     // What a peer may state as time left.
     const item = arm(0xffff_ffff);
-    clock.advance(10 * revolutionMs);
-    expect(clock.longestDelayMs).toBeLessThanOrEqual(revolutionMs);
+    clock.advance(2 ** 31 + revolutionMs);
+    expect(clock.longestDelayMs).toBeLessThan(2 ** 31);
     expect(item.firedMs).toEqual([]);
-    expect(wheel.size).toBe(1);
+    expect([wheel.size, clock.timers]).toEqual([1, 1]);
+    clock.advance(2 ** 31);
+    expectOnTime(item);
+  });
+
+  it("wakes nobody for what is not due, however much that is", () => {
+    const { clock, arm, wheel } = setUp();
+    const timer = vi.spyOn(clock, "timer");
+    const items = Array.from({ length: 10_000 }, (_, i) => arm(60_000 + (i % 50) * 1000));
+    clock.advance(59_900);
+    expect([timer.mock.calls.length, clock.timers, wheel.size]).toEqual([1, 1, 10_000]);
+    // Calls that come and go among them leave at most one look at where they would have ended.
+    for (let i = 0; i < 1000; i++) wheel.disarm(arm(10_000));
+    clock.advance(10_200);
+    for (const item of items.slice(0, 10)) expectOnTime(item);
+    expect(timer.mock.calls.length).toBeLessThan(15);
   });
 
   it("moves what is armed again, earlier or later", () => {

@@ -16,15 +16,20 @@ export abstract class Timed {
 
 const tickMs = 4;
 const buckets = 1024; // a power of two; one revolution is four seconds
+/** The longest delay that system timers take. */
+const maxDelayMs = 2 ** 31 - 1;
 
 /**
  * The timers of all calls on one system timer: a hashed wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987,
  * scheme 6). Arming and disarming are O(1) and touch no system timer unless the deadline is the nearest. A deadline beyond one revolution
- * waits in its bucket and is passed over until its turn comes. With nothing armed there is no timer.
+ * waits in its bucket until its turn comes; of each bucket it is known when that is at the earliest, so that what is far off costs nothing
+ * until then. With nothing armed there is no timer.
  */
 export class DeadlineWheel {
   readonly #clock: Clock;
   readonly #heads: (Timed | undefined)[] = new Array(buckets).fill(undefined);
+  /** By bucket, a tick before which nothing in it is due; what was disarmed may have been the reason. */
+  readonly #earliest = new Float64Array(buckets).fill(Number.POSITIVE_INFINITY);
   #armed = 0;
   /** The last tick whose bucket was looked through. */
   #tick: number;
@@ -61,6 +66,7 @@ export class DeadlineWheel {
     item.wheelNext = head;
     if (head !== undefined) head.wheelPrevious = item;
     this.#heads[bucket] = item;
+    if (tick < (this.#earliest[bucket] as number)) this.#earliest[bucket] = tick;
     this.#armed++;
     if (tick < this.#timerTick) this.#wakeAt(tick);
   }
@@ -69,8 +75,10 @@ export class DeadlineWheel {
     const bucket = item.wheelBucket;
     if (bucket < 0) return;
     const { wheelNext: next, wheelPrevious: previous } = item;
-    if (previous === undefined) this.#heads[bucket] = next;
-    else previous.wheelNext = next;
+    if (previous === undefined) {
+      this.#heads[bucket] = next;
+      if (next === undefined) this.#earliest[bucket] = Number.POSITIVE_INFINITY;
+    } else previous.wheelNext = next;
     if (next !== undefined) next.wheelPrevious = previous;
     item.wheelNext = undefined;
     item.wheelPrevious = undefined;
@@ -81,8 +89,8 @@ export class DeadlineWheel {
   #wakeAt(tick: number): void {
     this.#cancelTimer?.();
     this.#timerTick = tick;
-    // System timers hold 31 bits, a deadline from the wire may have 32: looking once a revolution costs nothing.
-    const delayMs = Math.min(Math.max(0, tick * tickMs - this.#clock.now()), buckets * tickMs);
+    // A deadline from the wire may be further off than a system timer can be: then it is looked for in between.
+    const delayMs = Math.min(Math.max(0, tick * tickMs - this.#clock.now()), maxDelayMs - 1);
     this.#cancelTimer = this.#clock.timer(Math.ceil(delayMs), () => this.#fire());
   }
 
@@ -101,9 +109,15 @@ export class DeadlineWheel {
     this.#tick = Math.max(this.#tick, now);
     const due: Timed[] = [];
     for (let tick = first; tick <= now; tick++) {
-      for (let item = this.#heads[tick & (buckets - 1)]; item !== undefined; item = item.wheelNext) {
-        if (Math.ceil(item.deadlineMs / tickMs) <= now) due.push(item);
+      const bucket = tick & (buckets - 1);
+      if ((this.#earliest[bucket] as number) > now) continue;
+      let earliest = Number.POSITIVE_INFINITY;
+      for (let item = this.#heads[bucket]; item !== undefined; item = item.wheelNext) {
+        const itsTick = Math.ceil(item.deadlineMs / tickMs);
+        if (itsTick <= now) due.push(item);
+        else if (itsTick < earliest) earliest = itsTick;
       }
+      this.#earliest[bucket] = earliest;
     }
     for (const item of due) {
       // An earlier one's end may have ended this one, or armed it anew.
@@ -115,10 +129,8 @@ export class DeadlineWheel {
   }
 
   #wakeAtNext(): void {
-    for (let tick = this.#tick + 1; tick <= this.#tick + buckets; tick++) {
-      if (this.#heads[tick & (buckets - 1)] === undefined) continue;
-      if (tick < this.#timerTick) this.#wakeAt(tick);
-      return;
-    }
+    let next = Number.POSITIVE_INFINITY;
+    for (const tick of this.#earliest) if (tick < next) next = tick;
+    if (next < this.#timerTick) this.#wakeAt(next);
   }
 }
