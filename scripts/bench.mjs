@@ -1,4 +1,4 @@
-// `npm run bench [-- [bulk] [--json FILE] …]`: sets up, then runs a benchmark in a process with nothing else in it.
+// `npm run bench [-- [bulk|wheel] [--json FILE] …]`: sets up, then runs a benchmark in a process with nothing else in it.
 import { resolve } from "node:path";
 import { endChildrenOnSignal, live } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
@@ -7,6 +7,7 @@ import { reportFailure, setUp } from "./setup/set-up.mjs";
 const programs = new Map([
   ["calls", "build/bench/first.js"],
   ["bulk", "build/bench/bulk.js"],
+  ["wheel", "build/bench/wheel.js"],
 ]);
 
 const [first, ...rest] = process.argv.slice(2);
