@@ -120,17 +120,12 @@ describe("a queue by priority", () => {
     expect(queue.push(item("control"))).toBeUndefined();
   });
 
-  it("knows the oldest and the newest of a class", () => {
+  it("knows of each class the oldest, and its bytes", () => {
     const items = many(3, "low");
-    const queue = queueOf(items);
-    expect([queue.oldest("low"), queue.newest("low"), queue.oldest("high")]).toEqual([
-      items[0],
-      items[2],
-      undefined,
-    ]);
+    const queue = queueOf([...items, item("high", 9)]);
+    expect([queue.oldest("low"), queue.oldest("normal")]).toEqual([items[0], undefined]);
     queue.delete(items[0] as Item);
-    queue.delete(items[2] as Item);
-    expect([queue.oldest("low"), queue.newest("low")]).toEqual([items[1], items[1]]);
+    expect([queue.oldest("low"), queue.bytesOf("low"), queue.bytesOf("high")]).toEqual([items[1], 2, 9]);
   });
 
   it("changes nothing when even putting out would not make room", () => {

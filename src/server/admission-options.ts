@@ -14,8 +14,8 @@ export interface AdmissionOptions {
   /** The longest a request waits, in milliseconds, before it is refused; those of priority `control` wait till their deadline. Default 1000. */
   readonly maxQueueMs?: number;
   /**
-   * How long requests should wait at most, in milliseconds. When some have been waiting without a break for twenty times as long, those that have waited for
-   * longer are refused, and the newest goes first. Default: 5, or what handlers take on the average, if that is longer.
+   * How long requests should wait at most, in milliseconds. When some of a priority have been waiting without a break for twenty times as long, those that have waited
+   * longer are refused; never those of priority `control`. Default 5.
    */
   readonly targetQueueMs?: number;
 }
@@ -27,7 +27,6 @@ export interface AdmissionLimits {
   readonly maxQueued: number;
   readonly maxQueuedBytes: number;
   readonly maxQueueMs: number;
-  /** 0: what handlers take on the average, but 5 at least. */
   readonly targetQueueMs: number;
 }
 
@@ -36,7 +35,7 @@ export const defaultAdmission: AdmissionLimits = {
   maxQueued: 1024,
   maxQueuedBytes: 64 * 1024 * 1024,
   maxQueueMs: 1000,
-  targetQueueMs: 0,
+  targetQueueMs: 5,
 };
 
 const maxMs = 2_147_483_647;

@@ -220,7 +220,7 @@ describe("what waits for its turn", () => {
     expect(gate.admission.stats().shed.deadline).toBe(1);
   });
 
-  it("goes the newest first when others have been waiting without a break for long, and what is too old is refused", () => {
+  it("is refused after targetQueueMs when others have been waiting without a break for long", () => {
     const { gate, many, clock } = setUp({ maxConcurrent: 1, targetQueueMs: 10 });
     const running = gate.ask();
     const old = many(3);
@@ -230,16 +230,26 @@ describe("what waits for its turn", () => {
     running.end();
     expect(old.map((each) => refused(each)?.code)).toEqual([1, 2, 3].map(() => "resource_exhausted"));
     expect(refused(old[0])?.message).toContain("after 200 ms in line");
-    expect(began(fresh)).toEqual([false, true]);
+    expect(began(fresh)).toEqual([true, false]);
     expect(gate.admission.stats()).toMatchObject({ shed: { age: 3 }, queued: 1 });
-    fresh[1]?.end();
-    fresh[0]?.end();
-    // Nobody waited for a moment: a burst is let wait again.
+    for (const each of fresh) each.end();
+    // Nobody waits, but the refusals are not long past: they still stand.
+    const [first, second, third, fourth] = many(4) as [Asked, Asked, Asked, Asked];
+    clock.advance(20);
+    first.end();
+    expect([refused(second), refused(third)].map((error) => error?.code)).toEqual([
+      "resource_exhausted",
+      "resource_exhausted",
+    ]);
+    expect(fourth.began).toBe(true);
+    fourth.end();
+    // After an interval of calm a burst is let wait again.
+    clock.advance(200);
     const burst = many(20);
     clock.advance(100);
     burst[0]?.end();
     expect(began(burst).slice(0, 3)).toEqual([true, true, false]);
-    expect(gate.admission.stats().shed.age).toBe(3);
+    expect(gate.admission.stats().shed.age).toBe(5);
   });
 
   it("keeps the last that waits, however old it is: a place is not left empty", () => {

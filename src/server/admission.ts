@@ -222,7 +222,11 @@ export class Admission implements EntrantOwner {
     this.#remove(next);
     for (const each of stale) this.#remove(each);
     for (const each of stale)
-      this.#refuse(each, "age", `requests stand in line, and targetQueueMs is ${chosen.lane.targetMs}`);
+      this.#refuse(
+        each,
+        "age",
+        `requests stand in line, and targetQueueMs is ${chosen.lane.limits.targetQueueMs}`,
+      );
     return next;
   }
 

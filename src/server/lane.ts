@@ -15,9 +15,9 @@ export interface Taken<T> {
   readonly stale: readonly T[];
 }
 
-/** Some have been waiting without a break for so many times the target: it is no burst any more. As in CoDel, where the target is 5 % of the interval. */
+/** Once some have been waiting without a break for so many times the target, it is no burst any more. As in CoDel, where the target is 5 % of the interval. */
 const targetsInInterval = 20;
-const leastTargetMs = 5;
+const never = Number.NEGATIVE_INFINITY;
 const typicalMs = 10;
 const longestRetryMs = 1000;
 
@@ -26,8 +26,8 @@ const longestRetryMs = 1000;
  *
  * A queue absorbs bursts; one that stands only makes everything late. So, after CoDel (K. Nichols and V. Jacobson, "Controlling Queue Delay", ACM Queue
  * 2012) as it was adapted for requests (B. Maurer, "Fail at Scale", ACM Queue 2015): when a class has not been without waiting requests for an
- * interval, those that have waited longer than the target are refused, and the newest goes first: it has the best chance to be answered in time.
- * The one that goes is never refused for its age, so places are not left empty where there is work.
+ * interval, those that have waited longer than the target are refused as it comes to them, but for the last: a place is not left empty where there is work.
+ * To have been emptied by refusals is no break until an interval has gone without any.
  */
 export class Lane<T extends Waiting> {
   /** The service's name; undefined for what all services share that have no limits of their own. */
@@ -38,6 +38,8 @@ export class Lane<T extends Waiting> {
   running = 0;
   /** Since when each class has not been empty; of no meaning while it is. */
   readonly #standingMs: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
+  /** When one of each class was last refused for its age. */
+  readonly #refusedMs: Record<Priority, number> = { control: never, high: never, normal: never, low: never };
 
   constructor(service: string | undefined, limits: AdmissionLimits) {
     this.service = service;
@@ -51,30 +53,30 @@ export class Lane<T extends Waiting> {
 
   /** As `PriorityQueue.push`. */
   push(item: T): T[] | undefined {
+    const { priority, queuedMs } = item;
     const out = this.queue.push(item);
-    if (out !== undefined && this.queue.sizeOf(item.priority) === 1)
-      this.#standingMs[item.priority] = item.queuedMs;
+    const isFirst = out !== undefined && this.queue.sizeOf(priority) === 1;
+    if (isFirst && queuedMs - this.#refusedMs[priority] >= this.#intervalMs)
+      this.#standingMs[priority] = queuedMs;
     return out;
   }
 
-  /** Takes one of that class, which must not be empty. All that is given leaves the queue. */
+  /**
+   * Takes the one of that class that has waited longest; where they stand, of those that have not waited too long, or the last. All that is given leaves the
+   * queue. The class must not be empty.
+   */
   take(priority: Priority, nowMs: number): Taken<T> {
     const { queue } = this;
-    const { targetMs } = this;
-    const stands = nowMs - this.#standingMs[priority] >= targetMs * targetsInInterval;
-    if (!stands || priority === "control") {
-      const next = queue.oldest(priority) as T;
-      queue.delete(next);
-      return { next, stale: [] };
-    }
-    const next = queue.newest(priority) as T;
-    queue.delete(next);
+    const { targetQueueMs } = this.limits;
+    const stands = priority !== "control" && nowMs - this.#standingMs[priority] >= this.#intervalMs;
     const stale: T[] = [];
     for (;;) {
-      const oldest = queue.oldest(priority);
-      if (oldest === undefined || nowMs - oldest.queuedMs <= targetMs) return { next, stale };
+      const oldest = queue.oldest(priority) as T;
       queue.delete(oldest);
+      if (!stands || queue.sizeOf(priority) === 0 || nowMs - oldest.queuedMs <= targetQueueMs)
+        return { next: oldest, stale };
       stale.push(oldest);
+      this.#refusedMs[priority] = nowMs;
     }
   }
 
@@ -84,9 +86,7 @@ export class Lane<T extends Waiting> {
     return Math.min(Math.max(Math.ceil((meanMs * (queued + 1)) / places), 1), longestRetryMs);
   }
 
-  /** How long requests should wait at most. */
-  get targetMs(): number {
-    const { targetQueueMs } = this.limits;
-    return targetQueueMs === 0 ? Math.max(leastTargetMs, this.times.meanMs) : targetQueueMs;
+  get #intervalMs(): number {
+    return this.limits.targetQueueMs * targetsInInterval;
   }
 }
