@@ -33,6 +33,7 @@ import { ByteBudget } from "../session/byte-budget.ts";
 import { Heartbeat } from "../session/heartbeat.ts";
 import { drainingError } from "../session/intake.ts";
 import { hasOpenCalls, isServing, type OpenCall, openCalls } from "../session/open-call.ts";
+import { RequestCredits } from "../session/request-credits.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { SessionTable } from "../session/session-table.ts";
@@ -406,6 +407,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       metrics: this.#metrics,
       limits: this.#options.limits,
       quarantine: this.#quarantine,
+      credits: new RequestCredits(this.#options.limits.maxRequestsInAll, this.#options.limits.maxRequests),
       pullBudget: this.#pullBudget,
       offerBudget: this.#offerBudget,
       incarnation: this.#incarnation,

@@ -66,6 +66,7 @@ const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]
   maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
   // Slots of built-in methods lie behind them.
   maxRequests: [1, 2 ** 20 - builtinSlots],
+  maxRequestsInAll: [1, 1_000_000_000],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxSessions: [1, 1_000_000],
   maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
@@ -118,6 +119,11 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
       throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${value}`);
     assertBetween(`limits.${name}`, value, low, high);
   }
+  const { maxRequests = defaultLimits.maxRequests, maxRequestsInAll } = limits;
+  if (maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
+    throw new RangeError(
+      `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
+    );
   const { onHandlerError = printHandlerError } = options;
   if (typeof onHandlerError !== "function")
     throw new TypeError("Engine.open: onHandlerError must be a function");
@@ -129,7 +135,12 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     connectTimeoutMs,
     measureLatency,
     slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
-    limits: { ...defaultLimits, maxPoolBytes: 1024 * 1024 * 1024, ...set },
+    limits: {
+      ...defaultLimits,
+      maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
+      maxPoolBytes: 1024 * 1024 * 1024,
+      ...set,
+    },
     admission: resolveAdmission("Engine.open: admission", admission),
     onHandlerError,
   };

@@ -13,6 +13,7 @@ import { type Greeting, packGreeting, type ServiceTable } from "../wire/handshak
 import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
 import { ByteBudget } from "./byte-budget.ts";
 import { defaultLimits, type SessionLimits } from "./limits.ts";
+import { RequestCredits } from "./request-credits.ts";
 import type { Session } from "./session.ts";
 import type { ServedMethod, SessionHost } from "./session-host.ts";
 
@@ -25,6 +26,7 @@ export class FakeHost implements SessionHost {
   readonly metrics = new CallMetrics();
   readonly quarantine = new Quarantine();
   readonly limits: SessionLimits;
+  readonly credits: RequestCredits;
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
   readonly incarnation = 77n;
@@ -40,6 +42,7 @@ export class FakeHost implements SessionHost {
 
   constructor(limits: Partial<SessionLimits> = {}) {
     this.limits = { ...defaultLimits, ...limits };
+    this.credits = new RequestCredits(this.limits.maxRequestsInAll, this.limits.maxRequests);
     this.pullBudget = new ByteBudget(this.limits.maxPullBytes);
     this.offerBudget = new ByteBudget(this.limits.maxOfferBytes);
   }

@@ -32,9 +32,12 @@ export class IncomingCalls {
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
   readonly #generations = new SlotGenerations();
   #size = 0;
+  /** What the peer was told last; at first its greeting says it. */
+  #granted: number;
 
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies) {
     this.#session = session;
+    this.#granted = session.host.limits.maxRequests;
     this.#outbox = outbox;
     this.#offers = offers;
     this.#borrower = new RegionBorrower(session);
@@ -42,6 +45,14 @@ export class IncomingCalls {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** The peer may have so many requests in flight from now on. Those beyond that are in flight stay. */
+  grant(credits: number): void {
+    if (credits === this.#granted) return;
+    this.#granted = credits;
+    this.#outbox.bare({ kind: frameKind.credits, method: 0, callId: 0, word: credits });
+    this.#session.kick();
   }
 
   /** Those of users' methods. */
@@ -87,6 +98,7 @@ export class IncomingCalls {
     this.#set(slot, call);
     this.#size++;
     if (!isBuiltin(method)) host.counters.requestsStarted++;
+    const within = isBuiltin(method) || host.credits.enter();
     call.startedMs = host.clock.now();
     call.layUs = Math.max(0, Math.ceil((call.startedMs - host.arrivedMs()) * 1000));
     call.priority = priorityOf(flags);
@@ -97,6 +109,10 @@ export class IncomingCalls {
     // And a call that may have been begun here goes on when it is tried again.
     if (!host.intake.requests && !isBuiltin(method) && (identity?.incarnation ?? 0n) === 0n) {
       call.settle({ error: drainingError("the server", "remote") });
+      return;
+    }
+    if (!within) {
+      call.settle({ error: beyondCredits(host.limits.maxRequestsInAll) });
       return;
     }
     const overflowed = (flags & frameFlag.overflow) !== 0;
@@ -151,6 +167,7 @@ export class IncomingCalls {
     if (this.#at(slot) !== call) return;
     this.#set(slot, undefined);
     this.#size--;
+    if (!isBuiltin(call.method)) host.credits.leave();
     host.wheel.disarm(call);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     const head = { kind: frameKind.response, method: 0, callId: call.id, word: call.waitedUs };
@@ -224,6 +241,7 @@ export class IncomingCalls {
       if (call === undefined) continue;
       this.#set(call.id & slotMask, undefined);
       this.#session.host.wheel.disarm(call);
+      if (!isBuiltin(call.method)) this.#session.host.credits.leave();
       this.#countFailed(call, reason.code);
       call.abandon(reason);
     }
@@ -246,4 +264,17 @@ export class IncomingCalls {
     if (slot < maxRequests) this.#calls[slot] = call;
     else this.#builtinCalls[slot - maxRequests] = call;
   }
+}
+
+/** When to try again after that. Places come free with any answer to any peer. */
+const beyondCreditsRetryMs = 20;
+
+/** The peers have been told their shares, but one may have sent more before it heard, or there are more of them than there is to share. */
+function beyondCredits(most: number): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `the server has ${most} requests of its peers, limits.maxRequestsInAll is reached`,
+    origin: "remote",
+    retryAfterMs: beyondCreditsRetryMs,
+  });
 }

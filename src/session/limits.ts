@@ -8,6 +8,8 @@ export interface SessionLimits {
   readonly maxOfferBytes: number;
   /** Requests a peer may have in flight here. Default 4096. */
   readonly maxRequests: number;
+  /** Requests all peers may have in flight here, shared among them; one beyond is refused with `resource_exhausted`. At least `maxRequests`. Default 65,536, or `maxRequests` where that is more. */
+  readonly maxRequestsInAll: number;
   /** Encoded frames that wait for room in a session's outbox, in bytes; beyond it calls fail with `resource_exhausted`. Default 8 MiB. */
   readonly maxQueuedBytes: number;
   /** Sessions an engine holds at once. Default 1024. */
@@ -25,6 +27,7 @@ export const defaultLimits: SessionLimits = {
   maxPullBytes: 1024 * 1024 * 1024,
   maxOfferBytes: 1024 * 1024 * 1024,
   maxRequests: 4096,
+  maxRequestsInAll: 65_536,
   maxQueuedBytes: 8 * 1024 * 1024,
   maxSessions: 1024,
   maxReplayCalls: 16_384,

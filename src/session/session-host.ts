@@ -9,6 +9,7 @@ import type { ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Intake } from "./intake.ts";
 import type { SessionLimits } from "./limits.ts";
+import type { RequestCredits } from "./request-credits.ts";
 import type { Session } from "./session.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
@@ -29,6 +30,8 @@ export interface SessionHost {
   readonly metrics: CallMetrics;
   readonly limits: SessionLimits;
   readonly quarantine: Quarantine;
+  /** Requests of peers that are open here. */
+  readonly credits: RequestCredits;
   /** Bodies on their way in. */
   readonly pullBudget: ByteBudget;
   /** Bodies kept for peers to pull. */

@@ -84,6 +84,7 @@ export class SessionTable implements PortSink {
     );
     try {
       await session.connect(packGreeting({ ...this.#greeting(session), address: replyTo, services: [] }));
+      this.#tellCredits(session);
       return session;
     } finally {
       cancelTimer();
@@ -96,6 +97,7 @@ export class SessionTable implements PortSink {
     this.#sessions[session.index] = undefined;
     this.#free.push(session.index);
     this.#size--;
+    this.#shareCredits();
   }
 
   onMessage(port: Port, offset: number, bytes: number): void {
@@ -171,6 +173,7 @@ export class SessionTable implements PortSink {
     if (address === undefined) return;
     const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
     session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
+    this.#tellCredits(session);
     // Whoever said hello may be gone: then the welcome would keep its slot and its way for ever.
     this.#host.watch(session);
   }
@@ -208,6 +211,7 @@ export class SessionTable implements PortSink {
     const session = new Session(this.#host, port, address, index, randomInt(1, maxUint32), peerName, window);
     this.#sessions[index] = session;
     this.#size++;
+    this.#shareCredits();
     let byAddress = this.#byAddress.get(port);
     if (byAddress === undefined) {
       byAddress = new Map();
@@ -215,6 +219,16 @@ export class SessionTable implements PortSink {
     }
     byAddress.set(address, session);
     return session;
+  }
+
+  #shareCredits(): void {
+    if (!this.#host.credits.shareAmong(this.#size)) return;
+    for (const session of this) this.#tellCredits(session);
+  }
+
+  /** Whoever serves nothing is asked for nothing. */
+  #tellCredits(session: Session): void {
+    if (this.#host.methods.length > 0) session.tellCredits(this.#host.credits.share);
   }
 
   #greeting(session: Session): Omit<Greeting, "services"> {

@@ -172,10 +172,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   // ---- calls -----------------------------------------------------------------------------------------------------------
 
-  /**
-   * Sends a request, or, when the window is full, lets it wait for its turn: then its number is 0 until it has left. `endMs` is when its caller waits no
-   * more, on the engine's clock. Throws RpcError when it can neither leave nor wait.
-   */
+  /** Sends a request, or lets it wait while the window is full: it has no number then. `endMs`: on the engine's clock. Throws RpcError when it can do neither. */
   request(
     call: OutgoingCall,
     method: number,
@@ -250,6 +247,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   get queuedBytes(): number {
     return this.#outbox.queuedBytes;
+  }
+
+  /** Lets the peer know how many requests it may have in flight from now on. */
+  tellCredits(credits: number): void {
+    if (this.state === "open") this.#incoming.grant(credits);
   }
 
   /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */

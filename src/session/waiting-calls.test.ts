@@ -214,6 +214,6 @@ describe("credits", () => {
   it.each([0, slots + 1, 0xffff_ffff])("end the session when they are %i", (word) => {
     const all = open();
     all.receive({ kind: frameKind.credits, word });
-    expectFault(all, `${word} credits are not between 1 and the ${slots}`);
+    expectFault(all, `${word} credits are not between 1 and the ${slots} it takes at most`);
   });
 });

@@ -93,6 +93,14 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     framed(request(1, { method: methodNumber("wait") }), request(1, { method: methodNumber("wait") })),
     "call id 1048576 is in use",
   ],
+  "no credits": [
+    framed({ kind: frameKind.credits, word: 0 }),
+    "0 credits are not between 1 and the 100 it takes at most",
+  ],
+  "more credits than it has slots": [
+    framed({ kind: frameKind.credits, word: 101 }),
+    "101 credits are not between 1 and the 100 it takes at most",
+  ],
   "a pulled body that cannot be": [framed({ kind: frameKind.pulled, word: 9 }), "body number 9 of call 0"],
   "a depth bomb": [framed(request(new Uint8Array(10_000).fill(0x91))), "nesting is deeper than 100"],
   "a map depth bomb": [framed(request(hex(`${"81a161".repeat(3000)}c0`))), "nesting is deeper than 100"],

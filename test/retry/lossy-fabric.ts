@@ -17,6 +17,7 @@ import type { Implementation } from "../../src/server/implement.ts";
 import { ReplayCache } from "../../src/server/replay-cache.ts";
 import { ByteBudget } from "../../src/session/byte-budget.ts";
 import { defaultLimits, type SessionLimits } from "../../src/session/limits.ts";
+import { RequestCredits } from "../../src/session/request-credits.ts";
 import type { Session } from "../../src/session/session.ts";
 import type { SessionHost } from "../../src/session/session-host.ts";
 import { SessionTable } from "../../src/session/session-table.ts";
@@ -76,6 +77,7 @@ export class Side {
       metrics: new CallMetrics(),
       limits: all,
       quarantine: new Quarantine(),
+      credits: new RequestCredits(all.maxRequestsInAll, all.maxRequests),
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
       incarnation,
