@@ -118,11 +118,22 @@ describe("heartbeat", () => {
     // Stopped for a minute; the peer's messages wait at the port.
     arrivals.push(hear);
     clock.stall(60_000);
-    expect(watched.state).toBe("open");
-    expect(watched.pings).toBe(1);
-    // A pause is worth two quarters and no more; a peer that stays silent through several is lost.
+    expect([watched.state, watched.pings]).toEqual(["open", 0]);
+    // A pause is worth a quarter and no more; a peer that stays silent through several is lost.
     for (let i = 0; i < 3; i++) clock.stall(60_000);
     expect(watched.state).toBe("ended");
+  });
+
+  it("asks again after a pause of both, before a peer is lost whose answer the pause held up", () => {
+    const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
+    heartbeat.watch(session);
+    clock.advance(2 * quarterMs);
+    expect(watched.pings).toBe(1);
+    clock.stall(60_000);
+    expect([watched.state, watched.pings]).toEqual(["open", 2]);
+    arrivals.push(hear);
+    clock.advance(quarterMs);
+    expect(watched.state).toBe("open");
   });
 
   it("forgives the silence of the time when nothing was open", () => {

@@ -11,8 +11,9 @@ import type { Session } from "./session.ts";
  *
  * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`Pulse`); that is told and has no other consequence here.
  *
- * Its clock stands still while this process does: a tick that comes late because the loop was blocked or the process stopped counts for two
- * intervals at most, so that our own pause is not taken for the peer's death.
+ * Its clock stands still while this process does: a tick counts for one interval, however late it comes because the loop was blocked or the process
+ * stopped. So our own pause is not taken for the peer's death, even when the peer stood still as long (a machine that slept): who has been asked and
+ * has not answered yet is asked once more.
  */
 export class Heartbeat {
   readonly #clock: Clock;
@@ -156,7 +157,7 @@ export class Heartbeat {
     const now = this.#clock.now();
     // What arrives during the poll was sent before this tick: it is heard at the old time, which is late enough.
     this.#poll();
-    this.#nowMs += Math.min(now - this.#lastTickMs, 2 * this.#intervalMs);
+    this.#nowMs += Math.min(now - this.#lastTickMs, this.#intervalMs);
     this.#lastTickMs = now;
     for (const session of this.#sessions) this.#look(session);
     // Until here the timer counts as armed: a session that the poll brought must not arm a second one, whose ticks would come between.

@@ -9,16 +9,19 @@ import { Trial } from "./programs/trial.ts";
 afterEach(endAllPeers);
 
 /**
- * The bound on noticing a death. tcp has the heartbeat: its own bound is 400 ms, at most a quarter more for the tick's grain; five times that because
+ * The bound on noticing a death. tcp has the heartbeat: its own bound is 1 s, at most a quarter more for the tick's grain; five times that because
  * both processors may be busy with other tests. shm is told by the kernel; the heartbeat of a minute cannot be what noticed.
  */
 const noticing = {
   shm: { heartbeatMs: 60_000, withinMs: 5_000 },
-  tcp: { heartbeatMs: 400, withinMs: 2_500 },
+  tcp: { heartbeatMs: 1_000, withinMs: 5_000 },
   // As tcp. Its devices are in software in the guest, and the guest has one processor.
   verbs: { heartbeatMs: 2_000, withinMs: 20_000 },
 } as const;
 const noticingOf = (fabric: Fabric) => noticing[fabric === "shm" || fabric === "tcp" ? fabric : "verbs"];
+
+/** Generous: what is waited for comes within a second when the machine is free. */
+const soon = { timeout: 20_000, interval: 10 };
 
 /** Calls again and again; the code of the first failure. */
 async function untilFailure(call: () => Promise<unknown>): Promise<string> {
@@ -182,24 +185,28 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     };
     await kill(3);
     const before = await server.ask<Footprint>("footprint");
-    const stats = await server.ask<EngineStats>("stats");
     const clients: Child[] = [];
     // With the first three 264 engines, more than the 250 peers an shm port can know at a time.
     for (let round = 0; round < 10; round++) clients.push(...(await kill(3)));
-    const after = await server.ask<Footprint>("footprint");
-    expect(await server.ask("stats")).toMatchObject({
-      sessions: 1,
-      callsIn: 0,
-      deadlines: 0,
-      queuedBytes: 0,
-      quarantinedBytes: 0,
-      ports: stats.ports,
-    });
-    expect(stats.ports[0]).toMatchObject({ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 });
-    expect(after.descriptors).toBe(before.descriptors);
+    // The provider, and who looks after the locks of the dead, let go of theirs a little later, before and after: a leak would show as 240 times what one leaves.
+    const footprint = () => server.ask<Footprint>("footprint");
+    await expect
+      .poll(async () => (await footprint()).descriptors, soon)
+      .toBeLessThanOrEqual(before.descriptors);
+    const after = await footprint();
+    await expect
+      .poll(() => server.ask("stats"), soon)
+      .toMatchObject({
+        sessions: 1,
+        callsIn: 0,
+        deadlines: 0,
+        queuedBytes: 0,
+        quarantinedBytes: 0,
+        ports: [{ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 }],
+      });
     // 240 lost sessions: a leak of one 16 KiB slot each would already be 4 MB; garbage and arenas come and go by as much.
     if (!underSanitizers) expect(after.rssBytes - before.rssBytes).toBeLessThan(24 * mebi);
     await openEngine({ listen: freshUrl("shm") });
     expect(sharedFiles(...clients.map(({ pid }) => pid))).toEqual([]);
-  });
+  }, 180_000);
 });

@@ -1,17 +1,22 @@
 import { RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { Child } from "./child.ts";
-import { fabrics, freshName, freshUrl } from "./fabrics.ts";
+import { type Fabric, fabrics, freshName, freshUrl } from "./fabrics.ts";
 import { endAllPeers, openEngine, outcome, startServer, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
 
 afterEach(endAllPeers);
 
 const restarts = 10;
+/**
+ * shm is told of a death by the kernel. Elsewhere the bound must be waited for at each restart, so it is short, and a busy machine may make either side
+ * take the other for dead.
+ */
+const heartbeatOf = (fabric: Fabric, shortMs = 400) => (fabric === "shm" ? 10_000 : shortMs);
 
 describe.each(fabrics)("a server that is killed and started again and again, over %s", (fabric) => {
   it("answers each call in the life it was called in, through one peer", async () => {
-    const options = { heartbeatMs: 300 };
+    const options = { heartbeatMs: heartbeatOf(fabric) };
     let { server, url, life } = await startServer({ listen: freshUrl(fabric), ...options });
     const engine = await openEngine({ ...options, connectTimeoutMs: 2_000 });
     const peer = await engine.connect(url);
@@ -51,26 +56,27 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
       server = next;
       life = report.life;
       lives.add(life);
-      await until(() => answersOfLife > 0);
-      expect(peer.incarnation?.toString(16)).toBe(life);
+      await until(() => answersOfLife > 0 && peer.incarnation?.toString(16) === life);
     }
     done = true;
     await Promise.all(askers);
     expect(wrong).toEqual([]);
     expect(lives.size).toBe(restarts + 1);
-    expect(engine.stats()).toMatchObject({
-      sessions: 1,
-      callsOut: 0,
-      deadlines: 0,
-      counters: { malformed: 0 },
-    });
-    expect(engine.stats().counters.sessionsOpened).toBe(restarts + 1);
-    expect(engine.stats().ports[0]).toMatchObject({ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 });
-  }, 60_000);
+    await until(async () => (await outcome(trial.echo({ token: "last" }))) === "answered");
+    const { counters, ...stats } = engine.stats();
+    expect(stats).toMatchObject({ sessions: 1, callsOut: 0, deadlines: 0 });
+    expect(counters.malformed).toBe(0);
+    expect(counters.sessionsOpened).toBe(counters.sessionsLost + counters.sessionsClosed + 1);
+    if (fabric === "shm") expect(counters.sessionsOpened).toBe(restarts + 1);
+    else expect(counters.sessionsOpened).toBeGreaterThan(restarts);
+    // The provider lets go of what it held when it notices too.
+    await until(() => engine.stats().ports[0]?.addresses === 1 && engine.stats().ports[0]?.sends === 0);
+    expect(engine.stats().ports[0]).toMatchObject({ transfers: 0, freeSlots: 64 });
+  }, 180_000);
 
   it("gives nothing of a call's first server to its second", async () => {
     const first = await startServer({ listen: freshUrl(fabric) });
-    const engine = await openEngine({ heartbeatMs: 300 });
+    const engine = await openEngine({ heartbeatMs: heartbeatOf(fabric, 2_000) });
     const peer = await engine.connect(first.url);
     const trial = peer.client(Trial, { timeoutMs: 20_000 });
     const doomed = outcome(trial.wait({ key: "question" }));
@@ -90,10 +96,14 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
 
 describe("a client that listens at a name of its own and is started again there", () => {
   it("is a new peer to its server, and hears nothing of its former calls", async () => {
-    const { server, url } = await startServer({ listen: freshUrl("shm"), heartbeatMs: 300 });
+    const { server, url } = await startServer({ listen: freshUrl("shm"), heartbeatMs: heartbeatOf("shm") });
     const listen = `shm://${freshName()}`;
     for (let life = 0; life < 5; life++) {
-      const client = new Child("client", { url, engine: { listen, heartbeatMs: 300 }, name: `life ${life}` });
+      const client = new Child("client", {
+        url,
+        engine: { listen, heartbeatMs: heartbeatOf("shm") },
+        name: `life ${life}`,
+      });
       await client.report("connected");
       await server.report("held", ({ key }) => key === `life ${life}-0`);
       await client.ask("wait", `question ${life}`);

@@ -11,12 +11,14 @@ afterEach(endAllPeers);
 /** Much longer than the pauses that must not matter, so that a busy machine does not turn them into ones that do. */
 const patientMs = 10_000;
 const pauseMs = 500;
+/** Short enough to be waited for, and longer than a busy machine keeps a process from its turn. */
+const shortMs = 1_500;
 /** What no server of these tests writes. */
 const canary = 0x5a;
 
 describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
   it("is lost after the bound, is reached again when it goes on, and what it says to the old session is never an answer", async () => {
-    const heartbeatMs = 400;
+    const heartbeatMs = shortMs;
     const { server, url, life } = await startServer({ listen: freshUrl(fabric) });
     const engine = await openEngine({ heartbeatMs });
     const peer = await engine.connect(url);
@@ -72,7 +74,7 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
   it("holds up no memory that was being pulled from it", async () => {
     // The bound is above what the server takes for eight bodies, when it does not look at its peers.
     const { server, url } = await startServer({ listen: freshUrl(fabric) });
-    const engine = await openEngine({ heartbeatMs: 1500 });
+    const engine = await openEngine({ heartbeatMs: shortMs });
     const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
     const calls = Array.from({ length: 8 }, () => outcome(trial.download({ bytes: 8 * mebi })));
     await until(() => engine.stats().pullingBytes > 0);
@@ -136,14 +138,14 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
   });
 
   it("takes no peer for lost because its own thread was kept longer than the bound", async () => {
-    const heartbeatMs = 200;
+    const heartbeatMs = shortMs;
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
     const engine = await openEngine({ heartbeatMs: patientMs });
     const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
     const held = trial.wait({ key: "held" });
     await server.report("waiting");
-    // Five bounds without a look at the peer, or a turn of the loop to hear it in.
-    await trial.spin({ ms: 5 * heartbeatMs });
+    // Two bounds without a look at the peer, or a turn of the loop to hear it in.
+    await trial.spin({ ms: 2 * heartbeatMs });
     await server.ask("release", { key: "held", value: "here" });
     expect(await held).toBe("here");
     expect(await server.ask("stats")).toMatchObject({ counters: { sessionsLost: 0 } });
@@ -152,8 +154,8 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
 
 describe.each(fabrics)("a client that stands still, over %s", (fabric) => {
   it("finds its session lost after the bound, and opens another", async () => {
-    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: 300 });
-    const client = new Child("client", { url, engine: { heartbeatMs: 300 }, name: "sleeper" });
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: shortMs });
+    const client = new Child("client", { url, engine: { heartbeatMs: shortMs }, name: "sleeper" });
     await client.report("connected");
     await server.report("held");
     await client.stop();
@@ -165,8 +167,13 @@ describe.each(fabrics)("a client that stands still, over %s", (fabric) => {
   });
 
   it("holds up no memory that was going to or from it", async () => {
-    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: 300 });
-    const client = new Child("client", { url, engine: { heartbeatMs: 300 }, holds: false, lends: 8 * mebi });
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: shortMs });
+    const client = new Child("client", {
+      url,
+      engine: { heartbeatMs: shortMs },
+      holds: false,
+      lends: 8 * mebi,
+    });
     await server.report("filling");
     await server.report("draining");
     await client.stop();
