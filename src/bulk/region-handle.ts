@@ -8,9 +8,7 @@ import {
   writeHandleDescriptor,
 } from "../wire/handle-descriptor.ts";
 import type { Region } from "./region.ts";
-import { type Access, type Granting, regionHandleBrand } from "./region-kind.ts";
-
-const accessNames = ["", "read", "write", "read_write"] as const;
+import { type Access, accessNumber, accessOf, type Granting, regionHandleBrand } from "./region-kind.ts";
 
 /** How `region.share` makes a handle. */
 export interface ShareOptions {
@@ -41,7 +39,7 @@ export class RegionHandle<A extends Access = Access> {
 
   /** @internal Made by `region.share`, or out of a message. */
   constructor({ urls, incarnation, token, bytes, access, leaseMs }: HandleDescriptor) {
-    this.access = accessNames[access] as unknown as Granting<A>;
+    this.access = accessOf(access) as Granting<A>;
     this.byteLength = bytes;
     this.urls = urls;
     this.incarnation = incarnation;
@@ -58,11 +56,6 @@ export class RegionHandle<A extends Access = Access> {
   get token(): Uint8Array {
     return this.#token;
   }
-}
-
-/** The number of an access, as it travels. */
-export function accessNumber(access: Access): number {
-  return accessNames.indexOf(access);
 }
 
 registerHandleClass(

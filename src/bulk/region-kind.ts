@@ -4,6 +4,18 @@
  */
 export type Access = "read" | "write" | "read_write";
 
+const accesses: readonly Access[] = ["read", "write", "read_write"];
+
+/** The number of an access, as it travels: 1, 2, or 3 for both. */
+export function accessNumber(access: Access): number {
+  return accesses.indexOf(access) + 1;
+}
+
+/** The access of a number that has been checked. */
+export function accessOf(number: number): Access {
+  return accesses[number - 1] as Access;
+}
+
 /**
  * The accesses of which each is enough for `A`: a region exposed "read_write" serves where "read" or "write" is asked.
  *

@@ -2,9 +2,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import { refuseClass } from "../wire/codec.ts";
 import type { RegionDescriptor, RegionSegment } from "../wire/region-descriptor.ts";
 import { assertInside } from "./exposable.ts";
-import { type Access, type Granting, remoteRegionBrand } from "./region-kind.ts";
-
-const accessNames = ["", "read", "write", "read_write"] as const;
+import { type Access, accessNumber, accessOf, type Granting, remoteRegionBrand } from "./region-kind.ts";
 
 /**
  * A handle on memory of the caller: what a handler gets where the contract says `bulk(…)`. Read it by `call.get`, write it by `call.put`.
@@ -34,7 +32,7 @@ export class RemoteRegion<A extends Access = Access> {
     this.call = call;
     this.segments = descriptor.segments;
     this.byteLength = descriptor.bytes;
-    this.access = accessNames[descriptor.access] as unknown as Granting<A>;
+    this.access = accessOf(descriptor.access) as Granting<A>;
     this.loanKey = loanKey;
     this.loanOffset = loanOffset;
   }
@@ -42,7 +40,7 @@ export class RemoteRegion<A extends Access = Access> {
   /** A handle on a part. @throws RpcError `out_of_range` when the part does not lie inside. */
   slice(offset: number, length: number = this.byteLength - offset): RemoteRegion<A> {
     assertInside("slice", offset, length, this.byteLength);
-    const access = accessNames.indexOf(this.access as unknown as Access);
+    const access = accessNumber(this.access);
     const segments = sliceRemote(this.segments, offset, length);
     return new RemoteRegion(
       this.call,

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Region } from "../bulk/region.ts";
-import { accessNumber, RegionHandle, type RegionSharing, type ShareOptions } from "../bulk/region-handle.ts";
-import type { Access } from "../bulk/region-kind.ts";
+import { RegionHandle, type RegionSharing, type ShareOptions } from "../bulk/region-handle.ts";
+import { type Access, accessNumber } from "../bulk/region-kind.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { handleTokenBytes } from "../wire/handle-descriptor.ts";
 
