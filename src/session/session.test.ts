@@ -181,6 +181,18 @@ describe("an open session", () => {
     expectFault(all, "greeting has no service table");
   });
 
+  it.each([
+    ["nothing", false, undefined],
+    ["a transfer", true, true],
+  ])("says with its goodbye that %s of its own is under way on the peer's memory", (_, transfers, told) => {
+    const all = open();
+    all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, body: 1 });
+    if (transfers) all.method.calls[0]?.call.beginTransfer();
+    all.session.end(gone);
+    expect(decoded(all.port.frames.at(-1))).toMatchObject({ m: expect.any(String) });
+    expect((decoded(all.port.frames.at(-1)) as { t?: true }).t).toBe(told);
+  });
+
   it("ends when the peer says goodbye, without a word", () => {
     const all = open();
     const call = new FakeCall();

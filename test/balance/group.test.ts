@@ -165,6 +165,24 @@ describe("a group", () => {
     expect(group.members.map(({ ejected }) => ejected)).toEqual([true, false, false]);
   });
 
+  it("goes back to a peer when its time alone is over", async () => {
+    let failing = true;
+    const urls = [mem.freshUrl(), mem.freshUrl()];
+    await open("a", urls[0] as string, () => failing);
+    await open("b", urls[1] as string);
+    const client = await openEngine({}, true);
+    const group = await client.connect(urls, {
+      policy: "roundRobin",
+      ejection: { consecutiveFailures: 1, baseMs: 50 },
+    });
+    await allConnected(group);
+    const who = group.client(Who);
+    while (!group.members[0]?.ejected) await who.name.result({ key: "" });
+    failing = false;
+    for (let name = ""; name !== "a"; ) name = await who.name({ key: "" });
+    await answerers(group, 2);
+  });
+
   it("fails a call whose key cannot be had, and no other", async () => {
     const { urls, client } = await three();
     let broken = true;

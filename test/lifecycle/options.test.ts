@@ -7,9 +7,9 @@ const ping = implement(Ping, { ping: () => {} });
 
 describe("Engine.open", () => {
   it.each([
-    ["carrier-pigeon://roof", "expected tcp://host:port, shm://name or mem://name"],
-    ["", "expected tcp://host:port, shm://name or mem://name"],
-    ["mem", "expected tcp://host:port, shm://name or mem://name"],
+    ["carrier-pigeon://roof", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    ["", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    ["mem", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
     ["mem://", "a name has 1 to 64 characters"],
     ["mem://a b", "a name has 1 to 64 characters"],
     ["shm://a/b", "a name has 1 to 64 characters"],
@@ -83,6 +83,14 @@ describe("connect", () => {
   ])("refuses %j, naming the field", async (options, why) => {
     const engine = await openEngine();
     await expect(engine.connect("mem://nobody-is-here", options as never)).rejects.toThrow(why);
+  });
+
+  it("beyond maxSessions is refused, and holds no address", async () => {
+    const server = await openEngine({ listen: "mem://one-too-many" });
+    const engine = await openEngine({ limits: { maxSessions: 1 } });
+    await engine.connect(server.urls[0] as string);
+    await expect(engine.connect(server.urls[0] as string)).rejects.toThrow("maxSessions 1 is reached");
+    expect(engine.stats().ports).toMatchObject([{ addresses: 1 }]);
   });
 
   it("refuses port 0, which can only be listened on", async () => {

@@ -199,6 +199,21 @@ describe("a handle of an engine that listens on every interface", () => {
   });
 });
 
+it("may be borrowed by one peer so many times at once, and any number of times one after another", async () => {
+  const mem = providers[0] as (typeof providers)[number];
+  const { api, client, server } = await pair(mem, [
+    implement(Shelf, { take: () => region.share(), read: () => 0 }),
+  ]);
+  using region = server.expose(new Uint8Array(8), { access: "read_write" });
+  const taken = await api(Shelf).take({});
+  for (let i = 0; i < 300; i++) (await client.borrow(taken)).dispose();
+  await until(() => region.loans === 0, "all have been given back");
+  const borrowed = await Promise.all(Array.from({ length: 256 }, () => client.borrow(taken)));
+  expect(await failure(client.borrow(taken))).toMatchObject({ code: "resource_exhausted" });
+  for (const each of borrowed) each.dispose();
+  await until(() => region.loans === 0, "all have been given back");
+});
+
 it("says at once why its owner cannot lend", async () => {
   // So many pieces make a longer descriptor than the owner may send.
   const pieces = Array.from({ length: 1000 }, (_, i) => new Uint8Array(scattered, 16 * i, 8));

@@ -348,3 +348,12 @@ describe.each(providers)("a byte stream over $name", (provider) => {
     expect(() => client.bulkStream("read", { chunks: 1 })).toThrow(RangeError);
   });
 });
+
+it("a session carries any number of byte streams, one after another", async () => {
+  const mem = providers[0] as (typeof providers)[number];
+  const { api, client } = await pair(mem, [serving({ run: async () => undefined })]);
+  for (let i = 0; i < 300; i++) {
+    const data = client.bulkStream("read", { chunkBytes: 4096, chunks: 2 });
+    await api(Streams).run({ data });
+  }
+});

@@ -195,6 +195,14 @@ describe("slow calls", () => {
     gate.resolve();
   });
 
+  it("are published also where no latency is measured", async () => {
+    const slow = published<SlowCall>("cinnabar:call.slow");
+    const client = { slowCallMs: 0, measureLatency: false };
+    const { api } = await pair(mem, [work(Promise.resolve())], { client });
+    await api(Work).ping();
+    expect(slow.map(({ method, code }) => [method, code])).toEqual([["work.v1/ping", "ok"]]);
+  });
+
   it("are not published below the threshold, or without one", async () => {
     const slow = published("cinnabar:call.slow");
     const { api } = await pair(mem, [work(Promise.resolve())], { client: { slowCallMs: 60_000 } });
