@@ -1,4 +1,6 @@
+import type { HandleDescriptor } from "../../src/wire/handle-descriptor.ts";
 import type { RegionDescriptor, RegionSegment } from "../../src/wire/region-descriptor.ts";
+import type { StreamDescriptor } from "../../src/wire/stream-descriptor.ts";
 
 /** A message as the vectors describe it: plain JSON, with a tag for what JSON cannot say. */
 export interface Vector {
@@ -43,11 +45,43 @@ export class RegionMeaning implements RegionDescriptor {
   }
 }
 
-/** As `RegionSegment`, with what JSON cannot say in text. */
-interface SegmentMeaning {
-  readonly key: string;
-  readonly address: string;
+/** How a handle stands in a vector. */
+export class HandleMeaning {
+  readonly handle: HandleDescriptor;
+
+  constructor(handle: HandleDescriptor) {
+    this.handle = handle;
+  }
+}
+
+/** How a byte stream stands in a vector. */
+export class StreamMeaning {
+  readonly stream: StreamDescriptor;
+  readonly region: RegionDescriptor;
+
+  constructor({ direction, chunks, chunkBytes, stream }: StreamDescriptor, region: RegionDescriptor) {
+    this.stream = { direction, chunks, chunkBytes, stream };
+    this.region = region;
+  }
+}
+
+/** As the descriptors, with what JSON cannot say in text. */
+interface RegionJson {
+  readonly access: number;
   readonly bytes: number;
+  readonly segments: readonly { readonly key: string; readonly address: string; readonly bytes: number }[];
+}
+type HandleJson = Omit<HandleDescriptor, "token" | "incarnation"> &
+  Readonly<Record<"token" | "incarnation", string>>;
+type StreamJson = Omit<StreamDescriptor, "stream"> & { readonly stream: string; readonly region: RegionJson };
+
+function regionOf({ segments, ...region }: RegionJson): RegionMeaning {
+  const pieces = segments.map(({ key, address, bytes }) => ({
+    key: BigInt(key),
+    address: BigInt(address),
+    bytes,
+  }));
+  return new RegionMeaning({ ...region, segments: pieces });
 }
 
 /** The JavaScript value that a vector's JSON stands for. */
@@ -59,14 +93,15 @@ export function fromJson(json: unknown): unknown {
   if (typeof tagged.$bigint === "string") return BigInt(tagged.$bigint);
   if (typeof tagged.$time === "string") return new Date(tagged.$time);
   if ("$undefined" in tagged) return undefined;
-  if ("$region" in tagged) {
-    const region = tagged.$region as { access: number; bytes: number; segments: SegmentMeaning[] };
-    const segments = region.segments.map(({ key, address, bytes }) => ({
-      key: BigInt(key),
-      address: BigInt(address),
-      bytes,
-    }));
-    return new RegionMeaning({ ...region, segments });
+  if ("$region" in tagged) return regionOf(tagged.$region as RegionJson);
+  if ("$handle" in tagged) {
+    const handle = tagged.$handle as HandleJson;
+    const token = Uint8Array.from(Buffer.from(handle.token, "hex"));
+    return new HandleMeaning({ ...handle, token, incarnation: BigInt(handle.incarnation) });
+  }
+  if ("$stream" in tagged) {
+    const { stream, region, ...shape } = tagged.$stream as StreamJson;
+    return new StreamMeaning({ ...shape, stream: BigInt(stream) }, regionOf(region));
   }
   return Object.fromEntries(Object.entries(tagged).map(([key, value]) => [key, fromJson(value)]));
 }
