@@ -30,9 +30,11 @@ export class Admission implements EntrantOwner {
   /** All that wait, in whichever lane. */
   readonly #waiting: PriorityQueue<Entrant>;
   readonly #turns = new Turns();
-  readonly #running = new Set<Entrant>();
+  /** Whose calls have ended and whose handlers have not. */
+  readonly #lingering = new Set<Entrant>();
   readonly #shed: Record<ShedCause, number> = { full: 0, pushed_out: 0, age: 0, deadline: 0 };
   readonly #toFill = new Set<Lane<Entrant>>();
+  #running = 0;
   #overdue = 0;
   #filling = false;
   #closed = false;
@@ -67,7 +69,8 @@ export class Admission implements EntrantOwner {
 
   /** Starts `method` for a call, now or when its turn has come; or refuses the call. */
   enter(lane: Lane<Entrant>, method: Startable, call: IncomingCall, session: Session, input: unknown): void {
-    const nowMs = this.#clock.now();
+    // When its input was complete, which is now, without asking the clock.
+    const nowMs = call.startedMs + call.pullingUs / 1000;
     const entrant = new Entrant(this, lane, method, call, session, input, nowMs);
     if (this.#closed) return this.#endUnavailable(entrant);
     if (this.#hasRoom && lane.hasRoom && lane.queue.size === 0) return this.#begin(entrant, nowMs);
@@ -91,6 +94,8 @@ export class Admission implements EntrantOwner {
   }
 
   onLingering(entrant: Entrant): void {
+    if (this.#closed) return;
+    this.#lingering.add(entrant);
     this.#wheel.arm(entrant, this.#clock.now() + lingerMs);
   }
 
@@ -116,12 +121,9 @@ export class Admission implements EntrantOwner {
     const waiting = [...this.#waiting];
     for (const entrant of waiting) this.#remove(entrant);
     for (const entrant of waiting) this.#endUnavailable(entrant);
-    for (const entrant of this.#running) {
-      this.#wheel.disarm(entrant);
-      entrant.state = "gone";
-    }
-    this.#running.clear();
-    for (const lane of this.#lanes) lane.running = 0;
+    for (const entrant of this.#lingering) this.#wheel.disarm(entrant);
+    this.#lingering.clear();
+    this.#running = 0;
   }
 
   stats(): AdmissionStats {
@@ -135,7 +137,7 @@ export class Admission implements EntrantOwner {
     for (const priority of priorities)
       oldestMs = Math.min(oldestMs, this.#waiting.oldest(priority)?.queuedMs ?? oldestMs);
     return {
-      running: this.#running.size,
+      running: this.#running,
       queued: this.#waiting.size,
       queuedBytes: this.#waiting.bytes,
       queuedByPriority: byPriority as Record<Priority, QueuedClass>,
@@ -146,7 +148,7 @@ export class Admission implements EntrantOwner {
   }
 
   get #hasRoom(): boolean {
-    return this.#running.size < this.#limits.maxConcurrent;
+    return this.#running < this.#limits.maxConcurrent;
   }
 
   /** Lets it wait in its lane and in all; gives who had to go for it, or undefined when there was no room. */
@@ -166,7 +168,7 @@ export class Admission implements EntrantOwner {
     const { call, lane, method, session, input } = entrant;
     entrant.state = "running";
     entrant.begunMs = nowMs;
-    this.#running.add(entrant);
+    this.#running++;
     lane.running++;
     call.dequeue(Math.ceil((nowMs - entrant.queuedMs) * 1000), entrant);
     method.start(call, session, input);
@@ -174,11 +176,12 @@ export class Admission implements EntrantOwner {
 
   /** Its place is free. */
   #vacate(entrant: Entrant): void {
-    this.#wheel.disarm(entrant);
     entrant.state = "gone";
-    if (!this.#running.delete(entrant)) return;
+    if (this.#closed) return;
+    if (this.#lingering.delete(entrant)) this.#wheel.disarm(entrant);
+    this.#running--;
     entrant.lane.running--;
-    this.#fill(entrant.lane);
+    if (this.#waiting.size > 0) this.#fill(entrant.lane);
   }
 
   /** Begins those whose turn has come. A handler that ends at once leaves its place to the loop that began it, not to a deeper one. */
