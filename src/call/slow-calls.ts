@@ -39,13 +39,12 @@ export function publishSlowIncoming(
   code: RpcCode | "ok",
 ): void {
   if (!channels.slowCall.hasSubscribers) return;
-  const begins: [SlowPhase["phase"], number][] =
-    call.pullingUs > 0
-      ? [
-          ["pulling", 0],
-          ["serving", call.pullingUs],
-        ]
-      : [["serving", 0]];
+  const { pullingUs, queuedUs } = call;
+  const begins: [SlowPhase["phase"], number][] = [];
+  if (pullingUs > 0) begins.push(["pulling", 0]);
+  const waits = call.awaits?.queued === true;
+  if (waits || queuedUs > 0) begins.push(["queued", pullingUs]);
+  if (!waits) begins.push(["serving", pullingUs + queuedUs]);
   publish({
     direction: "in",
     method,

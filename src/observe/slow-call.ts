@@ -17,6 +17,6 @@ export interface SlowCall {
 }
 
 export interface SlowPhase {
-  readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "serving";
+  readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
   readonly ms: number;
 }

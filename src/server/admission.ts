@@ -257,6 +257,7 @@ export class Admission implements EntrantOwner {
     this.#shed[cause]++;
     const { call, lane, method, priority, session } = entrant;
     const waitedMs = this.#clock.now() - entrant.queuedMs;
+    call.queuedUs = Math.ceil(waitedMs * 1000);
     if (channels.shed.hasSubscribers)
       channels.shed.publish({ method: method.path, peer: session.peerName, priority, cause, waitedMs });
     call.settle({

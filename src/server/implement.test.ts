@@ -44,6 +44,17 @@ describe("implement", () => {
   });
 });
 
+describe("limits of a service", () => {
+  it("are checked when it is implemented", () => {
+    const handlers = { a: nothing, b: nothing };
+    expect(implement(One, handlers, { maxConcurrent: 5 }).admission).toEqual({ maxConcurrent: 5 });
+    expect(() => implement(One, handlers, { maxConcurrent: 0 })).toThrow(
+      'implement "one.v1": maxConcurrent must be an integer from 1 to 1000000, it is 0',
+    );
+    expect(() => implement(One, handlers, { limit: 5 } as object)).toThrow('unknown option "limit"');
+  });
+});
+
 describe("the dispatch table", () => {
   const handlers = { a: nothing, b: nothing };
 

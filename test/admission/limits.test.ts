@@ -1,5 +1,6 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { Engine, RpcError } from "cinnabar";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { type Provider, providers } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
@@ -277,5 +278,37 @@ describe("admission", () => {
     expect(new Set(errors.map(({ code }) => code))).toEqual(new Set(["unavailable"]));
     expect(errors.filter(({ notExecuted }) => notExecuted)).toHaveLength(499);
     held.endAll();
+  });
+});
+
+describe("a refusal", () => {
+  it("is told on a channel, and a slow call's time in the line as a phase", async () => {
+    const told: unknown[] = [];
+    const slow: unknown[] = [];
+    const listen = (channel: string, into: unknown[]) => {
+      const listener = (message: unknown) => void into.push(message);
+      subscribe(channel, listener);
+      onTestFinished(() => void unsubscribe(channel, listener));
+    };
+    listen("cinnabar:call.shed", told);
+    listen("cinnabar:call.slow", slow);
+    const held = new Held();
+    const { server, api } = await pair(mem, [held.work({ maxConcurrent: 1, maxQueued: 1, ...waits })], {
+      server: { slowCallMs: 0 },
+    });
+    const work = api(Work, patient);
+    const calls = names(2).map((name) => work.hold(name));
+    await queued(server, 1);
+    await failure(work.hold("too many", { priority: "low" }));
+    expect(told).toMatchObject([
+      { method: "work.v1/hold", priority: "low", cause: "full", peer: expect.any(String) },
+    ]);
+    held.endAll();
+    await Promise.all(calls);
+    const phases = slow.map((call) =>
+      (call as { phases: { phase: string }[] }).phases.map(({ phase }) => phase),
+    );
+    expect(phases).toContainEqual(["queued", "serving"]);
+    expect(phases).toContainEqual(["serving"]);
   });
 });
