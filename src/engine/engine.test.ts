@@ -29,6 +29,9 @@ function recordMessages(): Buffer[] {
   return messages;
 }
 
+/** Generous, for a machine under load. */
+const soon = { timeout: 20_000, interval: 1 };
+
 describe("an engine's messages", () => {
   it("carry no byte of a former message in the same slot", async () => {
     const serve = [implement(Echo, { echo: (body) => body, close: () => {}, any: (value) => value })];
@@ -103,8 +106,8 @@ describe("the peers of an engine", () => {
       peer.close();
       await client.connect(freshUrl()).catch(() => undefined);
     }
-    await vi.waitFor(() => expect([client.stats().sessions, server.stats().sessions]).toEqual([0, 0]));
-    await vi.waitFor(() => expect(client.stats().ports[0]?.addresses).toBe(0));
+    await vi.waitFor(() => expect([client.stats().sessions, server.stats().sessions]).toEqual([0, 0]), soon);
+    await vi.waitFor(() => expect(client.stats().ports[0]?.addresses).toBe(0), soon);
     expect(server.stats().ports[0]?.addresses).toBe(0);
   });
 
@@ -114,7 +117,7 @@ describe("the peers of an engine", () => {
     await using client = await Engine.open();
     const peer = await client.connect(url);
     await first.close();
-    await vi.waitFor(() => expect(peer.state).toBe("lost"));
+    await vi.waitFor(() => expect(peer.state).toBe("lost"), soon);
     const Ping = service("ping.v1", { ping: unary() });
     const api = peer.client(Ping);
     await using second = await api.ping().then(

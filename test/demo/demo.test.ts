@@ -156,7 +156,11 @@ describe("the demo", () => {
     run.kill("SIGKILL");
     // Settles when the last of the three has let go of the output.
     expect(await run.ended).toBe("SIGKILL");
-    await expect.poll(() => isRunning(run.processes.server) || isRunning(run.processes.client)).toBe(false);
+    await expect
+      .poll(() => isRunning(run.processes.server) || isRunning(run.processes.client), {
+        timeout: 20_000,
+      })
+      .toBe(false);
     expect(run.leftovers()).toEqual([]);
   });
 

@@ -140,7 +140,7 @@ describe("a notice on the fabric", () => {
     const over = new AbortController();
     using region = client.expose(new Uint8Array(100), { access: "write" });
     const call = failure(api(Pages).lend({ into: region }, { signal: over.signal }));
-    await vi.waitFor(() => expect(lent).not.toBe(0n));
+    await vi.waitFor(() => expect(lent).not.toBe(0n), { timeout: 20_000 });
     const address = client.stats().ports.find(({ provider }) => provider === "mem")?.url ?? "";
     const forger = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, defaultLayout);
     const to = forger.admit(Buffer.from(address.slice("mem://".length)));

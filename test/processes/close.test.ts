@@ -63,7 +63,7 @@ describe.each(fabrics)("close over %s", (fabric) => {
       });
     }
     // Name look-ups and sockets of the runtime's own end a little later.
-    await expect.poll(descriptors).toBeLessThanOrEqual(before);
+    await expect.poll(descriptors, { timeout: 20_000, interval: 10 }).toBeLessThanOrEqual(before);
     expect(sharedFiles(...names)).toEqual([]);
   });
 });
