@@ -1,7 +1,7 @@
 import { bulk, implement, RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { pair } from "../matrix/pair.ts";
+import { openEngine, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { blockFor, deferred, failure, fired, until, untilTurn } from "../matrix/wait.ts";
 import { fill, firstWrong } from "./pattern.ts";
@@ -42,6 +42,32 @@ describe.each(providers)("a region over $name", (provider) => {
       expect(error.message).toContain("the region has been disposed");
     }
     expect(server.stats().counters.requestsStarted).toBe(1);
+  });
+
+  it("of an engine that has closed is lent by no other", async () => {
+    const { api, server } = await pair(provider, [holding(() => "used")]);
+    const gone = await openEngine();
+    const into = gone.expose(new Uint8Array(100), { access: "write" });
+    await gone.close();
+    expect(into.disposed).toBe(true);
+    expect(await failure(api(Hold).run({ into }))).toMatchObject({
+      code: "failed_precondition",
+      origin: "local",
+    });
+    expect(() => gone.expose(new Uint8Array(100), { access: "write" })).toThrow("unavailable");
+    expect(server.stats().counters.requestsStarted).toBe(0);
+  });
+
+  it("of another engine of the process is lent like the client's own", async () => {
+    const { api } = await pair(provider, [
+      holding((input, call) => call.put(new Uint8Array(100).fill(7), (input as Into).into)),
+    ]);
+    const other = await openEngine();
+    const memory = new Uint8Array(100);
+    using into = other.expose(memory, { access: "write" });
+    expect(await api(Hold).run({ into })).toBe(100);
+    expect(memory.every((byte) => byte === 7)).toBe(true);
+    expect(into.loans).toBe(0);
   });
 
   it("ends a slice by itself", async () => {

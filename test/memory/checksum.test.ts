@@ -20,6 +20,7 @@ const Sums = service("sums.v1", {
 
 type Move = Parameters<typeof implement<typeof Sums>>[1]["move"];
 const options = { checksum: "crc32c" } as const;
+const hows = ["get", "put", "getv", "putv", "pull"] as const;
 
 const moving = (move: Move) => implement(Sums, { move });
 
@@ -75,16 +76,31 @@ describe.each(providers)("a checksum over $name", (provider) => {
     expect(firstWrong(new Uint8Array(Buffer.concat(written)), 5)).toBe(-1);
   });
 
-  it("that differs is data_loss, with both sums", async () => {
+  it.each(hows)("of a %s that differs is data_loss, with both sums", async (how) => {
     const memory = new Uint8Array(100_000);
-    let stop = false;
     const { api, client } = await pair(provider, [
-      moving(({ from }, call) =>
-        from === undefined ? 0 : call.get(from, new Uint8Array(memory.byteLength), options),
-      ),
+      moving(({ from, into }, call) => {
+        if (from === undefined || into === undefined) return 0;
+        const local = new Uint8Array(memory.byteLength);
+        const part = { offset: 0, length: local.byteLength, local };
+        switch (how) {
+          case "get":
+            return call.get(from, local, options);
+          case "put":
+            return call.put(local, into, options);
+          case "getv":
+            return call.getv([{ ...part, remote: from }], options);
+          case "putv":
+            return call.putv([{ ...part, remote: into }], options);
+          case "pull":
+            return call.pull(from, Uint8Array, options).then(({ byteLength }) => byteLength);
+        }
+      }),
     ]);
     using from = client.expose(memory, { access: "read" });
-    // The owner's memory changes all the time: what was got is not what is summed.
+    using into = client.expose(memory, { access: "write" });
+    // The owner's memory changes all the time: what was moved is not what is summed.
+    let stop = false;
     const changing = (async () => {
       while (!stop) {
         memory[0] = (memory[0] as number) + 1;
@@ -92,11 +108,11 @@ describe.each(providers)("a checksum over $name", (provider) => {
         await Promise.resolve();
       }
     })();
-    let error = await api(Sums).move.result({ how: "get", from });
-    for (let i = 0; i < 200 && error.ok; i++) error = await api(Sums).move.result({ how: "get", from });
+    let result = await api(Sums).move.result({ how, from, into });
+    for (let i = 0; i < 200 && result.ok; i++) result = await api(Sums).move.result({ how, from, into });
     stop = true;
     await changing;
-    expect(error).toMatchObject({
+    expect(result).toMatchObject({
       ok: false,
       error: {
         code: "data_loss",
