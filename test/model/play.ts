@@ -12,6 +12,8 @@ import {
 import { type Actor, openActor, type Source } from "./cast.ts";
 import { useFabric } from "./ports.ts";
 import { Schedule } from "./schedule.ts";
+import { checks } from "./service.ts";
+import type { StateWatch } from "./states.ts";
 
 /** How much goes wrong. */
 export type Weather = "calm" | "rough" | "lossy";
@@ -36,16 +38,21 @@ export class Play {
   readonly #actors: Actor[] = [];
   readonly #clients: string[];
   readonly #servers: string[];
+  readonly #states: StateWatch;
+  /** The share of checks that take time. */
+  readonly #slowChecks: number;
   #callsLeft: number;
   #eventsLeft: number;
   #succeeded = 0;
 
-  constructor(seed: number, logs = false) {
+  constructor(seed: number, states: StateWatch, logs = false) {
+    this.#states = states;
     const schedule = new Schedule(seed, logs);
     this.#schedule = schedule;
     this.#weather = schedule.pick(["calm", "rough", "rough", "lossy"] as const);
     this.#clients = schedule.chance(0.4) ? ["client-1", "client-2"] : ["client-1"];
     this.#servers = schedule.chance(0.4) ? ["server-1", "server-2"] : ["server-1"];
+    this.#slowChecks = schedule.chance(0.2) ? 0.2 : 0;
     this.#callsLeft = schedule.between(1, 14);
     this.#eventsLeft = this.#weather === "calm" ? 0 : schedule.between(1, 6);
   }
@@ -54,6 +61,7 @@ export class Play {
     const { loop, random, log, seed } = this.#schedule;
     const books = this.#books;
     useFabric(this.#schedule.fabric);
+    checks.take = () => this.#check();
     loop.install(random);
     const { stackTraceLimit } = Error;
     // Errors are most of what happens here, and nobody reads where they were made.
@@ -74,7 +82,11 @@ export class Play {
       loop.uninstall();
       Error.stackTraceLimit = stackTraceLimit;
     }
-    const violations = [...books.violations, ...this.#schedule.fabric.violations];
+    const violations = [
+      ...books.violations,
+      ...this.#schedule.fabric.violations,
+      ...this.#states.takeViolations(),
+    ];
     const { length: calls } = books.calls;
     return {
       violations: violations.map((violation) => `seed ${seed}, ${this.#weather}: ${violation}`),
@@ -84,6 +96,13 @@ export class Play {
       executions: books.executions.length,
       turns: this.#schedule.turns,
     };
+  }
+
+  /** A contract's check, at once or in its own time. */
+  #check(): true | Promise<true> {
+    const schedule = this.#schedule;
+    if (!schedule.chance(this.#slowChecks)) return true;
+    return new Promise((resolve) => schedule.loop.timer(schedule.between(1, 10), () => resolve(true), true));
   }
 
   async #perform(): Promise<void> {
@@ -100,6 +119,7 @@ export class Play {
     for (let steps = 0; steps < mostSteps && (this.#callsLeft > 0 || this.#eventsLeft > 0); steps++) {
       if (schedule.chance(0.06)) await this.#act();
       await schedule.step();
+      this.#states.sample();
     }
     for (let steps = schedule.below(400); steps > 0 && this.#books.open.length > 0; steps--) {
       if (schedule.chance(0.05)) this.#abort();
@@ -204,7 +224,10 @@ export class Play {
       const how = JSON.stringify({ timeoutMs, textLength, ...policy, lent: call.lent?.bytes.length });
       return `${actor.name} makes call ${number} of ${promised}${kind} by ${source.name} ${how}`;
     });
-    const input = { number, text: textOf(number, requested, textLength) };
+    // Once in a while it is one that the contract does not allow, or that nobody wants any more.
+    const isWrong = schedule.chance(0.02);
+    if (schedule.chance(0.02)) call.controller.abort(new Error("never wanted"));
+    const input = { number: isWrong ? number + 0.5 : number, text: textOf(number, requested, textLength) };
     const options: CallOptions = { ...policy, timeoutMs, signal: call.controller.signal };
     const made = this.#make(source, `${promised}${kind}` as const, input, call.lent, options);
     made.then(
