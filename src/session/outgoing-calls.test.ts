@@ -100,6 +100,24 @@ describe("calls that are made", () => {
     ]);
   });
 
+  it.each([
+    [266, "unavailable", "has withdrawn a body before it was pulled"],
+    [5, "unavailable", "pulling a body from the peer failed"],
+    [12, "resource_exhausted", "pulling a body from the peer failed"],
+  ])("fail when their long answer cannot be pulled: error %i", async (status, code, text) => {
+    const all = made();
+    all.receive({
+      kind: frameKind.response,
+      callId: all.call.id,
+      flags: frameFlag.overflow,
+      body: overflowBody(5000),
+    });
+    all.port.pulls[0]?.settle(status);
+    await settled();
+    expect(all.call.failures).toMatchObject([{ code, retryable: true, origin: "fabric" }]);
+    expect(all.call.failures[0]?.message).toContain(text);
+  });
+
   it("end the session for a second answer while the first is being pulled", () => {
     const all = made();
     all.receive({

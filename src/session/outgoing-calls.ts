@@ -20,6 +20,7 @@ import { type WaitingCall, WaitingCalls } from "./waiting-calls.ts";
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
+const keyRejected = 266; // FI_ENOKEY
 
 /** Built-in calls that wait for a slot: each is some user's operation, and users can be faster than the peer. */
 const maxWaitingQuestions = 65_536;
@@ -343,10 +344,16 @@ export function pullFailure(status: number, session: Session): RpcError {
       origin: "local",
     });
   }
+  // A body stays until its receiver says that it has it. Who withdraws one has given the session up, for this side's silence perhaps, and nobody
+  // may have told us yet.
+  const isWithdrawn = status === keyRejected;
   return fabricError({
     provider: session.port.provider,
     op: "fi_read",
     code: status,
-    message: `pulling a body from ${session.peerName} failed`,
+    ...(isWithdrawn ? { rpcCode: "unavailable" } : {}),
+    message: isWithdrawn
+      ? `${session.peerName} has withdrawn a body before it was pulled: it has given the session up`
+      : `pulling a body from ${session.peerName} failed`,
   });
 }
