@@ -21,16 +21,31 @@ using Info = Napi::CallbackInfo;
 
 constexpr uint64_t kMostOffset = uint64_t{1} << 53;
 constexpr size_t kMostPath = 4096;
+constexpr uint64_t kNsPerMs = 1'000'000;
 
 Napi::Value number(const Info& info, int64_t value) {
   return Napi::Number::New(info.Env(), static_cast<double>(value));
 }
 
-/// The port of the first argument; nullptr if there is none.
-PortHolder* holderOf(const Info& info) {
-  Instance* instance = Instance::of(info.Env());
-  return instance != nullptr ? instance->find(info.Env(), info[0]) : nullptr;
-}
+/// The port of the first argument, with its guard's lock for as long as this lives; false if there
+/// is none.
+class Used {
+ public:
+  enum class As { use, drive };  // see guard.h
+
+  explicit Used(const Info& info, As as = As::use) {
+    Instance* instance = Instance::of(info.Env());
+    if (instance != nullptr) holder_ = instance->find(info.Env(), info[0]);
+    if (holder_ == nullptr) return;
+    lock_ = as == As::drive ? holder_->guard->drive() : holder_->guard->use();
+  }
+  explicit operator bool() const { return holder_ != nullptr; }
+  PortHolder* operator->() const { return holder_; }
+
+ private:
+  PortHolder* holder_ = nullptr;
+  engine::Guard::Lock lock_;
+};
 
 bool integer(const Info& info, size_t index, uint64_t most, uint64_t* into) {
   return readInteger(info.Env(), info[index], most, into);
@@ -86,7 +101,10 @@ Napi::Value invalid(const Info& info, const char* what) {
 void callBack(Instance* instance, PortHolder* holder) {
   Napi::Env env(instance->env());
   Napi::HandleScope scope(env);
-  holder->port->wake();
+  {
+    auto lock = holder->guard->drive();
+    holder->port->wake();
+  }
   napi_value function = holder->onWake.get();
   if (function == nullptr) return;
   napi_value result;
@@ -175,6 +193,8 @@ Napi::Value open(const Info& info) {
     return failureObject(
         env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});
   }
+  held->guard =
+      std::make_unique<engine::Guard>(*held->port, [wake = held->wake] { wake->nudge(); });
 
   const fabric::EndpointTraits& traits = held->port->traits();
   fabric::RawAddress address = held->port->address();
@@ -206,8 +226,8 @@ void close(const Info& info) {
 }
 
 Napi::Value admit(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   const uint8_t* bytes;
   size_t length;
   if (!readBytes(info.Env(), info[1], &bytes, &length)) return number(info, -EINVAL);
@@ -215,8 +235,8 @@ Napi::Value admit(const Info& info) {
 }
 
 Napi::Value addressOf(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) {
+  Used holder(info);
+  if (!holder) {
     return failureObject(info.Env(), {"address", EBADF, "EBADF", "the port is not open"});
   }
   std::string text;
@@ -231,15 +251,59 @@ Napi::Value addressOf(const Info& info) {
 }
 
 void forget(const Info& info) {
-  PortHolder* holder = holderOf(info);
+  Used holder(info);
   uint64_t address;
-  if (holder == nullptr || !integer(info, 1, UINT32_MAX, &address)) return;
+  if (!holder || !integer(info, 1, UINT32_MAX, &address)) return;
   holder->port->forget(static_cast<uint32_t>(address));
+  holder->guard->update();
+}
+
+Napi::Value vouch(const Info& info) {
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
+  uint64_t address, everyMs, forMs;
+  const uint8_t *mark, *message;
+  size_t markBytes, messageBytes;
+  if (!integer(info, 1, UINT32_MAX, &address) ||
+      !readBytes(info.Env(), info[2], &mark, &markBytes) || markBytes != engine::kMarkBytes ||
+      !readBytes(info.Env(), info[3], &message, &messageBytes) ||
+      !integer(info, 4, UINT32_MAX, &everyMs) || !integer(info, 5, UINT32_MAX, &forMs)) {
+    return number(info, -EINVAL);
+  }
+  engine::Vouch vouch;
+  memcpy(&vouch.mark, mark, markBytes);
+  vouch.message.assign(message, message + messageBytes);
+  vouch.everyNs = everyMs * kNsPerMs;
+  vouch.forNs = forMs * kNsPerMs;
+  int status = holder->port->vouch(static_cast<uint32_t>(address), std::move(vouch));
+  holder->guard->update();
+  return number(info, status);
+}
+
+void unvouch(const Info& info) {
+  Used holder(info);
+  uint64_t address;
+  if (!holder || !integer(info, 1, UINT32_MAX, &address)) return;
+  holder->port->unvouch(static_cast<uint32_t>(address));
+  holder->guard->update();
+}
+
+Napi::Value absences(const Info& info) {
+  Used holder(info);
+  engine::Absences all = holder ? holder->guard->absences() : engine::Absences{};
+  auto ms = [&](uint64_t ns) {
+    return Napi::Number::New(info.Env(), static_cast<double>(ns) / kNsPerMs);
+  };
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("count", number(info, all.count));
+  result.Set("totalMs", ms(all.totalNs));
+  result.Set("longestMs", ms(all.longestNs));
+  return result;
 }
 
 Napi::Value send(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   uint64_t address, offset, bytes;
   if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, UINT32_MAX, &offset) ||
       !integer(info, 3, UINT32_MAX, &bytes)) {
@@ -249,8 +313,8 @@ Napi::Value send(const Info& info) {
 }
 
 Napi::Value registerRegion(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   uint8_t* bytes;
   size_t size;
   uint64_t offset, length, access;
@@ -264,27 +328,29 @@ Napi::Value registerRegion(const Info& info) {
   auto index = static_cast<uint32_t>(region);
   holder->regions[index] = Hold(info.Env(), info[1]);
   if (auto pages = engine::Allocation::of(bytes)) holder->pages[index] = std::move(pages);
+  holder->guard->update();
   holder->extentWords[0] = holder->port->region(index)->key();
   holder->extentWords[1] = holder->port->region(index)->base();
   return number(info, region);
 }
 
 Napi::Value deregister(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   uint64_t region;
   if (!integer(info, 1, UINT32_MAX, &region)) return number(info, -EINVAL);
   int status = holder->port->deregisterRegion(static_cast<uint32_t>(region));
   if (status == 0) {
     holder->regions.erase(static_cast<uint32_t>(region));
     holder->pages.erase(static_cast<uint32_t>(region));
+    holder->guard->update();
   }
   return number(info, status);
 }
 
 Napi::Value transfer(const Info& info, Operation::Type type) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   uint64_t address, count, token;
   if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, engine::kMostExtents, &count) ||
       !integer(info, 3, UINT32_MAX, &token)) {
@@ -303,41 +369,42 @@ Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read
 Napi::Value write(const Info& info) { return transfer(info, Operation::Type::write); }
 
 Napi::Value progress(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info, Used::As::drive);
+  if (!holder) return number(info, -EBADF);
   uint64_t spinUs;
   if (!integer(info, 1, 1'000'000, &spinUs)) return number(info, -EINVAL);
   return number(info, holder->port->progress(static_cast<uint32_t>(spinUs)));
 }
 
 Napi::Value arm(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info, Used::As::drive);
+  if (!holder) return number(info, -EBADF);
   int status = holder->port->arm();
   if (status == 1 && !holder->wake->start(holder->port->wantsRetry())) {
     holder->port->wake();
     return number(info, -EIO);
   }
+  if (status == 1) holder->guard->sleeps();
   return number(info, status);
 }
 
 void disarm(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return;
+  Used holder(info, Used::As::drive);
+  if (!holder) return;
   holder->wake->stop();
   holder->port->wake();
 }
 
 void setRef(const Info& info) {
-  PortHolder* holder = holderOf(info);
+  Used holder(info);
   bool keeps = false;
-  if (holder == nullptr || napi_get_value_bool(info.Env(), info[1], &keeps) != napi_ok) return;
+  if (!holder || napi_get_value_bool(info.Env(), info[1], &keeps) != napi_ok) return;
   holder->wake->setRef(keeps);
 }
 
 Napi::Value gauge(const Info& info) {
-  PortHolder* holder = holderOf(info);
-  if (holder == nullptr) return number(info, -EBADF);
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
   uint64_t which;
   if (!integer(info, 1, 4, &which)) return number(info, -EINVAL);
   return number(info, holder->port->gauge(static_cast<engine::Gauge>(which)));
@@ -353,6 +420,9 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("admit", Napi::Function::New<admit>(env, "admit"));
   add("addressOf", Napi::Function::New<addressOf>(env, "addressOf"));
   add("forget", Napi::Function::New<forget>(env, "forget"));
+  add("vouch", Napi::Function::New<vouch>(env, "vouch"));
+  add("unvouch", Napi::Function::New<unvouch>(env, "unvouch"));
+  add("absences", Napi::Function::New<absences>(env, "absences"));
   add("send", Napi::Function::New<send>(env, "send"));
   add("register", Napi::Function::New<registerRegion>(env, "register"));
   add("deregister", Napi::Function::New<deregister>(env, "deregister"));

@@ -58,7 +58,9 @@ void Instance::closeAll() {
 }
 
 void Instance::release(PortHolder& holder) {
-  // The loop forgets the descriptor, then the port closes it; only then may the buffers go.
+  // First the guard ends, which wakes the loop and uses the port; then the loop forgets the
+  // descriptor, then the port closes it; only then may the buffers go.
+  holder.guard.reset();
   if (holder.wake != nullptr) {
     ++closingWakes_;
     holder.wake->destroy([self = shared_from_this()] { self->onWakeClosed(); });

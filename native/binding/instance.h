@@ -11,7 +11,7 @@
 #include "binding/arguments.h"
 #include "binding/wake.h"
 #include "engine/allocation.h"
-#include "engine/port.h"
+#include "engine/guard.h"
 
 namespace cinnabar::binding {
 
@@ -23,7 +23,8 @@ namespace cinnabar::binding {
 /// before close or deregister. A SharedArrayBuffer cannot be detached.
 struct PortHolder {
   std::unique_ptr<engine::Port> port;
-  Wake* wake = nullptr;  // deletes itself
+  std::unique_ptr<engine::Guard> guard;  // whose lock is held whenever the port is used
+  Wake* wake = nullptr;                  // deletes itself
   Hold slab;
   Hold ring;
   Hold extents;
@@ -36,7 +37,7 @@ struct PortHolder {
 };
 
 /// The state of one environment: the main thread or a worker. Everything in it is used on that
-/// thread only.
+/// thread only, but for the ports, which share theirs with their guards.
 class Instance : public std::enable_shared_from_this<Instance> {
  public:
   /// Makes the instance and hangs it on the environment, to be closed before the environment's

@@ -16,6 +16,7 @@ struct uv_handle_s;
 using uv_close_cb = void (*)(uv_handle_s* handle);
 using uv_poll_cb = void (*)(uv_handle_s* handle, int status, int events);
 using uv_timer_cb = void (*)(uv_handle_s* handle);
+using uv_async_cb = void (*)(uv_handle_s* handle);
 
 size_t uv_handle_size(int type);
 void uv_handle_set_data(uv_handle_s* handle, void* data);
@@ -30,12 +31,15 @@ int uv_timer_init(uv_loop_s* loop, uv_handle_s* handle);
 int uv_timer_start(uv_handle_s* handle, uv_timer_cb callback, unsigned long long timeout,
                    unsigned long long repeat);
 int uv_timer_stop(uv_handle_s* handle);
+int uv_async_init(uv_loop_s* loop, uv_handle_s* handle, uv_async_cb callback);
+int uv_async_send(uv_handle_s* handle);
 
 }  // extern "C"
 
 namespace cinnabar::binding {
 
 // uv_handle_type and uv_poll_event of libuv 1.x.
+constexpr int kUvAsync = 1;
 constexpr int kUvPoll = 8;
 constexpr int kUvTimer = 13;
 constexpr int kUvReadable = 1;

@@ -33,6 +33,16 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
   uv_unref(timer);
   wake->timer_ = timer;
   wake->open_ = 1;
+  uv_handle_s* async = allocate(kUvAsync, wake);
+  if (uv_async_init(loop, async, [](uv_handle_s* handle) { owner(handle)->fire(); }) != 0) {
+    free(async);
+    wake->destroy({});
+    return nullptr;
+  }
+  uv_handle_set_data(async, wake);
+  uv_unref(async);
+  wake->async_ = async;
+  wake->open_ = 2;
   uv_handle_s* poll = allocate(kUvPoll, wake);
   if (uv_poll_init(loop, poll, fd) != 0) {
     free(poll);
@@ -42,7 +52,7 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
   uv_handle_set_data(poll, wake);
   uv_unref(poll);
   wake->poll_ = poll;
-  wake->open_ = 2;
+  wake->open_ = 3;
   return wake;
 }
 
@@ -59,6 +69,8 @@ void Wake::stop() {
   uv_poll_stop(poll_);
   uv_timer_stop(timer_);
 }
+
+void Wake::nudge() { uv_async_send(async_); }
 
 void Wake::setRef(bool keepsProcessAlive) {
   // The timer runs only beside the poll, so one of them is enough.
@@ -82,6 +94,7 @@ void Wake::destroy(std::function<void()> done) {
   };
   // uv_close takes a poll handle's descriptor out of the loop's epoll set before it returns.
   if (poll_ != nullptr) uv_close(poll_, onClose);
+  if (async_ != nullptr) uv_close(async_, onClose);
   uv_close(timer_, onClose);
 }
 

@@ -10,8 +10,8 @@ struct uv_handle_s;
 
 namespace cinnabar::binding {
 
-/// Waits on the event loop for a descriptor, and calls back once. Lives until its handles are
-/// closed; see `destroy`.
+/// Waits on the event loop for a descriptor, and calls back once; calls back too when another
+/// thread wants it. Lives until its handles are closed; see `destroy`.
 class Wake {
  public:
   /// nullptr if the loop refuses the descriptor.
@@ -20,6 +20,9 @@ class Wake {
   /// Starts waiting. With `retry`, calls back after a while even if nothing came.
   bool start(bool retry);
   void stop();
+  /// Calls back as soon as the loop turns, whether it waits or not. From any thread, until
+  /// `destroy`.
+  void nudge();
   void setRef(bool keepsProcessAlive);
 
   /// Closes the handles; the object deletes itself when the loop has let go of them, and then calls
@@ -34,6 +37,7 @@ class Wake {
 
   uv_handle_s* poll_ = nullptr;
   uv_handle_s* timer_ = nullptr;
+  uv_handle_s* async_ = nullptr;
   int open_ = 0;
   std::function<void()> onWake_;
   std::function<void()> done_;

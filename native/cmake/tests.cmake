@@ -4,11 +4,13 @@ find_path(DOCTEST_INCLUDE_DIR doctest/doctest.h REQUIRED)
 add_executable(cinnabar_native_tests
   test/main.cc
   test/child.cc
+  test/test_absence.cc
   test/test_address.cc
   test/test_allocation.cc
   test/test_crc32c.cc
   test/test_device_memory.cc
   test/test_doorbell.cc
+  test/test_guard.cc
   test/test_keys.cc
   test/test_library.cc
   test/test_port.cc

@@ -189,6 +189,7 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
     index = static_cast<uint32_t>(regions_.size());
     regions_.push_back(std::move(region));
   }
+  if (access != 0) ++lentRegions_;
   return static_cast<int>(index);
 }
 
@@ -203,6 +204,7 @@ int Port::deregisterRegion(uint32_t index) {
   if (region == nullptr) return -FI_EINVAL;
   if (!region->isWithdrawn()) withdraw(index);
   if (region->users > 0 || isCopied(index)) return -FI_EBUSY;
+  if (region->isLent()) --lentRegions_;
   regions_[index].reset();
   freeRegions_.push_back(index);
   return 0;

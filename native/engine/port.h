@@ -17,6 +17,7 @@
 #include "engine/reassembly.h"
 #include "engine/ring.h"
 #include "engine/shared_endpoint.h"
+#include "engine/vouch.h"
 #include "fabric/memory.h"
 
 namespace cinnabar::engine {
@@ -37,8 +38,10 @@ struct PortRequest {
 
 enum class Gauge : uint32_t { sends = 0, transfers = 1, waiting = 2, regions = 3, addresses = 4 };
 
-/// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node; all of it
-/// runs on one thread.
+/// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node.
+///
+/// One thread at a time: the one that reads the ring, or the guard in its absence (guard.h). The
+/// guard calls `standIn` and what is const; all else is the reader's.
 ///
 /// Hot functions return 0 or more on success and a negated libfabric error otherwise. -FI_EAGAIN is
 /// never returned: what the provider cannot take now waits here, first come, first served for each
@@ -90,6 +93,20 @@ class Port {
   /// look again by itself.
   bool wantsRetry() const { return !waiting_.empty() || !unposted_.empty(); }
 
+  /// Has the guard answer the peer behind an address in the reader's absence. 0, or a negated
+  /// error.
+  int vouch(uint32_t address, Vouch vouch);
+  void unvouch(uint32_t address);
+  /// Whether anybody might miss the reader: peers that are vouched for, or have memory of ours.
+  bool isRelevant() const { return !vouched_.empty() || lentRegions_ > 0; }
+
+  /// The reader has not come; until `endAbsence` nothing is done but `standIn`.
+  void beginAbsence();
+  void endAbsence();
+  /// Makes progress in the reader's absence, which has lasted `absentNs`. What it was lent stays
+  /// with it, and what comes waits in the ring as far as that has room.
+  StandIn standIn(uint64_t nowNs, uint64_t absentNs);
+
   uint32_t gauge(Gauge which) const;
 
  private:
@@ -102,6 +119,7 @@ class Port {
     uint32_t posted = 0;  // sends and parts of transfers at the provider
     uint64_t retryAt = 0;
     uint64_t pauseNs = 0;
+    std::unique_ptr<Vouch> vouch;
   };
 
   // port.cc: opening, closing, regions
@@ -149,6 +167,13 @@ class Port {
   void poll(bool doorbell);
   void spin(uint32_t spinUs, bool rang);
   void pollDoorbell();
+  void reclaim();
+  int prepareSleep();
+
+  // port_absence.cc: answering for the reader
+  void onMessageInAbsence(const uint8_t* bytes, size_t length);
+  void answerAsking(uint64_t nowNs, uint64_t absentNs);
+  void say(Address& address);
 
   fabric::Region* findRegion(uint64_t region) const;
   uint64_t slabBytes() const { return uint64_t{slotBytes_} * (sendSlots_ + receiveSlots_); }
@@ -184,20 +209,25 @@ class Port {
   Pool<Part> parts_;
   std::deque<Address> addresses_;
   std::vector<uint32_t> freeAddresses_;
-  std::vector<uint32_t> waiting_;  // addresses with a queue
-  OperationQueue copies_;          // direct copies under way
-  uint64_t copyNs_ = 0;            // spent on them since the last call of progress ended
-  uint64_t slowdown_ = 1;          // by which their pieces are smaller than at most
-  uint64_t lentNs_ = 0;            // since when shm parts have been at the provider
-  uint32_t lent_ = 0;              // how many of them there are
-  std::deque<Entry> overflow_;     // completions made here that found the ring full
+  std::vector<uint32_t> usedAddresses_;  // free once the ring has been read
+  std::vector<uint32_t> waiting_;        // addresses with a queue
+  OperationQueue copies_;                // direct copies under way
+  uint64_t copyNs_ = 0;                  // spent on them since the last call of progress ended
+  uint64_t slowdown_ = 1;                // by which their pieces are smaller than at most
+  uint64_t lentNs_ = 0;                  // since when shm parts have been at the provider
+  uint32_t lent_ = 0;                    // how many of them there are
+  std::deque<Entry> overflow_;           // completions made here that found the ring full
 
   uint32_t sends_ = 0;
   uint32_t transfers_ = 0;
   uint32_t liveAddresses_ = 0;
+  uint32_t lentRegions_ = 0;
+  /// Addresses that are vouched for, by what their messages carry.
+  std::unordered_map<uint64_t, uint32_t> vouched_;
   uint32_t sinceDoorbell_ = 0;
   bool queueDrained_ = false;
   bool asleep_ = false;
+  bool absent_ = false;
 };
 
 }  // namespace cinnabar::engine

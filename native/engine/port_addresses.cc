@@ -82,6 +82,7 @@ int Port::forget(uint32_t index) {
   Address* address = find(index);
   if (address == nullptr) return -FI_EINVAL;
   failAddress(index, FI_ECANCELED);
+  unvouch(index);
   address->forgotten = true;
   --liveAddresses_;
   settle(index);
@@ -98,7 +99,8 @@ void Port::settle(uint32_t index) {
     endpoint_->remove(address.fabric);
   }
   address = Address();
-  freeAddresses_.push_back(index);
+  // The ring may still hold word of the old bearer of this number.
+  usedAddresses_.push_back(index);
 }
 
 /// Ends everything that is under way to an address. What the provider holds stays with it: a

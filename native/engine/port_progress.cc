@@ -25,12 +25,20 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 }  // namespace
 
 uint32_t Port::progress(uint32_t spinUs) {
-  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
+  reclaim();
   bool doorbell = neighbours_ && (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting());
   poll(doorbell);
   if (ring_.readable() == 0 && spinUs > 0 && copies_.empty()) spin(spinUs, doorbell);
   copyNs_ = 0;
   return ring_.readable();
+}
+
+/// Takes back what the reader of the ring is through with.
+void Port::reclaim() {
+  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
+  if (usedAddresses_.empty() || ring_.readable() > 0 || !overflow_.empty()) return;
+  freeAddresses_.insert(freeAddresses_.end(), usedAddresses_.begin(), usedAddresses_.end());
+  usedAddresses_.clear();
 }
 
 void Port::spin(uint32_t spinUs, bool rang) {
@@ -68,9 +76,18 @@ void Port::pollDoorbell() {
 
 int Port::arm() {
   if (asleep_) return 1;
-  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
+  reclaim();
   if (ring_.readable() > 0) return 0;
-  auto busy = [this] { return ring_.readable() > 0 || !copies_.empty() || !overflow_.empty(); };
+  int status = prepareSleep();
+  asleep_ = status == 1;
+  return status;
+}
+
+/// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or
+/// is to be done now.
+int Port::prepareSleep() {
+  uint32_t tail = ring_.tail();
+  auto busy = [&] { return ring_.tail() != tail || !copies_.empty() || !overflow_.empty(); };
   if (neighbours_) {
     // In this order: swallow old rings, announce the sleep, ask full peers to ring back, look once
     // more. See bell.h. A ring that comes after the announcement must stay in the eventfd.
@@ -84,21 +101,17 @@ int Port::arm() {
     poll(false);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (bell_->takeStarved()) neighbours_->ringAll();
-    if (busy()) {
-      bell_->wake();
-      return 0;
-    }
-  } else {
-    poll(false);
-    if (busy()) return 0;
-    int status = endpoint_->tryWait();
-    if (status == -FI_EAGAIN) return 0;
-    if (status != 0) return status;
-    reap();
-    if (busy()) return 0;
+    if (!busy()) return 1;
+    bell_->wake();
+    return 0;
   }
-  asleep_ = true;
-  return 1;
+  poll(false);
+  if (busy()) return 0;
+  int status = endpoint_->tryWait();
+  if (status == -FI_EAGAIN) return 0;
+  if (status != 0) return status;
+  reap();
+  return busy() ? 0 : 1;
 }
 
 void Port::wake() {
@@ -149,7 +162,11 @@ bool Port::reap() {
   size_t taken = 0;
   while (taken < kMostAtOnce && overflow_.empty()) {
     size_t room = std::min<size_t>(ring_.room(), kBatch);
-    if (room == 0) break;
+    if (room == 0) {
+      // Nothing can be taken, but the provider still moves what peers read and write.
+      fi_cq_read(endpoint_->cq(), entries, 0);
+      break;
+    }
     ssize_t count = fi_cq_read(endpoint_->cq(), entries, room);
     if (count == -FI_EAVAIL) {
       reapError();
@@ -241,6 +258,7 @@ void Port::onReceived(Receive& receive, const fi_cq_data_entry& completion) {
     if (outcome == Reassembly::Outcome::tooLarge) entry.status = FI_ETRUNC;
   }
   ring_.push(entry, receive.slot);
+  if (absent_) onMessageInAbsence(slab_ + entry.token, entry.bytes);
 }
 
 }  // namespace cinnabar::engine

@@ -25,8 +25,11 @@ struct Entry {
   uint32_t high = 0;  // notice: the upper half of its data, of which token is the lower
 };
 
-/// Writes completions into the ring that JavaScript reads. Does not own the memory. Writer and
-/// reader are the same thread.
+/// Writes completions into the ring that JavaScript reads. Does not own the memory.
+///
+/// The reader's thread is the one that calls `reclaim`. Another may write meanwhile, as the guard
+/// does: where the reader has come to is known as of its last `reclaim`, and nothing else of what
+/// it writes is looked at. What was written is for the reader to see once it has been told so.
 ///
 /// What JavaScript writes is not trusted: only the head word is read, a head outside of what was
 /// written counts as "nothing consumed", and which receive slot an entry carried is remembered
@@ -37,8 +40,11 @@ class Ring {
 
   explicit Ring(uint32_t* words) : words_(words) {}
 
-  uint32_t readable() const { return tail_ - head(); }
+  /// Entries that the reader had not passed at the last `reclaim`.
+  uint32_t readable() const { return tail_ - reclaimed_; }
   uint32_t room() const { return kRingEntries - readable(); }
+  /// Entries ever written, mod 2^32.
+  uint32_t tail() const { return tail_; }
 
   /// `slot` is the receive slot that a message lends to the reader. The caller has seen that there
   /// is room.

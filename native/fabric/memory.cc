@@ -27,7 +27,7 @@ int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t 
                  uint64_t key, std::unique_ptr<Region>* into) {
   int mode = endpoint.traits().mrMode;
   std::unique_ptr<Region> region(
-      new Region(static_cast<uint8_t*>(bytes), length, (mode & FI_MR_LOCAL) != 0));
+      new Region(static_cast<uint8_t*>(bytes), length, (mode & FI_MR_LOCAL) != 0, access != 0));
   uint64_t rights = 0;
   if (access & kRemoteRead) rights |= FI_REMOTE_READ;
   if (access & kRemoteWrite) rights |= FI_REMOTE_WRITE;

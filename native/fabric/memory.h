@@ -34,18 +34,21 @@ class Region {
   /// region locally go on.
   void withdraw(bool keyToo);
   bool isWithdrawn() const { return withdrawn_; }
+  /// Whether it was registered for peers.
+  bool isLent() const { return lent_; }
 
   /// Local transfers under way; the region must not be released while there are some.
   uint32_t users = 0;
 
  private:
-  Region(uint8_t* bytes, size_t length, bool local)
-      : bytes_(bytes), length_(length), neededLocally_(local) {}
+  Region(uint8_t* bytes, size_t length, bool local, bool lent)
+      : bytes_(bytes), length_(length), neededLocally_(local), lent_(lent) {}
 
   uint8_t* bytes_;
   size_t length_;
   uint64_t base_ = 0;
   bool neededLocally_;
+  bool lent_;
   bool withdrawn_ = false;
   Fid<fid_mr> mr_;  // null where neither a peer nor the provider needs a registration
 };

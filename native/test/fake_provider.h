@@ -69,7 +69,9 @@ class FakeProvider {
       instance_->removed.push_back(*address);
       return 0;
     };
-    for (fid* object : {&ep_.fid, &cq_.fid, &av_.fid}) object->ops = &fidOps_;
+    fabricOps_.trywait = [](fid_fabric*, fid**, int) { return 0; };
+    for (fid* object : {&ep_.fid, &cq_.fid, &av_.fid, &fabric_.fid}) object->ops = &fidOps_;
+    fabric_.ops = &fabricOps_;
     ep_.msg = &messages_;
     ep_.rma = &rma_;
     ep_.cm = &cm_;
@@ -79,6 +81,7 @@ class FakeProvider {
 
   std::shared_ptr<engine::SharedEndpoint> endpoint() {
     fabric::Endpoint::Parts parts;
+    parts.fabric.reset(&fabric_);
     parts.av.reset(&av_);
     parts.cq.reset(&cq_);
     parts.ep.reset(&ep_);
@@ -91,6 +94,10 @@ class FakeProvider {
   }
 
   void complete(void* context) { completions.push_back({context, 0, 0, nullptr, 0}); }
+  /// A message has come into the receive that was posted as the `index`th.
+  void deliver(size_t index, size_t bytes) {
+    completions.push_back({receives[index], FI_RECV | FI_MSG, bytes, nullptr, 0});
+  }
   void fail(void* context, int code) {
     fi_cq_err_entry entry{};
     entry.op_context = context;
@@ -131,9 +138,11 @@ class FakeProvider {
   fi_ops_cm cm_{};
   fi_ops_cq cqOps_{};
   fi_ops_av avOps_{};
+  fi_ops_fabric fabricOps_{};
   fid_ep ep_{};
   fid_cq cq_{};
   fid_av av_{};
+  fid_fabric fabric_{};
 };
 
 }  // namespace cinnabar::test

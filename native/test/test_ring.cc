@@ -40,6 +40,8 @@ TEST_SUITE("ring") {
     }
     CHECK(ring.room() == 0);
     words[1] = 10;
+    CHECK(ring.room() == 0);
+    reclaimed();
     CHECK(ring.room() == 10);
   }
 

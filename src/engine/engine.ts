@@ -254,6 +254,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
         agent: port.agent,
         ...port.gauges(),
         registrations: registrations(port),
+        stalls: port.absences(),
       })),
     };
   }
@@ -410,6 +411,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       credits: new RequestCredits(this.#options.limits.maxRequestsInAll, this.#options.limits.maxRequests),
       pullBudget: this.#pullBudget,
       offerBudget: this.#offerBudget,
+      liveness: this.#options,
       incarnation: this.#incarnation,
       services,
       methods,

@@ -8,6 +8,7 @@ import type { HandlerErrorListener } from "../server/dispatcher.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 import { builtinSlots } from "../wire/builtin.ts";
+import { defaultHeartbeatMs } from "../wire/handshake.ts";
 
 /** What an engine may hold, on its own account and for its peers. All finite. */
 export interface EngineLimits extends SessionLimits {
@@ -26,6 +27,11 @@ export interface EngineOptions {
    * A shm peer's death is noticed at once, whatever this says.
    */
   readonly heartbeatMs?: number;
+  /**
+   * For how long this engine is vouched for while its thread computes, in milliseconds of one such absence. Peers that ask are answered meanwhile, and do not
+   * give it up; beyond it they take it for dead, as what computes for so long may never end. Default 30,000; 0: not at all.
+   */
+  readonly maxStallMs?: number;
   /** How long `connect` waits for a peer's welcome, in milliseconds. Default 5000. */
   readonly connectTimeoutMs?: number;
   /**
@@ -48,6 +54,7 @@ export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
+  readonly maxStallMs: number;
   readonly connectTimeoutMs: number;
   readonly slowCallMs: number;
   readonly measureLatency: boolean;
@@ -81,6 +88,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     "listen",
     "serve",
     "heartbeatMs",
+    "maxStallMs",
     "connectTimeoutMs",
     "slowCallMs",
     "measureLatency",
@@ -91,7 +99,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   const {
     listen = [],
     serve = [],
-    heartbeatMs = 1000,
+    heartbeatMs = defaultHeartbeatMs,
+    maxStallMs = 30_000,
     connectTimeoutMs = 5000,
     slowCallMs,
     measureLatency = true,
@@ -107,6 +116,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
       throw new TypeError(`Engine.open: serve[${index}] must be what implement() returns`);
   }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
+  assertBetween("maxStallMs", maxStallMs, 0, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
   if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
   if (typeof measureLatency !== "boolean")
@@ -132,6 +142,7 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     listen: urls,
     serve,
     heartbeatMs,
+    maxStallMs,
     connectTimeoutMs,
     measureLatency,
     slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,

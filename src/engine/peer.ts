@@ -94,7 +94,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   get state(): PeerState {
     if (this.#closed) return "closed";
     if (this.#session?.state === "open") {
-      if (this.#session.remoteDrains) return "draining";
+      if (this.#session.remoteState.drains) return "draining";
       return this.#suspected ? "suspect" : "connected";
     }
     return this.#opening === undefined ? "lost" : "connecting";
@@ -162,7 +162,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (!this.host.intake.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
     // A process that drains still answers for what it has begun.
-    if (open && (!session.remoteDrains || call?.boundTo?.incarnation === incarnationOf(session)))
+    if (open && (!session.remoteState.drains || call?.boundTo?.incarnation === incarnationOf(session)))
       return session;
     if (this.#closed) throw this.#closedError();
     const waits = call !== undefined && this.patient;

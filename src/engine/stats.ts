@@ -1,6 +1,6 @@
 import type { PoolStats } from "../bulk/pool.ts";
 import type { RegistrationStats } from "../bulk/registration-cache.ts";
-import type { PortGauges } from "../fabric/port.ts";
+import type { Absences, PortGauges } from "../fabric/port.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { AdmissionStats } from "../server/admission-stats.ts";
@@ -13,6 +13,11 @@ export interface PortStats extends PortGauges {
   readonly agent: string;
   /** Registrations of local memory, kept for the next transfer. The idle ones among them are counted in `regions`. */
   readonly registrations: RegistrationStats;
+  /**
+   * How often the engine's thread computed for so long that the port was driven in its stead (more than a few milliseconds, while a session was open or
+   * memory lent), and for how long; the present time included. Each port counts for itself, and a mem port not at all.
+   */
+  readonly stalls: Absences;
 }
 
 /**

@@ -7,7 +7,8 @@ import type { NativeScheme } from "./url.ts";
  * - A port is named by the small integer `open` returned; a function called with an unknown or closed port returns `-EBADF` (-9).
  * - Hot functions return a status: `>= 0` is success, `< 0` is a negated libfabric error number (`-11` is FI_EAGAIN and never escapes).
  * - Cold functions return a value or a `NativeError`; native code never throws.
- * - Everything happens on the thread that opened the port. `onWake` is the only call from native code into JavaScript.
+ * - Everything happens on the thread that opened the port, but for the guard's work on its own: see docs/design/guard.md. `onWake` is the only call from native code
+ *   into JavaScript.
  */
 
 /** Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not libfabric's. */
@@ -71,7 +72,7 @@ export interface OpenRequest {
    * writes the new region's key and base into the first two words. Kept alive until `close`.
    */
   readonly extents: ArrayBuffer;
-  /** Called on the JS thread after a successful `arm`, once, when there may be something to reap. */
+  /** Called on the JS thread after a successful `arm`, once, when there may be something to reap; and at any time, once, after an absence. */
   readonly onWake: () => void;
 }
 
@@ -123,6 +124,23 @@ export interface Addon {
   admit(port: number, address: Uint8Array): number;
   /** The raw address for a numeric host and port, or for an shm name. */
   addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
+  /**
+   * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address: whoever sends a message with the eight bytes of
+   * `mark` at its byte 8 is sent `message`, at once and every `everyMs` (at least 1) from then on, until the absence has lasted
+   * `forMs`. Returns 0, or a negated error: -EADDRINUSE (-98) for a mark that is taken,
+   * -EINVAL (-22) for a message longer than `injectBytes`. Holds until `unvouch` or `forget`.
+   */
+  vouch(
+    port: number,
+    address: number,
+    mark: Uint8Array,
+    message: Uint8Array,
+    everyMs: number,
+    forMs: number,
+  ): number;
+  unvouch(port: number, address: number): void;
+  /** How often the port's thread was absent while somebody could miss it; the present absence included. */
+  absences(port: number): { readonly count: number; readonly totalMs: number; readonly longestMs: number };
   /** Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have. */
   forget(port: number, address: number): void;
 

@@ -3,8 +3,10 @@ import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Completions } from "./completions.ts";
 import {
+  type Absences,
   access,
   type Extent,
+  noAbsences,
   type Port,
   type PortGauges,
   type PortSink,
@@ -137,6 +139,14 @@ export class MemPort implements Port {
         ({ kind, token }) => kind !== completion.peerGone || token !== address,
       );
     });
+  }
+
+  vouch(): void {}
+
+  unvouch(): void {}
+
+  absences(): Absences {
+    return noAbsences;
   }
 
   takeSlot(held = 0): number {

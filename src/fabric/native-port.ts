@@ -6,6 +6,7 @@ import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
 import type {
+  Absences,
   Extent,
   Port,
   PortGauges,
@@ -15,6 +16,7 @@ import type {
   SendOwner,
   TransferOp,
   TransferOwner,
+  Vouch,
 } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import { ringBytes } from "./ring.ts";
@@ -135,6 +137,19 @@ export class NativePort implements Port {
     this.#completions.afterDelivery(() => {
       if (!this.#closed) this.#addon.forget(this.#id, address);
     });
+  }
+
+  vouch(address: number, { mark, message, everyMs, forMs }: Vouch): void {
+    // Where it cannot be had, peers lose this side while it computes, as they would without.
+    this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs);
+  }
+
+  unvouch(address: number): void {
+    if (!this.#closed) this.#addon.unvouch(this.#id, address);
+  }
+
+  absences(): Absences {
+    return this.#addon.absences(this.#id);
   }
 
   takeSlot(held = 0): number {

@@ -45,6 +45,27 @@ export interface PortSink {
   onPeerGone(port: Port, address: number): void;
 }
 
+/** What is said to a peer when this thread is absent: it computes, and does not come to make progress. */
+export interface Vouch {
+  /** The eight bytes from byte 8 on that the peer's messages, and nobody else's, carry. */
+  readonly mark: Uint8Array;
+  /** A whole message, of 64 bytes at most. */
+  readonly message: Uint8Array;
+  /** How often it is said to a peer that has sent something meanwhile, after the first time, which is at once. */
+  readonly everyMs: number;
+  /** For how long of one absence. */
+  readonly forMs: number;
+}
+
+/** How often this thread was absent, as far as a port's guard has noticed: while peers had a session or memory of the port's, and for more than a few milliseconds. */
+export interface Absences {
+  readonly count: number;
+  readonly totalMs: number;
+  readonly longestMs: number;
+}
+
+export const noAbsences: Absences = { count: 0, totalMs: 0, longestMs: 0 };
+
 /** Memory made known to a port. */
 export interface RegisteredMemory {
   readonly index: number;
@@ -64,7 +85,8 @@ export interface Route {
 
 /**
  * One endpoint on one provider: messages through slots of a slab, one-sided reads and writes, completions through a ring.
- * Native ports and the mem port are the same to everything above. All of it happens on the thread that opened the port.
+ * Native ports and the mem port are the same to everything above. All of it happens on the thread that opened the port; while that is absent, a native
+ * port goes on moving what it has been given, and keeps what arrives for the next `progress` (docs/design/guard.md).
  * Functions that may fail throw RpcError with the fabric's detail; errors of posted work arrive as a status.
  */
 export interface Port {
@@ -104,6 +126,14 @@ export interface Port {
   admit(address: Uint8Array): number;
   /** Gives the index back; what waits for it ends with an error. */
   forget(address: number): void;
+
+  /**
+   * Has the port answer the peer behind an address while this thread is absent, until `unvouch` or `forget`; a provider that cannot send such a message
+   * at once answers nobody. Nor does a mem port: whoever could ask is on the same thread.
+   */
+  vouch(address: number, vouch: Vouch): void;
+  unvouch(address: number): void;
+  absences(): Absences;
 
   /** A free send slot's offset in the slab, or -1: there is none for one who holds `held` already. */
   takeSlot(held?: number): number;

@@ -29,6 +29,7 @@ export class FakeHost implements SessionHost {
   readonly credits: RequestCredits;
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
+  readonly liveness = { heartbeatMs: 1000, maxStallMs: 30_000 };
   readonly incarnation = 77n;
   services: ServiceTable = [];
   methods: ServedMethod[] = [];
@@ -130,6 +131,7 @@ export const peerGreeting: Greeting = {
   bodyBytes: 2 ** 29,
   requests: 8,
   immediateBytes: 0,
+  heartbeatMs: 1000,
   services: [["s", ["a", "b"]]],
 };
 

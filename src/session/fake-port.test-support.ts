@@ -1,12 +1,15 @@
-import type {
-  Extent,
-  Port,
-  PortGauges,
-  RegisteredMemory,
-  Route,
-  SendOwner,
-  TransferOp,
-  TransferOwner,
+import {
+  type Absences,
+  type Extent,
+  noAbsences,
+  type Port,
+  type PortGauges,
+  type RegisteredMemory,
+  type Route,
+  type SendOwner,
+  type TransferOp,
+  type TransferOwner,
+  type Vouch,
 } from "../fabric/port.ts";
 import { SendSlots } from "../fabric/send-slots.ts";
 import { frameHeaderBytes } from "../wire/frame.ts";
@@ -76,6 +79,8 @@ export class FakePort implements Port {
   /** Regions registered now, by index. */
   readonly regions = new Map<number, Uint8Array>();
   readonly forgotten: number[] = [];
+  /** What is said in this side's stead now, by address. */
+  readonly vouches = new Map<number, Vouch>();
   /** What `register` throws, if anything. */
   refuseMemory: Error | undefined;
   readonly #slots: SendSlots;
@@ -172,6 +177,18 @@ export class FakePort implements Port {
 
   forget(address: number): void {
     this.forgotten.push(address);
+  }
+
+  vouch(address: number, vouch: Vouch): void {
+    this.vouches.set(address, vouch);
+  }
+
+  unvouch(address: number): void {
+    this.vouches.delete(address);
+  }
+
+  absences(): Absences {
+    return noAbsences;
   }
 
   progress(): number {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { FakeClock } from "../call/fake-clock.test-support.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import { Heartbeat } from "./heartbeat.ts";
+import { RemoteState } from "./remote-state.ts";
 import type { Session } from "./session.ts";
 
 const boundMs = 1000;
@@ -10,7 +11,7 @@ const quarterMs = boundMs / 4;
 class Watched {
   state = "open";
   hasOpenWork = true;
-  remoteDrains = false;
+  readonly remoteState = new RemoteState();
   heardMs = 0;
   pings = 0;
   readonly peerName = "the peer";
@@ -82,7 +83,7 @@ describe("heartbeat", () => {
   it("loses a silent peer that drains, though nothing is open with it", () => {
     const { clock, heartbeat, watched, session } = setUp();
     watched.hasOpenWork = false;
-    watched.remoteDrains = true;
+    watched.remoteState.drains = true;
     heartbeat.watch(session);
     clock.advance(boundMs);
     expect(watched.reason?.code).toBe("unavailable");

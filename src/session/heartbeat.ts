@@ -9,7 +9,8 @@ import type { Session } from "./session.ts";
  *
  * A peer that drains is watched too: nothing new is sent to it, and what waits for its end would wait for ever.
  *
- * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`Pulse`); that is told and has no other consequence here.
+ * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`Pulse`); that is told and has no other consequence here. One that
+ * computes, for whom its port answers, lives and is not lost, but has not answered: it too is suspected.
  *
  * Its clock stands still while this process does: a tick counts for one interval, however late it comes because the loop was blocked or the process
  * stopped. So our own pause is not taken for the peer's death, even when the peer stood still as long (a machine that slept): who has been asked and
@@ -169,13 +170,13 @@ export class Heartbeat {
     // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval "silent".
     const silentMs = this.#nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
-    if (heardLately) {
-      this.#probed.delete(session);
+    if (heardLately) this.#probed.delete(session);
+    if (heardLately && !session.remoteState.busy) {
       this.#asked.delete(session);
       this.#trust(session);
     }
     const open =
-      session.hasOpenWork || session.hasPosted || session.remoteDrains || this.#probed.has(session);
+      session.hasOpenWork || session.hasPosted || session.remoteState.drains || this.#probed.has(session);
     if (session.state !== "open" || !open) {
       // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
       if (session.state === "open") this.#trust(session);
@@ -191,6 +192,6 @@ export class Heartbeat {
         }),
         { quiet: true, certain: false },
       );
-    } else if (!heardLately) this.#ask(session);
+    } else if (!heardLately || (session.remoteState.busy && !this.#asked.has(session))) this.#ask(session);
   }
 }

@@ -36,6 +36,8 @@ export interface SessionHost {
   readonly pullBudget: ByteBudget;
   /** Bodies kept for peers to pull. */
   readonly offerBudget: ByteBudget;
+  /** How long this engine waits for silent peers, and is vouched for while it is absent itself. */
+  readonly liveness: { readonly heartbeatMs: number; readonly maxStallMs: number };
   /** Random 64 bit of this engine's life. */
   readonly incarnation: bigint;
   readonly services: ServiceTable;

@@ -232,7 +232,7 @@ export class SessionTable implements PortSink {
   }
 
   #greeting(session: Session): Omit<Greeting, "services"> {
-    const { limits, incarnation } = this.#host;
+    const { limits, incarnation, liveness } = this.#host;
     return {
       versions: [protocolVersion, protocolVersion],
       incarnation,
@@ -244,6 +244,7 @@ export class SessionTable implements PortSink {
       bodyBytes: limits.maxBodyBytes,
       requests: limits.maxRequests,
       immediateBytes: session.port.immediateBytes,
+      heartbeatMs: Math.ceil(liveness.heartbeatMs),
     };
   }
 

@@ -23,6 +23,7 @@ import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { explainRefusal } from "./refusal.ts";
+import { RemoteState } from "./remote-state.ts";
 import {
   brokenProtocol,
   farewell,
@@ -34,6 +35,7 @@ import {
 } from "./session-ends.ts";
 import type { SessionHost } from "./session-host.ts";
 import type { SessionObserver } from "./session-observer.ts";
+import { signOfLife } from "./sign-of-life.ts";
 
 /**
  *   opening   hello sent, no welcome yet          (the side that connects)
@@ -61,8 +63,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   dirty = false;
   /** What the peer said of itself; undefined while opening. */
   remote: Greeting | undefined;
-  /** The peer takes no new calls. */
-  remoteDrains = false;
+  readonly remoteState = new RemoteState();
   observer: SessionObserver | undefined;
   /** When the peer was last heard, on the heartbeat's clock. */
   heardMs: number;
@@ -150,6 +151,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
     this.outgoing.limit(remote.requests);
     this.methods.set(remote.services);
+    this.port.vouch(this.address, signOfLife(this, remote, this.host.liveness.maxStallMs));
     this.host.counters.sessionsOpened++;
     const { sessionOpened } = channels;
     if (sessionOpened.hasSubscribers) {
@@ -270,6 +272,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Takes a message apart. Its header has been checked. Never throws. */
   receive(offset: number, bytes: number): void {
     this.heardMs = this.host.heardNow();
+    this.remoteState.busy = false;
     const view = this.port.slabView;
     const frames = view.getUint16(offset + 2, true);
     const end = offset + bytes;
@@ -317,8 +320,9 @@ export class Session implements Answering, OutboxHost, TransferRoute {
         return this.#onPulled(word, callId);
       case frameKind.ping:
       case frameKind.pong:
-        this.#onSenderState(view.getUint16(at + 2, true) === senderState.draining);
-        return kind === frameKind.ping ? this.#sayState(frameKind.pong, word) : this.host.ponged(this);
+        this.#onSenderState(view.getUint16(at + 2, true));
+        if (kind === frameKind.ping) return this.#sayState(frameKind.pong, word);
+        return this.remoteState.busy ? undefined : this.host.ponged(this);
       case frameKind.credits:
         return this.outgoing.onCredits(word);
       case frameKind.services:
@@ -338,10 +342,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     }
   }
 
-  #onSenderState(drains: boolean): void {
-    const told = drains && !this.remoteDrains;
-    this.remoteDrains = drains;
-    if (!told) return;
+  #onSenderState(state: number): void {
+    if (!this.remoteState.onWord(state)) return;
     // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
     this.host.watch(this);
     this.observer?.onDraining();
@@ -429,6 +431,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   end(reason: RpcError, { quiet = false, certain = false } = {}): void {
     if (this.state === "ended") return;
     this.state = "ended";
+    this.port.unvouch(this.address);
     if (!quiet && this.remote !== undefined) {
       const touching = this.#incoming.transfers + this.bodies.pulling > 0;
       this.#say(

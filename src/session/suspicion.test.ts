@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../call/fake-clock.test-support.ts";
+import { senderState } from "../wire/frame.ts";
 import { Heartbeat } from "./heartbeat.ts";
+import { RemoteState } from "./remote-state.ts";
 import type { Session } from "./session.ts";
 import type { SessionObserver } from "./session-observer.ts";
 
@@ -23,6 +25,7 @@ function setUp() {
     hasOpenWork: true,
     hasPosted: false,
     heardMs: 0,
+    remoteState: new RemoteState(),
     peerName: "the peer",
     observer,
     ping() {
@@ -48,6 +51,24 @@ describe("a watched peer", () => {
     clock.advance(10 * boundMs);
     expect(events).toEqual(["suspect true true", "ended"]);
     expect(clock.timers).toBe(0);
+  });
+
+  it("that computes, and is answered for, is suspected and not lost, and trusted when it answers itself", () => {
+    const { clock, events, peer, heartbeat, fake, session } = setUp();
+    heartbeat.watch(session);
+    // As its port does: so often that it is heard in every look.
+    const speak = () => {
+      fake.heardMs = heartbeat.nowMs;
+      fake.remoteState.onWord(senderState.busy);
+      if (fake.remoteState.busy && clock.now() < 20 * boundMs) clock.timer(boundMs / 8, speak);
+    };
+    clock.timer(boundMs / 2, speak);
+    clock.advance(15 * boundMs);
+    expect(events).toEqual(["suspect true true"]);
+    // It asks again after the last word said in its stead, and is answered.
+    peer.answersAfterMs = 5;
+    clock.advance(10 * boundMs);
+    expect(events).toEqual(["suspect true true", "trusted"]);
   });
 
   it("that answers is not suspected, however long calls stay open", () => {

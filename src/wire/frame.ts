@@ -40,6 +40,8 @@ export const senderState = {
   serving: 0,
   /** It answers every new request with `unavailable`. */
   draining: 1,
+  /** It lives, but its thread computes and has not come to look: said in its stead. Whether it takes calls is as it was said last. */
+  busy: 2,
 } as const;
 
 export const frameFlag = {

@@ -21,6 +21,7 @@ const greeting: Greeting = {
   bodyBytes: 2 ** 40,
   requests: 4096,
   immediateBytes: 0,
+  heartbeatMs: 1000,
   services: [["files.v1", ["list", "read"]]],
 };
 const packed = packGreeting(greeting);
@@ -33,6 +34,12 @@ describe("greeting", () => {
     const carrying = packGreeting({ ...greeting, immediateBytes: 8 });
     expect([packed.imm, carrying.imm]).toEqual([undefined, 8]);
     expect(parseGreeting(carrying)).toEqual({ ...greeting, immediateBytes: 8 });
+  });
+
+  it("says how long its sender waits for a silent peer only where that is not the usual", () => {
+    const impatient = packGreeting({ ...greeting, heartbeatMs: 100 });
+    expect([packed.hbt, impatient.hbt]).toEqual([undefined, 100]);
+    expect(parseGreeting(impatient)).toEqual({ ...greeting, heartbeatMs: 100 });
   });
 
   it("ignores keys it does not know, which later versions may add", () => {
@@ -62,6 +69,7 @@ describe("greeting", () => {
     bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
     req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
     imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of notices"],
+    hbt: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "heartbeat"],
     svc: [
       [
         null,

@@ -20,6 +20,8 @@ export interface Greeting extends ReturnPath {
   readonly requests: number;
   /** How many bytes of notice it takes with a put: 8, or 0 where such puts tell it nothing. */
   readonly immediateBytes: number;
+  /** After how many milliseconds of silence it gives up a peer that it waits for. */
+  readonly heartbeatMs: number;
   /** What it serves. Empty in a hello, which must fit one message: the side that connects sends its table afterwards. */
   readonly services: ServiceTable;
 }
@@ -55,6 +57,9 @@ export const greetingLimits: GreetingLimits = {
   maxAgentLength: 256,
 };
 
+/** The heartbeat of a peer that does not state one. */
+export const defaultHeartbeatMs = 1000;
+
 /** The shortest message limit a peer may state: room for a header, a frame and a small body. */
 export const minMessageBytes = 4096;
 
@@ -72,6 +77,7 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     req: greeting.requests,
     svc: greeting.services,
     ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
+    ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
   };
 }
 
@@ -99,7 +105,7 @@ export function parseReturnPath(body: unknown): ReturnPath | string {
 export function parseGreeting(body: unknown): Greeting | string {
   const path = parseReturnPath(body);
   if (typeof path === "string") return path;
-  const { v, inc, agt, bod, req, svc, imm = 0 } = body as Record<string, unknown>;
+  const { v, inc, agt, bod, req, svc, imm = 0, hbt = defaultHeartbeatMs } = body as Record<string, unknown>;
   if (!isVersions(v)) return "greeting states no protocol versions";
   const outdated = versionFault(body);
   if (outdated !== "") return outdated;
@@ -108,6 +114,7 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isWhole(bod)) return "greeting states no body limit";
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   if (!isUint32(imm)) return "greeting states no length of notices";
+  if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
@@ -119,6 +126,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     bodyBytes: Number(bod),
     requests: req,
     immediateBytes: imm,
+    heartbeatMs: hbt,
     services: svc as ServiceTable,
   };
 }

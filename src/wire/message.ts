@@ -39,6 +39,15 @@ export function writeMessageHeader(
   view.setUint32(offset + 12, nonce, true);
 }
 
+/** The eight bytes from byte 8 on that all messages of a session carry, and those of no other: what native code knows a peer's by (native/engine/vouch.h). */
+export function messageMark(session: number, nonce: number): Uint8Array {
+  const mark = new Uint8Array(8);
+  const view = new DataView(mark.buffer);
+  view.setUint32(0, session, true);
+  view.setUint32(4, nonce, true);
+  return mark;
+}
+
 /** Why a message header cannot be taken, or "" if it can. `bytes` is what the fabric delivered. */
 export function messageFault(view: DataView, offset: number, bytes: number): string {
   if (bytes < messageHeaderBytes) return `message of ${bytes} bytes is shorter than its header`;

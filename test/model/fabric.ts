@@ -3,6 +3,7 @@ import { Completions } from "../../src/fabric/completions.ts";
 import {
   access,
   type Extent,
+  noAbsences,
   type Port,
   type PortGauges,
   type PortSink,
@@ -417,6 +418,9 @@ export class ModelPort implements Port {
   }
 
   setRef(): void {}
+  vouch(): void {}
+  unvouch(): void {}
+  absences = () => noAbsences;
 
   get busy(): boolean {
     return this.#completions.sends > 0 || this.#inbox.length > 0;

@@ -123,20 +123,6 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     expect(engine.stats().counters).toMatchObject({ sessionsLost: 0, callsFailed: 0 });
   });
 
-  // Nobody answers for a busy thread yet. When somebody does, this call succeeds.
-  it("is lost when a handler keeps its thread far beyond the bound, and is reached again afterwards", async () => {
-    const { url } = await startServer({ listen: freshUrl(fabric) });
-    const engine = await openEngine({ heartbeatMs: 200 });
-    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
-    expect(await outcome(trial.spin({ ms: 2_000 }))).toBe("unavailable");
-    expect(await outcome(trial.nothing())).toBe("answered");
-    expect(engine.stats()).toMatchObject({
-      sessions: 1,
-      callsOut: 0,
-      counters: { sessionsLost: 1, malformed: 0 },
-    });
-  });
-
   it("takes no peer for lost because its own thread was kept longer than the bound", async () => {
     const heartbeatMs = shortMs;
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });

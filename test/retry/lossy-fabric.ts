@@ -80,6 +80,7 @@ export class Side {
       credits: new RequestCredits(all.maxRequestsInAll, all.maxRequests),
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
+      liveness: { heartbeatMs: 1000, maxStallMs: 0 },
       incarnation,
       ...dispatchTable(serve, () => {}, this.replays, new Admission(clock, wheel, defaultAdmission)),
       builtins: [],

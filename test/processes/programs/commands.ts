@@ -67,6 +67,14 @@ export function engineCommands(engine: Engine): Record<string, Command> {
       return (used.user + used.system) / 1000 / (performance.now() - begun);
     },
     drain: () => engine.drain(),
+    /** Nothing runs on this thread for a while; told before, so that the test can act meanwhile. */
+    block(ms: number) {
+      setImmediate(() => {
+        tell("blocking");
+        for (const until = performance.now() + ms; performance.now() < until; );
+        tell("unblocked");
+      });
+    },
     close: () => engine.close(),
     /** After the answer has left. */
     exit: () => void setImmediate(() => process.disconnect()),

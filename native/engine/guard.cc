@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "engine/guard.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace cinnabar::engine {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kForEver = UINT64_MAX;
+
+// An owner that has not come for so long is absent. Less would be taken by a collector's pause, or
+// by another process on its processor.
+constexpr uint64_t kLeaveNs = 5 * kMs;
+// A guard whose owner sleeps looks ever more seldom, and after a second of quiet not at all, until
+// the descriptor tells. While there is traffic it leaves that alone, so as not to be woken with the
+// owner each time.
+constexpr uint64_t kSeldomNs = 40 * kMs;
+constexpr uint64_t kQuietNs = 1000 * kMs;
+// Between turns where there is no room for what comes, or where the owner has the lock.
+constexpr uint64_t kPauseNs = kMs;
+
+constexpr int kExitWaits = 1000;
+constexpr useconds_t kExitWaitUs = 1000;
+
+uint64_t nowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// process.exit() on Node's main thread closes no ports, and the end of the process takes libfabric
+// apart. So a guard enters the provider only through this gate, which closes for good before that.
+class ExitGate {
+ public:
+  static ExitGate& instance() {
+    static ExitGate* gate = new ExitGate;  // outlives every thread and exit handler
+    return *gate;
+  }
+  bool enter() {
+    ++inside_;
+    if (!closed_) return true;
+    --inside_;
+    return false;
+  }
+  void leave() { --inside_; }
+
+ private:
+  ExitGate() {
+    atexit([] { instance().close(); });
+  }
+  void close() {
+    closed_ = true;
+    // Bounded, should a guard be caught inside the provider.
+    for (int i = 0; i < kExitWaits && inside_ > 0; ++i) usleep(kExitWaitUs);
+  }
+
+  std::atomic<int> inside_ = 0;
+  std::atomic<bool> closed_ = false;
+};
+
+}  // namespace
+
+Guard::Guard(Port& port, std::function<void()> nudge)
+    : port_(port), nudge_(std::move(nudge)), signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Guard::~Guard() {
+  if (!running_) return;
+  stopping_ = true;
+  signal();
+  pthread_join(thread_, nullptr);
+}
+
+Guard::Lock Guard::use() {
+  Lock lock(mutex_, std::try_to_lock);
+  if (lock) return lock;
+  // Without this a guard that has much to do could take the lock again and again.
+  waiting_ = true;
+  lock.lock();
+  waiting_ = false;
+  return lock;
+}
+
+Guard::Lock Guard::drive() {
+  Lock lock = use();
+  turns_.store(turns_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  if (absentSinceNs_ != 0) {
+    absences_ = absences();
+    absentSinceNs_ = 0;
+    port_.endAbsence();
+    signal();
+  }
+  if (asleep_.load(std::memory_order_relaxed)) {
+    asleep_ = false;
+    // It sleeps on a descriptor that will not tell of an owner who is awake. One of the two sees
+    // the other's word.
+    if (resting_ && resting_.exchange(false)) signal();
+  }
+  return lock;
+}
+
+void Guard::update() {
+  bool relevant = port_.isRelevant();
+  if (relevant == relevant_.load(std::memory_order_relaxed)) return;
+  relevant_ = relevant;
+  if (!relevant) return;
+  if (!running_) start();
+  if (resting_.exchange(false)) signal();
+}
+
+Absences Guard::absences() const {
+  Absences all = absences_;
+  if (absentSinceNs_ == 0) return all;
+  uint64_t ns = nowNs() - absentSinceNs_;
+  ++all.count;
+  all.totalNs += ns;
+  all.longestNs = std::max(all.longestNs, ns);
+  return all;
+}
+
+/// Where there is neither a thread nor a descriptor to be had, the port goes unguarded.
+void Guard::start() {
+  if (!signal_) return;
+  ExitGate::instance();
+  // Signals are for the threads that know what to do with them; a new thread inherits the mask.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  auto main = [](void* self) -> void* {
+    static_cast<Guard*>(self)->run();
+    return nullptr;
+  };
+  running_ = pthread_create(&thread_, nullptr, main, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Guard::run() {
+  uint64_t turn = 0;
+  uint64_t sinceNs = nowNs();  // when the last of the owner's turns was noticed
+  while (!stopping_) {
+    if (!relevant_) {
+      rest(false);
+      continue;
+    }
+    if (uint64_t latest = turns_; latest != turn) {
+      turn = latest;
+      sinceNs = nowNs();
+    }
+    if (asleep_) {
+      uint64_t quietNs = nowNs() - sinceNs;
+      if (quietNs > kQuietNs) {
+        rest(true);
+      } else {
+        wait(false, std::clamp(quietNs / 4, kLeaveNs, kSeldomNs));
+      }
+      // Nothing has come that it should wake up for, or it is up.
+      if (!asleep_ || !wait(true, 0)) continue;
+    }
+    uint64_t dueNs = nowNs();
+    wait(false, kLeaveNs);
+    if (turns_ == turn) standIn(turn, asleep_ ? dueNs : sinceNs);
+  }
+}
+
+/// Sleeps until the port is relevant, or, where it is, until its owner is awake or should be.
+void Guard::rest(bool relevant) {
+  resting_ = true;
+  bool stillSo = relevant ? relevant_ && asleep_ : !relevant_;
+  if (stillSo && !stopping_) wait(relevant, kForEver);
+  resting_ = false;
+}
+
+void Guard::standIn(uint64_t turn, uint64_t sinceNs) {
+  {
+    Lock lock(mutex_, std::try_to_lock);
+    if (!lock || turns_ != turn) return;
+    absentSinceNs_ = sinceNs;
+    port_.beginAbsence();
+  }
+  for (bool nudged = false; !stopping_;) {
+    StandIn outlook;
+    uint64_t now = nowNs();
+    if (!ExitGate::instance().enter()) {
+      stopping_ = true;
+      return;
+    }
+    if (!nudged) nudge_();
+    nudged = true;
+    bool there = !tryTurn(now, &outlook);
+    ExitGate::instance().leave();
+    if (there) return;
+    uint64_t leftNs = outlook.untilNs;
+    if (leftNs != kForEver) leftNs = outlook.untilNs > now ? outlook.untilNs - now : 0;
+    switch (outlook.next) {
+      case StandIn::Next::again:
+        sched_yield();
+        break;
+      case StandIn::Next::pause:
+        wait(false, kPauseNs);
+        break;
+      case StandIn::Next::sleep:
+        wait(true, leftNs);
+        break;
+    }
+  }
+}
+
+/// One turn in the owner's place, if the lock is to be had; false if the owner is there.
+bool Guard::tryTurn(uint64_t now, StandIn* outlook) {
+  outlook->next = StandIn::Next::pause;
+  Lock lock(mutex_, std::try_to_lock);
+  if (!lock || waiting_) return true;
+  if (absentSinceNs_ == 0) return false;
+  *outlook = port_.standIn(now, now - absentSinceNs_);
+  return true;
+}
+
+/// Sleeps for so long at most, or until a signal, or until the port's descriptor tells; whether it
+/// was that.
+bool Guard::wait(bool descriptor, uint64_t ns) {
+  pollfd watched[] = {{signal_.get(), POLLIN, 0}, {port_.waitFd(), POLLIN, 0}};
+  timespec timeout{static_cast<time_t>(ns / (1000 * kMs)), static_cast<long>(ns % (1000 * kMs))};
+  ppoll(watched, descriptor ? 2 : 1, ns == kForEver ? nullptr : &timeout, nullptr);
+  eventfd_t count;
+  if (watched[0].revents != 0) eventfd_read(signal_.get(), &count);
+  return watched[1].revents != 0;
+}
+
+void Guard::signal() { eventfd_write(signal_.get(), 1); }
+
+}  // namespace cinnabar::engine

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cinnabar::engine {
+
+// Where a message carries what tells its session from any other, eight bytes that only the peer
+// knows. A contract with src/wire/message.ts.
+constexpr size_t kMarkAt = 8;
+constexpr size_t kMarkBytes = 8;
+
+/// What the guard says for an absent reader, and to whom. The bytes are a whole message, made
+/// beforehand by whoever knows the protocol; nothing of what comes in is looked at but the mark.
+struct Vouch {
+  uint64_t mark = 0;             // of the peer's messages to us, as it lies in memory
+  std::vector<uint8_t> message;  // short enough to be injected
+  uint64_t everyNs = 0;          // after the first, so often
+  uint64_t forNs = 0;            // of one absence
+  bool asked = false;            // the peer has sent something in this absence
+  uint64_t dueNs = 0;
+};
+
+/// How it stands after a turn in the reader's absence.
+struct StandIn {
+  enum class Next {
+    again,  // there is more to do at once
+    sleep,  // on the descriptor
+    pause,  // there is no room for what comes, so the descriptor may say so without end
+  };
+  Next next = Next::again;
+  uint64_t untilNs = UINT64_MAX;  // not to sleep for longer, whatever the descriptor says
+};
+
+}  // namespace cinnabar::engine

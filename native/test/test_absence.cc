@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include <doctest/doctest.h>
+#include <rdma/fi_errno.h>
+
+#include "test/fake_provider.h"
+#include "test/harness.h"
+
+using namespace cinnabar;
+using namespace cinnabar::test;
+using engine::StandIn;
+
+TEST_SUITE("absence") {
+  constexpr uint32_t kSlots = 4;
+  constexpr uint64_t kEveryNs = 100;
+  constexpr uint64_t kForNs = 1000;
+
+  struct AbsenceFixture {
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", kSlots, kSlots, 64};
+    int a, b;
+
+    AbsenceFixture() {
+      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint());
+      REQUIRE(port.port->start() == 0);
+      a = admit();
+      b = admit();
+      REQUIRE(vouch(a, 0xa) == 0);
+      REQUIRE(vouch(b, 0xb) == 0);
+    }
+    int admit() {
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+      return port.port->admit(raw->data(), raw->size());
+    }
+    int vouch(int address, uint64_t mark, size_t bytes = 1) {
+      engine::Vouch vouch{mark, std::vector<uint8_t>(bytes, static_cast<uint8_t>(mark)), kEveryNs,
+                          kForNs};
+      return port.port->vouch(static_cast<uint32_t>(address), std::move(vouch));
+    }
+    /// A message with that mark fills the receive slot that was posted as the `index`th.
+    void hear(size_t index, uint64_t mark, size_t bytes = 16) {
+      uint8_t* slot = port.slot(static_cast<uint32_t>(kSlots + index));
+      memset(slot, 0, 64);
+      memcpy(slot + engine::kMarkAt, &mark, sizeof mark);
+      provider.deliver(index, bytes);
+    }
+    StandIn::Next turn(uint64_t absentNs) {
+      return port.port->standIn(1'000'000 + absentNs, absentNs).next;
+    }
+    /// The addresses that were spoken to since the last call.
+    std::vector<fi_addr_t> spoken() {
+      std::vector<fi_addr_t> all;
+      for (auto& message : provider.posted) all.push_back(message.to);
+      provider.posted.clear();
+      return all;
+    }
+    using To = std::vector<fi_addr_t>;
+  };
+
+  TEST_CASE_FIXTURE(AbsenceFixture,
+                    "who sends something is answered at once and so often, and nobody else is") {
+    port.port->beginAbsence();
+    CHECK(turn(0) == StandIn::Next::sleep);
+    CHECK(spoken().empty());
+    hear(0, 0xb);
+    CHECK(turn(10) == StandIn::Next::again);
+    CHECK(turn(11) == StandIn::Next::sleep);
+    CHECK(spoken() == To{static_cast<fi_addr_t>(b)});
+    hear(1, 0xb);
+    turn(20);
+    turn(110);
+    CHECK(spoken().empty());
+    turn(111);
+    CHECK(spoken() == To{static_cast<fi_addr_t>(b)});
+    port.port->endAbsence();
+    // The next one begins anew.
+    port.turn();
+    port.port->beginAbsence();
+    turn(0);
+    CHECK(spoken().empty());
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture,
+                    "what names nobody, or is too short to, is answered by nothing") {
+    port.port->beginAbsence();
+    hear(0, 0xc);
+    hear(1, 0xb, 15);
+    turn(0);
+    turn(1);
+    CHECK(spoken().empty());
+    port.port->endAbsence();
+    port.turn();
+    CHECK(port.messages.size() == 2);
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "nobody is answered once the absence has lasted too long") {
+    port.port->beginAbsence();
+    hear(0, 0xa);
+    turn(kForNs - 2);
+    turn(kForNs - 1);
+    CHECK(spoken().size() == 1);
+    turn(kForNs + kEveryNs);
+    CHECK(spoken().empty());
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture,
+                    "when there is no room for who might ask, all are answered, and it is told") {
+    port.port->beginAbsence();
+    for (size_t i = 0; i < kSlots; ++i) hear(i, 0xc);
+    CHECK(turn(0) == StandIn::Next::pause);
+    CHECK(turn(1) == StandIn::Next::pause);
+    CHECK(spoken().size() == 2);
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "what came waits in the ring, in order, and keeps its slots") {
+    provider.receives.resize(kSlots);
+    port.port->beginAbsence();
+    hear(0, 0xa);
+    hear(1, 0xb);
+    turn(0);
+    hear(2, 0xc);
+    turn(1);
+    // The reader's word, without its coming, gives nothing back.
+    port.ring[1] = 2;
+    turn(2);
+    CHECK(provider.receives.size() == kSlots);
+    port.ring[1] = 0;
+    port.port->endAbsence();
+    port.turn();
+    REQUIRE(port.entries.size() == 3);
+    for (uint32_t i = 0; i < 3; ++i) CHECK(port.entries[i].token == (kSlots + i) * 64);
+    port.turn();
+    CHECK(provider.receives.size() == kSlots + 3);
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "what waits to be sent is, and its completion waits too") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    REQUIRE(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.stuck.clear();
+    port.port->beginAbsence();
+    for (int i = 0; i < 1000 && provider.posted.empty(); ++i) turn(static_cast<uint64_t>(i));
+    REQUIRE(eventually({}, [&] {
+      turn(0);
+      return !provider.posted.empty();
+    }));
+    provider.complete(provider.posted[0].context);
+    turn(1);
+    port.port->endAbsence();
+    port.turn();
+    CHECK(port.count(engine::Completion::sent) == 1);
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "a vouch ends with its address, or by itself") {
+    CHECK(port.port->isRelevant());
+    port.port->unvouch(static_cast<uint32_t>(a));
+    CHECK(port.port->isRelevant());
+    port.port->forget(static_cast<uint32_t>(b));
+    CHECK(!port.port->isRelevant());
+    port.port->beginAbsence();
+    hear(0, 0xa);
+    hear(1, 0xb);
+    turn(0);
+    turn(1);
+    CHECK(spoken().empty());
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "a vouch that cannot be kept is refused") {
+    CHECK(vouch(a, 0xb) == -FI_EADDRINUSE);
+    CHECK(vouch(7, 0xd) == -FI_EINVAL);
+    CHECK(vouch(a, 0xd, 17) == -FI_EINVAL);  // longer than what is injected
+    CHECK(vouch(a, 0xa) == 0);
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture, "the number of an address rests until the ring has been read") {
+    hear(0, 0xa);
+    port.port->beginAbsence();
+    turn(0);
+    port.port->endAbsence();
+    port.port->forget(static_cast<uint32_t>(a));
+    CHECK(admit() != a);
+    port.turn();  // hands out what had come
+    port.turn();
+    CHECK(admit() == a);
+  }
+}

@@ -1,0 +1,131 @@
+import type { EngineStats, Peer } from "cinnabar";
+import { afterEach, describe, expect, it } from "vitest";
+import { Child } from "./child.ts";
+import { fabrics, freshUrl } from "./fabrics.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./peers.ts";
+import { Trial } from "./programs/trial.ts";
+
+afterEach(endAllPeers);
+
+const heartbeatMs = 500;
+/** Three bounds, which nobody would wait for who hears nothing. */
+const stallMs = 3 * heartbeatMs;
+
+const stallsOf = (stats: EngineStats) => stats.ports[0]?.stalls ?? { count: 0, totalMs: 0, longestMs: 0 };
+
+/** Every event of a peer by which one could think it is lost. */
+function eventsOf(peer: Peer): string[] {
+  const events: string[] = [];
+  for (const name of ["suspect", "back", "lost"] as const) peer.on(name, () => events.push(name));
+  return events;
+}
+
+describe.each(fabrics)("a server whose handler computes for three heartbeats, over %s", (fabric) => {
+  it("is suspected and not lost; the answer arrives, and so do those of calls made meanwhile", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const peer = await engine.connect(url);
+    const events = eventsOf(peer);
+    const trial = peer.client(Trial, { timeoutMs: 50_000 });
+    const spun = trial.spin({ ms: stallMs });
+    await until(() => peer.state === "suspect");
+    const echo = trial.echo({ token: "asked while it computes" });
+    await spun;
+    expect(await echo).toMatchObject({ token: "asked while it computes" });
+    await until(() => peer.state === "connected");
+    expect(events).toEqual(["suspect", "back"]);
+    expect(engine.stats()).toMatchObject({
+      sessions: 1,
+      counters: { sessionsOpened: 1, sessionsLost: 0, malformed: 0, strays: 0 },
+    });
+    const stats = await server.ask<EngineStats>("stats");
+    expect(stats).toMatchObject({ sessions: 1, counters: { sessionsLost: 0, malformed: 0, strays: 0 } });
+    expect(stallsOf(stats).longestMs).toBeGreaterThan(stallMs / 2);
+    expect(stallsOf(stats).longestMs).toBeLessThanOrEqual(stallsOf(stats).totalMs);
+  });
+
+  it("keeps peers that ask more often than it would itself", async () => {
+    const { url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: 60_000 });
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    await trial.spin({ ms: stallMs });
+    expect(engine.stats().counters).toMatchObject({ sessionsOpened: 1, sessionsLost: 0 });
+  });
+
+  it("keeps peers whose calls come when it computes already", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    // At rest: nothing is open, and nothing has been heard for a while.
+    await until(async () => !(await server.ask<string[]>("resources")).includes("Timeout"));
+    await server.ask("block", stallMs);
+    await server.report("blocking");
+    expect(await outcome(trial.nothing())).toBe("answered");
+    expect(engine.stats().counters).toMatchObject({ sessionsOpened: 1, sessionsLost: 0 });
+  });
+
+  it("keeps more peers than there is room for what they send", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engines = await Promise.all([1, 2, 3].map(() => openEngine({ heartbeatMs })));
+    const trials = await Promise.all(
+      engines.map(async (engine) => (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 })),
+    );
+    await server.ask("block", stallMs);
+    await server.report("blocking");
+    const load = "x".repeat(10_000);
+    const notes = trials.flatMap((trial, writer) =>
+      Array.from({ length: 300 }, (_, number) => trial.note({ writer: `${writer}`, number, load })),
+    );
+    await Promise.all(notes);
+    for (const engine of engines)
+      expect(engine.stats().counters).toMatchObject({ sessionsLost: 0, callsFailed: 0 });
+  });
+
+  it("is lost when it computes for longer than it is vouched for, and is reached again afterwards", async () => {
+    const { url } = await startServer({ listen: freshUrl(fabric), heartbeatMs, maxStallMs: heartbeatMs });
+    const engine = await openEngine({ heartbeatMs, connectTimeoutMs: 40_000 });
+    const peer = await engine.connect(url);
+    const trial = peer.client(Trial, { timeoutMs: 50_000 });
+    const begun = performance.now();
+    expect(await outcome(trial.spin({ ms: 3 * stallMs }))).toBe("unavailable");
+    expect(performance.now() - begun).toBeGreaterThan(1.5 * heartbeatMs);
+    expect(await outcome(trial.nothing())).toBe("answered");
+    expect(engine.stats().counters).toMatchObject({ sessionsLost: 1, malformed: 0 });
+  });
+
+  it("is lost when it is stopped, guard and all", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    const spun = outcome(trial.spin({ ms: 10 * stallMs }));
+    await until(() => engine.stats().callsOut === 1);
+    await server.stop();
+    expect(await spun).toBe("unavailable");
+    server.kill("SIGCONT");
+  });
+});
+
+describe.each(fabrics)("a client that computes while its call is served, over %s", (fabric) => {
+  it("has its memory read and written meanwhile, and is not lost", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
+    const client = new Child("client", { url, engine: { heartbeatMs }, holds: false, lends: 8 * mebi });
+    await server.report("filling");
+    await server.report("draining");
+    const moved = async () => {
+      const { bytesGot, bytesPut } = (await server.ask<EngineStats>("stats")).counters;
+      return { bytesGot, bytesPut };
+    };
+    await client.ask("block", 2 * stallMs);
+    await client.report("blocking");
+    const before = await moved();
+    // Several rounds of each, though one could have been under way before.
+    await until(async () => {
+      const now = await moved();
+      return now.bytesGot > before.bytesGot + 4 * 8 * mebi && now.bytesPut > before.bytesPut + 4 * 8 * mebi;
+    });
+    expect(client.unread("unblocked")).toEqual([]);
+    await client.report("unblocked");
+    expect(await client.ask("echo", { token: "t" })).toMatchObject({ token: "t" });
+    expect((await server.ask<EngineStats>("stats")).counters).toMatchObject({ sessionsLost: 0 });
+  });
+});
