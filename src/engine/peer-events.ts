@@ -4,7 +4,7 @@ import type { RpcError } from "../errors/rpc-error.ts";
 export interface PeerEvents {
   /** The first session is open. */
   readonly connected: { readonly incarnation: bigint };
-  /** It has not answered for longer than it usually takes, but may yet, until `heartbeatMs` is over. */
+  /** It has not answered for longer than it usually takes (it may be computing), but may yet, until `heartbeatMs` is over. */
   readonly suspect: { readonly phi: number; readonly silentMs: number };
   /** It takes no new calls. */
   readonly draining: Record<string, never>;
