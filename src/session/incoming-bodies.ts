@@ -1,11 +1,19 @@
 import { type Pulled, pullBody } from "../bulk/overflow.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { decodeAt, type RegionCodec } from "../wire/codec.ts";
-import { frameFlag, frameHeaderBytes, readOverflow } from "../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, pulledBody, readOverflow } from "../wire/frame.ts";
 import { type Body, malformed, noRoom } from "./body.ts";
 import { AnswerCodec } from "./carrier.ts";
 import type { FrameHead, Outbox } from "./outbox.ts";
 import type { Session } from "./session.ts";
+
+/** Tells the peer that the body of a frame about the session has been pulled. */
+export const sessionPulled = {
+  kind: frameKind.pulled,
+  method: 0,
+  callId: 0,
+  word: pulledBody.response,
+} as const;
 
 /** The bodies of one session's incoming frames: those that stand in their message, and those that must be pulled. */
 export class IncomingBodies {

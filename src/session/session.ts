@@ -14,7 +14,7 @@ import { Aftermath } from "./aftermath.ts";
 import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
 import { defaultWindow, type WindowLimits } from "./in-flight-window.ts";
-import { IncomingBodies } from "./incoming-bodies.ts";
+import { IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { drainingError } from "./intake.ts";
 import { LentRegions } from "./lent-regions.ts";
@@ -498,5 +498,3 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 const neverStop = () => false;
 const sessionOffer = "session";
 const secondWelcome = "a second welcome came";
-/** Tells the peer that the body of a frame about the session has been pulled. */
-const sessionPulled = { kind: frameKind.pulled, method: 0, callId: 0, word: pulledBody.response } as const;
