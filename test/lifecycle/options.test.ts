@@ -40,6 +40,8 @@ describe("Engine.open", () => {
     [{ serve: [Ping] }, "serve[0] must be what implement() returns"],
     [{ serve: [null] }, "serve[0] must be what implement() returns"],
     [{ serve: [ping, ping] }, '"ping.v1" is implemented twice'],
+    [{ maxStallMs: -1 }, "maxStallMs must be a number from 0"],
+    [{ maxStallMs: Number.POSITIVE_INFINITY }, "maxStallMs must be a number"],
     [{ heartbeatMs: 99 }, "heartbeatMs must be a number from 100"],
     [{ heartbeatMs: "1000" }, "heartbeatMs must be a number"],
     [{ heartbeatMs: Number.NaN }, "heartbeatMs must be a number"],
