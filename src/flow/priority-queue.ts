@@ -107,6 +107,7 @@ export class PriorityQueue<T extends Queued> {
   roomFor({ priority, waitingBytes }: T): T[] | undefined {
     const { maxCalls, maxBytes } = this.#limits;
     const out: T[] = [];
+    if (this.size < maxCalls && this.#bytes + waitingBytes <= maxBytes) return out;
     let bytes = this.#bytes;
     const fits = () => {
       const size = this.size - out.length;

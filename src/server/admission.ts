@@ -80,7 +80,7 @@ export class Admission implements EntrantOwner {
     if (entrant.priority !== "control") this.#wheel.arm(entrant, nowMs + lane.limits.maxQueueMs);
     for (const each of out)
       this.#refuse(each, "pushed_out", "its room was needed for one that is more urgent");
-    this.#fill(lane);
+    if (this.#hasRoom && lane.hasRoom) this.#fill(lane);
   }
 
   onGone(entrant: Entrant): void {
@@ -161,7 +161,7 @@ export class Admission implements EntrantOwner {
     const alsoOut = this.#waiting.push(entrant);
     if (alsoOut === undefined) entrant.lane.queue.delete(entrant);
     else for (const each of alsoOut) this.#remove(each);
-    return alsoOut === undefined ? undefined : [...out, ...alsoOut];
+    return alsoOut === undefined || out.length === 0 ? alsoOut : [...out, ...alsoOut];
   }
 
   #begin(entrant: Entrant, nowMs: number): void {
