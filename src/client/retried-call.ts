@@ -30,7 +30,7 @@ import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
  *   checking  its input is being checked; nothing has been asked for
  *   trying    one attempt is under way, or with hedges several
  *   waiting   none is: the next goes when the alarm rings, and the memory that the last one lent is ours again
- *   judging   a value has come and is being checked
+ *   judging   the value or error that decides has come and is being checked
  *   settled   the caller has its value or error
  *
  *   from      event                                                       to        effect
@@ -39,11 +39,11 @@ import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
  *   trying    value                                                       judging   the other attempts given up
  *   trying    failure, others under way, may be tried again               trying    the others decide
  *   trying    failure of the last, may be tried again, budget allows      waiting   alarm for the back-off
- *   trying    any other failure                                           settled   error of this attempt
+ *   trying    any other failure                                           judging   the other attempts given up
  *   waiting   alarm, nothing lent                                         trying    next attempt, hedge alarm
- *   waiting   alarm, memory lent in a session that has ended              settled   error of the last attempt
+ *   waiting   memory lent to a peer that is lost and may live on          settled   `unavailable`
  *   waiting   alarm, memory lent                                          waiting   until the terminal frame comes
- *   judging   verdict                                                     settled   value, or `internal`
+ *   judging   verdict                                                     settled   value, error, or `internal`
  *   any open  abort, deadline, the served call's end, peer closed         settled   alarm off, all attempts given up
  *
  * A failure may be tried again when its code is one to retry after, attempts are left, and a second execution is impossible or does no harm:
