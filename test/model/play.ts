@@ -40,7 +40,7 @@ export class Play {
   readonly #servers: string[];
   readonly #states: StateWatch;
   /** The share of checks that take time. */
-  readonly #slowChecks: number;
+  #slowChecks: number;
   #callsLeft: number;
   #eventsLeft: number;
   #succeeded = 0;
@@ -244,6 +244,14 @@ export class Play {
     return made;
   }
 
+  /** A call whose input is still being checked when this returns. */
+  #callChecking(source: Source, actor: Actor): void {
+    const share = this.#slowChecks;
+    this.#slowChecks = 1;
+    this.#call(source, actor, false).catch(() => {});
+    this.#slowChecks = share;
+  }
+
   #make(
     { client }: Source,
     method: `${Promised}${"" | "Fill" | "Take"}`,
@@ -327,6 +335,7 @@ export class Play {
         return actor.drain(schedule.between(0, 100));
       case 5: {
         const source = actor.sources.shift();
+        if (source !== undefined && schedule.chance(0.5)) this.#callChecking(source, actor);
         schedule.note(() => `${actor.name} closes its way to ${source?.name}`);
         source?.target.close();
         return;

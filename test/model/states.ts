@@ -87,9 +87,9 @@ export class StateWatch {
     return violations;
   }
 
-  /** Rows that have not happened so far. */
+  /** Rows that have not happened so far, but for those that happen between two looks. */
   get unseen(): string[] {
-    return [...watched, sampled].flatMap((machine) =>
+    return watched.flatMap((machine) =>
       [...(this.#tables.get(machine) ?? [])].flatMap(([from, targets]) =>
         [...targets].map((to) => `${machine}: ${from} to ${to}`).filter((change) => !this.#seen.has(change)),
       ),
