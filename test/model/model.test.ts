@@ -35,7 +35,7 @@ describe("engines, in whatever order things happen", () => {
     );
     // Much of it must have come to something, or nothing was tried.
     if (count < 1000) return;
-    expect(seen.succeeded / seen.calls).toBeGreaterThan(0.2);
+    expect(seen.succeeded / seen.calls).toBeGreaterThan(0.15);
     expect(states.unseen, "rows of docs/design/states.md that never happen").toEqual([]);
   });
 
