@@ -322,7 +322,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
 const none: WaitingLevel = { calls: 0, bytes: 0 };
 const noneWaiting = { control: none, high: none, normal: none, low: none };
-const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0 };
+const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
 

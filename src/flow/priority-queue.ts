@@ -60,6 +60,11 @@ export class PriorityQueue<T extends Queued> {
     return this.#classes[priority].first?.item;
   }
 
+  /** Of its class, the one that came last. */
+  newest(priority: Priority): T | undefined {
+    return this.#classes[priority].last?.item;
+  }
+
   /**
    * Lets `item` wait. What had to go for it is returned, and is not in the queue any more; undefined when there was no room even so, and nothing has
    * changed. One that is longer than all the room there is waits only when nothing else does: it must not be impossible.

@@ -1,3 +1,5 @@
+import { AdaptiveLimit, type AnswerSample } from "../flow/adaptive-limit.ts";
+
 /** What bounds the calls of one session that users make. */
 export interface WindowLimits {
   /** Calls in flight at most; the peer's credits bound them too. */
@@ -29,17 +31,22 @@ export interface WindowStats {
   readonly floor: number;
   /** So many the peer takes. */
   readonly credits: number;
+  /** How long the last request that the peer told of had waited there before its handler began, in milliseconds. */
+  readonly toldWaitMs: number;
 }
 
-/** How many calls of a session may be in flight: the least of what this side wants, the peer's slots, and its credits. */
+/** How many calls of a session may be in flight: the least of what this side wants, the peer's credits, and what its load allows. */
 export class InFlightWindow {
   readonly limits: WindowLimits;
   /** So many calls may be in flight now. A plain field: each call is held against it. */
   limit = 0;
   #credits = 0;
+  #toldWaitMs = 0;
+  readonly #adaptive: AdaptiveLimit | undefined;
 
   constructor(limits: WindowLimits) {
     this.limits = limits;
+    if (limits.adaptive) this.#adaptive = new AdaptiveLimit(limits.minInFlight);
   }
 
   /** How many requests the peer takes in flight. */
@@ -55,10 +62,34 @@ export class InFlightWindow {
   stats(): WindowStats {
     const { maxInFlight, minInFlight } = this.limits;
     const { limit, credits } = this;
-    return { limit, floor: Math.min(minInFlight, maxInFlight, credits), credits };
+    const floor = this.#adaptive === undefined ? maxInFlight : minInFlight;
+    return { limit, floor: Math.min(floor, credits), credits, toldWaitMs: this.#toldWaitMs };
+  }
+
+  /** Whether what the peer told of its load has made it narrower than it might be. */
+  get narrowed(): boolean {
+    return this.limit < Math.min(this.#credits, this.limits.maxInFlight);
+  }
+
+  onAnswer(sample: AnswerSample): void {
+    this.#toldWaitMs = sample.waitedMs;
+    if (this.#adaptive === undefined) return;
+    this.#adaptive.onAnswer(sample);
+    this.#set();
+  }
+
+  onPushBack(nowMs: number, sentMs: number, inFlight: number): void {
+    this.#adaptive?.onPushBack(nowMs, sentMs, inFlight);
+    this.#set();
+  }
+
+  /** See `AdaptiveLimit`. */
+  onStarved(nowMs: number): void {
+    if (this.#adaptive?.onStarved(nowMs)) this.#set();
   }
 
   #set(): void {
-    this.limit = Math.min(this.#credits, this.limits.maxInFlight);
+    const adaptive = this.#adaptive?.limit ?? Number.POSITIVE_INFINITY;
+    this.limit = Math.min(this.#credits, this.limits.maxInFlight, adaptive);
   }
 }

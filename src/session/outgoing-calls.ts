@@ -1,5 +1,6 @@
 import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { SlotTable } from "../call/slot-table.ts";
+import { codeToNumber } from "../errors/code.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
@@ -19,6 +20,9 @@ import { type WaitingCall, WaitingCalls } from "./waiting-calls.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
+const exhaustedWord = codeToNumber("resource_exhausted");
+/** How often to look whether calls starve. */
+const starvedMs = 1000;
 const noBytes = new Uint8Array(0);
 const keyRejected = 266; // FI_ENOKEY
 
@@ -46,6 +50,9 @@ export class OutgoingCalls {
   readonly #window: InFlightWindow;
   readonly #waiting: WaitingCalls;
   #firstBuiltin = 0;
+  /** When the message that is being taken apart arrived; -1 as long as nobody has asked. */
+  #messageMs = -1;
+  #stopWatching: (() => void) | undefined;
 
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies, window: WindowLimits) {
     this.#session = session;
@@ -102,7 +109,7 @@ export class OutgoingCalls {
     if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
     else if (this.#waiting.size === 0 && this.#hasPlace)
       this.#send(this.#calls, call, method, endMs, input, nowMs);
-    else this.#wait(call, method, endMs, input);
+    else this.#wait(call, method, endMs, input, nowMs);
   }
 
   get #hasPlace(): boolean {
@@ -116,7 +123,7 @@ export class OutgoingCalls {
     this.#questions.push({ call, method, endMs, input });
   }
 
-  #wait(call: OutgoingCall, method: number, endMs: number, input: unknown): void {
+  #wait(call: OutgoingCall, method: number, endMs: number, input: unknown, queuedMs: number): void {
     const { counters } = this.#session.host;
     if (call.failsWhenFull) {
       counters.callsNotAdmitted++;
@@ -127,13 +134,14 @@ export class OutgoingCalls {
     // A getter of the input's may have ended the call, or the session.
     if (call.settled) return;
     if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);
-    const out = this.#waiting.add({ call, method, endMs, input, priority, waitingBytes });
+    const out = this.#waiting.add({ call, method, endMs, input, queuedMs, priority, waitingBytes });
     if (out === undefined) {
       counters.callsNotAdmitted++;
       throw exhausted(`${this.#whyFull()}, and ${this.#levels()}`);
     }
     call.phase = "waiting";
     counters.callsWaited++;
+    this.#watchStarving();
     for (const { call: other } of out) {
       counters.callsNotAdmitted++;
       other.onFailure(exhausted(`a more urgent call has taken this one's place: ${this.#levels()}`));
@@ -208,12 +216,14 @@ export class OutgoingCalls {
 
   onAnswer(kind: number, callId: number, word: number, at: number, flags: number, bodyBytes: number): void {
     const session = this.#session;
-    const call = this.#tableOf(callId).get(callId);
+    const table = this.#tableOf(callId);
+    const call = table.get(callId);
     const pulledHead = { kind: frameKind.pulled, method: 0, callId, word: pulledBody.response };
     if (call === undefined) {
       session.host.counters.lateAnswers++;
       return;
     }
+    if (word !== 0 && table === this.#calls) this.#learn(call, kind, word);
     if (call.phase === "pulling") return session.fault(`a second answer came for call ${callId}`);
     if (call.settled) {
       // Nobody waits: nothing is pulled or decoded, but what was lent is ours again. Whoever waited for that may send a request in this very slot
@@ -240,15 +250,69 @@ export class OutgoingCalls {
         }
         const value = session.bodies.decode(body);
         if (value === malformed) call.onFailure(broken(session));
-        else if (kind === frameKind.error) call.onFailure(parseError(word, value));
+        else if (kind === frameKind.error) this.#onError(call, parseError(word, value));
         else call.onValue(value);
       },
       pulledHead,
     );
   }
 
+  /** What an answer tells of the peer's load. The clock is read once for all answers of a message. */
+  #learn(call: OutgoingCall, kind: number, word: number): void {
+    if (kind === frameKind.response) {
+      const nowMs = this.#answeredMs();
+      this.#window.onAnswer({
+        nowMs,
+        sentMs: sentMsOf(call),
+        waitedMs: word / 1000,
+        inFlight: this.#calls.size,
+        limited: this.#waiting.size > 0 || this.#calls.size >= this.#window.limit,
+      });
+      // Nobody will look at the error any more.
+    } else if (call.settled && word === exhaustedWord) this.#onPushBack(call);
+  }
+
+  #onError(call: OutgoingCall, error: RpcError): void {
+    const { code, notExecuted } = error;
+    if (notExecuted === true && (code === "resource_exhausted" || code === "deadline_exceeded"))
+      this.#onPushBack(call);
+    call.onFailure(error);
+  }
+
+  #onPushBack(call: OutgoingCall): void {
+    if (!call.builtin) this.#window.onPushBack(this.#answeredMs(), sentMsOf(call), this.#calls.size + 1);
+  }
+
+  #answeredMs(): number {
+    if (this.#messageMs < 0) this.#messageMs = this.#session.host.clock.now();
+    return this.#messageMs;
+  }
+
+  /** A message begins to be taken apart. */
+  beginMessage(): void {
+    this.#messageMs = -1;
+  }
+
+  /** While calls wait because the window is narrow, it is looked at now and then: those in flight may be long by their nature, and no answer come that says so. */
+  #watchStarving(): void {
+    if (this.#stopWatching !== undefined || !this.#window.narrowed) return;
+    const { clock } = this.#session.host;
+    this.#stopWatching = clock.timer(
+      starvedMs,
+      () => {
+        this.#stopWatching = undefined;
+        if (this.#waiting.size === 0) return;
+        this.#window.onStarved(clock.now());
+        this.sendWaiting();
+        if (this.#waiting.size > 0) this.#watchStarving();
+      },
+      true,
+    );
+  }
+
   /** Every caller gets `reason`; what the calls have lent is handed over. */
   end(reason: RpcError): Loan[] {
+    this.#stopWatching?.();
     const calls = [...this.#calls, ...this.#builtinCalls];
     const loans: Loan[] = [];
     for (const call of calls) {
@@ -277,7 +341,7 @@ export class OutgoingCalls {
     const { host } = this.#session;
     const nowMs = host.clock.now();
     while (this.#hasPlace) {
-      const next = this.#waiting.next();
+      const next = this.#waiting.next(nowMs);
       if (next === undefined) break;
       if (!next.call.settled) this.#sendLate(this.#calls, next, nowMs);
     }
@@ -307,6 +371,11 @@ export class OutgoingCalls {
   #tableOf(callId: number): SlotTable<OutgoingCall> {
     return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#builtinCalls;
   }
+}
+
+/** When its request left, on the engine's clock. */
+function sentMsOf({ startedMs, sentUs }: OutgoingCall): number {
+  return startedMs + sentUs / 1000;
 }
 
 function exhausted(message: string): RpcError {

@@ -278,6 +278,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     const end = offset + bytes;
     let at = offset + messageHeaderBytes;
     this.#receiving = true;
+    this.outgoing.beginMessage();
     for (let i = 0; i < frames; i++) {
       const fault = frameFault(view, at, end);
       if (fault !== "") {
