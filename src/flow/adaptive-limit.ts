@@ -11,8 +11,13 @@ export interface AnswerSample {
   readonly limited: boolean;
 }
 
-/** Requests may wait so long at the peer, or as long as the fastest took lately without the wait: a queue that short keeps it busy, and no longer one is of use. */
-const leastTargetMs = 1;
+/**
+ * Requests may wait so long at the peer, or as long as the fastest took lately without the wait: a queue that short keeps it busy, and no longer one is of use. The
+ * threshold of WeChat's DAGOR: a process that shares its processor makes requests wait for milliseconds now and then, however few they are.
+ */
+const leastTargetMs = 20;
+/** Round trips without congestion after which the limit grows by one more each: TIMELY's hyperactive increase (R. Mittal et al., SIGCOMM 2015). */
+const calmRoundsAStep = 4;
 /** Share of what is too much that is taken back at once, and the most of the limit: Swift's beta and max_mdf. */
 const beta = 0.8;
 const mostDecrease = 0.5;
@@ -36,7 +41,9 @@ export class AdaptiveLimit {
   /** Below it the limit grows by one an answer, above it by one a round trip. */
   #threshold = Number.POSITIVE_INFINITY;
   /** What left before says nothing any more. */
-  #decreasedMs = Number.NEGATIVE_INFINITY;
+  #staleMs = Number.NEGATIVE_INFINITY;
+  /** The last round trip was late. One alone may be a pause of the peer's process; two in a row, of which the second began after the first was judged, are a queue that stands. */
+  #wasLate = false;
   #congestedMs = Number.NEGATIVE_INFINITY;
   /** The round trip is over when what left after its beginning is answered. */
   #roundMs = Number.NEGATIVE_INFINITY;
@@ -44,6 +51,7 @@ export class AdaptiveLimit {
   #late = 0;
   #lateMs = 0;
   #limited = false;
+  #calmRounds = 0;
   #periodEndMs = Number.NEGATIVE_INFINITY;
   #leastMs = Number.POSITIVE_INFINITY;
   #leastBeforeMs = Number.POSITIVE_INFINITY;
@@ -65,7 +73,7 @@ export class AdaptiveLimit {
 
   onAnswer({ nowMs, sentMs, waitedMs, inFlight, limited }: AnswerSample): void {
     this.#learn(nowMs, nowMs - sentMs - waitedMs);
-    if (sentMs < this.#decreasedMs) return;
+    if (sentMs < this.#staleMs) return;
     this.#answers++;
     this.#limited ||= limited;
     if (waitedMs > this.targetMs) {
@@ -78,10 +86,13 @@ export class AdaptiveLimit {
       const waitMs = this.#lateMs / this.#late;
       const share = Math.min((beta * (waitMs - this.targetMs)) / waitMs, mostDecrease);
       // So few in flight are not what the queue is made of: who sent them need not be held back from sending more another time.
-      if (inFlight > this.#floor) this.#decrease(nowMs, inFlight, share);
-      else this.#congestedMs = nowMs;
+      if (this.#wasLate && inFlight > this.#floor) this.#decrease(nowMs, inFlight, share);
+      this.#wasLate = true;
+      this.#staleMs = nowMs;
+      this.#congestedMs = nowMs;
       this.#beginRound(nowMs);
     } else if (isOver) {
+      this.#wasLate = false;
       if (this.#limited && !mostAreLate) this.#increase(nowMs);
       this.#beginRound(nowMs);
     }
@@ -89,7 +100,7 @@ export class AdaptiveLimit {
 
   /** The peer has sent a request away, or let its time run out, before its handler began. */
   onPushBack(nowMs: number, sentMs: number, inFlight: number): void {
-    if (sentMs < this.#decreasedMs) return;
+    if (sentMs < this.#staleMs) return;
     this.#decrease(nowMs, inFlight, mostDecrease);
     this.#beginRound(nowMs);
   }
@@ -105,14 +116,15 @@ export class AdaptiveLimit {
   #decrease(nowMs: number, inFlight: number, share: number): void {
     this.#limit = Math.max(this.#floor, Math.min(this.#limit, inFlight) * (1 - share));
     this.#threshold = this.#limit;
-    this.#decreasedMs = nowMs;
+    this.#calmRounds = 0;
+    this.#staleMs = nowMs;
     this.#congestedMs = nowMs;
   }
 
   #increase(nowMs: number): void {
     if (nowMs - this.#congestedMs >= calmMs) this.#threshold = Number.POSITIVE_INFINITY;
     if (this.#limit < this.#threshold) this.#limit += this.#answers;
-    else this.#limit += 1;
+    else this.#limit += Math.min(1 + Math.floor(this.#calmRounds++ / calmRoundsAStep), this.#limit / 4);
   }
 
   #beginRound(nowMs: number): void {

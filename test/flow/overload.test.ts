@@ -43,7 +43,14 @@ describe("in a simulation of overload", () => {
   }
 
   it("a server that only queues is kept from it by its callers' windows alone", () => {
-    const scenario = { ...base, admission: patient, whenFull: "wait", spread: "steady" } as const;
+    const scenario = {
+      ...base,
+      admission: patient,
+      handlerMs: 20,
+      seconds: 8,
+      whenFull: "wait",
+      spread: "steady",
+    } as const;
     const { unloaded, twice, fiveTimes, peak } = underLoad(scenario);
     expect(twice.p99).toBeLessThan(3 * unloaded.p99);
     expect(fiveTimes.goodput).toBeGreaterThan(0.8 * peak);
@@ -60,6 +67,7 @@ describe("in a simulation of overload", () => {
       admission: { ...patient, maxConcurrent: 400 },
       handlerMs: 50,
       timeoutMs: 5000,
+      seconds: 8,
       whenFull: "fail",
       spread: "steady",
       load: 2,
