@@ -274,12 +274,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.heardMs = this.host.heardNow();
     this.remoteState.busy = false;
     const view = this.port.slabView;
-    const frames = view.getUint16(offset + 2, true);
     const end = offset + bytes;
     let at = offset + messageHeaderBytes;
     this.#receiving = true;
     this.outgoing.beginMessage();
-    for (let i = 0; i < frames; i++) {
+    for (let frames = view.getUint16(offset + 2, true); frames > 0; frames--) {
       const fault = frameFault(view, at, end);
       if (fault !== "") {
         this.fault(fault);
