@@ -16,6 +16,7 @@ add_executable(cinnabar_native_tests
   test/test_port.cc
   test/test_processes.cc
   test/test_queue.cc
+  test/test_quirks.cc
   test/test_reassembly.cc
   test/test_ring.cc
   test/test_threads.cc

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "engine/process_memory.h"
+#include "fabric/verbs_report.h"
 
 namespace cinnabar::engine {
 namespace {
@@ -37,8 +38,14 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& r
     if (provider.scheme != request.scheme || !fabric::suits(provider, library->loadedVersion))
       continue;
     if (!request.provider.empty() && request.provider != provider.name) continue;
+    if (provider.scheme == fabric::Scheme::verbs) {
+      std::string obstacle = fabric::lockedMemoryObstacle();
+      if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
+    }
     auto opened = fabric::Endpoint::open(*library, {&provider, source, request.receiveSlots});
     if (opened) return opened;
+    if (provider.scheme == fabric::Scheme::verbs)
+      return fabric::explainVerbs(*library, provider, source, opened.failure());
     if (!tried) first = opened.failure();
     tried = true;
     // A provider that is there but fails says something about the request, which the next one would
@@ -123,7 +130,7 @@ Port::Port(const PortRequest& request, std::shared_ptr<SharedEndpoint> endpoint)
 int Port::start() {
   if (traits().mrMode & FI_MR_LOCAL) {
     int status = fabric::Region::open(*endpoint_, slab_, slabBytes(), 0, fabric::randomNumber(),
-                                      &slabRegion_);
+                                      &slabRegion_, fabric::Region::Use::messages);
     if (status != 0) return status;
   }
   for (uint32_t slot = 0; slot < receiveSlots_; ++slot) {

@@ -84,6 +84,12 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
     operations_.give(operation);
     return status;
   }
+  for (const Extent& extent : operation->extents) {
+    int status = findRegion(extent.region)->prepare(*endpoint_);
+    if (status == 0) continue;
+    operations_.give(operation);
+    return status;
+  }
   operation->type = type;
   operation->address = index;
   operation->token = token;

@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kExpectedAddresses = 64;
 constexpr size_t kMostDrainTurns = 1024;
+// As long as a connect waits by default.
+constexpr auto kAddressLinger = std::chrono::seconds(5);
 
 template <typename T>
 void adopt(Fid<T>& holder, T* object) {
@@ -79,6 +81,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.mrMode = info->domain_attr->mr_mode;
   auto has = [&](Quirk quirk) { return hasQuirk(quirk, traits.provider, library.loadedVersion); };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
+  if (has(Quirk::losesInjected)) traits.injectBytes = 0;
+  if (has(Quirk::endsConnections)) traits.addressLinger = kAddressLinger;
+  if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
   auto fail = [&](const char* op, int status) {
     return library.fail(op, status,
@@ -171,9 +176,31 @@ int Endpoint::tryWait() const {
 fi_addr_t Endpoint::insert(const uint8_t* address) {
   fi_addr_t index = FI_ADDR_NOTAVAIL;
   int inserted = fi_av_insert(parts_.av.get(), address, 1, &index, 0, nullptr);
-  return inserted == 1 ? index : FI_ADDR_NOTAVAIL;
+  if (inserted != 1) return FI_ADDR_NOTAVAIL;
+  Inserted& known = inserted_[index];
+  if (known.uses++ == 0 && known.since == std::chrono::steady_clock::time_point{})
+    known.since = std::chrono::steady_clock::now();
+  if (traits_.addressLinger > traits_.addressLinger.zero()) removeUnused();
+  return index;
 }
 
-void Endpoint::remove(fi_addr_t address) { fi_av_remove(parts_.av.get(), &address, 1, 0); }
+void Endpoint::remove(fi_addr_t address) {
+  auto found = inserted_.find(address);
+  if (found == inserted_.end() || found->second.uses == 0) return;
+  if (--found->second.uses > 0) return;
+  if (traits_.addressLinger > traits_.addressLinger.zero()) return removeUnused();
+  inserted_.erase(found);
+  fi_av_remove(parts_.av.get(), &address, 1, 0);
+}
+
+void Endpoint::removeUnused() {
+  auto now = std::chrono::steady_clock::now();
+  std::erase_if(inserted_, [&](auto& entry) {
+    if (entry.second.uses > 0 || now - entry.second.since < traits_.addressLinger) return false;
+    fi_addr_t address = entry.first;
+    fi_av_remove(parts_.av.get(), &address, 1, 0);
+    return true;
+  });
+}
 
 }  // namespace cinnabar::fabric

@@ -9,8 +9,10 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <unordered_map>
 
 #include "fabric/info.h"
 
@@ -37,8 +39,11 @@ struct EndpointTraits {
   size_t vectors = 1;         // runs on either side that one read or write takes
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
+  uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
   bool drainBeforeClose = false;
+  /// How long an address stays known at least.
+  std::chrono::steady_clock::duration addressLinger{};
 };
 
 /// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion
@@ -81,6 +86,7 @@ class Endpoint {
   int tryWait() const;
 
   /// FI_ADDR_NOTAVAIL if the address cannot be inserted.
+  /// An address that is inserted twice wants to be removed twice.
   fi_addr_t insert(const uint8_t* address);
   void remove(fi_addr_t address);
 
@@ -89,6 +95,16 @@ class Endpoint {
 
   Parts parts_;
   EndpointTraits traits_;
+  struct Inserted {
+    uint32_t uses = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  void removeUnused();
+
+  /// Providers may give an address that they know the same number again, and end its connection at
+  /// the first removal. So an address stays until nobody uses it, and for some seconds at least:
+  /// who tries again sooner finds the connection that is being made.
+  std::unordered_map<fi_addr_t, Inserted> inserted_;
 };
 
 }  // namespace cinnabar::fabric

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "fabric/signals.h"
+#include "fabric/verbs_report.h"
 
 namespace cinnabar::fabric {
 namespace {
@@ -69,7 +70,7 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
 
 }  // namespace
 
-Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
+Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request) {
   InfoPtr hints = hintsFor(library, request);
   if (!hints) return library.fail("fi_allocinfo", FI_ENOMEM, "no memory for fi_info");
   uint32_t api =
@@ -83,16 +84,22 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
     return library.fail("fi_getinfo", status,
                         "provider " + name + " offers no reliable datagram endpoint here");
   }
-  InfoPtr all(list, InfoDeleter{&library});
+  return InfoPtr(list, InfoDeleter{&library});
+}
+
+Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
+  auto all = getInfos(library, request);
+  if (!all) return all.failure();
+  std::string name = request.provider->name;
   // A name is matched loosely: "tcp" also finds tcp beneath a utility provider.
-  for (fi_info* info = list; info != nullptr; info = info->next) {
+  for (fi_info* info = all->get(); info != nullptr; info = info->next) {
     if (name != info->fabric_attr->prov_name) continue;
     InfoPtr chosen(library.dupinfo(info), InfoDeleter{&library});
     if (!chosen) return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
     return chosen;
   }
   return library.fail("fi_getinfo", FI_ENODATA,
-                      "asked for provider " + name + ", offered " + list->fabric_attr->prov_name);
+                      "asked for provider " + name + ", offered " + (*all)->fabric_attr->prov_name);
 }
 
 std::string reasonAgainst(const Library& library, const Provider& provider) {
@@ -100,6 +107,10 @@ std::string reasonAgainst(const Library& library, const Provider& provider) {
     uint32_t version = library.loadedVersion;
     return "not the choice for libfabric " + std::to_string(FI_MAJOR(version)) + "." +
            std::to_string(FI_MINOR(version));
+  }
+  if (provider.scheme == Scheme::verbs) {
+    auto obstacle = verbsObstacle(library, provider, {});
+    if (obstacle) return obstacle->message;
   }
   auto info = getInfo(library, {&provider, {}, 0});
   if (info) return "";

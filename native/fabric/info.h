@@ -25,6 +25,9 @@ struct InfoRequest {
   bool deviceMemory = false;  // FI_HMEM is asked for, too
 };
 
+/// All that one provider offers for a request (fi_getinfo(3)).
+Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request);
+
 /// Asks one provider for an RDM endpoint with messages and RMA (fi_getinfo(3)).
 Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request);
 

@@ -24,15 +24,20 @@ uint64_t randomNumber() {
 }
 
 int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t access,
-                 uint64_t key, std::unique_ptr<Region>* into) {
+                 uint64_t key, std::unique_ptr<Region>* into, Use use) {
   int mode = endpoint.traits().mrMode;
+  uint64_t local = 0;
+  if (mode & FI_MR_LOCAL) {
+    local = use == Use::transfers ? FI_READ | FI_WRITE : endpoint.traits().messageRights;
+  }
   std::unique_ptr<Region> region(
-      new Region(static_cast<uint8_t*>(bytes), length, (mode & FI_MR_LOCAL) != 0, access != 0));
+      new Region(static_cast<uint8_t*>(bytes), length, local, access != 0));
   uint64_t rights = 0;
   if (access & kRemoteRead) rights |= FI_REMOTE_READ;
   if (access & kRemoteWrite) rights |= FI_REMOTE_WRITE;
-  if (mode & FI_MR_LOCAL) rights |= FI_SEND | FI_RECV | FI_READ | FI_WRITE;
-  if (rights != 0) {
+  if (rights == 0) {
+    if (int status = region->prepare(endpoint); status != 0) return status;
+  } else {
     fid_mr* mr = nullptr;
     uint64_t wanted = mode & FI_MR_PROV_KEY ? 0 : key;  // fi_mr(3)
     int status = fi_mr_reg(endpoint.domain(), bytes, length, rights, 0, wanted, 0, &mr, nullptr);
@@ -44,10 +49,18 @@ int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t 
   return 0;
 }
 
+int Region::prepare(const Endpoint& endpoint) {
+  if (localRights_ == 0 || local_) return 0;
+  fid_mr* mr = nullptr;
+  uint64_t key = endpoint.traits().mrMode & FI_MR_PROV_KEY ? 0 : randomNumber();
+  int status = fi_mr_reg(endpoint.domain(), bytes_, length_, localRights_, 0, key, 0, &mr, nullptr);
+  if (status == 0) local_.reset(mr);
+  return status;
+}
+
 void Region::withdraw(bool keyToo) {
   withdrawn_ = true;
-  // Where the provider wants local registrations, its operations still refer to this one.
-  if (keyToo && !neededLocally_) mr_.reset();
+  if (keyToo) mr_.reset();
 }
 
 }  // namespace cinnabar::fabric

@@ -15,16 +15,29 @@ constexpr uint32_t kRemoteRead = 1;
 constexpr uint32_t kRemoteWrite = 2;
 
 /// Registered memory. Does not own the bytes: whoever made it keeps them alive until it is gone.
+///
+/// Where the provider asks for registrations of local memory too (FI_MR_LOCAL), what a peer may do
+/// and what we do are registered apart: verbs on iWARP lets peers write whatever is registered to
+/// read into, and rxm lets them read whatever is registered to send from. What we lend to be read
+/// would else be writable.
 class Region {
  public:
+  /// What the memory serves on this side.
+  enum class Use { transfers, messages };
+
   /// Returns 0 or a negated libfabric error; -FI_ENOKEY if the key is taken. Where the provider
   /// chooses keys by itself, it is not asked for this one.
   static int open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t access,
-                  uint64_t key, std::unique_ptr<Region>* into);
+                  uint64_t key, std::unique_ptr<Region>* into, Use use = Use::transfers);
 
   uint8_t* bytes() const { return bytes_; }
   size_t length() const { return length_; }
-  void* descriptor() const { return mr_ ? fi_mr_desc(mr_.get()) : nullptr; }
+  /// Before its first use on this side. 0 or a negated libfabric error.
+  int prepare(const Endpoint& endpoint);
+  void* descriptor() const {
+    fid_mr* mr = local_ ? local_.get() : mr_.get();
+    return mr != nullptr ? fi_mr_desc(mr) : nullptr;
+  }
   uint64_t key() const { return mr_ ? fi_mr_key(mr_.get()) : 0; }
   /// What a peer adds its offset to: an address, or 0 where the provider counts from the region's
   /// start.
@@ -41,16 +54,17 @@ class Region {
   uint32_t users = 0;
 
  private:
-  Region(uint8_t* bytes, size_t length, bool local, bool lent)
-      : bytes_(bytes), length_(length), neededLocally_(local), lent_(lent) {}
+  Region(uint8_t* bytes, size_t length, uint64_t localRights, bool lent)
+      : bytes_(bytes), length_(length), localRights_(localRights), lent_(lent) {}
 
   uint8_t* bytes_;
   size_t length_;
   uint64_t base_ = 0;
-  bool neededLocally_;
+  uint64_t localRights_;  // 0 where the provider needs no registration for our own use
   bool lent_;
   bool withdrawn_ = false;
-  Fid<fid_mr> mr_;  // null where neither a peer nor the provider needs a registration
+  Fid<fid_mr> mr_;     // for peers; null where they may do nothing
+  Fid<fid_mr> local_;  // for our own use
 };
 
 /// A 64-bit number nobody can guess, never 0.

@@ -22,6 +22,20 @@ constexpr std::array kQuirks = {
         "SIGSEGV in fi_close of the endpoint",
         "rxm reads the completions that a connection left after it has freed the connection, "
         "and posts their receives to it again (rxm_close_conn, rxm_flush_msg_cq)"},
+    QuirkEntry{Quirk::losesInjected, "verbs;ofi_rxm", kAnyVersion, kEver,
+               "a message is lost with its connection, and nobody hears of it",
+               "rxm forgets the errors of injected messages (RXM_INJECT_TX in "
+               "rxm_handle_comp_error)"},
+    QuirkEntry{Quirk::copiesMessages, "verbs;ofi_rxm", kAnyVersion, kEver,
+               "peers can read, on iWARP write, the message slots by a key of 32 bits",
+               "rxm adds FI_REMOTE_READ to what is registered to send from, and the device remote "
+               "writing to what is registered to receive into, for a way that messages of our size "
+               "never go: all are copied through rxm's own buffers (rxm_mr_get_msg_access)"},
+    QuirkEntry{
+        Quirk::endsConnections, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "on a slow machine no connection is ever made",
+        "removing an address ends the connection to it (FI_AV_REMOVE_CLEANUP), even one that "
+        "is being made, and the peer refuses the next one while it waits for the first"},
 };
 
 constexpr std::array kSettings = {
@@ -33,6 +47,12 @@ constexpr std::array kSettings = {
             "fi_enable of verbs;ofi_rxm fails with EINVAL on rxe",
             "rxm asks the device for a completion queue of 256 entries for each of so many peers, "
             "1024 by default, whatever the device can hold (rxm_ep_msg_cq_open)"},
+    Setting{"FI_AV_REMOVE_CLEANUP", "1", kAnyVersion, kEver,
+            "on iWARP no connection is made any more to a port that once refused one, until the "
+            "endpoint is closed",
+            "a connect that the kernel refuses at once leaves rxm waiting for its end (1.17, "
+            "vrb_eq_cm_process_event), so removing the address has to end what is left of it. It "
+            "also gives the queue pairs of forgotten peers back"},
     Setting{"FI_OFI_RXM_USE_SRX", "1", kAnyVersion, kEver,
             "SIGSEGV in fi_cq_read when a peer disconnects right after a message",
             "see drainBeforeClose: with a shared receive queue receives are not posted to the "

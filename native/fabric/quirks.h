@@ -15,6 +15,12 @@ enum class Quirk {
   innerWaitFd,
   /// Read the queue empty before the endpoint is closed.
   drainBeforeClose,
+  /// Send with a completion, never inject.
+  losesInjected,
+  /// Register message buffers for nothing that a peer could use.
+  copiesMessages,
+  /// Keep an address for some seconds though nobody uses it.
+  endsConnections,
 };
 
 struct QuirkEntry {

@@ -10,6 +10,10 @@ import { hasHosts, parseUrl } from "./url.ts";
 /** Opens the port that listens at `url`. Throws a TypeError for a bad URL, RpcError when it cannot be had. */
 export async function openListeningPort(url: string, layout: PortLayout): Promise<Port> {
   const parsed = parseUrl(url);
+  if (parsed.scheme === "verbs" && isWildcard(parsed.host))
+    throw new TypeError(
+      `url "${url}": verbs listens at the address of one device; listen at several URLs for several`,
+    );
   return parsed.scheme === "mem" ? new MemPort(parsed, layout) : NativePort.open(parsed, true, layout);
 }
 

@@ -32,6 +32,15 @@ describe("Engine.open", () => {
     await expect(engine.connect(url)).rejects.toThrow(why);
   });
 
+  it.each(["verbs://0.0.0.0:0", "verbs://[::]:7400"])(
+    "refuses to listen at %s: a device has an address",
+    async (url) => {
+      await expect(Engine.open({ listen: url })).rejects.toThrow(
+        "verbs listens at the address of one device",
+      );
+    },
+  );
+
   it.each([
     [{ listne: "mem://a" }, 'unknown option "listne"'],
     [{ listen: 5 }, "listen must be"],

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <optional>
+
+#include "fabric/info.h"
+
+namespace cinnabar::fabric {
+
+/// Why no verbs endpoint can be had at an address, with what to do about it; nothing where nothing
+/// stands against it that can be seen from here. `source` may be empty: any device then.
+std::optional<Failure> verbsObstacle(const Library& library, const Provider& provider,
+                                     const RawAddress& source);
+
+/// What an open that failed so should say.
+Failure explainVerbs(const Library& library, const Provider& provider, const RawAddress& source,
+                     Failure failure);
+
+/// Why this process may not lock the memory that an endpoint takes (RLIMIT_MEMLOCK, CAP_IPC_LOCK);
+/// empty if it may. Asked before an open: rxm meets the limit only as it connects, and then says
+/// nothing but "again".
+std::string lockedMemoryObstacle();
+
+}  // namespace cinnabar::fabric
