@@ -36,11 +36,3 @@ export function currentCall(): IncomingCall | undefined {
   const call = storage.getStore();
   return call !== undefined && (call.open || call.aborted) ? call : undefined;
 }
-
-/**
- * Forgets the call that the running code would belong to. A turn of the engine that a handler's own call has set off would carry that handler's call
- * on, through every turn it sets off in its turn.
- */
-export function leaveCall(): void {
-  if (entered && storage.getStore() !== undefined) storage.enterWith(undefined);
-}

@@ -12,7 +12,6 @@ import type { RegionHandle } from "../bulk/region-handle.ts";
 import type { Access } from "../bulk/region-kind.ts";
 import type { StreamDirection } from "../bulk/stream-kind.ts";
 import { systemClock } from "../call/clock.ts";
-import { leaveCall } from "../call/current-call.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -380,7 +379,6 @@ export class Engine implements AsyncDisposable, RegionOwner {
   }
 
   #flush(): boolean {
-    leaveCall();
     if (this.#dirty.length === 0) return false;
     const dirty = this.#dirty;
     this.#dirty = [];

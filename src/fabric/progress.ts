@@ -1,3 +1,4 @@
+import { outside } from "./outside.ts";
 import type { Port, PortSink } from "./port.ts";
 
 /**
@@ -53,16 +54,19 @@ export class Progress {
     if (this.#scheduled !== undefined || this.#closed) return;
     this.#wake();
     this.#activeMs = performance.now();
-    this.#scheduled = setImmediate(this.#turn);
+    this.#scheduled = outside(scheduleTurn, this.#turn);
   }
 
   /** One turn now, outside the loop: before judging that nothing has arrived. */
   poll(): void {
-    if (this.#closed) return;
+    if (!this.#closed) outside(this.#pollNow);
+  }
+
+  readonly #pollNow = (): void => {
     this.#flush();
     if (!this.#delivering) this.#progress(0, performance.now());
     this.kick();
-  }
+  };
 
   /** True if anything arrived. */
   #progress(spinUs: number, nowMs: number): boolean {
@@ -143,3 +147,5 @@ export class Progress {
 const lingerMs = 0.5;
 const spinUs = 10;
 const slowestPollMs = 16;
+
+const scheduleTurn = (turn: () => void): NodeJS.Immediate => setImmediate(turn);

@@ -2,6 +2,7 @@ import type { Clock } from "../call/clock.ts";
 import type { DeadlineWheel } from "../call/deadline-wheel.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { outside } from "../fabric/outside.ts";
 import { type Priority, priorities } from "../flow/priority.ts";
 import { PriorityQueue } from "../flow/priority-queue.ts";
 import { Turns } from "../flow/turns.ts";
@@ -174,6 +175,9 @@ export class Admission implements EntrantOwner {
     method.start(call, session, input);
   }
 
+  /** One that has waited begins when another's handler ends, and not as a part of that. */
+  readonly #beginNext = (entrant: Entrant, nowMs: number): void => this.#begin(entrant, nowMs);
+
   /** Its place is free. */
   #vacate(entrant: Entrant): void {
     entrant.state = "gone";
@@ -207,7 +211,7 @@ export class Admission implements EntrantOwner {
     if (next === undefined || next.state !== "waiting") return next !== undefined;
     const leftMs = next.call.deadlineMs - nowMs;
     const leastMs = next.method.times.leastMs(nowMs);
-    if (leftMs >= leastMs) this.#begin(next, nowMs);
+    if (leftMs >= leastMs) outside(this.#beginNext, next, nowMs);
     else
       this.#refuse(
         next,
