@@ -108,6 +108,7 @@ export class Links {
       (self) => this.#openSession(self, timeoutMs, window),
       (self) => this.#peers.delete(self),
       reconnect,
+      window,
     );
     this.#peers.add(peer);
     return peer;

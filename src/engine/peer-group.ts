@@ -13,6 +13,7 @@ import { GroupMember } from "./group-member.ts";
 import type { ResolvedGroupOptions } from "./group-options.ts";
 import type { Peer, PeerState } from "./peer.ts";
 import { pauseMs } from "./reconnect.ts";
+import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
 
 /** One peer of a group at this moment. */
 export interface GroupMemberStats {
@@ -53,6 +54,8 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   #onFirst!: (error?: unknown) => void;
   #resolved = false;
   #endPauses = new Set<() => void>();
+  /** Calls for which nobody is ready. */
+  #waiting = 0;
   #closed = false;
 
   /** @internal */
@@ -212,7 +215,13 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   }
 
   /** Nobody is ready: whoever can be connected to first. Tried once, or as long as the call waits. */
-  async #sessionOfAny(call: OutgoingCall | undefined): Promise<Session> {
+  #sessionOfAny(call: OutgoingCall | undefined): Promise<Session> {
+    if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
+    this.#waiting++;
+    return this.#firstOfAny(call).finally(() => this.#waiting--);
+  }
+
+  async #firstOfAny(call: OutgoingCall | undefined): Promise<Session> {
     for (let attempt = 0; ; attempt++) {
       try {
         return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call)));

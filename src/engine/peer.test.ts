@@ -39,3 +39,39 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
     await failed;
   });
 });
+
+it("a peer that is away has only so many calls wait for it, and takes new ones for those that were given up", async () => {
+  const host = new FakeHost();
+  const peer = new Peer("mem://away", host, nobody, () => {}, resolveReconnectOptions(patiently), {
+    maxWaiting: 0,
+  });
+  const calls = Array.from({ length: 1024 }, () => new FakeCall());
+  const waits = calls.map((call) => Promise.resolve(peer.session(call)).catch(() => {}));
+  const beyond = () => peer.session(new FakeCall());
+  expect(beyond).toThrow("1024 calls wait for a session with mem://away, and no more may");
+  for (const call of calls) call.phase = "settled";
+  // Not looked at again at once.
+  expect(beyond).toThrow(expect.objectContaining({ code: "resource_exhausted" }));
+  host.clock.advance(100);
+  waits.push(
+    Promise.resolve(beyond()).then(
+      () => {},
+      () => {},
+    ),
+  );
+  peer.close();
+  await Promise.all(waits);
+});
+
+it("a group of peers that are all away has only so many calls wait for it", async () => {
+  const host = new FakeHost();
+  const newPeer = (url: string) => new Peer(url, host, nobody, () => {}, resolveReconnectOptions());
+  const options = resolveGroupOptions({ reconnect: patiently, window: { maxWaiting: 0 } }, 1000);
+  const group = new PeerGroup(host, staticResolver(["mem://a"]), options, newPeer, () => {});
+  const waits = Array.from({ length: 1024 }, () =>
+    Promise.resolve(group.session(new FakeCall())).catch(() => {}),
+  );
+  expect(() => group.session(new FakeCall())).toThrow("1024 calls wait for a session with");
+  group.close();
+  await Promise.all(waits);
+});

@@ -7,7 +7,7 @@ import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
 import { Listeners } from "../observe/listeners.ts";
-import type { WindowStats } from "../session/in-flight-window.ts";
+import { defaultWindow, type WindowStats } from "../session/in-flight-window.ts";
 import { drainingError } from "../session/intake.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
@@ -15,6 +15,7 @@ import type { SessionObserver } from "../session/session-observer.ts";
 import type { WaitingLevel } from "../session/waiting-calls.ts";
 import type { PeerEvents } from "./peer-events.ts";
 import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
+import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
 
 /**
  *   connecting  a session is being opened
@@ -63,8 +64,10 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   #giveUp: (() => void) | undefined;
   readonly #reconnect: ResolvedReconnectOptions;
   readonly #listeners = new Listeners<PeerEvents>();
-  /** Calls that wait for a session, where calls wait. */
+  /** Calls that wait for a session, and some that did. */
   readonly #waiting = new Set<OutgoingCall>();
+  readonly #maxWaiting: number;
+  #forgotMs = Number.NEGATIVE_INFINITY;
   #suspected = false;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
@@ -79,12 +82,14 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     open: SessionOpener,
     onClosed: (peer: Peer) => void,
     reconnect: ResolvedReconnectOptions,
+    window: { readonly maxWaiting: number } = defaultWindow,
   ) {
     this.url = url;
     this.host = host;
     this.#open = open;
     this.#onClosed = onClosed;
     this.#reconnect = reconnect;
+    this.#maxWaiting = mostWaiting(window);
   }
 
   get name(): string {
@@ -165,11 +170,25 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (open && (!session.remoteState.drains || call?.boundTo?.incarnation === incarnationOf(session)))
       return session;
     if (this.#closed) throw this.#closedError();
-    const waits = call !== undefined && this.patient;
-    if (open && !waits) throw drainingError(this.url, "local");
-    if (waits) this.#waiting.add(call);
+    if (open && (call === undefined || !this.patient)) throw drainingError(this.url, "local");
+    if (call !== undefined) this.#letWait(call);
     this.#opening ??= this.#reopen();
     return this.#opening;
+  }
+
+  /** What waits for a session is bounded as what waits in one. */
+  #letWait(call: OutgoingCall): void {
+    if (this.#waiting.size >= this.#maxWaiting) this.#forgetSettled();
+    if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.url);
+    this.#waiting.add(call);
+  }
+
+  /** Calls that have been given up. Not looked for each time while the bound is reached: there may be none. */
+  #forgetSettled(): void {
+    const nowMs = this.host.clock.now();
+    if (nowMs < this.#forgotMs + forgetEveryMs) return;
+    this.#forgotMs = nowMs;
+    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
   }
 
   /** @internal */
@@ -251,7 +270,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
   /** Whether any call still waits, and may. */
   #awaited(): boolean {
-    if (this.#closed || !this.host.intake.calls) return false;
+    if (this.#closed || !this.patient || !this.host.intake.calls) return false;
     for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
     return this.#waiting.size > 0;
   }
@@ -324,6 +343,7 @@ const none: WaitingLevel = { calls: 0, bytes: 0 };
 const noneWaiting = { control: none, high: none, normal: none, low: none };
 const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
 
+const forgetEveryMs = 100;
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
 
 /** Whether another try may fare better: nobody there, or no room. A peer that cannot be understood will not be understood later. */

@@ -7,7 +7,10 @@ export interface WindowOptions {
   readonly maxInFlight?: number;
   /** Calls that may be in flight however slow the peer is; 1 to 1,048,576. Default 16, or `maxInFlight` where that is less. */
   readonly minInFlight?: number;
-  /** Calls that may wait for a place, 0 to 10,000,000. One beyond puts out a less urgent one, or fails with `resource_exhausted`. Default 131,072. */
+  /**
+   * Calls that may wait for a place, 0 to 10,000,000. One beyond puts out a less urgent one, or fails with `resource_exhausted`. As many, 1024 at least, may wait for a
+   * session that is being opened. Default 131,072.
+   */
   readonly maxWaiting?: number;
   /** About how many bytes the inputs of calls that wait may hold, 1024 and more. Default 64 MiB. */
   readonly maxWaitingBytes?: number;
