@@ -28,6 +28,7 @@ export function serveTrial(life: () => string, onNothing = () => {}): Implementa
     spin({ ms }) {
       for (const until = performance.now() + ms; performance.now() < until; );
     },
+    pause: ({ ms }) => new Promise((resolve) => setTimeout(resolve, ms)),
     note({ writer, number }) {
       const numbers = notes.get(writer) ?? [];
       notes.set(writer, numbers);

@@ -18,6 +18,8 @@ export const Trial = service("trial.v1", {
   wait: unary({ input: z.object({ key: z.string() }), output: z.string() }),
   /** Keeps the server's thread from anything else. */
   spin: unary({ input: z.object({ ms: z.number() }) }),
+  /** Waits, and leaves the server's thread to others. */
+  pause: unary({ input: z.object({ ms: z.number() }) }),
   /** Is remembered in the order of arrival. */
   note: unary({
     input: z.object({ writer: z.string(), number: z.int(), load: z.string() }),
