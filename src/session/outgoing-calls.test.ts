@@ -263,3 +263,73 @@ describe("what a call has lent", () => {
     expect([all.host.quarantine.bytes, all.port.regions.size]).toEqual([0, 0]);
   });
 });
+
+describe("the window, by what the peer tells,", () => {
+  /** So many calls in flight, and one that waits. */
+  function inFlight(count: number) {
+    const all = open({}, { requests: 4096 });
+    const calls: FakeCall[] = [];
+    const make = () => {
+      const call = new FakeCall();
+      call.startedMs = all.host.clock.now();
+      all.session.request(call, 1, all.host.clock.now() + laterMs, undefined);
+      calls.push(call);
+      return call;
+    };
+    const answer = (call: FakeCall | undefined, frame: object) =>
+      all.receive({ kind: frameKind.response, callId: call?.id ?? 0, ...frame });
+    for (let i = 0; i < count; i++) make();
+    return { ...all, calls, make, answer, limit: () => all.session.outgoing.window.limit };
+  }
+
+  const refused = { kind: frameKind.error, word: 8, body: { m: "full", n: true } };
+
+  it("stays open while requests wait for a little", () => {
+    const { calls, answer, limit, host } = inFlight(64);
+    host.clock.advance(15);
+    for (const call of calls) answer(call, { word: 10_000 });
+    expect(limit()).toBe(4096);
+  });
+
+  it("narrows when two round trips in a row have waited for long, and not for one", () => {
+    const { calls, make, answer, limit, host } = inFlight(64);
+    for (let round = 0; round < 2; round++) {
+      host.clock.advance(101);
+      expect(limit()).toBe(4096);
+      for (const call of calls.splice(0)) {
+        answer(call, { word: 100_000 });
+        make();
+      }
+    }
+    expect(limit()).toBeLessThan(64);
+    expect(limit()).toBeGreaterThanOrEqual(16);
+  });
+
+  it("narrows when the peer sends requests away that were not begun, once a round trip, and not for what a handler says", () => {
+    const { calls, answer, limit, host } = inFlight(64);
+    host.clock.advance(5);
+    answer(calls[0], { ...refused, body: { m: "no quota" } });
+    expect(limit()).toBe(4096);
+    answer(calls[1], refused);
+    const narrowed = limit();
+    expect(narrowed).toBe(31);
+    // They left before the window was narrowed.
+    for (const call of calls.slice(2, 8)) answer(call, refused);
+    expect(limit()).toBe(narrowed);
+    expect(calls[1]?.failures[0]).toMatchObject({ code: "resource_exhausted", notExecuted: true });
+  });
+
+  it("opens again when calls wait and nothing shows that they must", () => {
+    const { calls, make, answer, limit, host, session } = inFlight(64);
+    host.clock.advance(5);
+    answer(calls[1], refused);
+    const waits = make();
+    expect([waits.id, limit(), host.clock.timers]).toEqual([0, 32, 1]);
+    host.clock.advance(999);
+    expect([limit(), waits.id]).toEqual([32, 0]);
+    host.clock.advance(1);
+    expect(limit()).toBe(64);
+    expect(waits.id).not.toBe(0);
+    expect([host.clock.timers, session.outgoing.waiting.size]).toEqual([0, 0]);
+  });
+});
