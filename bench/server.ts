@@ -1,4 +1,4 @@
-// A server process for one contender: `server.js NAME`, started by first.ts and ended with it.
+// A server process for one contender: `server.js NAME`, started by calls.ts and ended with it.
 import { contenders } from "./contenders.ts";
 
 const contender = contenders.find(({ name }) => name === process.argv[2]);

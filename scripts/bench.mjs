@@ -1,11 +1,11 @@
-// `npm run bench [-- [bulk|wheel] [--json FILE] …]`: sets up, then runs a benchmark in a process with nothing else in it.
+// `npm run bench [-- [calls|bulk|wheel] [--json FILE] …]`: sets up, then runs a benchmark in a process with nothing else in it.
 import { resolve } from "node:path";
 import { endChildrenOnSignal, live } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 
 /** By its name on the command line; without a name, the first. */
 const programs = new Map([
-  ["calls", "build/bench/first.js"],
+  ["calls", "build/bench/calls.js"],
   ["bulk", "build/bench/bulk.js"],
   ["wheel", "build/bench/wheel.js"],
 ]);
