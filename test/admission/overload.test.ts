@@ -43,10 +43,11 @@ describe.each(servers)("handlers of $handlerMs ms in $places places", (server) =
   });
 
   it("let control through at once, and high nearly whole, at twice what they can do", () => {
-    const { classes } = run({ ...server, load: 2 });
+    // Long enough that a handler which is slower than callers wait, or that runs when the time is over, is one of many.
+    const { classes } = run({ ...server, load: 2, seconds: 40 });
     expect(share(classes.control)).toBeGreaterThan(0.97);
     // It waits for the next handler to end, or a few when several of its kind come.
-    expect(classes.control.waitMaxMs).toBeLessThan(server.handlerMs * 2);
+    expect(classes.control.waitMaxMs).toBeLessThan(server.handlerMs * 3);
     expect(share(classes.high)).toBeGreaterThan(0.9);
     expect(share(classes.high)).toBeGreaterThan(share(classes.normal));
     expect(share(classes.normal)).toBeGreaterThan(share(classes.low));
