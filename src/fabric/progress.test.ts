@@ -137,10 +137,11 @@ describe("progress", () => {
     port.progress = () => {
       port.turns++;
       told.push({ polledMs: performance.now(), arrivedMs: progress.arrivedMs });
-      return 0;
+      // Traffic at first: on a slow machine one turn may take as long as it lingers.
+      return told.length < 5 ? 1 : 0;
     };
     await until(() => port.arms === 1);
-    expect(told.length).toBeGreaterThan(2);
+    expect(told.length).toBeGreaterThanOrEqual(5);
     for (let i = 1; i < told.length; i++) {
       const { arrivedMs, polledMs } = told[i] as (typeof told)[number];
       expect(arrivedMs).toBeLessThanOrEqual(polledMs);
