@@ -75,13 +75,10 @@ export class WaitingCalls {
   }
 
   levels(): Record<Priority, WaitingLevel> {
-    const levels = Object.fromEntries(
-      priorities.map((priority) => [priority, { calls: 0, bytes: 0 }]),
-    ) as Record<Priority, { calls: number; bytes: number }>;
-    for (const { priority, waitingBytes } of this.#queue) {
-      levels[priority].calls++;
-      levels[priority].bytes += waitingBytes;
-    }
-    return levels;
+    const levels = priorities.map((priority): [Priority, WaitingLevel] => [
+      priority,
+      { calls: this.#queue.sizeOf(priority), bytes: this.#queue.bytesOf(priority) },
+    ]);
+    return Object.fromEntries(levels) as Record<Priority, WaitingLevel>;
   }
 }

@@ -37,7 +37,8 @@ describe.each(providers)("over $name, what a user keeps in an AsyncLocalStorage"
       ]);
       expect([mine, handlers, others]).toEqual(["nowhere", "a handler", "nowhere"]);
       // An engine at rest is set going by whoever calls next.
-      await new Promise((resolve) => setTimeout(resolve, 2));
+      const turns = () => process.getActiveResourcesInfo().includes("Immediate");
+      await until(() => !turns(), "the engines are at rest");
     }
     // What awaits keeps its own.
     expect(await storage.run("a caller", async () => [await api(Where).here(), where()])).toEqual([
