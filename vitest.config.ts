@@ -9,9 +9,9 @@ export default defineConfig({
   test: {
     // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",
-    include: ["src/**/*.test.ts", "test/**/*.test.ts"],
+    include: ["src/**/*.test.ts", "test/**/*.test.ts", "packages/*/src/**/*.test.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
-    exclude: ["**/node_modules/**", "build/**", "dist/**", "native/**"],
+    exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**"],
     // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still ends.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -66,7 +66,15 @@ export {
   type RpcErrorOptions,
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
+export {
+  describeFabrics,
+  type FabricReport,
+  type FabricsReport,
+  type RdmaDeviceReport,
+} from "./fabric/fabrics.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
+export type { LockedMemory } from "./fabric/locked-memory.ts";
+export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./fabric/rdma-devices.ts";
 export type { Priority } from "./flow/priority.ts";
 export { type BorrowedPart, BorrowedRegion } from "./memory/borrowed-region.ts";
 export type { BorrowOptions } from "./memory/borrowing.ts";

@@ -8,9 +8,9 @@
 
 #include <cerrno>
 
+#include "binding/describe.h"
 #include "binding/instance.h"
 #include "binding/memory.h"
-#include "fabric/info.h"
 #include "fabric/library.h"
 
 namespace cinnabar::binding {
@@ -74,23 +74,6 @@ Napi::Value load(const Info& info) {
   result.Set("path", report.path);
   result.Set("version", versionPair(env, report.version));
   result.Set("tried", tried);
-  return result;
-}
-
-Napi::Value providers(const Info& info) {
-  Napi::Env env = info.Env();
-  Napi::Array result = Napi::Array::New(env);
-  const fabric::Library* library = fabric::library();
-  if (library == nullptr) return result;
-  for (const fabric::Provider& provider : fabric::providerTable()) {
-    std::string reason = fabric::reasonAgainst(*library, provider);
-    Napi::Object entry = Napi::Object::New(env);
-    entry.Set("scheme", fabric::schemeName(provider.scheme));
-    entry.Set("provider", provider.name);
-    entry.Set("available", reason.empty());
-    entry.Set("reason", reason);
-    result.Set(result.Length(), entry);
-  }
   return result;
 }
 
@@ -414,7 +397,6 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   if (!Instance::attach(env)) return exports;
   auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
   add("load", Napi::Function::New<load>(env, "load"));
-  add("providers", Napi::Function::New<providers>(env, "providers"));
   add("open", Napi::Function::New<open>(env, "open"));
   add("close", Napi::Function::New<close>(env, "close"));
   add("admit", Napi::Function::New<admit>(env, "admit"));
@@ -433,6 +415,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("disarm", Napi::Function::New<disarm>(env, "disarm"));
   add("setRef", Napi::Function::New<setRef>(env, "setRef"));
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
+  addDescribeFunctions(env, exports);
   addMemoryFunctions(env, exports);
   return exports;
 }

@@ -8,6 +8,7 @@ endif()
 add_library(cinnabar SHARED
   binding/addon.cc
   binding/arguments.cc
+  binding/describe.cc
   binding/instance.cc
   binding/memory.cc
   binding/wake.cc)

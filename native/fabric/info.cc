@@ -62,8 +62,9 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
     hints->rx_attr->size =
         std::clamp(std::bit_ceil(request.receives + 1), kShmDepthLeast, kShmDepthMost);
   } else {
-    bool six = familyOf(request.source.data(), request.source.size()) == AF_INET6;
-    hints->addr_format = six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+    int family = request.source.empty() ? request.family
+                                        : familyOf(request.source.data(), request.source.size());
+    hints->addr_format = family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
   }
   return hints;
 }

@@ -2,6 +2,8 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
 #include <string>
 
@@ -23,6 +25,7 @@ struct InfoRequest {
       source;  // a sockaddr for tcp; the fabric name, ended by a zero byte, for shm; may be empty
   size_t receives = 0;        // receives that will be posted at once
   bool deviceMemory = false;  // FI_HMEM is asked for, too
+  int family = AF_INET;       // of the addresses asked for, where the source is empty
 };
 
 /// All that one provider offers for a request (fi_getinfo(3)).

@@ -33,13 +33,25 @@ function removeForeignBuild() {
   if (!isOurs) rmSync(folder, { recursive: true });
 }
 
-/** Builds the package into dist/, then the programs that use it (examples, benchmarks, processes of tests) into build/. */
+/**
+ * Builds the package into dist/, then what uses it: the command line into its own dist/, the programs (examples, benchmarks, processes of tests)
+ * into build/.
+ */
 export async function buildTypeScript() {
   const config = ["tsconfig.json", "package.json", "package-lock.json"];
   const library = fingerprint([...config, "tsconfig.build.json", "src"]);
   if (!isCurrent("dist", library, ["dist/index.js"])) {
     await step("TypeScript, the package", process.execPath, [compiler, "-p", "tsconfig.build.json"]);
     markCurrent("dist", library);
+  }
+  const cli = fingerprint([...config, "tsconfig.build.json", "src", "packages/cli"]);
+  if (!isCurrent("cli", cli, ["packages/cli/dist/run.js"])) {
+    await step("TypeScript, the command line", process.execPath, [
+      compiler,
+      "-p",
+      "packages/cli/tsconfig.json",
+    ]);
+    markCurrent("cli", cli);
   }
   const programs = fingerprint([...config, "tsconfig.programs.json", "src", "examples", "bench", "test"]);
   if (!isCurrent("programs", programs, ["build/examples"])) {

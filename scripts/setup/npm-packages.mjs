@@ -33,7 +33,8 @@ function isInstalled() {
   const installed = readPackages("node_modules/.package-lock.json");
   if (wanted === undefined || installed === undefined) return false;
   return Object.entries(wanted).every(([path, entry]) => {
-    if (!path.startsWith("node_modules/") || entry.link) return true;
+    if (!path.startsWith("node_modules/")) return true;
+    if (entry.link) return existsSync(join(root, path));
     // Packages for another platform are left out by npm without being a lack.
     if (installed[path] === undefined) return entry.optional === true || entry.peer === true;
     return installed[path].version === entry.version && existsSync(join(root, path));

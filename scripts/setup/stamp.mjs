@@ -53,7 +53,7 @@ function addPath(hash, path, wanted) {
   if (!existsSync(absolute)) return;
   if (statSync(absolute).isDirectory()) {
     for (const entry of readdirSync(absolute).sort()) {
-      if (entry === "node_modules" || entry.startsWith("build")) continue; // what builds leave behind is no source
+      if (entry === "node_modules" || entry === "dist" || entry.startsWith("build")) continue; // what builds leave behind is no source
       addPath(hash, `${path}/${entry}`, wanted);
     }
   } else if (wanted(path)) {

@@ -49,6 +49,35 @@ export interface ProviderReport {
   readonly reason: string;
 }
 
+/** One way in which a provider offers an endpoint here (fi_getinfo(3)): a device at an address. */
+export interface DomainReport {
+  readonly scheme: NativeScheme;
+  readonly provider: string;
+  /** libfabric's names: for verbs the domain is the device ("mlx5_0"), for tcp the interface. */
+  readonly domain: string;
+  readonly fabric: string;
+  /** Numeric, without a port; "" where addresses have another form. */
+  readonly address: string;
+  /** "FI_MSG", "FI_RMA", … (fi_getinfo(3)). */
+  readonly capabilities: readonly string[];
+  /** What registering memory asks for: "FI_MR_LOCAL", … (fi_mr(3)). */
+  readonly registration: readonly string[];
+  /** The longest message that needs no completion. */
+  readonly injectBytes: number;
+  readonly maxMessageBytes: number;
+  /** Pieces of memory on either side that one read or write takes. */
+  readonly vectors: number;
+  /** Operations that libfabric queues by default. */
+  readonly sendQueueDepth: number;
+  readonly receiveQueueDepth: number;
+  /** Of the device's port: what it has negotiated; 0 and "" where libfabric does not say. */
+  readonly mtuBytes: number;
+  readonly bitsPerSecond: number;
+  readonly linkState: "up" | "down" | "";
+  readonly network: string;
+  readonly firmware: string;
+}
+
 export interface OpenRequest {
   readonly scheme: NativeScheme;
   /** tcp, verbs: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. */
@@ -112,6 +141,8 @@ export interface Addon {
   load(candidates: readonly string[]): LoadReport;
   /** Probes the provider table. Needs a successful `load`. */
   providers(): ProviderReport[];
+  /** What the providers that suit this libfabric offer. Needs a successful `load`. */
+  domains(): DomainReport[];
 
   open(request: OpenRequest): OpenedPort | NativeError;
   /** Closes the endpoint and everything registered with it, then lets go of all buffers. Idempotent. No completion is delivered afterwards. */

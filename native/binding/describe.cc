@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "binding/describe.h"
+
+#include "fabric/domains.h"
+#include "fabric/info.h"
+#include "fabric/library.h"
+
+namespace cinnabar::binding {
+namespace {
+
+using Info = Napi::CallbackInfo;
+
+Napi::Array stringsOf(Napi::Env env, const std::vector<std::string>& strings) {
+  Napi::Array array = Napi::Array::New(env, strings.size());
+  for (uint32_t i = 0; i < strings.size(); ++i) array.Set(i, strings[i]);
+  return array;
+}
+
+Napi::Object providerObject(Napi::Env env, const fabric::Provider& provider) {
+  Napi::Object entry = Napi::Object::New(env);
+  entry.Set("scheme", fabric::schemeName(provider.scheme));
+  entry.Set("provider", provider.name);
+  return entry;
+}
+
+Napi::Value providers(const Info& info) {
+  Napi::Env env = info.Env();
+  Napi::Array result = Napi::Array::New(env);
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) return result;
+  for (const fabric::Provider& provider : fabric::providerTable()) {
+    std::string reason = fabric::reasonAgainst(*library, provider);
+    Napi::Object entry = providerObject(env, provider);
+    entry.Set("available", reason.empty());
+    entry.Set("reason", reason);
+    result.Set(result.Length(), entry);
+  }
+  return result;
+}
+
+Napi::Value domains(const Info& info) {
+  Napi::Env env = info.Env();
+  Napi::Array result = Napi::Array::New(env);
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) return result;
+  for (const fabric::Provider& provider : fabric::providerTable()) {
+    if (!fabric::suits(provider, library->loadedVersion)) continue;
+    for (const fabric::DomainReport& report : fabric::domainsOf(*library, provider)) {
+      Napi::Object entry = providerObject(env, provider);
+      auto number = [&](const char* name, uint64_t value) {
+        entry.Set(name, static_cast<double>(value));
+      };
+      entry.Set("domain", report.domain);
+      entry.Set("fabric", report.fabric);
+      entry.Set("address", report.address);
+      entry.Set("capabilities", stringsOf(env, report.capabilities));
+      entry.Set("registration", stringsOf(env, report.registration));
+      number("injectBytes", report.injectBytes);
+      number("maxMessageBytes", report.maxMessageBytes);
+      number("vectors", report.vectors);
+      number("sendQueueDepth", report.sendQueueDepth);
+      number("receiveQueueDepth", report.receiveQueueDepth);
+      number("mtuBytes", report.mtuBytes);
+      number("bitsPerSecond", report.bitsPerSecond);
+      entry.Set("linkState", report.linkState);
+      entry.Set("network", report.network);
+      entry.Set("firmware", report.firmware);
+      result.Set(result.Length(), entry);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void addDescribeFunctions(Napi::Env env, Napi::Object exports) {
+  exports.Set("providers", Napi::Function::New<providers>(env, "providers"));
+  exports.Set("domains", Napi::Function::New<domains>(env, "domains"));
+}
+
+}  // namespace cinnabar::binding

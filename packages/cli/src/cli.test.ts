@@ -1,0 +1,111 @@
+import { spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, it } from "vitest";
+
+const program = fileURLToPath(new URL("../bin/cinnabar.js", import.meta.url));
+const built = fileURLToPath(new URL("../dist/run.js", import.meta.url));
+const bold = "\u001b[";
+
+interface Ended {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** `cinnabar ARGUMENTS` as a process, without a terminal. */
+function cinnabar(args: readonly string[], env: NodeJS.ProcessEnv = {}): Ended {
+  const options = { encoding: "utf8", env: { ...process.env, NODE_OPTIONS: "", ...env } } as const;
+  return spawnSync(process.execPath, [program, ...args], options);
+}
+
+beforeAll(() => {
+  if (!existsSync(built)) throw new Error("the command line is not built: `npm run setup` builds it");
+});
+
+describe("cinnabar", () => {
+  it("lists its commands for --help, and on standard error where there is no command", () => {
+    const helped = cinnabar(["--help"]);
+    expect(helped).toMatchObject({ status: 0, stderr: "" });
+    expect(helped.stdout).toContain("Usage: cinnabar COMMAND");
+    expect(helped.stdout).toMatch(/^ {2}info +/m);
+    expect(cinnabar([])).toMatchObject({ status: 2, stdout: "", stderr: helped.stdout });
+  });
+
+  it("tells its version", () => {
+    expect(cinnabar(["--version"])).toMatchObject({ status: 0, stdout: "0.1.0\n" });
+  });
+
+  it.each([
+    [["inof"], 'cinnabar: unknown command "inof"; `cinnabar --help` lists what there is\n'],
+    [["--jsno"], 'cinnabar: unknown option "--jsno"; `cinnabar --help` lists what there is\n'],
+    [["info", "--jsno"], "cinnabar info: unknown option '--jsno'; see `cinnabar info --help`\n"],
+    [["info", "extra"], /^cinnabar info: unexpected argument 'extra'.*--help`\n$/],
+    [["info", "--require"], /^cinnabar info: option '--require <value>' argument missing; .*\n$/],
+    [
+      ["info", "--require", "smoke"],
+      /^cinnabar info: unknown fabric "smoke", known are mem, tcp, shm, verbs.*\n$/,
+    ],
+  ])("refuses %j with status 2 and one line", (args, complaint) => {
+    const ended = cinnabar(args);
+    expect(ended).toMatchObject({ status: 2, stdout: "" });
+    if (typeof complaint === "string") expect(ended.stderr).toBe(complaint);
+    else expect(ended.stderr).toMatch(complaint);
+  });
+});
+
+describe("cinnabar info", () => {
+  it("prints a table, without colours where there is no terminal", () => {
+    const { status, stdout, stderr } = cinnabar(["info"]);
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout).toMatch(/^cinnabar \d+\.\d+\.\d+, Node \d+\.\d+\.\d+$/m);
+    expect(stdout).toMatch(/^libfabric \d+\.\d+, /m);
+    expect(stdout).toMatch(/^FABRIC +PROVIDER +USABLE +WHY NOT$/m);
+    expect(stdout).toMatch(/^shm:\/\/ +shm +yes$/m);
+    expect(stdout).toMatch(/^Locked memory: /m);
+    expect(stdout).not.toContain(bold);
+  });
+
+  it("prints the same as JSON", () => {
+    const { status, stdout } = cinnabar(["info", "--json"]);
+    expect(status).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(Object.keys(report)).toEqual([
+      "versions",
+      "addon",
+      "libfabric",
+      "fabrics",
+      "devices",
+      "lockedMemory",
+    ]);
+    const shm = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "shm");
+    expect(shm).toMatchObject({ provider: "shm", available: true, reason: "" });
+    expect(shm.domains[0].capabilities).toContain("FI_RMA");
+  });
+
+  it("answers with its status whether a fabric can be used", () => {
+    expect(cinnabar(["info", "--require", "shm", "--require", "tcp"]).status).toBe(0);
+  });
+
+  it("says what was tried where libfabric is missing", () => {
+    const nowhere = { CINNABAR_LIBFABRIC: "/nonexistent/libfabric.so.1" };
+    const { status, stdout } = cinnabar(["info"], nowhere);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/^no libfabric: \/nonexistent\/libfabric.so.1: .*No such file/m);
+    expect(cinnabar(["info", "--require", "shm", "--require", "mem"], nowhere)).toMatchObject({
+      status: 1,
+      stderr: "cinnabar info: not usable here: shm\n",
+    });
+  });
+
+  it("says what was tried where the addon is missing", () => {
+    const { status, stdout } = cinnabar(["info"], { CINNABAR_ADDON: "/nonexistent/cinnabar.node" });
+    expect(status).toBe(0);
+    expect(stdout).toContain("no addon: /nonexistent/cinnabar.node: no such file");
+  });
+
+  it("explains itself", () => {
+    expect(cinnabar(["info", "--help"])).toMatchObject({ status: 0, stderr: "" });
+    expect(cinnabar(["help", "info"]).stdout).toBe(cinnabar(["info", "-h"]).stdout);
+  });
+});

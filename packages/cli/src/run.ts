@@ -1,0 +1,58 @@
+import { readFileSync } from "node:fs";
+import { UsageError } from "./command.ts";
+import { commands } from "./commands.ts";
+import { processTerminal, type Terminal } from "./terminal.ts";
+
+const wrongUsage = 2;
+
+/** Runs `cinnabar ARGUMENTS` and returns its exit status: 0 well, 1 the command says no, 2 wrong usage. */
+export async function run(args: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
+  const [verb, ...rest] = args;
+  if (verb === undefined) {
+    terminal.complain(help());
+    return wrongUsage;
+  }
+  if (verb === "--help" || verb === "-h" || verb === "help") {
+    const command = commands.find(({ name }) => name === rest[0]);
+    terminal.print(command?.help ?? help());
+    return 0;
+  }
+  if (verb === "--version" || verb === "-V") {
+    terminal.print(version());
+    return 0;
+  }
+  const command = commands.find(({ name }) => name === verb);
+  if (command === undefined) {
+    const what = verb.startsWith("-") ? `unknown option "${verb}"` : `unknown command "${verb}"`;
+    terminal.complain(`cinnabar: ${what}; \`cinnabar --help\` lists what there is`);
+    return wrongUsage;
+  }
+  if (rest.includes("--help") || rest.includes("-h")) {
+    terminal.print(command.help);
+    return 0;
+  }
+  try {
+    return await command.run(rest, terminal);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    terminal.complain(`cinnabar ${verb}: ${error.message}; see \`cinnabar ${verb} --help\``);
+    return wrongUsage;
+  }
+}
+
+function help(): string {
+  const width = Math.max(...commands.map(({ name }) => name.length));
+  return [
+    "Usage: cinnabar COMMAND [OPTION…]",
+    "",
+    ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
+    "",
+    "`cinnabar COMMAND --help` tells more; `cinnabar --version` tells the version.",
+  ].join("\n");
+}
+
+function version(): string {
+  // src/ and dist/ lie equally deep.
+  const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,48 @@
+import type { Terminal } from "./terminal.ts";
+
+const gap = 2;
+/** Narrower than this a wrapped column is harder to read than a line that is too long. */
+const narrowest = 24;
+
+/**
+ * Lays rows out in columns under a heading. Only the last column is ever wrapped, to the width of the terminal; where nobody reads it on a screen
+ * each row is one line, so that grep finds all of it.
+ */
+export function table(
+  terminal: Terminal,
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+): string {
+  const last = heading.length - 1;
+  const widths = heading.map((title, at) =>
+    Math.max(title.length, ...rows.map((row) => row[at]?.length ?? 0)),
+  );
+  const indent = widths.slice(0, last).reduce((sum, width) => sum + width + gap, 0);
+  const room = Math.max(narrowest, terminal.columns - indent);
+  const lineOf = (cells: readonly string[]) =>
+    widths
+      .map((width, at) => (at === last ? (cells[at] ?? "") : (cells[at] ?? "").padEnd(width + gap)))
+      .join("")
+      .trimEnd();
+  const lines = rows.flatMap((row) => {
+    const [first = "", ...more] = wrap(row[last] ?? "", room);
+    return [lineOf([...row.slice(0, last), first]), ...more.map((text) => " ".repeat(indent) + text)];
+  });
+  return [terminal.paint("bold", lineOf(heading)), ...lines].join("\n");
+}
+
+/** Lines of at most `width` characters, cut between words; a word that is longer stays whole. */
+export function wrap(text: string, width: number): string[] {
+  if (text.length <= width) return [text];
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === "" ? word : `${line} ${word}`;
+    }
+  }
+  return [...lines, line];
+}

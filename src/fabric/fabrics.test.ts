@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest";
+import { describeFabrics, deviceOfDomain } from "./fabrics.ts";
+import { providers } from "./libfabric.ts";
+
+describe("describeFabrics", () => {
+  it("says of each provider what providers() says, and what it offers", () => {
+    const { fabrics } = describeFabrics();
+    expect(fabrics.map(({ domains: _, ...report }) => report)).toEqual(providers().providers);
+    for (const { scheme, available, domains } of fabrics)
+      expect(domains.length > 0, scheme).toBe(available && scheme !== "mem");
+  });
+
+  it("names the addresses of tcp, and what every provider must be able to do", () => {
+    const { fabrics } = describeFabrics();
+    const tcp = fabrics.find(({ scheme, available }) => scheme === "tcp" && available);
+    expect(tcp?.domains.map(({ address }) => address)).toContain("127.0.0.1");
+    for (const { domains } of fabrics) {
+      for (const domain of domains) {
+        expect(domain.capabilities).toEqual(expect.arrayContaining(["FI_MSG", "FI_RMA"]));
+        expect(domain.maxMessageBytes).toBeGreaterThan(65_536);
+      }
+    }
+  });
+
+  it("tells versions", () => {
+    const { versions } = describeFabrics();
+    expect(versions).toEqual({
+      cinnabar: expect.stringMatching(/^\d+\.\d+\.\d+/),
+      node: process.versions.node,
+      libfabric: expect.stringMatching(/^\d+\.\d+$/),
+    });
+  });
+
+  it("survives as JSON", () => {
+    const report = describeFabrics();
+    expect(JSON.parse(JSON.stringify(report))).toEqual(report);
+  });
+});
+
+it("knows a domain's device", () => {
+  expect(["mlx5_0", "mlx5_0-xrc", "rxe0-dgram", "my-device"].map(deviceOfDomain)).toEqual([
+    "mlx5_0",
+    "mlx5_0",
+    "rxe0",
+    "my-device",
+  ]);
+});
