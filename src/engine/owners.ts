@@ -10,6 +10,9 @@ import type { Peer } from "./peer.ts";
 /** The nearest way first: what is in this process, then on this host. */
 const preferred = ["mem", "shm", "verbs", "tcp"];
 
+/** Less than this is no time: timers are of whole milliseconds, and a try that begins so late has failed before it was heard of. */
+const leastTryMs = 1;
+
 /** A connection that was made to borrow, as long as something is borrowed by it. */
 interface Owner {
   readonly peer: Peer;
@@ -90,7 +93,7 @@ export class Owners {
         continue;
       }
       const leftMs = untilMs - systemClock.now();
-      if (leftMs <= 0) {
+      if (leftMs < leastTryMs) {
         tried.push(`${url}: there was no time left to try it`);
         continue;
       }

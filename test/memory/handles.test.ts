@@ -231,7 +231,7 @@ it("says at once why its owner cannot lend", async () => {
 
 const scattered = new ArrayBuffer(16_000);
 
-it("gives all of its owner's addresses no more time than the borrower does", async () => {
+it("names each address of an owner that cannot be reached in the borrower's time", async () => {
   const silent = await Promise.all([listenSilently(), listenSilently()]);
   const urls = silent.map(({ port }) => `tcp://127.0.0.1:${port}`);
   const stranger = new RegionHandle({
@@ -243,10 +243,9 @@ it("gives all of its owner's addresses no more time than the borrower does", asy
     leaseMs: 60_000,
   });
   const engine = await openEngine();
-  expect(await failure(engine.borrow(stranger, { timeoutMs: 100 }))).toMatchObject({
-    code: "unavailable",
-    message: expect.stringContaining(`${urls[1]}: there was no time left to try it`),
-  });
+  const { code, message } = await failure(engine.borrow(stranger, { timeoutMs: 100 }));
+  expect(code).toBe("unavailable");
+  for (const url of urls) expect(message).toContain(url);
   for (const { close } of silent) close();
 });
 
