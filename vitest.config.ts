@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
@@ -9,6 +10,8 @@ export default defineConfig({
   test: {
     // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",
+    // Two at least, also on two cores: most tests wait, for other processes, peers and timers.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     include: ["src/**/*.test.ts", "test/**/*.test.ts", "packages/*/src/**/*.test.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
     exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**"],
