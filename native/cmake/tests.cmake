@@ -19,6 +19,7 @@ add_executable(cinnabar_native_tests
   test/test_quirks.cc
   test/test_reassembly.cc
   test/test_ring.cc
+  test/test_thread.cc
   test/test_threads.cc
   test/test_transfers.cc)
 target_include_directories(cinnabar_native_tests SYSTEM PRIVATE ${DOCTEST_INCLUDE_DIR})

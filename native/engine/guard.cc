@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,10 +73,10 @@ Guard::Guard(Port& port, std::function<void()> nudge)
     : port_(port), nudge_(std::move(nudge)), signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Guard::~Guard() {
-  if (!running_) return;
+  if (!thread_.runs()) return;
   stopping_ = true;
   signal();
-  pthread_join(thread_, nullptr);
+  thread_.join();
 }
 
 Guard::Lock Guard::use() {
@@ -113,7 +112,7 @@ void Guard::update() {
   if (relevant == relevant_.load(std::memory_order_relaxed)) return;
   relevant_ = relevant;
   if (!relevant) return;
-  if (!running_) start();
+  if (!thread_.runs()) start();
   if (resting_.exchange(false)) signal();
 }
 
@@ -131,16 +130,7 @@ Absences Guard::absences() const {
 void Guard::start() {
   if (!signal_) return;
   ExitGate::instance();
-  // Signals are for the threads that know what to do with them; a new thread inherits the mask.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  auto main = [](void* self) -> void* {
-    static_cast<Guard*>(self)->run();
-    return nullptr;
-  };
-  running_ = pthread_create(&thread_, nullptr, main, this) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_.start([this] { run(); });
 }
 
 void Guard::run() {

@@ -2,8 +2,6 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -11,6 +9,7 @@
 
 #include "engine/fd.h"
 #include "engine/port.h"
+#include "engine/thread.h"
 
 namespace cinnabar::engine {
 
@@ -77,8 +76,7 @@ class Guard {
   std::atomic<bool> waiting_ = false;  // the owner waits for the lock
   std::atomic<bool> resting_ = false;  // the guard waits for a signal
   std::atomic<bool> stopping_ = false;
-  bool running_ = false;
-  pthread_t thread_{};
+  Thread thread_;
 };
 
 }  // namespace cinnabar::engine

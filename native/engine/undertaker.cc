@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #include <string>
 
 #include "fabric/library.h"
+#include "fabric/quirks.h"
 
 namespace cinnabar::engine {
 namespace {
@@ -37,8 +37,8 @@ constexpr uint64_t kStopEvent = UINT64_MAX;
 
 bool isNeeded() {
   const fabric::Library* library = fabric::library();
-  return library != nullptr && FI_VERSION_GE(library->loadedVersion, FI_VERSION(1, 17)) &&
-         FI_VERSION_LT(library->loadedVersion, FI_VERSION(1, 18));
+  return library != nullptr &&
+         fabric::hasQuirk(fabric::Quirk::leavesLocks, "shm", library->loadedVersion);
 }
 
 }  // namespace
@@ -79,12 +79,7 @@ std::unique_ptr<Undertaker> Undertaker::create(int ownRegion) {
       epoll_ctl(epoll, EPOLL_CTL_ADD, undertaker->stop_.get(), &event) != 0) {
     return nullptr;
   }
-  // Signals are for the threads that know what to do with them; a new thread inherits the mask.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  undertaker->thread_ = std::thread([self = undertaker.get()] { self->run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!undertaker->thread_.start([self = undertaker.get()] { self->run(); })) return nullptr;
   return undertaker;
 }
 
@@ -94,7 +89,7 @@ Undertaker::Undertaker(std::unique_ptr<RegionHead> own)
       stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Undertaker::~Undertaker() {
-  if (!thread_.joinable()) return;
+  if (!thread_.runs()) return;
   stopping_ = true;
   eventfd_write(stop_.get(), 1);
   thread_.join();

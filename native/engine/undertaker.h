@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include "engine/fd.h"
+#include "engine/thread.h"
 
 namespace cinnabar::engine {
 
@@ -44,7 +44,8 @@ class RegionHead {
 /// Later versions have a queue without a lock.
 class Undertaker {
  public:
-  /// `ownRegion` is the file of our own region. nullptr where it is not needed or cannot work.
+  /// `ownRegion` is the file of our own region. nullptr where it is not needed or cannot work, as
+  /// without a thread to be had.
   static std::unique_ptr<Undertaker> create(int ownRegion);
   ~Undertaker();
 
@@ -70,7 +71,7 @@ class Undertaker {
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::unordered_map<uint32_t, std::unique_ptr<Peer>> peers_;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace cinnabar::engine

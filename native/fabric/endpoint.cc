@@ -48,19 +48,6 @@ int socketWaitFd(int queueFd) {
   return -1;
 }
 
-/// Whether a write can carry data to its target, whose completion then also says how many bytes
-/// came.
-///
-/// `net` of 1.17 carries the data and leaves the length 0; `tcp`, its successor from 1.18 on, fills
-/// it in (xnet_report_success in prov/tcp/src/xnet_cq.c). Asked for is 2.0, the oldest that is
-/// supported beside 1.17: a provider's version is 100 times its library's. rxm offers the size for
-/// its messages, and has no such writes over tcp; shm's transfers go around the provider.
-bool tellsWrites(const fi_info& info) {
-  return std::string_view(info.fabric_attr->prov_name) == "tcp" &&
-         FI_MAJOR(info.fabric_attr->prov_version) >= 200 &&
-         info.domain_attr->cq_data_size >= sizeof(uint64_t);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
@@ -77,7 +64,6 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.maxMessageBytes = info->ep_attr->max_msg_size;
   traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
   traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
-  if (tellsWrites(*info)) traits.immediateBytes = sizeof(uint64_t);
   traits.mrMode = info->domain_attr->mr_mode;
   auto has = [&](Quirk quirk) { return hasQuirk(quirk, traits.provider, library.loadedVersion); };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
@@ -85,6 +71,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   if (has(Quirk::endsConnections)) traits.addressLinger = kAddressLinger;
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
+  // Whether a write can carry data to its target, whose completion then also says how many bytes
+  // came. shm's transfers go around the provider.
+  if (!shm && !has(Quirk::hidesWrites) && info->domain_attr->cq_data_size >= sizeof(uint64_t))
+    traits.immediateBytes = sizeof(uint64_t);
   auto fail = [&](const char* op, int status) {
     return library.fail(op, status,
                         std::string(op) + " of provider " + traits.provider + " failed");

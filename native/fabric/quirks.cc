@@ -36,6 +36,19 @@ constexpr std::array kQuirks = {
         "on a slow machine no connection is ever made",
         "removing an address ends the connection to it (FI_AV_REMOVE_CLEANUP), even one that "
         "is being made, and the peer refuses the next one while it waits for the first"},
+    QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
+               "a process that is killed at the wrong moment makes all its peers spin for ever",
+               "who posts to a region, and its owner while it reads, holds a spin lock in it "
+               "(smr_region.lock); later versions have a queue without one"},
+    QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
+               "a write with data tells its target of 0 bytes",
+               "the completion's length is not filled in; tcp, its successor, does "
+               "(xnet_report_success)"},
+    QuirkEntry{Quirk::hidesWrites, "tcp;ofi_rxm", kAnyVersion, kEver,
+               "writes carry no data to their target, though the provider offers cq_data_size",
+               "rxm offers it for its messages alone"},
+    QuirkEntry{Quirk::hidesWrites, "verbs;ofi_rxm", kAnyVersion, kEver, "as tcp;ofi_rxm",
+               "as tcp;ofi_rxm"},
 };
 
 constexpr std::array kSettings = {

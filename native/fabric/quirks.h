@@ -21,6 +21,10 @@ enum class Quirk {
   copiesMessages,
   /// Keep an address for some seconds though nobody uses it.
   endsConnections,
+  /// Free what a dead process has locked (engine/undertaker.h).
+  leavesLocks,
+  /// Tell the target of a write by a message.
+  hidesWrites,
 };
 
 struct QuirkEntry {
