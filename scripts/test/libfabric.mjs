@@ -1,0 +1,107 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { ask, root, SetupError } from "../setup/command.mjs";
+import { runNativeTests } from "./native-tests.mjs";
+import { runVitest } from "./vitest.mjs";
+
+/** @typedef {import("./stages.mjs").Outcome} Outcome */
+
+/** What each area came to stays here until the result is written, so that one can be run again by itself. */
+const outcomes = join(root, "build", "reports", "libfabric");
+
+/** What never opens a fabric. */
+const withoutFabric = ["bench", "docs", "golden", "matrix", "model", "rdma", "scripts", "structure", "types"];
+
+/** Folders of tests, and first the C++ tests. */
+export const areas = [
+  "native",
+  "src/bulk",
+  "src/engine",
+  "src/fabric",
+  ...readdirSync(join(root, "test"), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && !withoutFabric.includes(entry.name))
+    .map((entry) => `test/${entry.name}`),
+];
+
+/**
+ * Which libfabric the addon finds at a path.
+ *
+ * @param {string} path
+ * @returns {Promise<string>} "2.1"
+ */
+export async function versionOf(path) {
+  const script =
+    'import("./dist/index.js").then((it) => console.log(JSON.stringify(it.providers().libfabric)))';
+  const { ok, output } = await ask("env", [`CINNABAR_LIBFABRIC=${path}`, process.execPath, "-e", script]);
+  const report = ok ? JSON.parse(output.trim().split("\n").at(-1) ?? "") : undefined;
+  if (report?.loaded) return report.version.join(".");
+  throw new SetupError(`${path} cannot be used as libfabric: ${report?.tried[0]?.reason ?? output}`);
+}
+
+/**
+ * Runs one area against a library, and keeps what comes of it.
+ *
+ * @param {string} area
+ * @param {string} path
+ * @param {string} version
+ * @returns {Promise<Outcome>}
+ */
+export async function runArea(area, path, version) {
+  const env = { CINNABAR_LIBFABRIC: path };
+  const outcome =
+    area === "native"
+      ? await runNativeTests("release", env)
+      : await runVitest({
+          name: `vitest-libfabric-${version}`,
+          filters: [`${area}/`],
+          // mem has no libfabric in it; the tests of it alone come along where no name tells them apart.
+          args: ["--testNamePattern=^(?!.*over '?mem\\b)"],
+          env,
+        });
+  mkdirSync(outcomes, { recursive: true });
+  const date = new Date().toISOString().slice(0, 10);
+  writeFileSync(outcomeFile(area, version), JSON.stringify({ date, ...outcome }));
+  return outcome;
+}
+
+/**
+ * Writes what all areas have come to, once each has been run.
+ *
+ * @param {string} version
+ * @param {string} from
+ * @returns {string | undefined} the file; undefined while an area is missing
+ */
+export function writeResult(version, from) {
+  if (!areas.every((area) => existsSync(outcomeFile(area, version)))) return undefined;
+  const rows = areas.map((area) => ({
+    area,
+    .../** @type {Outcome & { date: string }} */ (
+      JSON.parse(readFileSync(outcomeFile(area, version), "utf8"))
+    ),
+  }));
+  /** @param {"passed" | "failed"} what */
+  const sum = (what) => rows.reduce((total, row) => total + row[what], 0);
+  const problems = rows.flatMap((row) => row.problems.map((problem) => problem.split("\n")[0] ?? ""));
+  const text = [
+    `# The suite on libfabric ${version}`,
+    "",
+    `\`npm run test:libfabric\`, on ${from}: **${sum("passed")} passed, ${sum("failed")} failed.**`,
+    "",
+    "Written by that command. Tests over tcp and shm; those over mem, which has no libfabric in it, are left out.",
+    "",
+    "| Tests | Passed | Failed | Run on |",
+    "| --- | ---: | ---: | --- |",
+    ...rows.map(({ area, passed, failed, date }) => `| \`${area}\` | ${passed} | ${failed} | ${date} |`),
+    "",
+    ...(problems.length === 0 ? [] : ["Failures:", "", ...problems.map((problem) => `- ${problem}`), ""]),
+  ].join("\n");
+  const file = `docs/results/libfabric-${version}.md`;
+  mkdirSync(join(root, "docs", "results"), { recursive: true });
+  writeFileSync(join(root, file), text);
+  return file;
+}
+
+/** @param {string} area @param {string} version */
+function outcomeFile(area, version) {
+  return join(outcomes, `${version}-${area.replace("/", "-")}.json`);
+}
