@@ -50,8 +50,10 @@ describe("encodeAt", () => {
 
   it("encodes in place wherever encodeSlack is left", () => {
     const room = target(encodeSlack + 64);
-    expect(encodeAt(room, 64, 7).buffer).toBe(room);
-    expect(encodeAt(room, 64 + 16, 7).buffer).not.toBe(room);
+    expect(encodeAt(room, 64, new Date(7)).buffer).toBe(room);
+    expect(encodeAt(room, 64 + 16, new Date(7)).buffer).not.toBe(room);
+    // What is plain needs no more than its own room.
+    expect(encodeAt(room, 64 + 16, 7).buffer).toBe(room);
   });
 
   it("goes on after a failure as if nothing had been", () => {

@@ -1,11 +1,13 @@
 import { addExtension, Packr, REUSE_BUFFER_MODE } from "msgpackr/pack";
 import { handleExtension } from "./handle-descriptor.ts";
 import { msgpackFault } from "./msgpack-check.ts";
+import { decodePlain, notPlain } from "./plain-decode.ts";
+import { encodePlain } from "./plain-encode.ts";
 import { regionExtension } from "./region-descriptor.ts";
 import { streamExtension } from "./stream-descriptor.ts";
 
 /**
- * Values to msgpack bytes and back: msgpackr, with what it must not do switched off, encoding in place.
+ * Values to msgpack bytes and back, encoding in place: what is plain by a path of its own, all else by msgpackr, with what it must not do switched off.
  *
  * msgpackr keeps its target and its extensions in module state, so encoding and decoding are synchronous, one at a time,
  * and the hooks for regions find their call through `context` below rather than through an argument.
@@ -193,13 +195,21 @@ export function encodeAt(
 ): Encoded {
   if (encoding)
     throw new EncodeError("a value was to be encoded from inside another: a getter or toJSON made a call");
-  const packer = packr as unknown as { useBuffer(b: Buffer): void; position: number };
-  packer.useBuffer(target);
-  packer.position = start;
-  context = regions;
-  encoding = true;
+  const targetView = viewOf(target);
   let result: EncodeTarget & { start: number; end: number };
+  encoding = true;
   try {
+    const end = encodePlain(target, targetView, start, value);
+    if (end >= 0) {
+      encoded.buffer = target;
+      encoded.start = start;
+      encoded.end = end;
+      return encoded;
+    }
+    const packer = packr as unknown as { useBuffer(b: Buffer): void; position: number };
+    packer.useBuffer(target);
+    packer.position = start;
+    context = regions;
     result = packr.pack(value, REUSE_BUFFER_MODE) as typeof result;
   } catch (cause) {
     if (cause instanceof EncodeError) throw cause;
@@ -214,10 +224,13 @@ export function encodeAt(
   encoded.start = result.start;
   encoded.end = result.end;
   // The peer closes the session on bytes it cannot take: what is ours to refuse is refused here, as an error of the call.
-  const view = (result.dataView ??= new DataView(result.buffer, result.byteOffset, result.byteLength));
-  const fault = msgpackFault(result, view, encoded.start, encoded.end);
+  const fault = msgpackFault(result, viewOf(result), encoded.start, encoded.end);
   if (fault !== "") throw new EncodeError(`the value cannot be encoded: ${fault}`);
   return encoded;
+}
+
+function viewOf(bytes: Uint8Array & { dataView?: DataView }): DataView {
+  return (bytes.dataView ??= new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength));
 }
 
 const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
@@ -241,7 +254,9 @@ export function decodeAt(
   regions?: RegionCodec,
   views = false,
 ): unknown {
-  const view = (bytes.dataView ??= new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+  const view = viewOf(bytes);
+  const plain = Buffer.isBuffer(bytes) ? decodePlain(bytes, view, start, end) : notPlain;
+  if (plain !== notPlain) return plain;
   const fault = msgpackFault(bytes, view, start, end);
   if (fault !== "") throw new DecodeError(fault);
   context = regions;
