@@ -15,7 +15,7 @@ import { describeSmallCalls, measureSmallCalls } from "./bulk/sections/small-cal
 import { describeTransfers, measureTransfers } from "./bulk/sections/transfers.ts";
 import { full, quick } from "./bulk/settings.ts";
 import { Running, subjects } from "./bulk/subjects.ts";
-import { describeMachine, loadAverage } from "./machine.ts";
+import { describeMachine, loadAverage } from "./suite/machine.ts";
 
 const { values } = parseArgs({
   options: { json: { type: "string" }, quick: { type: "boolean", default: false } },

@@ -11,9 +11,9 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import type { Connection } from "./contender.ts";
 import { comparisons, contenders } from "./contenders.ts";
-import { describeMachine, loadAverage } from "./machine.ts";
 import { smallObject } from "./message.ts";
-import { pairedRatio, percentile, type Summary, summarize } from "./statistics.ts";
+import { describeMachine, loadAverage } from "./suite/machine.ts";
+import { pairedRatio, percentile, type Summary, summarize } from "./suite/statistics.ts";
 
 interface Round {
   readonly callsPerSecond: number;

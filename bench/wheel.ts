@@ -7,8 +7,8 @@
 import { writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { formatSummary, formatTable } from "./bulk/table.ts";
-import { describeMachine, loadAverage } from "./machine.ts";
-import { summarize } from "./statistics.ts";
+import { describeMachine, loadAverage } from "./suite/machine.ts";
+import { summarize } from "./suite/statistics.ts";
 import { type IdleReading, measure, measureIdle, type Reading } from "./wheel/measure.ts";
 import { subjects } from "./wheel/subjects.ts";
 

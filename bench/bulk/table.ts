@@ -1,4 +1,4 @@
-import type { Summary } from "../statistics.ts";
+import type { Summary } from "../suite/statistics.ts";
 
 /** A table for a terminal: the first column to the left, all others to the right. */
 export function formatTable(header: readonly string[], rows: readonly (readonly string[])[]): string {

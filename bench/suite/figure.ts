@@ -46,3 +46,8 @@ export interface Point {
 export const shares: readonly number[] = [
   0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1,
 ];
+
+/** The value at a share, of `Figure.quantiles` or what became them. */
+export function quantile(quantiles: readonly number[], share: number): number {
+  return quantiles[shares.indexOf(share)] ?? Number.NaN;
+}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { median, pairedRatio, percentile, summarize } from "../../bench/statistics.ts";
+import { median, pairedRatio, percentile, summarize } from "../../bench/suite/statistics.ts";
 
 describe("the benchmarks' statistics", () => {
   it("take the middle of an odd number, in any order", () => {

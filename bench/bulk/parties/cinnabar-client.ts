@@ -1,5 +1,5 @@
 import { Engine, type PooledMemory, type Region } from "cinnabar";
-import { median, percentile } from "../../statistics.ts";
+import { median, percentile } from "../../suite/statistics.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
 import type { Driver } from "../party.ts";

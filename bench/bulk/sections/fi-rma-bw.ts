@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import { type Summary, summarize } from "../../statistics.ts";
+import { type Summary, summarize } from "../../suite/statistics.ts";
 import type { Settings } from "../settings.ts";
 import { formatSummary, formatTable } from "../table.ts";
 

@@ -1,4 +1,4 @@
-import { type Summary, summarize } from "../../statistics.ts";
+import { type Summary, summarize } from "../../suite/statistics.ts";
 import type { CinnabarClient } from "../parties/cinnabar-client.ts";
 import { formatSize, type Settings } from "../settings.ts";
 import type { Running } from "../subjects.ts";

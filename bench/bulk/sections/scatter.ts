@@ -1,4 +1,4 @@
-import { pairedRatio, type Summary, summarize } from "../../statistics.ts";
+import { pairedRatio, type Summary, summarize } from "../../suite/statistics.ts";
 import { type CinnabarClient, pieceBytes, pieces } from "../parties/cinnabar-client.ts";
 import { formatSize, type Settings } from "../settings.ts";
 import type { Running } from "../subjects.ts";

@@ -1,5 +1,5 @@
-import { loadAverage } from "../../machine.ts";
-import { pairedRatio, type Summary, summarize } from "../../statistics.ts";
+import { loadAverage } from "../../suite/machine.ts";
+import { pairedRatio, type Summary, summarize } from "../../suite/statistics.ts";
 import { formatSize, type Settings } from "../settings.ts";
 import { comparisons, type Running } from "../subjects.ts";
 import { formatNumber, formatSummary, formatTable } from "../table.ts";

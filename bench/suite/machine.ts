@@ -1,12 +1,13 @@
-import { cpus, loadavg } from "node:os";
+import { cpus, loadavg, release, totalmem } from "node:os";
 
-/** What a figure was measured on; beside each one, because it means little without. */
+/** What the figures were measured on; beside all of them, because they mean little without. */
 export function describeMachine() {
   return {
     cpu: cpus()[0]?.model ?? "",
     cores: cpus().length,
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
     node: process.version,
-    platform: process.platform,
+    platform: `${process.platform} ${release()} ${process.arch}`,
   };
 }
 

@@ -3,11 +3,12 @@ export function percentile(sorted: ArrayLike<number>, share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }
 
+/** The middle one, or what lies halfway between the middle two. */
 export function median(values: readonly number[]): number {
-  return percentile(
-    [...values].sort((a, b) => a - b),
-    0.5,
-  );
+  const sorted = [...values].sort((a, b) => a - b);
+  const above = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  const below = sorted[Math.ceil(sorted.length / 2) - 1] ?? Number.NaN;
+  return (below + above) / 2;
 }
 
 /** The middle of some rounds, and how far they lie apart. */

@@ -1,0 +1,78 @@
+import * as grpc from "@grpc/grpc-js";
+import { fromJSON } from "@grpc/proto-loader";
+import type { Contender } from "./contender.ts";
+import type { SmallObject } from "./payloads.ts";
+
+/** echo.proto, loaded at run time as the quick start of gRPC for Node does it, with the options it names. */
+const definition = fromJSON(
+  {
+    nested: {
+      bench: {
+        nested: {
+          Small: {
+            fields: {
+              id: { type: "uint32", id: 1 },
+              name: { type: "string", id: 2 },
+              text: { type: "string", id: 3 },
+            },
+          },
+          Binary: { fields: { data: { type: "bytes", id: 1 } } },
+          Echo: {
+            methods: {
+              Echo: { requestType: "Small", responseType: "Small", comment: "" },
+              Bytes: { requestType: "Binary", responseType: "Binary", comment: "" },
+            },
+          },
+        },
+      },
+    },
+  },
+  { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true },
+);
+const Echo = (grpc.loadPackageDefinition(definition).bench as grpc.GrpcObject)
+  .Echo as grpc.ServiceClientConstructor;
+
+type Call<Message> = (
+  message: Message,
+  options: grpc.CallOptions,
+  done: (error: grpc.ServiceError | null, answer: Message) => void,
+) => void;
+type Binary = { readonly data: Uint8Array };
+
+/** @grpc/grpc-js, unencrypted, each call with a deadline as Cinnabar's have. `bind` is the address to listen at. */
+export function grpcJs(bind: string): Contender {
+  return {
+    async serve() {
+      const server = new grpc.Server();
+      const echo: grpc.handleUnaryCall<unknown, unknown> = (call, done) => done(null, call.request);
+      server.addService(Echo.service, { Echo: echo, Bytes: echo });
+      const port = await new Promise<number>((resolve, reject) => {
+        server.bindAsync(bind, grpc.ServerCredentials.createInsecure(), (error, bound) => {
+          if (error === null) resolve(bound);
+          else reject(error);
+        });
+      });
+      const address = bind.startsWith("unix:") ? bind : bind.replace(/:0$/, `:${port}`);
+      return { address, close: async () => server.forceShutdown() };
+    },
+    async connect(address) {
+      const client = new Echo(address, grpc.credentials.createInsecure());
+      const caller = <Message>(name: string) => {
+        const call = (client[name] as unknown as Call<Message>).bind(client);
+        return (message: Message): Promise<Message> =>
+          new Promise((resolve, reject) => {
+            call(message, { deadline: Date.now() + 10_000 }, (error, answer) => {
+              if (error === null) resolve(answer);
+              else reject(error);
+            });
+          });
+      };
+      const bytes = caller<Binary>("Bytes");
+      return {
+        echo: caller<SmallObject>("Echo"),
+        bytes: async (data) => (await bytes({ data })).data,
+        close: async () => client.close(),
+      };
+    },
+  };
+}

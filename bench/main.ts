@@ -1,0 +1,64 @@
+/**
+ * Cinnabar measured beside its peers: every contender in processes of its own, all by turns within each round, so that what else the machine does falls on
+ * all of them alike. docs/guide/benchmarks.md says how to run it and how to read it.
+ *
+ * `node build/bench/main.js [WORKLOAD…] [OPTION…]`, see `--help`
+ */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { compare, readResults } from "./suite/against.ts";
+import { endChildrenOnSignal } from "./suite/child.ts";
+import { appendRelease, checkIsNew } from "./suite/history.ts";
+import { type Options, parseOptions, usage } from "./suite/options.ts";
+import { quickRatios } from "./suite/ratios.ts";
+import { resultsOf } from "./suite/results.ts";
+import { runWorkloads } from "./suite/run.ts";
+import { describeComparison, describeResults } from "./suite/terminal.ts";
+import { workloads } from "./workloads/index.ts";
+
+const historyFile = "bench/results/history.json";
+
+if (process.argv.includes("--help")) {
+  console.log(`${usage}\n\nWorkloads:`);
+  for (const { name, title } of workloads) console.log(`  ${name.padEnd(17)}  ${title}`);
+  process.exit();
+}
+
+let options: Options;
+try {
+  options = parseOptions(
+    process.argv.slice(2),
+    workloads.map(({ name }) => name),
+  );
+} catch (error) {
+  console.error((error as Error).message);
+  process.exit(1);
+}
+// What would make the run useless is found before it.
+const { against, record } = options;
+const before = against === undefined ? undefined : readResults(readFileSync(against, "utf8"), against);
+const history = existsSync(historyFile) ? readFileSync(historyFile, "utf8") : undefined;
+if (record !== undefined) checkIsNew(JSON.parse(history ?? "[]"), record);
+
+endChildrenOnSignal();
+const chosen = workloads.filter(({ name, isInQuick }) =>
+  options.only.length > 0 ? options.only.includes(name) : isInQuick || !options.quick,
+);
+const settings = {
+  command: ["npm run bench", ...(process.argv.length > 2 ? ["--", ...process.argv.slice(2)] : [])].join(" "),
+  quick: options.quick,
+  rounds: options.rounds,
+  roundMs: options.roundMs,
+  ...(options.machine === undefined ? {} : { machine: options.machine }),
+};
+const results = resultsOf(await runWorkloads(chosen, settings, (line) => console.log(line), options.verbs));
+
+console.log(describeResults(results));
+if (before !== undefined && against !== undefined)
+  console.log(describeComparison(compare(before, results), against));
+if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
+if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
+
+// Whoever runs all of it counts on the named ratios.
+const missing = options.only.length > 0 ? [] : quickRatios.filter(({ name }) => !(name in results.ratios));
+if (missing.length > 0) console.error(`Missing: ${missing.map(({ name }) => name).join(", ")}`);
+if (missing.length > 0 || results.failures.length > 0) process.exitCode = 1;

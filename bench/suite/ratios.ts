@@ -1,0 +1,94 @@
+import type { Figure } from "./figure.ts";
+import { pairedRatio, type Summary, summarize } from "./statistics.ts";
+
+/** A ratio, ours divided by theirs round by round, or a figure of ours that stands among the ratios as it is. */
+export interface Ratio extends Summary {
+  readonly name: string;
+  readonly better: Figure["better"];
+  /** The names of the two figures it is taken of. */
+  readonly ours: string;
+  readonly theirs?: string;
+}
+
+interface Definition {
+  readonly name: string;
+  /** Where several are ours (get and put), the one that fares worst against theirs counts. */
+  readonly ours: readonly string[];
+  /** Where several are theirs (TCP and Unix socket), the one that fares best counts. Without theirs the figure itself is told. */
+  readonly theirs?: readonly string[];
+}
+
+const overShm = { grpc: ["grpc-unix", "grpc-tcp"], net: ["net-tcp"], unix: ["net-unix"] };
+const overTcp = { grpc: ["grpc-tcp"], net: ["net-tcp"] };
+
+const small = (
+  transport: string,
+  inFlight: number,
+  measure: string,
+  beside: string,
+  theirs: readonly string[],
+): Definition => ({
+  name: `${transport}.small.${inFlight}.${measure.replace("_us", "")}_vs_${beside}`,
+  ours: [`${transport}.small.${inFlight}.${measure}`],
+  theirs: theirs.map((key) => `${key}.small.${inFlight}.${measure}`),
+});
+
+const bulk = (transport: string, size: string, beside: string, theirs: readonly string[]): Definition => ({
+  name: `${transport}.bulk.${size}.gbps_vs_${beside}`,
+  ours: ["get", "put"].map((op) => `${transport}.bulk.${size}.${op}_gbps`),
+  theirs: theirs.map((key) => `${key}.bulk.${size}.gbps`),
+});
+
+/** Those that `--quick` promises. */
+export const quickRatios: readonly Definition[] = [
+  small("shm", 1, "p50_us", "grpc", overShm.grpc),
+  small("shm", 1, "p50_us", "unix", overShm.unix),
+  small("shm", 64, "ops", "net", overShm.net),
+  small("shm", 64, "ops", "grpc", overShm.grpc),
+  small("tcp", 1, "p50_us", "net", overTcp.net),
+  small("tcp", 1, "p50_us", "grpc", overTcp.grpc),
+  small("tcp", 64, "ops", "net", overTcp.net),
+  bulk("shm", "16MiB", "net", ["net-unix", "net-tcp"]),
+  bulk("shm", "16MiB", "grpc", ["grpc-unix", "grpc-tcp"]),
+  bulk("tcp", "16MiB", "net", ["net-tcp"]),
+  { name: "idle_cpu_percent", ours: ["idle.cpu_percent"] },
+];
+
+/** Every ratio whose figures have been measured. */
+export function ratiosOf(figures: readonly Figure[], definitions = quickRatios): Ratio[] {
+  const byName = new Map(figures.map((figure) => [figure.name, figure]));
+  const known = (names: readonly string[]) => names.flatMap((name) => byName.get(name) ?? []);
+  return definitions.flatMap((definition) => {
+    const ours = known(definition.ours);
+    const theirs = known(definition.theirs ?? []);
+    if (ours.length < definition.ours.length) return [];
+    if (definition.theirs === undefined)
+      return ours.slice(0, 1).map((figure) => asIs(definition.name, figure));
+    const best = pick(theirs, (figure) => summarize(figure.rounds).median, "best");
+    if (best === undefined) return [];
+    const ratios = ours.map(
+      (figure): Ratio => ({
+        name: definition.name,
+        better: figure.better,
+        ours: figure.name,
+        theirs: best.name,
+        ...pairedRatio(figure.rounds, best.rounds),
+      }),
+    );
+    return pick(ratios, ({ median }) => median, "worst") ?? [];
+  });
+}
+
+function asIs(name: string, figure: Figure): Ratio {
+  return { name, better: figure.better, ours: figure.name, ...summarize(figure.rounds) };
+}
+
+function pick<T extends Pick<Figure, "better">>(
+  all: readonly T[],
+  value: (one: T) => number,
+  which: "best" | "worst",
+): T | undefined {
+  const [first] = all;
+  const isUp = (first?.better === "more") === (which === "best");
+  return [...all].sort((a, b) => (isUp ? value(b) - value(a) : value(a) - value(b)))[0];
+}

@@ -1,0 +1,55 @@
+import { loadAverage } from "./machine.ts";
+import type { Measurements, Settings } from "./results.ts";
+import type { Run, Workload } from "./workload.ts";
+
+/**
+ * Runs the workloads one after the other. One that fails is told of in the results, and the others are still run.
+ *
+ * @param tell gets each line of progress
+ */
+export async function runWorkloads(
+  workloads: readonly Workload[],
+  settings: Settings,
+  tell: (line: string) => void,
+  verbsHost?: string,
+): Promise<Measurements> {
+  const startedAt = new Date().toISOString();
+  const started = performance.now();
+  const before = loadAverage();
+  const seconds = () => (performance.now() - started) / 1000;
+  const figures: Measurements["figures"][number][] = [];
+  const lacks: Measurements["lacks"][number][] = [];
+  const failures: Measurements["failures"][number][] = [];
+  for (const { name, title, run: runWorkload } of workloads) {
+    const say = (line: string) => tell(`${seconds().toFixed(0).padStart(4)} s  ${name}: ${line}`);
+    const run: Run = {
+      quick: settings.quick,
+      rounds: settings.rounds,
+      roundMs: settings.roundMs,
+      ...(verbsHost === undefined ? {} : { verbsHost }),
+      tell: say,
+      lack(subject, why) {
+        lacks.push({ workload: name, subject, why });
+        say(`${subject} cannot be measured: ${why.split("\n")[0]}`);
+      },
+    };
+    say(title);
+    try {
+      for (const figure of await runWorkload(run)) figures.push({ ...figure, workload: name });
+    } catch (error) {
+      const told = error instanceof Error ? (error.stack ?? error.message) : String(error);
+      failures.push({ workload: name, error: told });
+      say(`FAILED: ${told}`);
+    }
+  }
+  return {
+    startedAt,
+    seconds: seconds(),
+    settings,
+    load: { before, after: loadAverage() },
+    workloads: workloads.map(({ name, title, about }) => ({ name, title, about })),
+    figures,
+    lacks,
+    failures,
+  };
+}

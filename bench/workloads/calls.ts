@@ -1,0 +1,159 @@
+import type { ClientParty, Measured } from "../contenders/client-party.ts";
+import { type ContenderEntry, contenders } from "../contenders/index.ts";
+import type { Payload } from "../contenders/payloads.ts";
+import type { ServerParty } from "../contenders/server-party.ts";
+import { Child } from "../suite/child.ts";
+import { type Figure, quantile, shares } from "../suite/figure.ts";
+import { loadAverage } from "../suite/machine.ts";
+import { median } from "../suite/statistics.ts";
+import type { Run } from "../suite/workload.ts";
+
+/** What is called, and how many calls wait at a time. */
+export interface CallsTask {
+  readonly payload: Payload;
+  /** As chart titles say it. */
+  readonly title: string;
+  readonly inFlight: number;
+}
+
+/** A contender at work: its server and its client, each a process. */
+class Running {
+  readonly entry: ContenderEntry;
+  readonly client: Child<ClientParty>;
+  readonly #server: Child<ServerParty> | undefined;
+
+  private constructor(
+    entry: ContenderEntry,
+    server: Child<ServerParty> | undefined,
+    client: Child<ClientParty>,
+  ) {
+    this.entry = entry;
+    this.#server = server;
+    this.client = client;
+  }
+
+  static async start(entry: ContenderEntry, run: Run): Promise<Running> {
+    const id = `${process.pid}-${entry.key}`;
+    const server = entry.isSelfServing
+      ? undefined
+      : await Child.start<ServerParty>(
+          `${entry.title}, server`,
+          new URL("../contenders/server-party.js", import.meta.url),
+          [entry.key, id, run.verbsHost],
+        );
+    let client: Child<ClientParty> | undefined;
+    try {
+      client = await Child.start<ClientParty>(
+        `${entry.title}, client`,
+        new URL("../contenders/client-party.js", import.meta.url),
+        [entry.key, id, (await server?.ask("address")) ?? "", run.verbsHost],
+      );
+      await client.ask("check");
+      return new Running(entry, server, client);
+    } catch (error) {
+      await client?.end();
+      await server?.end();
+      throw error;
+    }
+  }
+
+  /** The client first, so that nobody sees a lost peer. */
+  async end(): Promise<void> {
+    await this.client.end();
+    await this.#server?.end();
+  }
+}
+
+/** Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on. */
+export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promise<Figure[]> {
+  const entries = contenders(run.verbsHost).filter(({ isInQuick }) => isInQuick || !run.quick);
+  if (run.verbsHost === undefined && !run.quick)
+    run.lack("Cinnabar verbs", "no RDMA device was named (--verbs HOST)");
+  const running: Running[] = [];
+  try {
+    for (const entry of entries) {
+      try {
+        running.push(await Running.start(entry, run));
+      } catch (error) {
+        run.lack(entry.title, error instanceof Error ? error.message : String(error));
+      }
+    }
+    run.tell(`${running.length} contenders started, each answers rightly`);
+    const figures: Figure[] = [];
+    for (const task of tasks) figures.push(...(await measureTask(run, running, task)));
+    return figures;
+  } finally {
+    for (const one of running) await one.end();
+  }
+}
+
+async function measureTask(run: Run, running: readonly Running[], task: CallsTask): Promise<Figure[]> {
+  const { payload, inFlight } = task;
+  const rounds = running.map(() => [] as Measured[]);
+  for (const { client } of running) await client.ask("measure", payload, inFlight, run.roundMs / 2);
+  for (let round = 1; round <= run.rounds; round++) {
+    for (const [index, { client }] of running.entries())
+      rounds[index]?.push(await client.ask("measure", payload, inFlight, run.roundMs));
+    const told = running.map(
+      ({ entry }, index) => `${entry.title} ${describe(rounds[index]?.at(-1), inFlight)}`,
+    );
+    run.tell(`${task.title}, ${inFlight} in flight, round ${round} of ${run.rounds}: ${told.join(", ")}`);
+  }
+  const load = loadAverage();
+  return running.flatMap(({ entry }, index) => figuresOf(entry, task, rounds[index] ?? [], load));
+}
+
+function figuresOf(
+  entry: ContenderEntry,
+  task: CallsTask,
+  rounds: readonly Measured[],
+  load: number,
+): Figure[] {
+  const name = `${entry.key}.${task.payload}.${task.inFlight}`;
+  const work = `${task.title}, ${task.inFlight} in flight`;
+  const common = {
+    subject: entry.title,
+    load,
+    ...(entry.note === undefined ? {} : { note: entry.note }),
+  };
+  const at = (share: number) => rounds.map(({ quantilesUs }) => quantile(quantilesUs, share));
+  const p50: Figure = {
+    ...common,
+    name: `${name}.p50_us`,
+    chart: `${work}: latency, median`,
+    unit: "µs",
+    better: "less",
+    rounds: at(0.5),
+    quantiles: shares.map((share) => median(at(share))),
+  };
+  // With one in flight the rate says the same again, and with many the tail is a matter of how many.
+  if (task.inFlight === 1)
+    return [
+      p50,
+      {
+        ...common,
+        name: `${name}.p99_us`,
+        chart: `${work}: latency, 99th percentile`,
+        unit: "µs",
+        better: "less",
+        rounds: at(0.99),
+      },
+    ];
+  return [
+    {
+      ...common,
+      name: `${name}.ops`,
+      chart: `${work}: calls`,
+      unit: "calls/s",
+      better: "more",
+      rounds: rounds.map(({ calls, elapsedMs }) => (calls / elapsedMs) * 1000),
+    },
+    p50,
+  ];
+}
+
+function describe(measured: Measured | undefined, inFlight: number): string {
+  if (measured === undefined) return "–";
+  if (inFlight === 1) return `${quantile(measured.quantilesUs, 0.5).toFixed(1)} µs`;
+  return `${Math.round((measured.calls / measured.elapsedMs) * 1000).toLocaleString("en-US")}/s`;
+}
