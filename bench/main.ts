@@ -5,6 +5,8 @@
  * `node build/bench/main.js [WORKLOAD…] [OPTION…]`, see `--help`
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { report } from "./report/report.ts";
 import { compare, readResults } from "./suite/against.ts";
 import { endChildrenOnSignal } from "./suite/child.ts";
 import { appendRelease, checkIsNew } from "./suite/history.ts";
@@ -15,7 +17,9 @@ import { runWorkloads } from "./suite/run.ts";
 import { describeComparison, describeResults } from "./suite/terminal.ts";
 import { workloads } from "./workloads/index.ts";
 
-const historyFile = "bench/results/history.json";
+const historyFile = new URL("../../bench/results/history.json", import.meta.url);
+/** npm runs scripts in the package's folder; a file on the command line means the folder the person is in. */
+const place = (file: string) => resolve(process.env.INIT_CWD ?? ".", file);
 
 if (process.argv.includes("--help")) {
   console.log(`${usage}\n\nWorkloads:`);
@@ -35,7 +39,7 @@ try {
 }
 // What would make the run useless is found before it.
 const { against, record } = options;
-const before = against === undefined ? undefined : readResults(readFileSync(against, "utf8"), against);
+const before = against === undefined ? undefined : readResults(readFileSync(place(against), "utf8"), against);
 const history = existsSync(historyFile) ? readFileSync(historyFile, "utf8") : undefined;
 if (record !== undefined) checkIsNew(JSON.parse(history ?? "[]"), record);
 
@@ -55,7 +59,8 @@ const results = resultsOf(await runWorkloads(chosen, settings, (line) => console
 console.log(describeResults(results));
 if (before !== undefined && against !== undefined)
   console.log(describeComparison(compare(before, results), against));
-if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
+if (options.json !== undefined) writeFileSync(place(options.json), `${JSON.stringify(results, null, 2)}\n`);
+if (options.html !== undefined) writeFileSync(place(options.html), report(results));
 if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
 
 // Whoever runs all of it counts on the named ratios.

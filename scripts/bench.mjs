@@ -1,22 +1,6 @@
-// `npm run bench [-- [calls|bulk|wheel] [--json FILE] …]`: sets up, then runs a benchmark in a process with nothing else in it.
-import { resolve } from "node:path";
+// `npm run bench [-- [WORKLOAD…] [OPTION…]]`: sets up, then measures in a process with nothing else in it. `--help` tells the workloads and options.
 import { endChildrenOnSignal, live } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
-
-/** By its name on the command line; without a name, the first. */
-const programs = new Map([
-  ["calls", "build/bench/calls.js"],
-  ["bulk", "build/bench/bulk.js"],
-  ["wheel", "build/bench/wheel.js"],
-]);
-
-const [first, ...rest] = process.argv.slice(2);
-const isNamed = first !== undefined && !first.startsWith("-");
-const program = programs.get(isNamed ? first : "calls");
-if (program === undefined) {
-  console.error(`There is no benchmark "${first}"; there are ${[...programs.keys()].join(", ")}`);
-  process.exit(1);
-}
 
 endChildrenOnSignal();
 try {
@@ -25,8 +9,5 @@ try {
   reportFailure(error);
   process.exit(1);
 }
-// npm runs scripts in the package's folder; a file on the command line means the folder the person is in.
-const args = (isNamed ? rest : process.argv.slice(2)).map((argument, index, all) => {
-  return all[index - 1] === "--json" ? resolve(process.env.INIT_CWD ?? ".", argument) : argument;
-});
-process.exitCode = (await live(process.execPath, [program, ...args])) === "0" ? 0 : 1;
+const args = process.argv.slice(2);
+process.exitCode = (await live(process.execPath, ["build/bench/main.js", ...args])) === "0" ? 0 : 1;

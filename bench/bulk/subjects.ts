@@ -1,94 +1,123 @@
-import type { Driver } from "./party.ts";
-import { RemoteParty } from "./remote-party.ts";
+import { Child } from "../suite/child.ts";
+import type { BulkParty, Driver } from "./party.ts";
+
+/** A way in which a subject moves bytes. */
+export interface Way {
+  /** As the driver knows it. */
+  readonly name: string;
+  /** As figures end that are its own, before the unit: `get` in `shm.bulk.16MiB.get_gbps`; empty where there is but one worth comparing with. */
+  readonly key: string;
+  /** One that others are compared with, or that is; the others only show what a choice costs. */
+  readonly isMain: boolean;
+}
 
 /** One way to get bytes from memory to memory: its processes, and how it is asked to move them. */
 export interface Subject {
-  readonly name: string;
+  readonly key: string;
+  readonly title: string;
+  /** Given to the modules: a transport, or the URL at which Cinnabar's server listens. */
   readonly transport: string;
   /** Modules in parties/: where it listens first, then who goes there; or one that needs no other. */
   readonly parties: readonly [string, string?];
   /** Which of the two has the clock. */
   readonly driver: 0 | 1;
-  readonly ways: readonly string[];
+  readonly ways: readonly Way[];
+  /** Whether the ratios of `--quick` need it. */
+  readonly isInQuick: boolean;
 }
 
-const cinnabar = (transport: string): Subject => ({
-  name: `cinnabar ${transport}`,
-  transport,
-  parties: ["cinnabar-server", "cinnabar-client"],
-  driver: 1,
-  ways: ["get", "put", "get by call", "put by call"],
+const main = (name: string, key: string): Way => ({ name, key, isMain: true });
+const other = (name: string, key: string): Way => ({ name, key, isMain: false });
+
+const cinnabar = (key: string, url: string, isInQuick: boolean): Subject => ({
+  key,
+  title: `Cinnabar ${key}`,
+  transport: url,
+  parties: key === "mem" ? ["cinnabar-client"] : ["cinnabar-server", "cinnabar-client"],
+  driver: key === "mem" ? 0 : 1,
+  ways: [
+    main("get", "get"),
+    main("put", "put"),
+    other("get by call", "get_by_call"),
+    other("put by call", "put_by_call"),
+  ],
+  isInQuick,
 });
 
 const net = (transport: string): Subject => ({
-  name: `net ${transport}`,
+  key: `net-${transport}`,
+  title: `net ${transport}`,
   transport,
   parties: ["net-sender", "net-receiver"],
   driver: 0,
-  ways: ["in place", "concat", "count"],
+  ways: [main("in place", ""), other("concat", "concat"), other("count", "count")],
+  isInQuick: true,
 });
 
 const grpc = (transport: string): Subject => ({
-  name: `grpc-js ${transport}`,
+  key: `grpc-${transport}`,
+  title: `grpc-js ${transport}`,
   transport,
   parties: ["grpc-server", "grpc-client"],
   driver: 1,
-  ways: ["stream"],
+  ways: [main("stream", "")],
+  isInQuick: true,
 });
 
 /** In the order in which each round measures them: ours and theirs in turn. */
-export const subjects: readonly Subject[] = [
-  { name: "memory", transport: "", parties: ["memory-copy"], driver: 0, ways: ["set", "copy"] },
-  cinnabar("shm"),
-  net("unix"),
-  { name: "worker", transport: "", parties: ["worker"], driver: 0, ways: ["postMessage"] },
-  grpc("unix"),
-  cinnabar("tcp"),
-  net("tcp"),
-  grpc("tcp"),
-];
-
-/** What is set beside what, by row names: those a user would choose between. */
-export const comparisons: readonly { readonly ours: string; readonly theirs: readonly string[] }[] = [
-  ...["get", "put"].map((op) => ({
-    ours: `cinnabar shm ${op}`,
-    theirs: [
-      "memory set",
-      "net unix in place",
-      "net tcp in place",
-      "worker postMessage",
-      "grpc-js unix stream",
-    ],
-  })),
-  ...["get", "put"].map((op) => ({
-    ours: `cinnabar tcp ${op}`,
-    theirs: ["net tcp in place", "grpc-js tcp stream"],
-  })),
-];
+export function subjects(verbsHost?: string): readonly Subject[] {
+  return [
+    cinnabar("shm", `shm://cinnabar-bench-bulk-${process.pid}`, true),
+    net("unix"),
+    grpc("unix"),
+    cinnabar("tcp", "tcp://127.0.0.1:0", true),
+    net("tcp"),
+    grpc("tcp"),
+    ...(verbsHost === undefined ? [] : [cinnabar("verbs", `verbs://${verbsHost}:0`, false)]),
+    cinnabar("mem", "mem://bench-bulk", false),
+    {
+      key: "message-port",
+      title: "MessagePort",
+      transport: "",
+      parties: ["worker"],
+      driver: 0,
+      ways: [main("postMessage", "")],
+      isInQuick: false,
+    },
+    {
+      key: "memory",
+      title: "memory to memory",
+      transport: "",
+      parties: ["memory-copy"],
+      driver: 0,
+      ways: [main("set", "set"), other("copy", "copy")],
+      isInQuick: false,
+    },
+  ];
+}
 
 /** A subject at work. */
 export class Running<D extends Driver = Driver> {
   readonly subject: Subject;
-  readonly driver: RemoteParty<D>;
-  readonly #all: readonly RemoteParty[];
+  readonly driver: Child<D>;
+  readonly #all: readonly Child<BulkParty>[];
 
-  private constructor(subject: Subject, all: readonly RemoteParty[]) {
+  private constructor(subject: Subject, all: readonly Child<BulkParty>[]) {
     this.subject = subject;
     this.#all = all;
-    this.driver = all[subject.driver] as RemoteParty<D>;
+    this.driver = all[subject.driver] as Child<BulkParty> as unknown as Child<D>;
   }
 
   static async start<D extends Driver>(subject: Subject): Promise<Running<D>> {
     const [first, second] = subject.parties;
-    const { party, address } = await RemoteParty.start(first, subject.transport);
-    if (second === undefined) return new Running(subject, [party]);
+    const all = [await start(subject, first, "")];
     try {
-      const { party: other } = await RemoteParty.start(second, subject.transport, address);
-      return new Running(subject, [party, other]);
+      if (second !== undefined) all.push(await start(subject, second, (await all[0]?.ask("address")) ?? ""));
     } catch (error) {
-      await party.end();
+      await all[0]?.end();
       throw error;
     }
+    return new Running(subject, all);
   }
 
   async prepare(bytes: number): Promise<void> {
@@ -99,4 +128,12 @@ export class Running<D extends Driver = Driver> {
   async end(): Promise<void> {
     for (const party of [...this.#all].reverse()) await party.end();
   }
+}
+
+function start(subject: Subject, module: string, address: string): Promise<Child<BulkParty>> {
+  return Child.start<BulkParty>(
+    `${subject.title}, ${module}`,
+    new URL(`./parties/${module}.js`, import.meta.url),
+    [subject.transport, address],
+  );
 }

@@ -127,11 +127,14 @@ export class Child<P extends Party> {
 /** When the program is told to end, its children end with it: they may close what they have for a moment, then they are killed. */
 export function endChildrenOnSignal(): void {
   const momentMs = 1000;
+  let isEnding = false;
   for (const [signal, status] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],
   ] as const) {
-    process.once(signal, () => {
+    process.on(signal, () => {
+      if (isEnding) return;
+      isEnding = true;
       for (const child of running) if (child.connected) child.disconnect();
       setTimeout(() => {
         for (const child of running) child.kill("SIGKILL");

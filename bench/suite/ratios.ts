@@ -51,7 +51,7 @@ export const quickRatios: readonly Definition[] = [
   bulk("shm", "16MiB", "net", ["net-unix", "net-tcp"]),
   bulk("shm", "16MiB", "grpc", ["grpc-unix", "grpc-tcp"]),
   bulk("tcp", "16MiB", "net", ["net-tcp"]),
-  { name: "idle_cpu_percent", ours: ["idle.cpu_percent"] },
+  { name: "idle_cpu_percent", ours: ["idle_cpu_percent"] },
 ];
 
 /** Every ratio whose figures have been measured. */

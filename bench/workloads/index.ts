@@ -1,6 +1,21 @@
 import type { Workload } from "../suite/workload.ts";
 import { binary } from "./binary.ts";
+import { bulk } from "./bulk.ts";
+import { bulkBeside } from "./bulk-beside.ts";
+import { bulkMemory } from "./bulk-memory.ts";
+import { bulkScatter } from "./bulk-scatter.ts";
+import { fiRmaBw } from "./fi-rma-bw.ts";
 import { small } from "./small.ts";
+import { wheel } from "./wheel.ts";
 
 /** All that `npm run bench` measures, in the order in which it is run and reported. A workload is a file in this folder and a line here. */
-export const workloads: readonly Workload[] = [small, binary];
+export const workloads: readonly Workload[] = [
+  small,
+  binary,
+  bulk,
+  bulkBeside,
+  bulkMemory,
+  bulkScatter,
+  fiRmaBw,
+  wheel,
+];

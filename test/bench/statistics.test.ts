@@ -2,8 +2,10 @@ import { describe, expect, it } from "vitest";
 import { median, pairedRatio, percentile, summarize } from "../../bench/suite/statistics.ts";
 
 describe("the benchmarks' statistics", () => {
-  it("take the middle of an odd number, in any order", () => {
+  it("take the middle of an odd number, in any order, and what lies between the middle two of an even one", () => {
     expect(median([30, 10, 20])).toBe(20);
+    expect(median([40, 10, 20, 30])).toBe(25);
+    expect(median([])).toBeNaN();
   });
 
   it("take a percentile of the sorted samples, and never one beyond them", () => {

@@ -4,6 +4,7 @@ import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
 import type { Driver } from "../party.ts";
 import { patterned, Slots } from "../slots.ts";
+import { open as openServer } from "./cinnabar-server.ts";
 
 /** What registered memory costs, in nanoseconds. */
 export interface LendingCosts {
@@ -52,10 +53,14 @@ const exposures = 2_000;
 export const pieces = 256;
 export const pieceBytes = 4096;
 
-/** Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. */
-export async function open(transport: string, address: string): Promise<CinnabarClient> {
+/**
+ * Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. Without an address the server
+ * is in this process too, as over `mem` it must be.
+ */
+export async function open(url: string, address: string): Promise<CinnabarClient> {
   const engine = await Engine.open({ heartbeatMs });
-  const client = (await engine.connect(address)).client(Bulk, { timeoutMs: 300_000 });
+  const server = address === "" ? await openServer(url) : undefined;
+  const client = (await engine.connect(address || url)).client(Bulk, { timeoutMs: 300_000 });
   let slots = new Slots(0);
   let pooled: PooledMemory | undefined;
   let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });
@@ -81,7 +86,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       await run("get", all.transfers, all);
       await client.prepare({ bytes, verify: mySide, fill: serverSide });
       await run("put", all.transfers, all);
-      slots.verify(serverSide, `cinnabar ${transport} put`);
+      slots.verify(serverSide, `cinnabar ${url} put`);
     },
 
     async measure(way, inFlight, durationMs) {
@@ -159,7 +164,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       for (const lent of Object.values(scatter))
         await client.run({ op: "put", inFlight: 1, stretch: once, region: lent });
       if (Buffer.compare(whole, theirs) !== 0 || Buffer.compare(Buffer.concat(views), theirs) !== 0)
-        throw new Error(`cinnabar ${transport}: a put into pieces brought something else`);
+        throw new Error(`cinnabar ${url}: a put into pieces brought something else`);
     },
 
     async scatter(op, kind, durationMs) {
@@ -193,7 +198,11 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       };
     },
 
-    close: () => engine.close(),
+    address: async () => "",
+    async close() {
+      await engine.close();
+      await server?.close();
+    },
   };
 }
 

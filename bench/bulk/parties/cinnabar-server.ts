@@ -1,13 +1,13 @@
 import { type CallContext, Engine, implement, type PooledMemory } from "cinnabar";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
-import type { Party } from "../party.ts";
+import type { BulkParty } from "../party.ts";
 import { Slots } from "../slots.ts";
 
 type Lent = Parameters<CallContext["get"]>[0] & Parameters<CallContext["put"]>[1];
 
-/** Serves `Bulk`. Its gets and puts run between its own slots and the caller's. */
-export async function open(transport: string): Promise<Party> {
+/** Serves `Bulk` at a URL. Its gets and puts run between its own slots and the caller's. */
+export async function open(url: string): Promise<BulkParty> {
   let slots = new Slots(0);
   let pooled: PooledMemory | undefined;
 
@@ -28,13 +28,13 @@ export async function open(transport: string): Promise<Party> {
 
   const engine = await Engine.open({
     heartbeatMs,
-    listen: transport === "shm" ? `shm://cinnabar-bench-${process.pid}` : "tcp://127.0.0.1:0",
+    listen: url,
     serve: [
       implement(Bulk, {
         prepare({ bytes, fill, verify, verifyFirst }) {
           if (slots.bytes !== bytes) take(bytes);
-          if (verify !== undefined) slots.verify(verify, `cinnabar ${transport} get`);
-          if (verifyFirst !== undefined) slots.verify(verifyFirst, `cinnabar ${transport} get`, 1);
+          if (verify !== undefined) slots.verify(verify, `cinnabar ${url} get`);
+          if (verifyFirst !== undefined) slots.verify(verifyFirst, `cinnabar ${url} get`, 1);
           if (fill !== undefined) slots.fill(fill);
           return {};
         },
@@ -49,5 +49,5 @@ export async function open(transport: string): Promise<Party> {
       }),
     ],
   });
-  return { address: engine.urls[0] ?? "", prepare: async () => {}, close: () => engine.close() };
+  return { address: async () => engine.urls[0] ?? "", prepare: async () => {}, close: () => engine.close() };
 }

@@ -48,6 +48,7 @@ export async function open(_: string, address: string): Promise<Driver> {
       }
     },
     measure: (_, inFlight, durationMs) => runLanes(inFlight, { durationMs }, send),
+    address: async () => "",
     async close() {
       end();
       client.close();

@@ -2,11 +2,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { definition, messageBytes, options } from "../grpc-bytes.ts";
-import type { Party } from "../party.ts";
+import type { BulkParty } from "../party.ts";
 import { holds, mostSlots, Slots } from "../slots.ts";
 
 /** Puts each transfer together in memory chosen beforehand; one that is a single message is there already. */
-export async function open(transport: string): Promise<Party> {
+export async function open(transport: string): Promise<BulkParty> {
   let slots = new Slots(0);
   let streams = 0;
   const server = new grpc.Server(options);
@@ -40,7 +40,7 @@ export async function open(transport: string): Promise<Party> {
     });
   });
   return {
-    address: bind.replace(/:0$/, `:${port}`),
+    address: async () => bind.replace(/:0$/, `:${port}`),
     async prepare(bytes) {
       slots = new Slots(bytes);
       streams = 0;

@@ -35,6 +35,7 @@ export async function open(): Promise<Driver> {
       return { transfers, elapsedMs: performance.now() - started };
     },
 
+    address: async () => "",
     async close() {},
   };
 }

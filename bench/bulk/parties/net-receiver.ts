@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect, type NetConnectOpts, type Socket } from "node:net";
 import { type Reading, readings } from "../net-readings.ts";
-import type { Party } from "../party.ts";
+import type { BulkParty } from "../party.ts";
 import { holds, Slots } from "../slots.ts";
 
 /** Big enough that system calls do not matter, small enough to stay in a processor's cache. */
@@ -11,7 +11,7 @@ const countBufferBytes = 256 << 10;
 type Listener = (whole?: Uint8Array) => void;
 
 /** Reads transfers from a sender in every way of net-readings.ts, each on a connection of its own. */
-export async function open(transport: string, address: string): Promise<Party> {
+export async function open(transport: string, address: string): Promise<BulkParty> {
   const where = transport === "unix" ? { path: address } : { port: Number(address), host: "127.0.0.1" };
   let sockets: Socket[] = [];
   const destroy = () => {
@@ -38,6 +38,7 @@ export async function open(transport: string, address: string): Promise<Party> {
         socket.write(Uint8Array.of(index));
       }
     },
+    address: async () => "",
     async close() {
       destroy();
     },

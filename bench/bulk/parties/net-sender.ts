@@ -22,7 +22,7 @@ export async function open(transport: string): Promise<Driver> {
   let slots = new Slots(0);
 
   return {
-    address: addressOf(server),
+    address: async () => addressOf(server),
 
     async prepare(bytes) {
       slots = new Slots(bytes);

@@ -34,6 +34,7 @@ export async function open(): Promise<Driver> {
       for (let lane = 0; lane < buffers.length; lane++) await send(lane, true);
     },
     measure: (_, inFlight, durationMs) => runLanes(inFlight, { durationMs }, (lane) => send(lane, false)),
+    address: async () => "",
     async close() {
       await worker.terminate();
     },

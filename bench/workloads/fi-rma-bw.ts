@@ -2,9 +2,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import { type Summary, summarize } from "../../suite/statistics.ts";
-import type { Settings } from "../settings.ts";
-import { formatSummary, formatTable } from "../table.ts";
+import type { Figure } from "../suite/figure.ts";
+import { loadAverage } from "../suite/machine.ts";
+import type { Workload } from "../suite/workload.ts";
 
 const program = "fi_rma_bw";
 const bytes = 1 << 20;
@@ -13,45 +13,45 @@ const limitMs = 5_000;
 /** It says nothing before its partner is there. */
 const startMs = 300;
 
-export interface FiRmaBw {
-  readonly provider: string;
-  readonly op: "read" | "write";
-  /** Undefined when it did not end in time. */
-  readonly gigabytesPerSecond: Summary | undefined;
-}
-
-/**
- * What libfabric's own benchmark measures with nothing above libfabric, where it is installed. It belongs to fabtests, which Debian has in no package;
- * undefined when it is not on PATH.
- */
-export async function measureFiRmaBw(settings: Settings): Promise<FiRmaBw[] | undefined> {
-  if (!isOnPath()) return undefined;
-  const lines: FiRmaBw[] = [];
-  for (const provider of ["shm", "tcp", "net"]) {
-    for (const op of ["write", "read"] as const) {
-      const rounds: number[] = [];
-      for (let round = 0; round < settings.rounds; round++) {
-        const rate = await runOnce(provider, op);
-        if (rate === undefined) break; // it would only hang again
-        rounds.push(rate);
-      }
-      lines.push({ provider, op, gigabytesPerSecond: rounds.length === 0 ? undefined : summarize(rounds) });
+export const fiRmaBw: Workload = {
+  name: "fi-rma-bw",
+  title: "libfabric's own transfers",
+  about:
+    "What libfabric's own benchmark, fi_rma_bw of fabtests, reaches with nothing above libfabric: 1 MiB, 64 in flight.",
+  isInQuick: false,
+  async run(run) {
+    if (!isOnPath()) {
+      run.lack(program, "not on PATH; it belongs to fabtests, which Debian has in no package");
+      return [];
     }
-  }
-  return lines;
-}
-
-export function describeFiRmaBw(lines: readonly FiRmaBw[] | undefined): string {
-  if (lines === undefined) return `${program} (fabtests, in no Debian package): not installed`;
-  return formatTable(
-    [`${program}, 1 MiB, 64 in flight`, "", "GB/s"],
-    lines.map(({ provider, op, gigabytesPerSecond }) => [
-      provider,
-      op,
-      gigabytesPerSecond === undefined ? "does not run here" : formatSummary(gigabytesPerSecond),
-    ]),
-  );
-}
+    const figures: Figure[] = [];
+    for (const provider of ["shm", "tcp", "net"]) {
+      for (const op of ["write", "read"]) {
+        const rounds: number[] = [];
+        for (let round = 0; round < run.rounds; round++) {
+          const rate = await runOnce(provider, op);
+          if (rate === undefined) break; // it would only hang again
+          rounds.push(rate);
+        }
+        if (rounds.length < run.rounds) {
+          run.lack(`${program} ${provider} ${op}`, `it does not end within ${limitMs / 1000} s`);
+          continue;
+        }
+        run.tell(`${provider} ${op} done`);
+        figures.push({
+          name: `fi-rma-bw.${provider}.${op}_gbps`,
+          subject: `${program} ${provider} ${op}`,
+          chart: "libfabric's own benchmark, 1 MiB, 64 in flight",
+          unit: "GB/s",
+          better: "more",
+          rounds,
+          load: loadAverage(),
+        });
+      }
+    }
+    return figures;
+  },
+};
 
 async function runOnce(provider: string, op: string): Promise<number | undefined> {
   const args = ["-p", provider, "-o", op, "-S", String(bytes), "-I", String(transfers)];
