@@ -10,7 +10,7 @@ describe("what moved beyond noise", () => {
     expect(isBeyondNoise(steady, summarize([12, 12.1, 12.2]))).toBe(true);
     expect(isBeyondNoise(summarize([12, 12.1, 12.2]), steady)).toBe(true);
     expect(isBeyondNoise(steady, summarize([10.15, 12, 14]))).toBe(false); // a round of the one lies among the other's
-    expect(isBeyondNoise(steady, summarize([10.3, 10.4, 10.45]))).toBe(true);
+    expect(isBeyondNoise(steady, summarize([10.4, 10.5, 10.55]))).toBe(true);
     expect(isBeyondNoise(summarize([8, 10, 10.2]), summarize([10.3, 10.5, 13]))).toBe(false); // wide spreads
     expect(isBeyondNoise(steady, summarize([10.21, 10.22, 10.23]))).toBe(false); // too little to matter
   });
