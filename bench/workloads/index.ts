@@ -5,6 +5,10 @@ import { bulkBeside } from "./bulk-beside.ts";
 import { bulkMemory } from "./bulk-memory.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
+import { floor } from "./floor.ts";
+import { memory } from "./memory.ts";
+import { rest } from "./rest.ts";
+import { scaling } from "./scaling.ts";
 import { small } from "./small.ts";
 import { wheel } from "./wheel.ts";
 
@@ -17,5 +21,9 @@ export const workloads: readonly Workload[] = [
   bulkMemory,
   bulkScatter,
   fiRmaBw,
+  floor,
+  rest,
+  memory,
+  scaling,
   wheel,
 ];

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { ask, onPath, SetupError, step } from "./command.mjs";
+import { isCurrent, markCurrent } from "./stamp.mjs";
 
 /**
  * What the build needs from the system, by the name of the Debian (and Ubuntu) package that brings it. Each is looked for by what it
@@ -30,10 +31,17 @@ const forTesting = [
   { name: "clang-format-14", isThere: async () => (await findClangFormat()) !== undefined, isOptional: true },
 ];
 
+/** @type {readonly SystemPackage[]} */
+const forBenchmarks = [
+  // libfabric's own ping-pong, the floor that the addon's is held against.
+  { name: "libfabric-bin", isThere: () => onPath("fi_pingpong") !== undefined, isOptional: true },
+];
+
 /** @param {"demo" | "bench" | "test"} purpose */
 export async function installSystemPackages(purpose) {
-  const wanted = purpose === "test" ? [...forBuilding, ...forTesting] : forBuilding;
-  const missing = await lacking(wanted);
+  const extra = { demo: [], bench: forBenchmarks, test: forTesting }[purpose];
+  const lack = await lacking([...forBuilding, ...extra]);
+  const missing = lack.filter((item) => !(item.isOptional && wasRefused(item)));
   if (missing.length === 0) return;
 
   const names = missing.map((item) => item.name);
@@ -60,22 +68,45 @@ export async function installSystemPackages(purpose) {
   const apt = (...args) =>
     /** @type {const} */ ([...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", ...args]);
   const [update, ...updateArgs] = apt("update", "-q");
-  await step("Debian's package lists", String(update), updateArgs, { env, advice });
-  for (const group of [required, missing.filter((item) => item.isOptional)]) {
-    if (group.length === 0) continue;
-    const groupNames = group.map((item) => item.name);
-    const [install, ...installArgs] = apt("install", "-y", "-q", "--no-install-recommends", ...groupNames);
+  const [install, ...installArgs] = apt("install", "-y", "-q", "--no-install-recommends");
+  const listing = () => step("Debian's package lists", String(update), updateArgs, { env, advice });
+  /** @param {readonly SystemPackage[]} items */
+  const installing = (items) => {
+    const names = items.map((item) => item.name);
+    return step(`Debian packages ${names.join(" ")}`, String(install), [...installArgs, ...names], {
+      env,
+      advice,
+    });
+  };
+  if (required.length > 0) {
+    await listing();
+    await installing(required);
+  }
+  const optional = missing.filter((item) => item.isOptional);
+  if (optional.length > 0) {
     try {
-      await step(`Debian packages ${groupNames.join(" ")}`, String(install), installArgs, { env, advice });
-    } catch (error) {
-      if (group === required) throw error;
-      console.log(`[setup] ${groupNames.join(" ")} cannot be installed here; going on without`);
+      if (required.length === 0) await listing();
+      await installing(optional);
+    } catch {
+      const without = optional.map((item) => item.name);
+      console.log(`[setup] ${without.join(" ")} cannot be installed here; going on without`);
+      for (const name of without) markCurrent(refusal(name), "refused");
     }
   }
 
   const still = (await lacking(required)).map((item) => item.name);
   if (still.length > 0) throw new SetupError(`Installed, yet still not found: ${still.join(", ")}.`, advice);
 }
+
+/**
+ * What could not be had once is not tried for again each time, which takes longer than all else: until the npm packages are installed anew.
+ *
+ * @param {SystemPackage} item
+ */
+const wasRefused = (item) => isCurrent(refusal(item.name), "refused", []);
+
+/** @param {string} name */
+const refusal = (name) => `without-${name}`;
 
 /**
  * The clang-format that the sources are formatted with; undefined when there is none of that version.

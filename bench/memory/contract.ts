@@ -1,0 +1,10 @@
+import { service, unary } from "cinnabar";
+import { z } from "zod";
+
+const message = z.object({ id: z.int(), name: z.string(), text: z.string() });
+
+/** Calls that stay pending. */
+export const Hold = service("bench.hold.v1", { hold: unary({ input: message }) });
+
+/** More requests in flight at one server than are ever asked for. */
+export const limits = { maxRequests: 1_040_000, maxRequestsInAll: 1_000_000_000, maxSessions: 20_000 };
