@@ -10,6 +10,7 @@ import { memory } from "./memory.ts";
 import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
 import { small } from "./small.ts";
+import { stall } from "./stall.ts";
 import { wheel } from "./wheel.ts";
 
 /** All that `npm run bench` measures, in the order in which it is run and reported. A workload is a file in this folder and a line here. */
@@ -25,5 +26,6 @@ export const workloads: readonly Workload[] = [
   rest,
   memory,
   scaling,
+  stall,
   wheel,
 ];

@@ -3,6 +3,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { Child } from "./child.ts";
 import { fabrics, freshUrl } from "./fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./peers.ts";
+import { Memory } from "./programs/memory-service.ts";
 import { Trial } from "./programs/trial.ts";
 
 afterEach(endAllPeers);
@@ -102,6 +103,54 @@ describe.each(fabrics)("a server whose handler computes for three heartbeats, ov
     await server.stop();
     expect(await spun).toBe("unavailable");
     server.kill("SIGCONT");
+  });
+});
+
+describe.each(fabrics)("a server whose handler computes for two seconds, over %s", (fabric) => {
+  it("has its memory read and written meanwhile, as it says itself, and does not look dead", async () => {
+    const server = new Child("memory", { listen: freshUrl(fabric), heartbeatMs });
+    const [url] = (await server.report("listening")).urls;
+    const engine = await openEngine({ heartbeatMs });
+    const peer = await engine.connect(url);
+    const events = eventsOf(peer);
+    const memory = peer.client(Memory);
+    const bytes = 4 * mebi;
+    await using written = await engine.borrow(await memory.share({ bytes, value: 0 }));
+    await using read = await engine.borrow(await memory.share({ bytes, value: 0 }));
+    const source = new Int32Array(bytes / 4);
+    const target = new Int32Array(bytes / 4);
+    // Both ways are open before anything stalls.
+    await written.put(source);
+    await read.get(target);
+
+    let over = false;
+    const stalled = memory.stall({ ms: 2000 }).finally(() => {
+      over = true;
+    });
+    const writing = async () => {
+      for (let round = 1; !over; round++) {
+        source[source.length - 1] = round;
+        await written.put(source);
+      }
+    };
+    // What it counts up while nothing else runs on its thread.
+    const counts = new Set<number>();
+    const reading = async () => {
+      while (!over) {
+        await read.get(target);
+        if (target[0] !== 0) counts.add(target[0] as number);
+      }
+    };
+    const [{ first, last, counted }] = await Promise.all([stalled, writing(), reading()]);
+
+    // Many times more on a machine of its own; one could have been under way before.
+    expect(last - first).toBeGreaterThan(4);
+    counts.delete(counted);
+    expect(counts.size).toBeGreaterThan(4);
+    expect(Math.max(...counts)).toBeLessThan(counted);
+    expect(events).not.toContain("lost");
+    expect(peer.state).not.toBe("lost");
+    expect(engine.stats().counters).toMatchObject({ sessionsLost: 0, callsFailed: 0 });
   });
 });
 

@@ -12,6 +12,8 @@ function peakBytes(): number {
   return Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync("/proc/self/status", "utf8"))?.[1]) * 1024;
 }
 
+const shared: Uint8Array[] = [];
+
 const serve = implement(Memory, {
   async add({ word, times, atOnce }, call) {
     const before: bigint[] = [];
@@ -39,8 +41,19 @@ const serve = implement(Memory, {
     }
     return attempts;
   },
-  share: ({ bytes, value }) =>
-    engine.expose(new Uint8Array(bytes).fill(value), { access: "read_write" }).share(),
+  share({ bytes, value }) {
+    const memory = new Uint8Array(bytes).fill(value);
+    shared.push(memory);
+    return engine.expose(memory, { access: "read_write" }).share();
+  },
+  stall({ ms }) {
+    const [written, read] = shared.map((memory) => new Int32Array(memory.buffer)) as [Int32Array, Int32Array];
+    const at = written.length - 1;
+    const first = Atomics.load(written, at);
+    let counted = 0;
+    for (const until = performance.now() + ms; performance.now() < until; ) Atomics.store(read, 0, ++counted);
+    return { first, last: Atomics.load(written, at), counted };
+  },
   async pull({ from, forEver }) {
     const local = new Uint8Array(from.byteLength);
     let sum = 0;
