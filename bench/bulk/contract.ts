@@ -13,6 +13,7 @@ export const Bulk = service("bench.bulk.v1", {
   prepare: unary({
     input: z.object({
       bytes: z.int(),
+      lanes: z.int(),
       fill: z.int().optional(),
       verify: z.int().optional(),
       verifyFirst: z.int().optional(),

@@ -5,8 +5,8 @@ import type { Measured } from "./lanes.ts";
 export interface BulkParty extends Party {
   /** Where the other party finds it; empty for one that nobody needs to find. */
   address(): Promise<string>;
-  /** Makes memory for transfers of that size and lets go of what the former size had. Rejects when other bytes arrive than were sent. */
-  prepare(bytes: number): Promise<void>;
+  /** Makes memory for transfers of that size in so many lanes, and lets go of what the former size had. Rejects when other bytes arrive than were sent. */
+  prepare(bytes: number, lanes: number): Promise<void>;
 }
 
 /** The party that has the clock. */

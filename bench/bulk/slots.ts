@@ -7,10 +7,14 @@ export class Slots {
   readonly bytes: number;
   readonly count: number;
 
-  /** `allocate` gives the memory of all slots. */
-  constructor(bytes: number, allocate: (bytes: number) => Uint8Array = (total) => new Uint8Array(total)) {
+  /** For so many lanes, of which there are `mostSlots` at most; `allocate` gives the memory of all slots. */
+  constructor(
+    bytes: number,
+    lanes = mostSlots,
+    allocate: (bytes: number) => Uint8Array = (total) => new Uint8Array(total),
+  ) {
     this.bytes = bytes;
-    this.count = slotCount(bytes);
+    this.count = slotCount(bytes, lanes);
     this.memory = bytes === 0 ? new Uint8Array(0) : allocate(bytes * this.count);
   }
 
@@ -42,8 +46,8 @@ const mostBytes = 256 << 20;
 /** As many as there are lanes at most. */
 export const mostSlots = 8;
 
-export function slotCount(bytes: number): number {
-  return Math.max(1, Math.min(mostSlots, Math.floor(mostBytes / bytes)));
+export function slotCount(bytes: number, lanes: number): number {
+  return Math.max(1, Math.min(lanes, mostSlots, Math.floor(mostBytes / bytes)));
 }
 
 /** Whether the bytes are those that `Slots.fill` puts there for that side and lane. */

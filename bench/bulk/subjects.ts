@@ -120,8 +120,8 @@ export class Running<D extends Driver = Driver> {
     return new Running(subject, all);
   }
 
-  async prepare(bytes: number): Promise<void> {
-    await Promise.all(this.#all.map((party) => party.ask("prepare", bytes)));
+  async prepare(bytes: number, lanes: number): Promise<void> {
+    await Promise.all(this.#all.map((party) => party.ask("prepare", bytes, lanes)));
   }
 
   /** The party that went to the other first, so that nobody sees a lost peer. */

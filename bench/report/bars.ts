@@ -1,7 +1,7 @@
 import { formatNumber, formatSummary } from "../suite/format.ts";
 import type { SummedFigure } from "../suite/results.ts";
 import { footAxis, picture, width } from "./axis.ts";
-import { colorOf } from "./colors.ts";
+import { colorsOf } from "./colors.ts";
 import { type Markup, markup } from "./markup.ts";
 import { scaleOf } from "./scale.ts";
 
@@ -19,6 +19,7 @@ export function bars(title: string, figures: readonly SummedFigure[]): Markup {
     right,
   );
   const unit = figures[0]?.unit ?? "";
+  const classes = colorsOf(figures.map(({ subject }) => subject));
   const rows = figures.map((figure, index) => {
     const { subject, median, lowest, highest, load, note } = figure;
     const middle = top + index * rowHeight + rowHeight / 2;
@@ -30,7 +31,7 @@ export function bars(title: string, figures: readonly SummedFigure[]): Markup {
     const about = `${subject}: ${formatSummary(figure)} ${unit}, load ${load.toFixed(1)}${note === undefined ? "" : `; ${note}`}`;
     return markup`<g><title>${about}</title>
 <text class="name" x="${left - 8}" y="${middle + 4}" text-anchor="end">${subject}</text>
-<rect class="${colorOf(subject, index)} bar" x="${left}" y="${middle - 8}" width="${Math.max(1, Number(end) - left).toFixed(1)}" height="16"/>
+<rect class="${classes[index]} bar" x="${left}" y="${middle - 8}" width="${Math.max(1, Number(end) - left).toFixed(1)}" height="16"/>
 <path class="whisker" d="M${from} ${middle}H${to}M${from} ${middle - 5}v10M${to} ${middle - 5}v10"/>
 <text class="value" x="${right + 8}" y="${middle + 4}">${formatNumber(median)}</text></g>`;
   });

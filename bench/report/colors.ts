@@ -1,4 +1,13 @@
-/** The class by which the style sheet colours a subject: Cinnabar's have its own, all others one by their place in the chart. */
-export function colorOf(subject: string, index: number): string {
-  return subject.startsWith("Cinnabar") ? "ours" : `c${index % 12}`;
+const colors = 12;
+const dashes = 4;
+
+/** The classes by which the style sheet colours subjects: Cinnabar's have a colour of their own, in which dashes tell them apart; the others one each. */
+export function colorsOf(subjects: readonly string[]): string[] {
+  let ours = 0;
+  let theirs = 0;
+  return subjects.map((subject) => {
+    if (subject.startsWith("Cinnabar")) return `ours d${ours++ % dashes}`;
+    const index = theirs++;
+    return `c${index % colors} d${Math.floor(index / colors) % dashes}`;
+  });
 }

@@ -1,7 +1,8 @@
 import { shares } from "../suite/figure.ts";
-import { formatNumber, formatSummary } from "../suite/format.ts";
+import { formatPoint, formatSummary } from "../suite/format.ts";
 import type { SummedFigure } from "../suite/results.ts";
 import { footAxis, picture, sideAxis, width } from "./axis.ts";
+import { colorsOf } from "./colors.ts";
 import { type Markup, markup } from "./markup.ts";
 import { type Scale, scaleOf } from "./scale.ts";
 
@@ -10,8 +11,6 @@ const right = width - 20;
 const top = 30;
 const height = 380;
 const foot = height - 42;
-/** From this one on, lines have the colours again, dashed. */
-const colors = 12;
 
 /** How a quantity grows: a line for each subject through its medians, with a whisker at each point from the lowest round to the highest. */
 export function curves(title: string, figures: readonly SummedFigure[]): Markup {
@@ -26,6 +25,7 @@ export function curves(title: string, figures: readonly SummedFigure[]): Markup 
     foot,
     top,
   );
+  const classes = colorsOf(subjects);
   const lines = subjects.map((subject, index) => {
     const points = figures
       .filter((figure) => figure.subject === subject)
@@ -35,9 +35,9 @@ export function curves(title: string, figures: readonly SummedFigure[]): Markup 
       const [y, from, to] = [figure.median, figure.lowest, figure.highest].map((value) =>
         up.place(value).toFixed(1),
       ) as [string, string, string];
-      return markup`<g><title>${subject}, ${formatNumber(figure.at?.value ?? 0)} ${figure.at?.axis}: ${formatSummary(figure)} ${figure.unit}, load ${figure.load.toFixed(1)}</title><path class="line" d="M${x} ${from}V${to}"/><circle cx="${x}" cy="${y}" r="3.5"/></g>`;
+      return markup`<g><title>${subject}, ${figure.at && formatPoint(figure.at)}: ${formatSummary(figure)} ${figure.unit}, load ${figure.load.toFixed(1)}</title><path class="line" d="M${x} ${from}V${to}"/><circle cx="${x}" cy="${y}" r="3.5"/></g>`;
     });
-    return markup`<g class="${classOf(index)}"><path class="line" d="${pathOf(points.map((figure) => [along.place(figure.at?.value ?? 0), up.place(figure.median)]))}"/>${marks}</g>`;
+    return markup`<g class="${classes[index]}"><path class="line" d="${pathOf(points.map((figure) => [along.place(figure.at?.value ?? 0), up.place(figure.median)]))}"/>${marks}</g>`;
   });
   const [first] = figures;
   return markup`${picture(title, height, [
@@ -59,11 +59,12 @@ export function distributions(title: string, figures: readonly SummedFigure[]): 
     ticks: [0, 20, 40, 60, 80, 100],
     place: (percent) => foot + (percent / 100) * (top - foot),
   };
+  const classes = colorsOf(figures.map(({ subject }) => subject));
   const lines = figures.map(({ subject, quantiles = [] }, index) => {
     const points = quantiles.map(
       (value, at) => [along.place(value), up.place((shares[at] ?? 0) * 100)] as const,
     );
-    return markup`<g class="${classOf(index)}"><title>${subject}</title><path class="line" d="${pathOf(points)}"/></g>`;
+    return markup`<g class="${classes[index]}"><title>${subject}</title><path class="line" d="${pathOf(points)}"/></g>`;
   });
   return markup`${picture(title, height, [
     sideAxis(up, "% of the calls took no longer", left, right, top),
@@ -76,10 +77,7 @@ function pathOf(points: readonly (readonly [number, number])[]): string {
   return points.map(([x, y], index) => `${index === 0 ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 }
 
-function classOf(index: number): string {
-  return `c${index % colors}${index >= colors ? " dashed" : ""}`;
-}
-
 function legend(subjects: readonly string[]): Markup {
-  return markup`<p class="legend">${subjects.map((subject, index) => markup`<span class="${classOf(index)}">${subject}</span>`)}</p>`;
+  const classes = colorsOf(subjects);
+  return markup`<p class="legend">${subjects.map((subject, index) => markup`<span class="${classes[index]}">${subject}</span>`)}</p>`;
 }

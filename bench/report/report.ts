@@ -1,4 +1,4 @@
-import { formatNumber, formatSummary } from "../suite/format.ts";
+import { formatNumber, formatPoint, formatSummary } from "../suite/format.ts";
 import type { Results, SummedFigure } from "../suite/results.ts";
 import { chartsOf } from "../suite/terminal.ts";
 import { bars, stackedBars } from "./bars.ts";
@@ -73,16 +73,19 @@ function drawings(title: string, figures: readonly SummedFigure[]): readonly Mar
   if (figures.every(({ at }) => at !== undefined)) return [curves(title, figures)];
   if (figures.every(({ part }) => part !== undefined)) return [stackedBars(title, figures)];
   const distributed = figures.filter(({ quantiles }) => quantiles !== undefined);
-  const drawn = [bars(title, figures)];
+  const drawn = [bars(title, ranked(figures))];
   return distributed.length === 0 ? drawn : [...drawn, distributions(`${title}: distribution`, distributed)];
+}
+
+/** The best first. */
+function ranked(figures: readonly SummedFigure[]): SummedFigure[] {
+  return [...figures].sort((a, b) => (a.better === "less" ? a.median - b.median : b.median - a.median));
 }
 
 function table(figures: readonly SummedFigure[]): Markup {
   const rows = figures.map((figure) => {
     const { name, subject, part, at, rounds, load, note } = figure;
-    const who = [subject, part, at && `${formatNumber(at.value)} ${at.axis}`].filter(
-      (text) => text !== undefined,
-    );
+    const who = [subject, part, at && formatPoint(at)].filter((text) => text !== undefined);
     return markup`<tr><td>${who.join(", ")}${note === undefined ? "" : ` (${note})`}</td><td>${formatSummary(figure)}</td><td>${rounds.length}</td><td>${load.toFixed(1)}</td><td><code>${name}</code></td></tr>`;
   });
   return markup`<details><summary>numbers</summary><table><tr><th></th><th>median (lowest–highest), ${figures[0]?.unit}</th><th>rounds</th><th>load</th><th>name</th></tr>

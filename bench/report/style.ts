@@ -45,8 +45,8 @@ th,td{text-align:right;padding:.15rem .6rem;border-bottom:1px solid var(--line)}
 svg{width:100%;height:auto;font:12px system-ui,sans-serif}
 text{fill:var(--text)}.tick,.label{fill:var(--faint)}.inside{fill:var(--page);font-size:11px;pointer-events:none}
 .grid{stroke:var(--line)}.whisker{stroke:var(--text);fill:none}
-.bar{fill:currentColor}.line{stroke:currentColor;stroke-width:1.8;fill:none}circle{fill:currentColor}.dashed .line{stroke-dasharray:6 4}
+.bar{fill:currentColor}.line{stroke:currentColor;stroke-width:1.8;fill:none}circle{fill:currentColor}.ours .line{stroke-width:2.6}.d1>.line{stroke-dasharray:7 4}.d2>.line{stroke-dasharray:2 3}.d3>.line{stroke-dasharray:9 3 2 3}
 .ours{color:var(--ours)}${light.map((_, index) => `.c${index}{color:var(--c${index})}`).join("")}
-.legend span{display:inline-block;margin-right:1.2rem;font-size:13px}.legend span::before{content:"";display:inline-block;width:1.4em;margin-right:.4em;vertical-align:.25em;border-top:3px solid}.legend .dashed::before{border-top-style:dashed}
+.legend span{display:inline-block;margin-right:1.2rem;font-size:13px}.legend span::before{content:"";display:inline-block;width:1.4em;margin-right:.4em;vertical-align:.25em;border-top:3px solid}.legend .d1::before,.legend .d3::before{border-top-style:dashed}.legend .d2::before{border-top-style:dotted}
 details{margin:.5rem 0}summary{cursor:pointer;color:var(--faint);font-size:13px}
 `);

@@ -10,9 +10,6 @@ interface Question {
 /** What is left when `close` does not come back. */
 const graceMs = 5_000;
 
-const module = (await import(process.argv[2] ?? "")) as {
-  open(...args: readonly unknown[]): Promise<Party>;
-};
 let party: Party | undefined;
 
 // Ctrl-C reaches the whole group; whoever started this process says when it ends.
@@ -31,6 +28,9 @@ process.on("message", async ({ id, method, args }: Question) => {
 
 async function answer(method: string, args: readonly unknown[]): Promise<unknown> {
   if (method === "open") {
+    const module = (await import(process.argv[2] ?? "")) as {
+      open(...args: readonly unknown[]): Promise<Party>;
+    };
     party = await module.open(...args);
     return;
   }

@@ -1,3 +1,4 @@
+import type { Point } from "./figure.ts";
 import type { Summary } from "./statistics.ts";
 
 /** The median with what the rounds lie between, such as `8.41 (7.90–9.02)`. */
@@ -16,4 +17,9 @@ export function formatNumber(value: number): string {
 export function formatSize(bytes: number): string {
   if (bytes >= 2 ** 20) return `${bytes / 2 ** 20} MiB`;
   return bytes >= 1024 ? `${bytes / 1024} KiB` : `${bytes} B`;
+}
+
+/** Where a figure stands on its curve, such as `16 MiB` or `64 clients`. */
+export function formatPoint({ axis, value }: Point): string {
+  return axis === "bytes" ? formatSize(value) : `${value.toLocaleString("en-US")} ${axis}`;
 }

@@ -64,7 +64,7 @@ export function parseOptions(args: readonly string[], workloads: readonly string
     quick,
     only: positionals,
     rounds: integer("--rounds", rounds ?? (quick ? "3" : "5")),
-    roundMs: integer("--round-ms", roundMs ?? (quick ? "400" : "500")),
+    roundMs: integer("--round-ms", roundMs ?? (quick ? "300" : "500")),
   };
 }
 

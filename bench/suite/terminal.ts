@@ -1,5 +1,5 @@
 import type { Comparison } from "./against.ts";
-import { formatNumber, formatSummary } from "./format.ts";
+import { formatPoint, formatSummary } from "./format.ts";
 import type { Results, SummedFigure } from "./results.ts";
 
 /** The whole of a run for a terminal. */
@@ -48,7 +48,7 @@ export function chartsOf(figures: readonly SummedFigure[]): (readonly [SummedFig
 function describeChart(figures: readonly [SummedFigure, ...SummedFigure[]]): string {
   const [{ chart, unit }] = figures;
   const rows = figures.map((figure) => [
-    [figure.subject, figure.part, figure.at && `${formatNumber(figure.at.value)} ${figure.at.axis}`]
+    [figure.subject, figure.part, figure.at && formatPoint(figure.at)]
       .filter((text) => text !== undefined)
       .join(", "),
     formatSummary(figure),

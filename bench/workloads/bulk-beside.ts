@@ -20,7 +20,7 @@ export const bulkBeside: Workload = {
       const figures: Figure[] = [];
       const transfers = streamBytes / transferBytes;
       for (const { subject, driver } of ours) {
-        await driver.ask("prepare", transferBytes);
+        await driver.ask("prepare", transferBytes, inFlight);
         const rounds = new Map(besides.map((beside) => [beside, [] as SmallCalls[]]));
         for (let round = 0; round < run.rounds; round++) {
           for (const beside of besides) {

@@ -49,7 +49,7 @@ interface Turn {
 
 /** Size after size, so that only one size's memory is held at a time. */
 async function measureSize(run: Run, running: readonly Running[], bytes: number): Promise<Figure[]> {
-  for (const one of running) await one.prepare(bytes);
+  for (const one of running) await one.prepare(bytes, Math.max(...depthsOf(run)));
   const turns: Turn[] = depthsOf(run).flatMap((inFlight) =>
     running.flatMap((one) =>
       one.subject.ways

@@ -16,6 +16,8 @@ export interface CallsTask {
   readonly inFlight: number;
 }
 
+const warmUpInFlight = 64;
+
 /** A contender at work: its server and its client, each a process. */
 class Running {
   readonly entry: ContenderEntry;
@@ -79,6 +81,8 @@ export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promi
       }
     }
     run.tell(`${running.length} contenders started, each answers rightly`);
+    // Compiled before anything is counted.
+    for (const { client } of running) await client.ask("measure", "small", warmUpInFlight, run.roundMs);
     const figures: Figure[] = [];
     for (const task of tasks) figures.push(...(await measureTask(run, running, task)));
     return figures;
@@ -90,7 +94,7 @@ export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promi
 async function measureTask(run: Run, running: readonly Running[], task: CallsTask): Promise<Figure[]> {
   const { payload, inFlight } = task;
   const rounds = running.map(() => [] as Measured[]);
-  for (const { client } of running) await client.ask("measure", payload, inFlight, run.roundMs / 2);
+  for (const { client } of running) await client.ask("measure", payload, inFlight, run.roundMs / 4);
   for (let round = 1; round <= run.rounds; round++) {
     for (const [index, { client }] of running.entries())
       rounds[index]?.push(await client.ask("measure", payload, inFlight, run.roundMs));

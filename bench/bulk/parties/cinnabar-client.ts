@@ -72,19 +72,19 @@ export async function open(url: string, address: string): Promise<CinnabarClient
     client.run({ op, inFlight, stretch, region });
 
   return {
-    async prepare(bytes) {
+    async prepare(bytes, lanes) {
       region.dispose();
       pooled?.dispose();
-      slots = new Slots(bytes, (total) => {
+      slots = new Slots(bytes, lanes, (total) => {
         pooled = engine.pool.take(total);
         return pooled.bytes;
       });
       slots.fill(mySide);
       region = engine.expose(slots.memory, { access: "read_write" });
       const all = { transfers: slots.count };
-      await client.prepare({ bytes });
+      await client.prepare({ bytes, lanes });
       await run("get", all.transfers, all);
-      await client.prepare({ bytes, verify: mySide, fill: serverSide });
+      await client.prepare({ bytes, lanes, verify: mySide, fill: serverSide });
       await run("put", all.transfers, all);
       slots.verify(serverSide, `cinnabar ${url} put`);
     },
@@ -155,12 +155,12 @@ export async function open(url: string, address: string): Promise<CinnabarClient
       for (const [index, view] of views.entries())
         view.set(mine.subarray(index * pieceBytes, (index + 1) * pieceBytes));
       const theirs = patterned(new Uint8Array(bytes), serverSide, 0);
-      await client.prepare({ bytes });
+      await client.prepare({ bytes, lanes: 1 });
       for (const lent of Object.values(scatter)) {
         await client.run({ op: "get", inFlight: 1, stretch: once, region: lent });
-        await client.prepare({ bytes, verifyFirst: mySide });
+        await client.prepare({ bytes, lanes: 1, verifyFirst: mySide });
       }
-      await client.prepare({ bytes, fill: serverSide });
+      await client.prepare({ bytes, lanes: 1, fill: serverSide });
       for (const lent of Object.values(scatter))
         await client.run({ op: "put", inFlight: 1, stretch: once, region: lent });
       if (Buffer.compare(whole, theirs) !== 0 || Buffer.compare(Buffer.concat(views), theirs) !== 0)

@@ -2,7 +2,7 @@ import { type CallContext, Engine, implement, type PooledMemory } from "cinnabar
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
 import type { BulkParty } from "../party.ts";
-import { Slots } from "../slots.ts";
+import { Slots, slotCount } from "../slots.ts";
 
 type Lent = Parameters<CallContext["get"]>[0] & Parameters<CallContext["put"]>[1];
 
@@ -11,9 +11,9 @@ export async function open(url: string): Promise<BulkParty> {
   let slots = new Slots(0);
   let pooled: PooledMemory | undefined;
 
-  const take = (bytes: number) => {
+  const take = (bytes: number, lanes: number) => {
     pooled?.dispose();
-    slots = new Slots(bytes, (total) => {
+    slots = new Slots(bytes, lanes, (total) => {
       pooled = engine.pool.take(total);
       return pooled.bytes;
     });
@@ -31,8 +31,8 @@ export async function open(url: string): Promise<BulkParty> {
     listen: url,
     serve: [
       implement(Bulk, {
-        prepare({ bytes, fill, verify, verifyFirst }) {
-          if (slots.bytes !== bytes) take(bytes);
+        prepare({ bytes, lanes, fill, verify, verifyFirst }) {
+          if (slots.bytes !== bytes || slots.count !== slotCount(bytes, lanes)) take(bytes, lanes);
           if (verify !== undefined) slots.verify(verify, `cinnabar ${url} get`);
           if (verifyFirst !== undefined) slots.verify(verifyFirst, `cinnabar ${url} get`, 1);
           if (fill !== undefined) slots.fill(fill);

@@ -3,7 +3,7 @@ import * as grpc from "@grpc/grpc-js";
 import { definition, messageBytes, options } from "../grpc-bytes.ts";
 import { runLanes } from "../lanes.ts";
 import type { Driver } from "../party.ts";
-import { mostSlots, Slots } from "../slots.ts";
+import { Slots } from "../slots.ts";
 
 type Stream = grpc.ClientDuplexStream<Buffer, Buffer>;
 
@@ -35,12 +35,12 @@ export async function open(_: string, address: string): Promise<Driver> {
   };
 
   return {
-    async prepare(bytes) {
+    async prepare(bytes, lanes) {
       end();
-      slots = new Slots(bytes);
+      slots = new Slots(bytes, lanes);
       slots.fill(1);
       // One after the other, so that the server counts them in this order.
-      for (let lane = 0; lane < mostSlots; lane++) {
+      for (let lane = 0; lane < lanes; lane++) {
         const stream = move();
         stream.on("error", () => {}); // cancelled at the end of its size
         streams.push(stream);

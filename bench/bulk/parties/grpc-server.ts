@@ -3,16 +3,17 @@ import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { definition, messageBytes, options } from "../grpc-bytes.ts";
 import type { BulkParty } from "../party.ts";
-import { holds, mostSlots, Slots } from "../slots.ts";
+import { holds, Slots } from "../slots.ts";
 
 /** Puts each transfer together in memory chosen beforehand; one that is a single message is there already. */
 export async function open(transport: string): Promise<BulkParty> {
   let slots = new Slots(0);
+  let lanes = 1;
   let streams = 0;
   const server = new grpc.Server(options);
   server.addService(definition, {
     move(stream: grpc.ServerDuplexStream<Buffer, Buffer>) {
-      const lane = streams++ % mostSlots;
+      const lane = streams++ % lanes;
       let filled = 0;
       let isFirst = true;
       stream.on("data", (message: Buffer) => {
@@ -41,8 +42,9 @@ export async function open(transport: string): Promise<BulkParty> {
   });
   return {
     address: async () => bind.replace(/:0$/, `:${port}`),
-    async prepare(bytes) {
-      slots = new Slots(bytes);
+    async prepare(bytes, prepared) {
+      lanes = prepared;
+      slots = new Slots(bytes, lanes);
       streams = 0;
     },
     async close() {

@@ -11,9 +11,9 @@ export async function open(): Promise<Driver> {
   let to = new Slots(0);
 
   return {
-    async prepare(bytes) {
-      from = new Slots(bytes);
-      to = new Slots(bytes);
+    async prepare(bytes, lanes) {
+      from = new Slots(bytes, lanes);
+      to = new Slots(bytes, lanes);
       from.fill(1);
       for (let lane = 0; lane < from.count; lane++) to.slot(lane).set(from.slot(lane));
       to.verify(1, "memory copy");

@@ -20,10 +20,10 @@ export async function open(transport: string, address: string): Promise<BulkPart
   };
 
   return {
-    async prepare(bytes) {
+    async prepare(bytes, lanes) {
       destroy();
       for (const [index, reading] of readings.entries()) {
-        const slots = new Slots(bytes);
+        const slots = new Slots(bytes, lanes);
         let received = 0;
         const socket: Socket = readers[reading](where, slots, (whole) => {
           // The first of each slot is looked at, the others are measured.

@@ -24,8 +24,8 @@ export async function open(transport: string): Promise<Driver> {
   return {
     address: async () => addressOf(server),
 
-    async prepare(bytes) {
-      slots = new Slots(bytes);
+    async prepare(bytes, lanes) {
+      slots = new Slots(bytes, lanes);
       slots.fill(1);
       for (const link of links.values()) link.socket.destroy();
       links.clear();

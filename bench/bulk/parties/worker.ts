@@ -27,8 +27,8 @@ export async function open(): Promise<Driver> {
   };
 
   return {
-    async prepare(bytes) {
-      const slots = new Slots(bytes);
+    async prepare(bytes, lanes) {
+      const slots = new Slots(bytes, lanes);
       slots.fill(1);
       buffers = Array.from({ length: slots.count }, (_, lane) => slots.slot(lane).slice().buffer);
       for (let lane = 0; lane < buffers.length; lane++) await send(lane, true);
