@@ -5,7 +5,13 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   resolve: {
     // Tests use the package by its name, as users do, and still see the sources instead of the last build.
-    alias: { cinnabar: fileURLToPath(new URL("src/index.ts", import.meta.url)) },
+    alias: [
+      {
+        find: /^cinnabar\/lanes$/,
+        replacement: fileURLToPath(new URL("src/lanes/index.ts", import.meta.url)),
+      },
+      { find: /^cinnabar$/, replacement: fileURLToPath(new URL("src/index.ts", import.meta.url)) },
+    ],
   },
   test: {
     // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.

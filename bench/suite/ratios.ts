@@ -54,8 +54,16 @@ export const quickRatios: readonly Definition[] = [
   { name: "idle_cpu_percent", ours: ["idle_cpu_percent"] },
 ];
 
+/** Those that only a whole run brings. */
+const furtherRatios: readonly Definition[] = [
+  { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
+];
+
 /** Every ratio whose figures have been measured. */
-export function ratiosOf(figures: readonly Figure[], definitions = quickRatios): Ratio[] {
+export function ratiosOf(
+  figures: readonly Figure[],
+  definitions = [...quickRatios, ...furtherRatios],
+): Ratio[] {
   const byName = new Map(figures.map((figure) => [figure.name, figure]));
   const known = (names: readonly string[]) => names.flatMap((name) => byName.get(name) ?? []);
   return definitions.flatMap((definition) => {

@@ -6,6 +6,7 @@ import { bulkMemory } from "./bulk-memory.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
+import { lanes } from "./lanes.ts";
 import { memory } from "./memory.ts";
 import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
@@ -27,5 +28,6 @@ export const workloads: readonly Workload[] = [
   memory,
   scaling,
   stall,
+  lanes,
   wheel,
 ];

@@ -1,7 +1,14 @@
 import { constants } from "node:os";
 import { assertOptions } from "../contract/check.ts";
-import { assertGraceMs, type DrainReport, defaultGraceMs } from "./drain.ts";
-import { Engine } from "./engine.ts";
+import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+
+/** What signals close: an engine, or lanes. */
+export interface Closable {
+  readonly state: "open" | "draining" | "closed";
+  /** `unanswered`: parts that were ended without a word of what they had in flight. */
+  drain(options: DrainOptions): Promise<DrainReport & { readonly unanswered?: readonly unknown[] }>;
+  close(): Promise<void>;
+}
 
 /** What `closeOnSignals` takes. */
 export interface CloseOnSignalsOptions {
@@ -14,7 +21,7 @@ export interface CloseOnSignalsOptions {
 }
 
 /**
- * For services: the first of `signals` drains the engines, then the process may end by itself, with status 0 when everything in flight finished and 1 when calls
+ * For services: the first of `signals` drains the engines (or lanes, see `openLanes`), then the process may end by itself, with status 0 when everything in flight finished and 1 when calls
  * were aborted (a `process.exitCode` that is set stays). Nothing is forced: whatever else keeps the process alive is its owner's to end. The second
  * signal closes at once and then ends the process by that signal, as if nobody had listened for it; so does any signal once the engines are closed.
  *
@@ -23,7 +30,7 @@ export interface CloseOnSignalsOptions {
  * @throws TypeError or RangeError for what are no engines, or bad options.
  */
 export function closeOnSignals(
-  engines: Engine | readonly Engine[],
+  engines: Closable | readonly Closable[],
   options: CloseOnSignalsOptions = {},
 ): Disposable {
   assertOptions("closeOnSignals", options, ["signals", "graceMs", "onDrained"]);
@@ -35,9 +42,11 @@ export function closeOnSignals(
     );
   if (onDrained !== undefined && typeof onDrained !== "function")
     throw new TypeError("closeOnSignals: onDrained must be a function");
-  const all: readonly Engine[] = Array.isArray(engines) ? engines : [engines as Engine];
-  if (!all.every((engine) => engine instanceof Engine))
-    throw new TypeError("closeOnSignals: the first argument must be an engine or an array of engines");
+  const all: readonly Closable[] = Array.isArray(engines) ? engines : [engines as Closable];
+  if (!all.every(isClosable))
+    throw new TypeError(
+      "closeOnSignals: the first argument must be an engine, what openLanes() gives, or an array of these",
+    );
   let draining = false;
 
   const dispose = (): void => {
@@ -46,7 +55,8 @@ export function closeOnSignals(
   const drain = async (): Promise<void> => {
     const reports = await Promise.all(all.map((engine) => engine.drain({ graceMs })));
     dispose();
-    if (reports.some(({ aborted }) => aborted.length > 0)) process.exitCode ??= 1;
+    const isCut = reports.some(({ aborted, unanswered = [] }) => aborted.length + unanswered.length > 0);
+    if (isCut) process.exitCode ??= 1;
     for (const report of reports) onDrained?.(report);
   };
   const endBy = async (signal: NodeJS.Signals): Promise<void> => {
@@ -64,4 +74,10 @@ export function closeOnSignals(
   };
   for (const signal of signals) process.on(signal, onSignal);
   return { [Symbol.dispose]: dispose };
+}
+
+function isClosable(value: unknown): value is Closable {
+  if (typeof value !== "object" || value === null) return false;
+  const { drain, close, state } = value as Partial<Closable>;
+  return typeof drain === "function" && typeof close === "function" && typeof state === "string";
 }

@@ -34,10 +34,13 @@ import { drainingError } from "../session/intake.ts";
 import { hasOpenCalls, isServing, type OpenCall, openCalls } from "../session/open-call.ts";
 import { RequestCredits } from "../session/request-credits.ts";
 import type { Session } from "../session/session.ts";
-import type { SessionHost } from "../session/session-host.ts";
+import type { ServedMethod, SessionHost } from "../session/session-host.ts";
 import { SessionTable } from "../session/session-table.ts";
+import { builtin, firstBuiltin } from "../wire/builtin.ts";
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 import type { GroupOptions } from "./group-options.ts";
+import { LaneBoard, type LaneEntry } from "./lane-board.ts";
+import { lanesMethod } from "./lanes-method.ts";
 import { type ConnectOptions, Links } from "./links.ts";
 import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { Owners } from "./owners.ts";
@@ -83,6 +86,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   readonly #incarnation = randomBytes(8).readBigUInt64LE();
   readonly #borrowing = new Borrowing();
   readonly #owners: Owners;
+  readonly #laneBoard: LaneBoard;
   /** @internal */
   readonly sharing = new Shares(() => this.urls, this.#incarnation);
   #dirty: Session[] = [];
@@ -105,6 +109,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#progress = new Progress(this.#sessions, () => this.#flush());
     this.#heartbeat = new Heartbeat(systemClock, options.heartbeatMs, () => this.#progress.poll());
     this.#ports = new Ports(this.#progress);
+    this.#laneBoard = new LaneBoard(this.#ports, this.#sessions);
     this.#links = new Links(this.#host, this.#sessions, this.#ports, options.connectTimeoutMs, () =>
       this.#assertOpen(),
     );
@@ -213,6 +218,11 @@ export class Engine implements AsyncDisposable, RegionOwner {
     const link = await this.#owners.reach(handle, timeoutMs, signal);
     const leftMs = Math.max(1, untilMs - systemClock.now());
     return (await this.#borrowing.borrow(handle, link, leftMs, signal)) as BorrowedRegion<A>;
+  }
+
+  /** @internal Tells all peers, those to come too, which lanes it speaks for. */
+  postLanes(lanes: readonly LaneEntry[]): void {
+    this.#laneBoard.post(lanes);
   }
 
   /** Counters since the engine opened, and what it holds now. */
@@ -390,6 +400,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
     return sent;
   }
 
+  #builtins(): (ServedMethod | undefined)[] {
+    const methods = builtinMethods(this.sharing, this.#borrowing, this.#incarnation);
+    methods[builtin.lanes - firstBuiltin] = lanesMethod;
+    return methods;
+  }
+
   #createHost(): SessionHost {
     const { services, methods } = dispatchTable(
       this.#options.serve,
@@ -413,7 +429,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
       incarnation: this.#incarnation,
       services,
       methods,
-      builtins: builtinMethods(this.sharing, this.#borrowing, this.#incarnation),
+      builtins: this.#builtins(),
+      lanesFor: (port) => this.#laneBoard.at(port),
       kick: () => this.#progress.kick(),
       markDirty: (session) => {
         if (session.dirty) return;

@@ -82,11 +82,10 @@ export class GroupMember implements Candidate {
 
   /** No member any more: no new calls, closed when those in flight have ended. */
   retire(onDone: () => void): void {
-    this.#leave();
+    this.leave();
     const closeIfDone = (): void => {
       // Built-in requests count here: what has been borrowed from it, or by it, is given back first.
-      const { callsOut, callsWaiting, callsIn } = this.peer.stats();
-      if (callsOut + callsWaiting + callsIn === 0) {
+      if (this.peer.idle) {
         this.peer.close();
         onDone();
       } else this.#cancelTry = this.#clock.timer(retiredLookMs, closeIfDone, true);
@@ -95,11 +94,12 @@ export class GroupMember implements Candidate {
   }
 
   close(): void {
-    this.#leave();
+    this.leave();
     this.peer.close();
   }
 
-  #leave(): void {
+  /** Not kept any more. */
+  leave(): void {
     this.#retired = true;
     this.#cancelTry?.();
     this.#cancelTry = undefined;

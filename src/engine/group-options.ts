@@ -4,6 +4,7 @@ import { type Resolver, staticResolver } from "../balance/resolver.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { parseUrl } from "../fabric/url.ts";
 import type { WindowLimits } from "../session/in-flight-window.ts";
+import { type LaneOptions, resolveLaneOptions } from "./lane-options.ts";
 import {
   type ReconnectOptions,
   type ResolvedReconnectOptions,
@@ -27,6 +28,8 @@ export interface GroupOptions {
   readonly reconnect?: ReconnectOptions;
   /** How many calls to each peer may be in flight, and how many wait. */
   readonly window?: WindowOptions;
+  /** How a peer's calls go to its lanes, where it has several. */
+  readonly lanes?: LaneOptions;
 }
 
 /** The same, complete. */
@@ -34,15 +37,18 @@ export interface ResolvedGroupOptions {
   readonly timeoutMs: number;
   readonly policy: Policy;
   readonly keyOf: GroupOptions["keyOf"];
+  /** A key is for one member, by its place in the list, whether that one is ready or not. */
+  readonly pins: boolean;
   readonly ejection: Required<EjectionOptions>;
   readonly slowStartMs: number;
   readonly reconnect: ResolvedReconnectOptions;
   readonly window: WindowLimits;
+  readonly lanes: LaneOptions;
 }
 
 /** @throws TypeError or RangeError naming the option. */
 export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: number): ResolvedGroupOptions {
-  const known = ["timeoutMs", "policy", "keyOf", "ejection", "slowStartMs", "reconnect", "window"];
+  const known = ["timeoutMs", "policy", "keyOf", "ejection", "slowStartMs", "reconnect", "window", "lanes"];
   assertOptions("connect", options, known);
   const {
     timeoutMs = defaultTimeoutMs,
@@ -62,12 +68,14 @@ export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: num
   assertBetween("slowStartMs", slowStartMs, 0, 2 ** 31 - 1);
   return {
     timeoutMs,
-    policy: resolvePolicy(policy),
+    policy: resolvePolicy("connect: policy", policy),
     keyOf,
+    pins: false,
     ejection: { consecutiveFailures, baseMs, maxShare },
     slowStartMs,
     reconnect: resolveReconnectOptions(options.reconnect),
     window: resolveWindowOptions(options.window),
+    lanes: resolveLaneOptions(options.lanes),
   };
 }
 
@@ -81,11 +89,12 @@ export function resolverOf(where: readonly string[] | Resolver): Resolver {
   throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
 }
 
-function resolvePolicy(policy: PolicyName | Policy): Policy {
+/** @throws TypeError naming `where`. */
+export function resolvePolicy(where: string, policy: PolicyName | Policy): Policy {
   if (typeof policy === "object" && policy !== null && typeof policy.pick === "function") return policy;
   if (typeof policy === "string" && Object.hasOwn(policies, policy)) return policies[policy]();
   throw new TypeError(
-    `connect: policy must be one of ${Object.keys(policies).join(", ")}, or an object with pick()`,
+    `${where} must be one of ${Object.keys(policies).join(", ")}, or an object with pick()`,
   );
 }
 

@@ -6,9 +6,12 @@ import type { WindowLimits } from "../session/in-flight-window.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import { ConnectSilence, type SessionTable } from "../session/session-table.ts";
+import { GroupMember } from "./group-member.ts";
 import { type GroupOptions, resolveGroupOptions, resolverOf } from "./group-options.ts";
-import { Peer } from "./peer.ts";
+import { type LaneOptions, resolveLaneOptions } from "./lane-options.ts";
+import { Peer, type PeerPlace } from "./peer.ts";
 import { PeerGroup } from "./peer-group.ts";
+import type { LaneOpener } from "./peer-lanes.ts";
 import type { Ports } from "./ports.ts";
 import {
   type ReconnectOptions,
@@ -24,8 +27,17 @@ export interface ConnectOptions {
   readonly timeoutMs?: number;
   /** What becomes of calls while the peer is lost. Default: the first of them tries once to connect. */
   readonly reconnect?: ReconnectOptions;
-  /** How many calls to the peer may be in flight, and how many wait. */
+  /** How many calls to the peer may be in flight, and how many wait; to each of its lanes, where it has several. */
   readonly window?: WindowOptions;
+  /** How calls go to the peer's lanes, where it has several. */
+  readonly lanes?: LaneOptions;
+}
+
+/** What holds for every session of a peer. */
+interface PeerTerms {
+  readonly timeoutMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
 }
 
 /**
@@ -60,13 +72,19 @@ export class Links {
   }
 
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
-    assertOptions("connect", options, ["timeoutMs", "reconnect", "window"]);
+    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes"]);
     const { timeoutMs = this.#timeoutMs } = options;
     assertTimeoutMs("connect: timeoutMs", timeoutMs);
     const reconnect = resolveReconnectOptions(options.reconnect);
-    const peer = this.#newPeer(url, timeoutMs, reconnect, resolveWindowOptions(options.window));
+    const terms = { timeoutMs, reconnect, window: resolveWindowOptions(options.window) };
+    const lanes = this.#laneOpener(terms, resolveLaneOptions(options.lanes), true);
+    const peer = this.#newPeer(url, terms, { lanes });
+    const untilMs = systemClock.now() + timeoutMs;
     try {
       await peer.session();
+      const leftMs = Math.max(1, untilMs - systemClock.now());
+      // Where some cannot be reached, others have been by then.
+      await within(leftMs, `none of the lanes of ${url} was reached`, peer.lanesTried());
     } catch (error) {
       peer.close();
       throw error;
@@ -82,7 +100,10 @@ export class Links {
       this.#host,
       resolver,
       resolved,
-      (url) => this.#newPeer(url, resolved.timeoutMs, resolveReconnectOptions(), resolved.window),
+      (url) => {
+        const terms = { ...resolved, reconnect: resolveReconnectOptions() };
+        return this.#newPeer(url, terms, { lanes: this.#laneOpener(terms, resolved.lanes, false) });
+      },
       (self) => this.#groups.delete(self),
     );
     this.#groups.add(group);
@@ -101,7 +122,7 @@ export class Links {
     for (const peer of this.#peers) peer.close();
   }
 
-  #newPeer(url: string, timeoutMs: number, reconnect: ResolvedReconnectOptions, window: WindowLimits): Peer {
+  #newPeer(url: string, { timeoutMs, reconnect, window }: PeerTerms, place: PeerPlace): Peer {
     const peer = new Peer(
       url,
       this.#host,
@@ -109,9 +130,24 @@ export class Links {
       (self) => this.#peers.delete(self),
       reconnect,
       window,
+      place,
     );
     this.#peers.add(peer);
     return peer;
+  }
+
+  /** How the lanes are reached of a peer of these terms. `keeps`: the peer itself is tried again when it is lost, once it is known to have lanes. */
+  #laneOpener(terms: PeerTerms, lanes: LaneOptions, keeps: boolean): LaneOpener {
+    const { timeoutMs, reconnect, window } = terms;
+    const options = { ...resolveGroupOptions({ ...lanes }, timeoutMs), reconnect, window, pins: true };
+    const ignore = () => {};
+    return {
+      group: (front, resolver) => {
+        const { host } = front;
+        return new PeerGroup(host, resolver, options, (url) => this.#newPeer(url, terms, { front }), ignore);
+      },
+      ...(keeps ? { keep: (front: Peer) => new GroupMember(front, options, this.#host.clock, ignore) } : {}),
+    };
   }
 
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the peer's welcome. */

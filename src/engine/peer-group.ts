@@ -1,3 +1,4 @@
+import { rendezvous } from "../balance/rendezvous.ts";
 import type { Resolver } from "../balance/resolver.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import type { ClientOptions } from "../client/call-options.ts";
@@ -9,9 +10,10 @@ import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
+import type { SessionObserver } from "../session/session-observer.ts";
 import { GroupMember } from "./group-member.ts";
 import type { ResolvedGroupOptions } from "./group-options.ts";
-import type { Peer, PeerState } from "./peer.ts";
+import { Peer, type PeerState } from "./peer.ts";
 import { pauseMs } from "./reconnect.ts";
 import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
 
@@ -53,6 +55,10 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   readonly #first: Promise<void>;
   #onFirst!: (error?: unknown) => void;
   #resolved = false;
+  /** As the resolver named them. */
+  #urls: readonly string[] = [];
+  /** Settles when those that were new at last have been tried once. */
+  #tried: Promise<unknown> = Promise.resolve();
   #endPauses = new Set<() => void>();
   /** Calls for which nobody is ready. */
   #waiting = 0;
@@ -84,10 +90,10 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     });
   }
 
-  /** Its members, in the order they came. */
+  /** Its members, in the order they were named. */
   get members(): GroupMemberStats[] {
     const nowMs = this.host.clock.now();
-    return [...this.#members.values()].map(({ peer, outlier, weight }) => ({
+    return this.#named().map(({ peer, outlier, weight }) => ({
       url: peer.url,
       state: peer.state,
       callsOut: peer.callsOut,
@@ -95,6 +101,34 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       ejected: outlier.ejected(nowMs),
       weight,
     }));
+  }
+
+  #named(): GroupMember[] {
+    return [...new Set(this.#urls)].flatMap((url) => this.#members.get(url) ?? []);
+  }
+
+  /** @internal Of all members. */
+  get callsOut(): number {
+    let calls = 0;
+    for (const { peer } of this.#members.values()) calls += peer.callsOut;
+    return calls;
+  }
+
+  /** @internal */
+  get callsWaiting(): number {
+    let calls = 0;
+    for (const { peer } of this.#members.values()) calls += peer.callsWaiting;
+    return calls;
+  }
+
+  /** @internal */
+  get idle(): boolean {
+    return [...this.#members.values(), ...this.#retiring].every(({ peer }) => peer.idle);
+  }
+
+  /** @internal What the first that is connected serves. */
+  get services(): string[] | undefined {
+    return this.#named().find(({ peer }) => peer.current !== undefined)?.peer.services;
   }
 
   /** A typed client whose calls go to the members. Costs and holds nothing. */
@@ -123,6 +157,31 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return this.#first;
   }
 
+  /** @internal As `connected`, when all have been tried once. */
+  async allTried(): Promise<void> {
+    await this.#tried;
+    await this.#first;
+  }
+
+  /** @internal The engine of that incarnation there is gone for certain. */
+  onLaneGone(url: string, incarnation: bigint): void {
+    for (const { peer } of [...this.#members.values(), ...this.#retiring])
+      if (peer.url === url) peer.onGone(incarnation);
+  }
+
+  /** @internal Somebody listens there from now on. */
+  connectNow(url: string): void {
+    this.#members
+      .get(url)
+      ?.connect()
+      .catch(() => {});
+  }
+
+  /** @internal Whether a member is reached at this URL. */
+  has(url: string): boolean {
+    return this.#members.has(url);
+  }
+
   /** @internal */
   get closed(): boolean {
     return this.#closed;
@@ -137,30 +196,53 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   session(call?: OutgoingCall, input?: unknown): Session | Promise<Session> {
     if (this.#closed) throw this.#closedError();
     const callee = call?.boundTo;
-    if (callee !== undefined) return this.#sessionAt(callee, call);
+    if (callee !== undefined) return this.#sessionAt(callee, call, input);
+    const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
+    if (pinned !== undefined) return pinned.peer.session(call, input);
     const ready = this.#readyNow();
-    if (ready.length === 0) return this.#sessionOfAny(call);
-    return this.#pick(ready, call, input).peer.session(call);
+    if (ready.length === 0) return this.#sessionOfAny(call, input);
+    return this.#pick(ready, call, input).peer.session(call, input);
   }
 
   #pick(ready: readonly GroupMember[], call: OutgoingCall | undefined, input: unknown): GroupMember {
-    const { keyOf, policy } = this.#options;
     try {
-      const key = call === undefined ? undefined : keyOf?.({ method: call.methodPath, input });
-      if (key !== undefined && typeof key !== "string")
-        throw new TypeError(`keyOf must give a string or undefined, it gave ${typeof key}`);
-      const picked: unknown = policy.pick(ready, key);
+      const key = this.#options.pins ? undefined : this.#keyOf(call, input);
+      const picked: unknown = this.#options.policy.pick(ready, key);
       if (!(picked instanceof GroupMember)) throw new TypeError("the policy must pick one of the candidates");
       return picked;
     } catch (cause) {
-      const message = `${this.name}: keyOf or the policy failed: ${cause instanceof Error ? cause.message : String(cause)}`;
-      throw new RpcError({ code: "internal", message, origin: "local", cause });
+      throw this.#misdirected(cause);
     }
+  }
+
+  /** The one that the call belongs to, ready or not. */
+  #pinned(call: OutgoingCall | undefined, input: unknown): GroupMember | undefined {
+    try {
+      const key = this.#keyOf(call, input);
+      return key === undefined
+        ? undefined
+        : this.#members.get(this.#urls[rendezvous(key, this.#urls.length)] ?? "");
+    } catch (cause) {
+      throw this.#misdirected(cause);
+    }
+  }
+
+  #keyOf(call: OutgoingCall | undefined, input: unknown): string | undefined {
+    const key: unknown =
+      call === undefined ? undefined : this.#options.keyOf?.({ method: call.methodPath, input });
+    if (key === undefined || typeof key === "string") return key;
+    throw new TypeError(`keyOf must give a string or undefined, it gave ${typeof key}`);
+  }
+
+  #misdirected(cause: unknown): RpcError {
+    const message = `${this.name}: keyOf or the policy failed: ${cause instanceof Error ? cause.message : String(cause)}`;
+    return new RpcError({ code: "internal", message, origin: "local", cause });
   }
 
   /** @internal */
   onSettled(session: Session, code: RpcCode | "ok"): void {
-    const member = session.observer === undefined ? undefined : this.#byPeer.get(session.observer);
+    const member = this.#memberOf(session.observer);
+    member?.peer.onSettled(session, code);
     if (member === undefined || !member.outlier.settled(code)) return;
     const nowMs = this.host.clock.now();
     let ejected = 1;
@@ -169,6 +251,15 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       return;
     member.outlier.eject(nowMs);
     this.#ready = undefined;
+  }
+
+  /** Whose session it is: the member's own, or that of a lane of its. */
+  #memberOf(observer: SessionObserver | undefined): GroupMember | undefined {
+    if (observer === undefined) return undefined;
+    const member = this.#byPeer.get(observer);
+    return (
+      member ?? (observer instanceof Peer && observer.front ? this.#byPeer.get(observer.front) : undefined)
+    );
   }
 
   #readyNow(): readonly GroupMember[] {
@@ -192,9 +283,9 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   }
 
   /** Whoever else is ready: only that process knows whether the call was executed. */
-  #sessionAt(callee: Callee, call: OutgoingCall | undefined): Session | Promise<Session> {
+  #sessionAt(callee: Callee, call: OutgoingCall | undefined, input: unknown): Session | Promise<Session> {
     const peer = this.#memberAt(callee)?.peer;
-    return peer?.current === undefined ? this.#sessionOfAny(call) : peer.session(call);
+    return peer?.current === undefined ? this.#sessionOfAny(call, input) : peer.session(call, input);
   }
 
   /** Of two at one URL, one of which retires, the one that the callee is. */
@@ -202,7 +293,11 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     const retiring = [...this.#retiring].find(
       ({ peer }) => peer.url === url && peer.incarnation === incarnation,
     );
-    return retiring ?? this.#members.get(url);
+    return (
+      retiring ??
+      this.#members.get(url) ??
+      [...this.#members.values(), ...this.#retiring].find(({ peer }) => peer.hasLane(url))
+    );
   }
 
   /** Those a call may wait for. */
@@ -215,16 +310,16 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   }
 
   /** Nobody is ready: whoever can be connected to first. Tried once, or as long as the call waits. */
-  #sessionOfAny(call: OutgoingCall | undefined): Promise<Session> {
+  #sessionOfAny(call: OutgoingCall | undefined, input: unknown): Promise<Session> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
-    return this.#firstOfAny(call).finally(() => this.#waiting--);
+    return this.#firstOfAny(call, input).finally(() => this.#waiting--);
   }
 
-  async #firstOfAny(call: OutgoingCall | undefined): Promise<Session> {
+  async #firstOfAny(call: OutgoingCall | undefined, input: unknown): Promise<Session> {
     for (let attempt = 0; ; attempt++) {
       try {
-        return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call)));
+        return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call, input)));
       } catch (error) {
         if (this.#closed) throw this.#closedError();
         const waits = this.patient && call !== undefined;
@@ -260,6 +355,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   #onUrls(urls: readonly string[]): void {
     if (this.#closed) return;
     this.#resolved = true;
+    this.#urls = urls;
     const wanted = new Set(urls);
     for (const [url, member] of this.#members) {
       if (wanted.has(url)) continue;
@@ -280,6 +376,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       tries.push(member.connect());
     }
     this.#ready = undefined;
+    this.#tried = Promise.allSettled(tries);
     Promise.any(tries).then(
       () => this.#onFirst(),
       (error: AggregateError) => {

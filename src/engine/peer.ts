@@ -4,6 +4,7 @@ import { type Client, createClient } from "../client/client.ts";
 import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
+import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
 import { Listeners } from "../observe/listeners.ts";
@@ -13,7 +14,10 @@ import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
 import type { SessionObserver } from "../session/session-observer.ts";
 import type { WaitingLevel } from "../session/waiting-calls.ts";
+import type { LaneAddress } from "../wire/handshake.ts";
 import type { PeerEvents } from "./peer-events.ts";
+import type { GroupMemberStats } from "./peer-group.ts";
+import { type LaneOpener, PeerLanes } from "./peer-lanes.ts";
 import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
 import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
 
@@ -43,6 +47,16 @@ export interface PeerStats {
   readonly callsIn: number;
   /** Bytes of encoded frames that wait for room to be sent. */
   readonly queuedBytes: number;
+  /** Its lanes, by number, where it has such: calls go to these, and what is counted above is of the session with the peer that speaks for them. */
+  readonly lanes: readonly GroupMemberStats[];
+}
+
+/** Where a peer stands among others. */
+export interface PeerPlace {
+  /** How its lanes are reached, should it have any. */
+  readonly lanes?: LaneOpener;
+  /** Whose lane it is itself. */
+  readonly front?: Peer;
 }
 
 /** How a peer opens its next session: the engine's business. */
@@ -55,6 +69,8 @@ export type SessionOpener = (peer: Peer) => Promise<Session>;
 export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
+  /** @internal Whose lane it is. */
+  readonly front: Peer | undefined;
   /** @internal */
   readonly retried = new RetriedCalls();
   readonly #open: SessionOpener;
@@ -67,6 +83,8 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   /** Calls that wait for a session, and some that did. */
   readonly #waiting = new Set<OutgoingCall>();
   readonly #maxWaiting: number;
+  readonly #laneOpener: LaneOpener | undefined;
+  #lanes: PeerLanes | undefined;
   #forgotMs = Number.NEGATIVE_INFINITY;
   #suspected = false;
   /** The incarnation of the last session; undefined before the first. */
@@ -83,6 +101,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     onClosed: (peer: Peer) => void,
     reconnect: ResolvedReconnectOptions,
     window: { readonly maxWaiting: number } = defaultWindow,
+    { lanes, front }: PeerPlace = {},
   ) {
     this.url = url;
     this.host = host;
@@ -90,6 +109,8 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     this.#onClosed = onClosed;
     this.#reconnect = reconnect;
     this.#maxWaiting = mostWaiting(window);
+    this.#laneOpener = lanes;
+    this.front = front;
   }
 
   get name(): string {
@@ -112,12 +133,14 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
   /** Calls to it that have no terminal frame yet, without what engines ask each other. */
   get callsOut(): number {
-    return this.#session?.outgoing.usersSize ?? 0;
+    const own = this.#session?.outgoing.usersSize ?? 0;
+    return this.#lanes === undefined ? own : this.#lanes.group.callsOut + own;
   }
 
   /** Calls to it that wait for a place in the window. */
   get callsWaiting(): number {
-    return this.#session?.outgoing.waiting.size ?? 0;
+    const own = this.#session?.outgoing.waiting.size ?? 0;
+    return this.#lanes === undefined ? own : this.#lanes.group.callsWaiting + own;
   }
 
   /** @internal The session that is open, also while the peer drains: what engines ask each other goes on then. */
@@ -132,7 +155,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
   /** Names of the services it serves. */
   get services(): string[] {
-    return this.#session?.methods.names() ?? [];
+    return this.#lanes?.group.services ?? this.#session?.methods.names() ?? [];
   }
 
   /**
@@ -161,8 +184,19 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     return this.#reconnect.whileLost === "wait";
   }
 
+  /** @internal Resolves when its lanes, if it has any, have been tried once. */
+  async lanesTried(): Promise<void> {
+    await this.#lanes?.group.allTried();
+  }
+
   /** @internal */
-  session(call?: OutgoingCall): Session | Promise<Session> {
+  hasLane(url: string): boolean {
+    return this.#lanes?.group.has(url) ?? false;
+  }
+
+  /** @internal */
+  session(call?: OutgoingCall, input?: unknown): Session | Promise<Session> {
+    if (this.#lanes !== undefined && call !== undefined) return this.#lanes.group.session(call, input);
     const session = this.#session;
     if (!this.host.intake.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
@@ -173,7 +207,13 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (open && (call === undefined || !this.patient)) throw drainingError(this.url, "local");
     if (call !== undefined) this.#letWait(call);
     this.#opening ??= this.#reopen();
-    return this.#opening;
+    if (call === undefined || this.#laneOpener === undefined) return this.#opening;
+    return this.#opening.then((opened) => this.#lanes?.group.session(call, input) ?? opened);
+  }
+
+  /** @internal */
+  onSettled(session: Session, code: RpcCode | "ok"): void {
+    this.#lanes?.group.onSettled(session, code);
   }
 
   /** What waits for a session is bounded as what waits in one. */
@@ -220,12 +260,36 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (!this.#closed) this.#listeners.tell("lost", { reason });
   }
 
+  /** @internal Calls go to the lanes from now on, to this peer itself where there are none. @throws RpcError for lanes that cannot be. */
+  onLanes(lanes: readonly LaneAddress[]): void {
+    if (this.#laneOpener === undefined || this.#closed) return;
+    if (lanes.length === 0) {
+      this.#lanes?.close();
+      this.#lanes = undefined;
+    } else if (this.#lanes === undefined) this.#lanes = new PeerLanes(this, lanes, this.#laneOpener);
+    else this.#lanes.onLanes(lanes);
+  }
+
+  /** @internal Its engine of that incarnation has ended, says who must know: nothing of it touches our memory any more. */
+  onGone(incarnation: bigint): void {
+    const session = this.#session;
+    if (session?.remote?.incarnation !== incarnation) return;
+    if (session.state === "ended") return session.onPeerGone();
+    const reason = new RpcError({
+      code: "unavailable",
+      message: `the engine at ${this.url} has ended`,
+      origin: "fabric",
+    });
+    session.end(reason, { quiet: true, certain: true });
+  }
+
   #adopt(session: Session): void {
     this.#session = session;
     this.#waiting.clear();
     if (this.#closed) return this.#end();
     // It may have ended while this promise was on its way.
     if (session.state !== "open") return;
+    this.onLanes(session.remote?.lanes ?? []);
     session.observer = this;
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
@@ -287,8 +351,13 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
       this.#openPatiently().then(
         (session) => {
           clear();
-          this.#adopt(session);
-          resolve(session);
+          try {
+            this.#adopt(session);
+            resolve(session);
+          } catch (error) {
+            session.end(error as RpcError);
+            reject(error);
+          }
         },
         (error) => {
           clear();
@@ -310,7 +379,15 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
       waitingBytes: session?.outgoing.waiting.bytes ?? 0,
       waiting: session?.outgoing.waiting.levels() ?? noneWaiting,
       window: session?.state === "open" ? session.outgoing.window.stats() : noWindow,
+      lanes: this.#lanes?.group.members ?? [],
     };
+  }
+
+  /** @internal No calls are open, in either direction; built-in requests count. */
+  get idle(): boolean {
+    const session = this.#session;
+    const open = (session?.callsOut ?? 0) + (session?.callsIn ?? 0) + (session?.outgoing.waiting.size ?? 0);
+    return open === 0 && (this.#lanes?.group.idle ?? true);
   }
 
   /** Ends the session, telling the peer; open calls fail with `unavailable`. Safe to call twice. */
@@ -318,6 +395,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (this.#closed) return;
     this.#closed = true;
     this.retried.close(this.#closedError());
+    this.#lanes?.close();
     this.#end();
     this.#giveUp?.();
     this.#endPause?.();

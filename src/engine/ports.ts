@@ -23,6 +23,11 @@ export class Ports {
     return this.#listening.map((port) => port.url);
   }
 
+  /** Those it listens on, in the order of the URLs it was given. */
+  get listening(): readonly Port[] {
+    return this.#listening;
+  }
+
   get all(): Port[] {
     return [...this.#listening, ...this.#connecting];
   }

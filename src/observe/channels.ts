@@ -21,6 +21,10 @@ export const channels = {
   slowCall: channel("cinnabar:call.slow"),
   /** A request was refused before its handler began: { method, peer, priority, cause, waitedMs }, `cause` a `ShedCause`. */
   shed: channel("cinnabar:call.shed"),
+  /** A lane of `openLanes` serves, first or again: { lane, urls, incarnation }. */
+  laneServing: channel("cinnabar:lane.serving"),
+  /** A lane's thread has ended by itself: a `LaneDeath`. */
+  laneDied: channel("cinnabar:lane.died"),
   /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;

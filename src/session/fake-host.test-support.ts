@@ -48,6 +48,10 @@ export class FakeHost implements SessionHost {
     this.offerBudget = new ByteBudget(this.limits.maxOfferBytes);
   }
 
+  lanesFor(): [] {
+    return [];
+  }
+
   kick(): void {}
 
   markDirty(): void {}
@@ -132,6 +136,7 @@ export const peerGreeting: Greeting = {
   requests: 8,
   immediateBytes: 0,
   heartbeatMs: 1000,
+  lanes: [],
   services: [["s", ["a", "b"]]],
 };
 

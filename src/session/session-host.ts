@@ -3,9 +3,10 @@ import type { Clock } from "../call/clock.ts";
 import type { DeadlineWheel } from "../call/deadline-wheel.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { Port } from "../fabric/port.ts";
 import type { CallMetrics, MethodMetrics } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
-import type { ServiceTable } from "../wire/handshake.ts";
+import type { LaneAddress, ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Intake } from "./intake.ts";
 import type { SessionLimits } from "./limits.ts";
@@ -45,6 +46,8 @@ export interface SessionHost {
   readonly methods: readonly ServedMethod[];
   /** Built-in methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
+  /** The lanes that this engine speaks for, as they are told to whoever says hello at the port. */
+  lanesFor(port: Port): readonly LaneAddress[];
   /** Makes progress soon. */
   kick(): void;
   /** The session's outbox wants a flush at the end of this turn. */

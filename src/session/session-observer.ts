@@ -1,4 +1,5 @@
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { LaneAddress } from "../wire/handshake.ts";
 
 /** Who wants to know how a session fares: the peer that opened it. */
 export interface SessionObserver {
@@ -8,5 +9,7 @@ export interface SessionObserver {
   onTrusted(): void;
   /** It takes no new calls from now on. */
   onDraining(): void;
+  /** It speaks for lanes, and says where they are now. */
+  onLanes(lanes: readonly LaneAddress[]): void;
   onEnded(reason: RpcError): void;
 }

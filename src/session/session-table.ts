@@ -83,7 +83,9 @@ export class SessionTable implements PortSink {
       session.end(new ConnectSilence(peerName, timeoutMs), { quiet: true }),
     );
     try {
-      await session.connect(packGreeting({ ...this.#greeting(session), address: replyTo, services: [] }));
+      await session.connect(
+        packGreeting({ ...this.#greeting(session), address: replyTo, lanes: [], services: [] }),
+      );
       this.#tellCredits(session);
       return session;
     } finally {
@@ -172,7 +174,11 @@ export class SessionTable implements PortSink {
     const address = this.#admit(port, greeting);
     if (address === undefined) return;
     const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
-    session.accept(greeting, packGreeting({ ...this.#greeting(session), services: this.#host.services }));
+    const lanes = this.#host.lanesFor(port);
+    session.accept(
+      greeting,
+      packGreeting({ ...this.#greeting(session), lanes, services: this.#host.services }),
+    );
     this.#tellCredits(session);
     // Whoever said hello may be gone: then the welcome would keep its slot and its way for ever.
     this.#host.watch(session);
@@ -231,7 +237,7 @@ export class SessionTable implements PortSink {
     if (this.#host.methods.length > 0) session.tellCredits(this.#host.credits.share);
   }
 
-  #greeting(session: Session): Omit<Greeting, "services"> {
+  #greeting(session: Session): Omit<Greeting, "services" | "lanes"> {
     const { limits, incarnation, liveness } = this.#host;
     return {
       versions: [protocolVersion, protocolVersion],

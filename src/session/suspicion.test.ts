@@ -15,6 +15,7 @@ function setUp() {
     onSuspect: (phi, silentMs) => events.push(`suspect ${phi >= 8} ${silentMs < boundMs}`),
     onTrusted: () => events.push("trusted"),
     onDraining: () => events.push("draining"),
+    onLanes: () => events.push("lanes"),
     onEnded: () => events.push("ended"),
   };
   /** Answers pings after so long, or never. */

@@ -21,6 +21,8 @@ export const builtin = {
   push: 0xff07,
   /** One side of a byte stream gives it up. */
   stop: 0xff08,
+  /** Whoever speaks for lanes tells where they are now. */
+  lanes: 0xff09,
 } as const;
 
 export const firstBuiltin = 0xff00;

@@ -22,8 +22,17 @@ export interface Greeting extends ReturnPath {
   readonly immediateBytes: number;
   /** After how many milliseconds of silence it gives up a peer that it waits for. */
   readonly heartbeatMs: number;
+  /** Where its lanes are, in the order of their numbers; none for an engine that stands for itself. Only in a welcome. */
+  readonly lanes: readonly LaneAddress[];
   /** What it serves. Empty in a hello, which must fit one message: the side that connects sends its table afterwards. */
   readonly services: ServiceTable;
+}
+
+/** One lane of those that an engine speaks for, as its peer may reach it. */
+export interface LaneAddress {
+  readonly url: string;
+  /** Of the engine that listens there now; 0 while there is none. */
+  readonly incarnation: bigint;
 }
 
 /** The part of a greeting by which its sender can be answered. The same in every version, so that a no can be told to any of them. */
@@ -46,6 +55,8 @@ export interface GreetingLimits {
   readonly maxNameLength: number;
   readonly maxAddressBytes: number;
   readonly maxAgentLength: number;
+  readonly maxLanes: number;
+  readonly maxUrlLength: number;
 }
 
 export const greetingLimits: GreetingLimits = {
@@ -55,6 +66,8 @@ export const greetingLimits: GreetingLimits = {
   maxNameLength: 128,
   maxAddressBytes: 256,
   maxAgentLength: 256,
+  maxLanes: 256,
+  maxUrlLength: 320,
 };
 
 /** The heartbeat of a peer that does not state one. */
@@ -78,7 +91,13 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     svc: greeting.services,
     ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
     ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
+    ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
   };
+}
+
+/** Lanes as they travel. */
+export function packLanes(lanes: readonly LaneAddress[]): [string, bigint][] {
+  return lanes.map(({ url, incarnation }) => [url, incarnation]);
 }
 
 /** Why a greeting's sender cannot be understood, or "" if it can: no protocol version is spoken on both sides. */
@@ -105,7 +124,17 @@ export function parseReturnPath(body: unknown): ReturnPath | string {
 export function parseGreeting(body: unknown): Greeting | string {
   const path = parseReturnPath(body);
   if (typeof path === "string") return path;
-  const { v, inc, agt, bod, req, svc, imm = 0, hbt = defaultHeartbeatMs } = body as Record<string, unknown>;
+  const {
+    v,
+    inc,
+    agt,
+    bod,
+    req,
+    svc,
+    imm = 0,
+    hbt = defaultHeartbeatMs,
+    lan = [],
+  } = body as Record<string, unknown>;
   if (!isVersions(v)) return "greeting states no protocol versions";
   const outdated = versionFault(body);
   if (outdated !== "") return outdated;
@@ -115,6 +144,8 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   if (!isUint32(imm)) return "greeting states no length of notices";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
+  const lanes = parseLanes(lan);
+  if (typeof lanes === "string") return lanes;
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
@@ -127,8 +158,27 @@ export function parseGreeting(body: unknown): Greeting | string {
     requests: req,
     immediateBytes: imm,
     heartbeatMs: hbt,
+    lanes,
     services: svc as ServiceTable,
   };
+}
+
+/** The lanes in a decoded value, or a sentence on what is wrong with it. */
+export function parseLanes(value: unknown): LaneAddress[] | string {
+  if (!Array.isArray(value)) return "greeting has no list of lanes";
+  const { maxLanes, maxUrlLength } = greetingLimits;
+  if (value.length > maxLanes) return `greeting names ${value.length} lanes`;
+  const lanes: LaneAddress[] = [];
+  for (const lane of value) {
+    if (!Array.isArray(lane) || lane.length !== 2) return "greeting has a malformed lane";
+    const [url, incarnation] = lane as [unknown, unknown];
+    if (typeof url !== "string" || url.length === 0 || url.length > maxUrlLength)
+      return "greeting has a lane without a URL";
+    if (typeof incarnation !== "bigint" && !isWhole(incarnation))
+      return "greeting has a lane without an incarnation";
+    lanes.push({ url, incarnation: BigInt.asUintN(64, BigInt(incarnation)) });
+  }
+  return lanes;
 }
 
 /** The service table in a decoded body, or a sentence on what is wrong with it. */

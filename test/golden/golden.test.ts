@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { RemoteRegion } from "../../src/bulk/remote-region.ts";
 import { IncomingCall, type Outcome } from "../../src/call/incoming-call.ts";
+import { lanesMethod } from "../../src/engine/lanes-method.ts";
 import { codeNumbers } from "../../src/errors/code.ts";
 import { Borrowing } from "../../src/memory/borrowing.ts";
 import { builtinMethods } from "../../src/memory/builtins.ts";
@@ -194,6 +195,7 @@ describe("golden vectors", () => {
 
   it("ask by built-in methods in the form that these read", () => {
     const methods = builtinMethods(new Shares(() => [], 1n), new Borrowing(), 1n);
+    methods[builtin.lanes - firstBuiltin] = lanesMethod;
     for (const [name, number] of Object.entries(builtin)) {
       const [frame] =
         vectors.find(({ frames }) => frames[0]?.kind === frameKind.request && frames[0].method === number)
@@ -212,7 +214,7 @@ describe("golden vectors", () => {
   });
 
   it("open sessions with greetings and tables that parse, and pack again to the same", () => {
-    for (const name of ["hello", "welcome"]) {
+    for (const name of ["hello", "welcome", "welcome of a side that speaks for lanes"]) {
       const [frame] = vector(name).frames as [VectorFrame];
       const body = fromJson(frame.body) as Record<string, unknown>;
       const greeting = parseGreeting(body);
@@ -266,6 +268,8 @@ describe("docs/protocol.md", () => {
       ["Services in a table", greetingLimits.maxServices],
       ["Methods in a table", greetingLimits.maxMethods],
       ["Characters in a name", greetingLimits.maxNameLength],
+      ["Lanes", greetingLimits.maxLanes],
+      ["Characters in a lane's URL", greetingLimits.maxUrlLength],
       ["Bytes in `adr`", greetingLimits.maxAddressBytes],
       ["Characters in `agt`", greetingLimits.maxAgentLength],
       ["Segments of a region", maxRegionSegments],

@@ -84,6 +84,7 @@ export class Side {
       incarnation,
       ...dispatchTable(serve, () => {}, this.replays, new Admission(clock, wheel, defaultAdmission)),
       builtins: [],
+      lanesFor: () => [],
       kick: () => {},
       markDirty: (session) => this.#dirty.add(session),
       watch: () => {},

@@ -4,6 +4,7 @@
  */
 export const layers = [
   "index",
+  "lanes",
   "engine",
   "balance",
   "client",

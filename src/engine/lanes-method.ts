@@ -1,0 +1,16 @@
+import { builtinMethod } from "../memory/builtin-method.ts";
+import { type LaneAddress, parseLanes } from "../wire/handshake.ts";
+
+/** Serves `lanes`: whoever speaks for lanes says where they are now. */
+export const lanesMethod = builtinMethod<LaneAddress[]>(
+  "lanes",
+  (parts) => {
+    const lanes = parseLanes(parts);
+    return typeof lanes === "string" ? undefined : lanes;
+  },
+  (lanes, call, session) => {
+    // Told by an engine that has connected to this one: nobody sends it calls.
+    session.observer?.onLanes(lanes);
+    call.settle({ value: undefined });
+  },
+);

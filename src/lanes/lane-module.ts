@@ -1,0 +1,84 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import { type Implementation, isImplementation } from "../server/implement.ts";
+
+/** What a lane's module is told when it is asked for its services. */
+export interface LaneContext {
+  /** The lane's number, from 0; `front` for the main thread, where those are served who know no lanes. */
+  readonly lane: number | "front";
+  /** How many lanes there are. */
+  readonly lanes: number;
+  /** What `openLanes` was given as `data`, a copy in each thread. */
+  readonly data: unknown;
+}
+
+/** The services of one lane, with what ends them. */
+export interface LaneServices {
+  readonly serve: readonly Implementation[];
+  /** Called when the lane's engine has been closed, for what the module holds: it is waited for, a second at most. A lane that dies calls nothing. */
+  close?(): void | Promise<void>;
+}
+
+/** What a module gives as its default export, or as `serve`: its services, or a function that makes them for one lane. */
+export type LaneModule =
+  | Implementation
+  | readonly Implementation[]
+  | LaneServices
+  | ((
+      context: LaneContext,
+    ) =>
+      | Implementation
+      | readonly Implementation[]
+      | LaneServices
+      | Promise<Implementation | readonly Implementation[] | LaneServices>);
+
+/**
+ * Loads a lane's module in this thread.
+ *
+ * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, or gives no services. The cause is what it threw.
+ */
+export async function loadServices(module: string, context: LaneContext): Promise<LaneServices> {
+  const where = `the module ${module} of ${context.lane === "front" ? "the front" : `lane ${context.lane}`}`;
+  let exported: { readonly default?: unknown; readonly serve?: unknown };
+  try {
+    exported = await import(module);
+  } catch (cause) {
+    throw failed(`${where} could not be loaded: ${text(cause)}`, cause);
+  }
+  const given = exported.default ?? exported.serve;
+  if (given === undefined) throw failed(`${where} has neither a default export nor one named "serve"`);
+  let made: unknown;
+  try {
+    made = typeof given === "function" ? await given(context) : await given;
+  } catch (cause) {
+    throw failed(`${where} failed to make its services: ${text(cause)}`, cause);
+  }
+  const services = servicesOf(made);
+  if (services !== undefined) return services;
+  throw failed(
+    `${where} must give what implement() returns, an array of it, or { serve, close? }; it gave ${describe(made)}`,
+  );
+}
+
+function servicesOf(made: unknown): LaneServices | undefined {
+  if (isImplementation(made)) return { serve: [made] };
+  if (Array.isArray(made)) return made.every(isImplementation) ? { serve: made } : undefined;
+  if (typeof made !== "object" || made === null) return undefined;
+  const { serve, close } = made as Partial<LaneServices>;
+  if (!Array.isArray(serve) || !serve.every(isImplementation)) return undefined;
+  if (close === undefined) return { serve };
+  return typeof close === "function" ? { serve, close: () => close.call(made) } : undefined;
+}
+
+function failed(message: string, cause?: unknown): RpcError {
+  const why = cause === undefined ? {} : { cause };
+  return new RpcError({ code: "failed_precondition", message, origin: "local", ...why });
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function describe(value: unknown): string {
+  if (Array.isArray(value)) return "an array with something else in it";
+  return value === null ? "null" : typeof value;
+}

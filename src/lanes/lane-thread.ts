@@ -1,0 +1,122 @@
+import { Worker } from "node:worker_threads";
+import { systemClock } from "../call/clock.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
+import { toldError } from "./messages.ts";
+import type { LanesOptions } from "./options.ts";
+
+/** How a thread has ended. */
+export interface ThreadEnd {
+  readonly exitCode: number;
+  /** What it threw, or why it never came to serve. */
+  readonly error: Error | undefined;
+}
+
+interface Asked {
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+}
+
+/** One thread of a lane, from its start to its end. It is gone for certain when `ended` settles: its engine with it, closed by the addon if by nobody else. */
+export class LaneThread {
+  /** Where it listens. Rejects when it cannot come to serve; the thread then ends. */
+  readonly listening: Promise<LaneListening>;
+  readonly ended: Promise<ThreadEnd>;
+  readonly #worker: Worker;
+  readonly #name: string;
+  readonly #asked = new Map<number, Asked>();
+  #asks = 0;
+  #error: Error | undefined;
+  #onListening!: (listening: LaneListening) => void;
+  #onFailed!: (error: Error) => void;
+  #cancelTimer: () => void;
+
+  /** @throws DataCloneError when `orders.data` cannot be cloned. */
+  constructor(orders: LaneOrders, resourceLimits: LanesOptions["resourceLimits"], startTimeoutMs: number) {
+    this.#name = `lane ${orders.lane}`;
+    this.#worker = new Worker(new URL("./lane-worker.js", import.meta.url), {
+      workerData: orders,
+      name: `cinnabar ${this.#name}`,
+      ...(resourceLimits === undefined ? {} : { resourceLimits }),
+    });
+    this.listening = new Promise((resolve, reject) => {
+      this.#onListening = resolve;
+      this.#onFailed = reject;
+    });
+    this.listening.catch(() => {});
+    this.#cancelTimer = systemClock.timer(startTimeoutMs, () =>
+      this.#fail(
+        new RpcError({
+          code: "deadline_exceeded",
+          message: `${this.#name} has not come to serve within ${startTimeoutMs} ms: ${orders.module} loads or makes its services for too long`,
+          origin: "local",
+        }),
+      ),
+    );
+    this.#worker.on("message", (message: LaneMessage) => this.#onMessage(message));
+    this.#worker.on("error", (error: unknown) => {
+      this.#error ??= error instanceof Error ? error : new Error(String(error));
+    });
+    this.ended = new Promise((resolve) => {
+      this.#worker.once("exit", (exitCode) => {
+        this.#onExit(exitCode);
+        resolve({ exitCode, error: this.#error });
+      });
+    });
+  }
+
+  /** What the thread answers; rejects when it ends without an answer. */
+  ask<A extends keyof LaneAnswers>(
+    ask: A,
+    input: { readonly graceMs?: number } = {},
+  ): Promise<LaneAnswers[A]> {
+    const id = ++this.#asks;
+    return new Promise((resolve, reject) => {
+      this.#asked.set(id, { resolve: resolve as Asked["resolve"], reject });
+      this.#worker.postMessage({ id, ask, ...input });
+    });
+  }
+
+  /** Ends it wherever it stands. */
+  terminate(): void {
+    void this.#worker.terminate();
+  }
+
+  #onMessage(message: LaneMessage): void {
+    switch (message.said) {
+      case "listening":
+        this.#cancelTimer();
+        return this.#onListening({ urls: message.urls, incarnation: message.incarnation });
+      case "failed":
+        return this.#fail(toldError(message.error));
+      case "answer":
+      case "refused": {
+        const asked = this.#asked.get(message.id);
+        this.#asked.delete(message.id);
+        if (message.said === "answer") asked?.resolve(message.value);
+        else asked?.reject(toldError(message.error));
+      }
+    }
+  }
+
+  #fail(error: Error): void {
+    this.#error ??= error;
+    this.terminate();
+  }
+
+  #onExit(exitCode: number): void {
+    this.#cancelTimer();
+    const error = this.#error ?? threadEnded(this.#name, exitCode);
+    this.#onFailed(error);
+    for (const { reject } of this.#asked.values()) reject(error);
+    this.#asked.clear();
+  }
+}
+
+function threadEnded(name: string, exitCode: number): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the thread of ${name} has ended with exit code ${exitCode}`,
+    origin: "local",
+  });
+}

@@ -1,0 +1,57 @@
+import { availableParallelism } from "node:os";
+import { Engine } from "../engine/engine.ts";
+import { within } from "../engine/within.ts";
+import { channels } from "../observe/channels.ts";
+import { Lane, type LaneDeath } from "./lane.ts";
+import { LaneHost } from "./lane-host.ts";
+import { type LaneServices, loadServices } from "./lane-module.ts";
+import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
+
+/**
+ * Serves what a module gives in several worker threads behind one address. The module is loaded once in each, and once here (see `front`); it has as its default export, or as `serve`, what `implement` returns,
+ * or a function of `{ lane, lanes, data }` that returns it. Resolves when every lane listens; all or nothing. Clients connect to the published address as to any engine.
+ *
+ * @throws TypeError or RangeError for bad options; RpcError `failed_precondition`, which names the module, when it cannot be loaded or gives no services, `already_exists` when an address
+ * is in use, `deadline_exceeded` when it takes longer than `startTimeoutMs`; DataCloneError for data that cannot be cloned.
+ */
+export async function openLanes(module: URL | string, options: LanesOptions): Promise<LaneHost> {
+  const resolved = resolveLanesOptions(module, options, availableParallelism());
+  let host: LaneHost | undefined;
+  const owner = {
+    onLaneChanged(lane: Lane) {
+      host?.publish();
+      if (lane.state === "serving" && channels.laneServing.hasSubscribers) {
+        const { number, urls, incarnation } = lane;
+        channels.laneServing.publish({ lane: number, urls, incarnation });
+      }
+    },
+    onLaneDied(death: LaneDeath) {
+      if (channels.laneDied.hasSubscribers) channels.laneDied.publish(death);
+      // One that cannot even start ends the opening, and is told of there.
+      if (host !== undefined) resolved.onLaneDied(death);
+    },
+  };
+  const lanes: Lane[] = [];
+  let loading: Promise<LaneServices> | undefined;
+  try {
+    for (let number = 0; number < resolved.lanes; number++) lanes.push(new Lane(number, resolved, owner));
+    loading = frontServices(resolved);
+    const [services] = await Promise.all([loading, ...lanes.map((lane) => lane.firstServing())]);
+    const front = await Engine.open({ ...resolved.engine, listen: resolved.listen, serve: services.serve });
+    host = new LaneHost(front, lanes, services);
+    return host;
+  } catch (error) {
+    // Whenever it comes: nobody will serve them.
+    loading?.then((services) => services.close?.()).catch(() => {});
+    await Promise.all(lanes.map((lane) => lane.close()));
+    throw error;
+  }
+}
+
+/** What this thread serves to those who know no lanes. */
+async function frontServices(options: ResolvedLanesOptions): Promise<LaneServices> {
+  const { module, lanes, data, front, startTimeoutMs } = options;
+  if (front === "refer") return { serve: [] };
+  const loading = loadServices(module, { lane: "front", lanes, data: structuredClone(data) });
+  return within(startTimeoutMs, `${module} has not been loaded at the front`, loading);
+}

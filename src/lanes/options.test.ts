@@ -1,0 +1,75 @@
+import { describe, expect, it } from "vitest";
+import { laneUrl } from "./addresses.ts";
+import { type LanesOptions, resolveLanesOptions } from "./options.ts";
+
+const module = new URL("file:///service.js");
+const resolve = (options: object, from: unknown = module) =>
+  resolveLanesOptions(from as URL, { listen: "shm://a", ...options } as LanesOptions, 6);
+
+describe("the options of openLanes", () => {
+  it("have defaults but for the address", () => {
+    expect(resolve({})).toMatchObject({
+      module: "file:///service.js",
+      listen: ["shm://a"],
+      lanes: 6,
+      front: "serve",
+      restart: { minDelayMs: 100, maxDelayMs: 5000 },
+      startTimeoutMs: 30_000,
+      engine: {},
+    });
+    expect(resolve({ heartbeatMs: 500, admission: { maxConcurrent: 3 } }).engine).toEqual({
+      heartbeatMs: 500,
+      admission: { maxConcurrent: 3 },
+    });
+  });
+
+  it.each<[string, object, string]>([
+    ["no lanes", { lanes: 0 }, "lanes must be an integer from 1 to 256, it is 0"],
+    ["too many", { lanes: 257 }, "lanes must be an integer from 1 to 256, it is 257"],
+    ["an unknown option", { threads: 2 }, 'unknown option "threads"'],
+    ["an engine's option out of bounds", { heartbeatMs: 1 }, "heartbeatMs must be a number from 100"],
+    ["an engine's limit out of bounds", { limits: { maxRequests: 0 } }, "limits.maxRequests must be"],
+    ["no address", { listen: [] }, "listen must be a URL"],
+    ["what is no URL", { listen: "a" }, 'url "a": expected'],
+    ["mem://", { listen: "mem://a" }, "mem:// reaches no other thread"],
+    [
+      "a name too long for a lane's",
+      { listen: `shm://${"a".repeat(60)}` },
+      "has 66 characters and may have 64",
+    ],
+    [
+      "a lane at the front's port",
+      { listen: "tcp://h:7402", lanes: 2, firstLanePort: 7401 },
+      "is at a port of lane 1",
+    ],
+    [
+      "ports beyond the last",
+      { listen: "tcp://h:1", lanes: 2, firstLanePort: 65_535 },
+      "an integer from 1 to 65534",
+    ],
+    ["a front that is neither", { front: "forward" }, 'front must be "serve" or "refer"'],
+    ["an unknown bound of memory", { resourceLimits: { heap: 1 } }, 'unknown option "heap"'],
+    [
+      "a pause of nothing",
+      { restart: { minDelayMs: 0 } },
+      "restart.minDelayMs must be a number of milliseconds",
+    ],
+    ["no time to start", { startTimeoutMs: 0 }, "startTimeoutMs must be a number of milliseconds"],
+    ["a listener that is none", { onLaneDied: 1 }, "onLaneDied must be a function"],
+  ])("are not %s", (_, options, message) => {
+    expect(() => resolve(options)).toThrow(message);
+  });
+
+  it.each(["../service.js", "service", 7, null, {}])("want the module as a URL, not %s", (from) => {
+    expect(() => resolve({}, from)).toThrow("the module must be a URL");
+  });
+});
+
+describe("a lane's address", () => {
+  it("is made of the front's", () => {
+    expect(laneUrl("shm://orders", 3, undefined)).toBe("shm://orders.lane3");
+    expect(laneUrl("tcp://0.0.0.0:7400", 3, undefined)).toBe("tcp://0.0.0.0:0");
+    expect(laneUrl("tcp://[::1]:7400", 3, 7500)).toBe("tcp://[::1]:7503");
+    expect(laneUrl("verbs://10.0.0.1:7400", 0, 7500)).toBe("verbs://10.0.0.1:7500");
+  });
+});

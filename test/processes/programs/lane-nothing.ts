@@ -1,0 +1,2 @@
+// A module that gives no services.
+export const somethingElse = 1;

@@ -1,0 +1,53 @@
+// The module of lanes, as `openLanes` loads it into each of their threads.
+import { setTimeout as delay } from "node:timers/promises";
+import { threadId } from "node:worker_threads";
+import { implement } from "cinnabar";
+import type { LaneContext, LaneServices } from "cinnabar/lanes";
+import { Laned } from "./laned.ts";
+
+export default async function services({ lane, data }: LaneContext): Promise<LaneServices> {
+  const { failsIn, hangsIn, closed } = (data ?? {}) as {
+    readonly failsIn?: number;
+    readonly hangsIn?: number;
+    readonly closed?: SharedArrayBuffer;
+  };
+  if (lane === failsIn) throw new Error("on purpose");
+  if (lane === hangsIn) await new Promise(() => setInterval(() => {}, 1000));
+  const here = { lane, thread: threadId };
+  const laned = implement(Laned, {
+    where: () => here,
+    later: ({ ms }) => delay(ms, here),
+    once: ({ ms }) => delay(ms, here),
+    compute({ us }) {
+      for (const until = performance.now() + us / 1000; performance.now() < until; );
+      return here;
+    },
+    async fill({ into }, call) {
+      const source = new Uint8Array(into.byteLength).fill(0xf1);
+      for (;;) await call.put(source, into);
+    },
+    die({ how }) {
+      setImmediate(end[how]);
+      return new Promise(() => {});
+    },
+    loop() {
+      for (;;);
+    },
+  });
+  return {
+    serve: [laned],
+    close() {
+      if (closed !== undefined) Atomics.add(new Int32Array(closed), 0, 1);
+    },
+  };
+}
+
+const end = {
+  throw() {
+    throw new Error("on purpose");
+  },
+  exit: () => process.exit(3),
+  memory() {
+    for (const kept: number[][] = []; ; ) kept.push(new Array(100_000).fill(kept.length));
+  },
+};

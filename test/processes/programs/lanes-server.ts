@@ -1,0 +1,56 @@
+import { subscribe } from "node:diagnostics_channel";
+import { closeOnSignals } from "cinnabar";
+import { type LanesOptions, openLanes } from "cinnabar/lanes";
+import { footprint, obey, settings, tell } from "./commands.ts";
+
+export interface LanesServerSettings extends LanesOptions {
+  /** A module beside this one. Default: the lanes' service. */
+  readonly module?: string;
+  readonly data?: object;
+}
+
+const { module = "./lane-service.js", data, ...options } = settings<LanesServerSettings>();
+const closed = new SharedArrayBuffer(4);
+
+subscribe("cinnabar:lane.serving", (event) => {
+  const { lane, urls } = event as { lane: number; urls: string[] };
+  tell("serving", { lane, urls });
+});
+
+try {
+  const host = await openLanes(new URL(module, import.meta.url), {
+    ...options,
+    data: { ...data, closed },
+    onLaneDied: ({ lane, exitCode, error, replacedInMs, deaths }) =>
+      tell("died", { lane, exitCode, message: error?.message, replacedInMs, deaths }),
+  });
+  closeOnSignals(host, {
+    graceMs: 5000,
+    onDrained: ({ aborted }) => {
+      tell("drained", { aborted: aborted.map(({ method }) => method) });
+      process.disconnect();
+    },
+  });
+  obey({
+    lanes: () => host.lanes.map(({ lane, state, urls, deaths }) => ({ lane, state, urls, deaths })),
+    stats: async () => {
+      const { front, lanes } = await host.stats();
+      return {
+        front: front.counters.requestsStarted,
+        sessions: front.sessions,
+        lanes: lanes.map(({ engine }) => engine?.counters.requestsStarted),
+      };
+    },
+    drain: (graceMs: number) => host.drain({ graceMs }),
+    close: () => host.close(),
+    /** How many of the modules' `close` have been called. */
+    closed: () => new Int32Array(closed)[0],
+    footprint,
+    exit: () => void setImmediate(() => process.disconnect()),
+  });
+  tell("listening", { urls: host.urls, lanes: host.lanes.length });
+} catch (error) {
+  const { name, message, code } = error as Error & { code?: string };
+  tell("failed", { name, message, code });
+  process.disconnect();
+}
