@@ -67,15 +67,18 @@ export {
   type RpcErrorOptions,
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
+export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
 export {
   describeFabrics,
   type FabricReport,
   type FabricsReport,
   type RdmaDeviceReport,
 } from "./fabric/fabrics.ts";
+export type { ForkSafety } from "./fabric/fork-safety.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
 export type { LockedMemory } from "./fabric/locked-memory.ts";
 export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./fabric/rdma-devices.ts";
+export type { VerbsOptions } from "./fabric/verbs-choice.ts";
 export type { Priority } from "./flow/priority.ts";
 export { type BorrowedPart, BorrowedRegion } from "./memory/borrowed-region.ts";
 export type { BorrowOptions } from "./memory/borrowing.ts";

@@ -7,6 +7,7 @@
 #include <napi.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "binding/describe.h"
 #include "binding/instance.h"
@@ -21,6 +22,7 @@ using Info = Napi::CallbackInfo;
 
 constexpr uint64_t kMostOffset = uint64_t{1} << 53;
 constexpr size_t kMostPath = 4096;
+constexpr size_t kMostKey = 1024;
 constexpr uint64_t kNsPerMs = 1'000'000;
 
 Napi::Value number(const Info& info, int64_t value) {
@@ -114,14 +116,14 @@ Napi::Value open(const Info& info) {
   size_t ringLength = 0;
   size_t extentsLength = 0;
   if (!readString(env, get("scheme"), 8, &scheme) || !fabric::schemeOf(scheme)) {
-    return invalid(info, "the scheme is \"tcp\", \"shm\" or \"verbs\"");
+    return invalid(info, "the scheme is none that libfabric serves");
   }
   request.scheme = *fabric::schemeOf(scheme);
   if (!readString(env, get("host"), 256, &request.host) ||
       !readString(env, get("name"), 256, &request.name) ||
       !readString(env, get("provider"), 64, &request.provider) ||
-      !readInteger(env, get("service"), 65535, &service)) {
-    return invalid(info, "host, name and provider are strings, service is a port number");
+      !readInteger(env, get("service"), UINT32_MAX, &service)) {
+    return invalid(info, "host, name and provider are strings, service is a number");
   }
   if (!readInteger(env, get("slotBytes"), UINT32_MAX, &slotBytes) ||
       !readInteger(env, get("sendSlots"), UINT32_MAX, &sendSlots) ||
@@ -160,7 +162,16 @@ Napi::Value open(const Info& info) {
   request.ring[0] = 0;
   request.ring[1] = 0;
 
+  const uint8_t* key = nullptr;
+  size_t keyLength = 0;
+  Napi::Value authKey = object.Get("authKey");
+  bool isKey = readBytes(env, authKey, &key, &keyLength) && keyLength <= kMostKey;
+  if (!authKey.IsUndefined() && !isKey)
+    return invalid(info, "authKey is a Uint8Array of at most 1024 bytes");
+  request.authKey.assign(key, key + keyLength);
+
   auto opened = engine::Port::open(request);
+  explicit_bzero(request.authKey.data(), request.authKey.size());
   if (!opened) return failureObject(env, opened.failure());
   auto holder = std::make_unique<PortHolder>();
   holder->port = std::move(*opened);
@@ -224,7 +235,7 @@ Napi::Value addressOf(const Info& info) {
   }
   std::string text;
   uint64_t service;
-  if (!readString(info.Env(), info[1], 256, &text) || !integer(info, 2, 65535, &service)) {
+  if (!readString(info.Env(), info[1], 256, &text) || !integer(info, 2, UINT32_MAX, &service)) {
     return failureObject(info.Env(),
                          {"address", EINVAL, "EINVAL", "a host or name, and a port number"});
   }

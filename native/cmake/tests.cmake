@@ -13,6 +13,7 @@ add_executable(cinnabar_native_tests
   test/test_guard.cc
   test/test_keys.cc
   test/test_library.cc
+  test/test_needs.cc
   test/test_port.cc
   test/test_processes.cc
   test/test_queue.cc

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "engine/process_memory.h"
+#include "fabric/needs.h"
 #include "fabric/verbs_report.h"
 
 namespace cinnabar::engine {
@@ -42,8 +43,14 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& r
       std::string obstacle = fabric::lockedMemoryObstacle();
       if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
     }
-    auto opened = fabric::Endpoint::open(*library, {&provider, source, request.receiveSlots});
+    fabric::InfoRequest wanted{.provider = &provider,
+                               .source = source,
+                               .receives = request.receiveSlots,
+                               .authKey = request.authKey};
+    auto opened = fabric::Endpoint::open(*library, wanted);
     if (opened) return opened;
+    std::string refused = fabric::authKeyObstacle(*library, wanted);
+    if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
     if (provider.scheme == fabric::Scheme::verbs)
       return fabric::explainVerbs(*library, provider, source, opened.failure());
     if (!tried) first = opened.failure();
@@ -55,6 +62,27 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& r
   return first;
 }
 
+/// An endpoint of a fabric whose addresses libfabric resolves. Tests put another provider in its
+/// place (`request.provider`), since the hardware is rare.
+fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const PortRequest& request) {
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
+  fabric::Provider provider = *fabric::providerOf(request.scheme);
+  if (!request.provider.empty()) provider.name = request.provider.c_str();
+  fabric::InfoRequest wanted{.provider = &provider,
+                             .receives = request.receiveSlots,
+                             .node = request.host,
+                             .service = request.service == 0 ? "" : std::to_string(request.service),
+                             .authKey = request.authKey};
+  auto opened = fabric::Endpoint::open(*library, wanted);
+  if (opened) return opened;
+  std::string reason = fabric::fabricObstacle(*library, provider);
+  if (!reason.empty()) return library->fail("fi_getinfo", FI_ENODATA, reason);
+  reason = fabric::authKeyObstacle(*library, wanted);
+  if (!reason.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, reason);
+  return opened.failure();
+}
+
 }  // namespace
 
 fabric::Result<std::unique_ptr<Port>> Port::open(const PortRequest& request) {
@@ -63,7 +91,14 @@ fabric::Result<std::unique_ptr<Port>> Port::open(const PortRequest& request) {
                request.sendSlots > 0 && request.receiveSlots > 0 &&
                slots * request.slotBytes <= UINT32_MAX;
   if (!sound) return fabric::Failure{"open", EINVAL, "EINVAL", "slots that fit no slab"};
-  return request.scheme == fabric::Scheme::shm ? openShm(request) : openIp(request);
+  switch (fabric::addressingOf(request.scheme)) {
+    case fabric::Addressing::shmName:
+      return openShm(request);
+    case fabric::Addressing::resolved:
+      return started(request, openResolved(request));
+    default:
+      return openIp(request);
+  }
 }
 
 fabric::Result<std::unique_ptr<Port>> Port::openIp(const PortRequest& request) {
@@ -73,7 +108,11 @@ fabric::Result<std::unique_ptr<Port>> Port::openIp(const PortRequest& request) {
                            "not a numeric host and a port: \"" + request.host + "\", " +
                                std::to_string(request.service)};
   }
-  auto endpoint = openFirst(request, *source);
+  return started(request, openFirst(request, *source));
+}
+
+fabric::Result<std::unique_ptr<Port>> Port::started(
+    const PortRequest& request, fabric::Result<std::unique_ptr<fabric::Endpoint>> endpoint) {
   if (!endpoint) return endpoint.failure();
   auto port = std::make_unique<Port>(request, SharedEndpoint::publish("", std::move(*endpoint)));
   if (int status = port->start(); status != 0) {
@@ -116,7 +155,8 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
 }
 
 Port::Port(const PortRequest& request, std::shared_ptr<SharedEndpoint> endpoint)
-    : slab_(request.slab),
+    : scheme_(request.scheme),
+      slab_(request.slab),
       slotBytes_(request.slotBytes),
       sendSlots_(request.sendSlots),
       receiveSlots_(request.receiveSlots),

@@ -27,7 +27,8 @@ struct PortRequest {
   std::string host;
   uint32_t service = 0;
   std::string name;
-  std::string provider;  // "" lets the table choose
+  std::string provider;          // "" lets the table choose
+  std::vector<uint8_t> authKey;  // empty for none; a secret
   /// Send slots followed by receive slots. Stays valid until the port is closed.
   uint8_t* slab = nullptr;
   uint32_t slotBytes = 0;
@@ -125,6 +126,8 @@ class Port {
   // port.cc: opening, closing, regions
   static fabric::Result<std::unique_ptr<Port>> openShm(const PortRequest& request);
   static fabric::Result<std::unique_ptr<Port>> openIp(const PortRequest& request);
+  static fabric::Result<std::unique_ptr<Port>> started(
+      const PortRequest& request, fabric::Result<std::unique_ptr<fabric::Endpoint>> endpoint);
 
   void withdraw(uint32_t region);
   void withdrawAll();
@@ -179,6 +182,7 @@ class Port {
   uint64_t slabBytes() const { return uint64_t{slotBytes_} * (sendSlots_ + receiveSlots_); }
 
   std::string name_;
+  fabric::Scheme scheme_;
   uint8_t* slab_;
   uint32_t slotBytes_;
   uint32_t sendSlots_;

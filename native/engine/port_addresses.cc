@@ -5,11 +5,29 @@
 #include <cerrno>
 
 #include "engine/port.h"
+#include "fabric/info.h"
 
 namespace cinnabar::engine {
 namespace {
 
 constexpr uint32_t kMostAddresses = 1u << 20;
+
+/// What libfabric makes of a peer's node and service.
+fabric::Result<fabric::RawAddress> resolve(fabric::Scheme scheme, const std::string& provider,
+                                           const std::string& node, uint32_t service) {
+  fabric::Provider entry{scheme, provider.c_str(), 0, UINT32_MAX};
+  const fabric::Library& library = *fabric::library();
+  auto info = fabric::getInfo(library, {.provider = &entry,
+                                        .node = node,
+                                        .service = service == 0 ? "" : std::to_string(service),
+                                        .isOurs = false});
+  std::string what = "provider " + provider + " finds no address for \"" + node + "\", service " +
+                     std::to_string(service);
+  if (!info || (*info)->dest_addr == nullptr)
+    return library.fail("fi_getinfo", info ? FI_ENODATA : info.failure().code, what);
+  const auto* bytes = static_cast<const uint8_t*>((*info)->dest_addr);
+  return fabric::RawAddress(bytes, bytes + (*info)->dest_addrlen);
+}
 
 }  // namespace
 
@@ -19,6 +37,8 @@ fabric::Result<fabric::RawAddress> Port::addressOf(const std::string& hostOrName
     if (fabric::isShmName(hostOrName)) return fabric::encodeShmAddress(hostOrName);
     return fabric::Failure{"address", EINVAL, "EINVAL", "not an shm name: \"" + hostOrName + "\""};
   }
+  if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved)
+    return resolve(scheme_, endpoint_->traits().provider, hostOrName, service);
   auto raw = fabric::encodeSocketAddress(hostOrName, service);
   if (!raw || hostOrName.empty() || service == 0) {
     return fabric::Failure{
@@ -66,11 +86,16 @@ int Port::admit(const uint8_t* bytes, size_t length) {
     addresses_[index].neighbour = neighbour;
     return static_cast<int>(index);
   }
-  auto peer = fabric::decodeSocketAddress(bytes, length);
-  if (!peer || peer->port == 0) return -FI_EINVAL;
   fabric::RawAddress own = endpoint_->name();
-  if (fabric::familyOf(bytes, length) != fabric::familyOf(own.data(), own.size()))
-    return -EAFNOSUPPORT;
+  if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved) {
+    // fi_av_insert reads as many bytes as it likes.
+    if (length != own.size()) return -FI_EINVAL;
+  } else {
+    auto peer = fabric::decodeSocketAddress(bytes, length);
+    if (!peer || peer->port == 0) return -FI_EINVAL;
+    if (fabric::familyOf(bytes, length) != fabric::familyOf(own.data(), own.size()))
+      return -EAFNOSUPPORT;
+  }
   fi_addr_t inserted = endpoint_->insert(bytes);
   if (inserted == FI_ADDR_NOTAVAIL) return -FI_ENOMEM;
   uint32_t index = takeAddress();

@@ -19,6 +19,8 @@ namespace {
 // single entries.
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kExpectedAddresses = 64;
+// Those of ucx have some hundred bytes, all others 32 or fewer.
+constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
 // As long as a connect waits by default.
 constexpr auto kAddressLinger = std::chrono::seconds(5);
@@ -131,7 +133,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
 }
 
 RawAddress Endpoint::name() const {
-  RawAddress raw(256);
+  RawAddress raw(kLongestName);
   size_t length = raw.size();
   if (fi_getname(&parts_.ep->fid, raw.data(), &length) != 0 || length > raw.size()) return {};
   raw.resize(length);

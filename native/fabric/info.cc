@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "fabric/needs.h"
 #include "fabric/signals.h"
 #include "fabric/verbs_report.h"
 
@@ -33,6 +34,12 @@ void* copyOf(const void* bytes, size_t length) {
   return copy;
 }
 
+uint8_t* bytesCopyOf(const std::vector<uint8_t>& bytes) {
+  return static_cast<uint8_t*>(copyOf(bytes.data(), bytes.size()));
+}
+
+const char* textOrNull(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
+
 InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   InfoPtr hints(library.dupinfo(nullptr), InfoDeleter{&library});
   if (!hints) return hints;
@@ -40,9 +47,8 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   hints->caps = FI_MSG | FI_RMA;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  // Every mode bit our registration code can serve; the provider keeps those that it wants
-  // (fi_mr(3)).
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+  // The provider keeps those that it wants (fi_mr(3)).
+  hints->domain_attr->mr_mode = servedRegistration();
   if (request.deviceMemory) {
     hints->caps |= FI_HMEM;
     hints->domain_attr->mr_mode |= FI_MR_HMEM;
@@ -52,6 +58,12 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   // Both are released by fi_freeinfo with free().
   hints->fabric_attr->prov_name =
       static_cast<char*>(copyOf(provider.name, strlen(provider.name) + 1));
+  if (!request.authKey.empty()) {
+    hints->domain_attr->auth_key = bytesCopyOf(request.authKey);
+    hints->domain_attr->auth_key_size = request.authKey.size();
+    hints->ep_attr->auth_key = bytesCopyOf(request.authKey);
+    hints->ep_attr->auth_key_size = request.authKey.size();
+  }
   if (!request.source.empty()) {
     hints->src_addr = copyOf(request.source.data(), request.source.size());
     hints->src_addrlen = request.source.size();
@@ -61,7 +73,7 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
     hints->tx_attr->size = kShmAnswers;
     hints->rx_attr->size =
         std::clamp(std::bit_ceil(request.receives + 1), kShmDepthLeast, kShmDepthMost);
-  } else {
+  } else if (addressingOf(provider.scheme) == Addressing::socket) {
     int family = request.source.empty() ? request.family
                                         : familyOf(request.source.data(), request.source.size());
     hints->addr_format = family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
@@ -71,6 +83,10 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
 
 }  // namespace
 
+int servedRegistration() {
+  return FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+}
+
 Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request) {
   InfoPtr hints = hintsFor(library, request);
   if (!hints) return library.fail("fi_allocinfo", FI_ENOMEM, "no memory for fi_info");
@@ -79,7 +95,11 @@ Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request) {
   fi_info* list = nullptr;
   // The first call loads the providers, and what they bring along.
   SignalKeeper keeper;
-  int status = library.getinfo(api, nullptr, nullptr, 0, hints.get(), &list);
+  const char* node = textOrNull(request.node);
+  const char* service = textOrNull(request.service);
+  bool named = node != nullptr || service != nullptr;
+  uint64_t flags = named && request.isOurs ? FI_SOURCE : 0;
+  int status = library.getinfo(api, node, service, flags, hints.get(), &list);
   std::string name = request.provider->name;
   if (status != 0) {
     return library.fail("fi_getinfo", status,
@@ -113,7 +133,9 @@ std::string reasonAgainst(const Library& library, const Provider& provider) {
     auto obstacle = verbsObstacle(library, provider, {});
     if (obstacle) return obstacle->message;
   }
-  auto info = getInfo(library, {&provider, {}, 0});
+  if (addressingOf(provider.scheme) == Addressing::resolved)
+    return fabricObstacle(library, provider);
+  auto info = getInfo(library, {.provider = &provider});
   if (info) return "";
   return info.failure().op + ": " + info.failure().name + " (" + info.failure().message + ")";
 }

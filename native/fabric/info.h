@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fabric/address.h"
 #include "fabric/library.h"
@@ -26,6 +27,13 @@ struct InfoRequest {
   size_t receives = 0;        // receives that will be posted at once
   bool deviceMemory = false;  // FI_HMEM is asked for, too
   int family = AF_INET;       // of the addresses asked for, where the source is empty
+  /// Where addresses are resolved: what to resolve, "" for nothing, and whether it is our side.
+  std::string node;
+  std::string service;
+  bool isOurs = true;
+  /// Authorization key for the endpoint and its memory (fi_domain(3)); empty for the provider's
+  /// own. A secret: no message has it.
+  std::vector<uint8_t> authKey;
 };
 
 /// All that one provider offers for a request (fi_getinfo(3)).
@@ -34,7 +42,10 @@ Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request);
 /// Asks one provider for an RDM endpoint with messages and RMA (fi_getinfo(3)).
 Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request);
 
-/// Why a provider cannot be used here; empty if it can.
+/// The bits of mr_mode that registration here can serve (memory.h).
+int servedRegistration();
+
+/// Why a provider cannot be used here, with what to do about it; empty if it can.
 std::string reasonAgainst(const Library& library, const Provider& provider);
 
 }  // namespace cinnabar::fabric

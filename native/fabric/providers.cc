@@ -11,7 +11,8 @@
 namespace cinnabar::fabric {
 namespace {
 
-constexpr std::array kSchemeNames = {"tcp", "shm", "verbs"};
+constexpr std::array kSchemeNames = {"tcp", "shm",  "verbs", "efa", "cxi",
+                                     "opx", "psm2", "psm3",  "ucx"};
 
 // Native RDM over sockets was born as `net` in 1.17 and took over the name `tcp` in 1.18. `tcp`
 // of 1.17 knows only connected endpoints and wants ofi_rxm on top; from 1.18 on rxm over tcp is
@@ -22,11 +23,36 @@ constexpr std::array kTable = {
     Provider{Scheme::tcp, "tcp;ofi_rxm", kAnyVersion, FI_VERSION(1, 18)},
     Provider{Scheme::shm, "shm", kAnyVersion, kEver},
     Provider{Scheme::verbs, "verbs;ofi_rxm", kAnyVersion, kEver},
+    Provider{Scheme::efa, "efa", kAnyVersion, kEver},
+    Provider{Scheme::cxi, "cxi", kAnyVersion, kEver},
+    Provider{Scheme::opx, "opx", kAnyVersion, kEver},
+    Provider{Scheme::psm2, "psm2", kAnyVersion, kEver},
+    Provider{Scheme::psm3, "psm3", kAnyVersion, kEver},
+    Provider{Scheme::ucx, "ucx", kAnyVersion, kEver},
 };
 
 }  // namespace
 
+Addressing addressingOf(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::tcp:
+    case Scheme::verbs:
+      return Addressing::socket;
+    case Scheme::shm:
+      return Addressing::shmName;
+    default:
+      return Addressing::resolved;
+  }
+}
+
 std::span<const Provider> providerTable() { return kTable; }
+
+const Provider* providerOf(Scheme scheme) {
+  for (const Provider& provider : kTable) {
+    if (provider.scheme == scheme) return &provider;
+  }
+  return nullptr;
+}
 
 bool suits(const Provider& provider, uint32_t version) {
   return version >= provider.since && version < provider.before;

@@ -10,7 +10,15 @@
 
 namespace cinnabar::fabric {
 
-enum class Scheme { tcp, shm, verbs };
+enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx };
+
+/// How the endpoints of a scheme are named.
+enum class Addressing {
+  socket,    // an IP address and a port
+  shmName,   // a name of ours
+  resolved,  // whatever fi_getinfo(3) makes of a node and a service; raw addresses are opaque
+};
+Addressing addressingOf(Scheme scheme);
 
 /// One way to serve a scheme. `since` and `before` bound the libfabric versions for which it is a
 /// candidate.
@@ -23,6 +31,9 @@ struct Provider {
 
 /// The candidates of every scheme, best first.
 std::span<const Provider> providerTable();
+
+/// The first candidate of a scheme.
+const Provider* providerOf(Scheme scheme);
 
 /// Whether this libfabric is one the entry is meant for.
 bool suits(const Provider& provider, uint32_t version);

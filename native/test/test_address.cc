@@ -83,7 +83,7 @@ TEST_SUITE("providers") {
   }
 
   TEST_CASE("schemes are known by their names") {
-    for (Scheme scheme : {Scheme::tcp, Scheme::shm, Scheme::verbs})
+    for (Scheme scheme : {Scheme::tcp, Scheme::shm, Scheme::verbs, Scheme::efa, Scheme::ucx})
       CHECK(schemeOf(schemeName(scheme)) == scheme);
     CHECK(schemeOf("mem") == std::nullopt);
     CHECK(schemeOf("") == std::nullopt);

@@ -1,5 +1,5 @@
 import type { Port } from "../fabric/port.ts";
-import type { Scheme } from "../fabric/url.ts";
+import { isNodeScheme, type NodeScheme, type Scheme } from "../fabric/url.ts";
 
 /** How a transfer is cut and how much of it is under way at once. */
 export interface Pacing {
@@ -21,7 +21,7 @@ const mebi = 1024 * kibi;
  * Chunks are long enough that their fixed cost vanishes, and short enough that the others' turn comes soon. On tcp a message waits behind what is in
  * the socket; on shm and mem a chunk is copied while it is posted.
  */
-const defaults: Readonly<Record<Scheme, Defaults>> = {
+const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
   mem: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
   shm: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
   tcp: { chunkBytes: 256 * kibi, inFlight: 2, windowBytes: 512 * kibi },
@@ -39,15 +39,20 @@ export function pacingOf(
     inFlight,
   }: { readonly chunkBytes?: number | undefined; readonly inFlight?: number | undefined } = {},
 ): Pacing {
-  const usual = defaults[port.scheme];
+  const usual = defaultsOf(port);
   return {
     chunkBytes: Math.min(chunkBytes ?? usual.chunkBytes, port.maxTransferBytes),
     inFlight: inFlight ?? usual.inFlight,
   };
 }
 
+/** Other fabrics go as verbs does; nobody has measured them. */
+function defaultsOf({ scheme }: Port): Defaults {
+  return defaults[isNodeScheme(scheme) ? "verbs" : scheme];
+}
+
 export function windowOf(port: Port): number {
-  return defaults[port.scheme].windowBytes;
+  return defaultsOf(port).windowBytes;
 }
 
 /** @throws RangeError naming the option and its bounds. */

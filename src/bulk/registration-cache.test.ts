@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { FakeClock } from "../call/fake-clock.test-support.ts";
+import { fabricError } from "../errors/fabric-error.ts";
 import { FakePort } from "../session/fake-port.test-support.ts";
 import { dropIdleRegistrations, hold, registrations } from "./local-memory.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
@@ -64,6 +65,30 @@ describe("the registration cache", () => {
     held.release();
     clock.advance(1500);
     expect([port.regions.size, clock.timers, cache.stats().idleBytes]).toEqual([0, 0, 0]);
+  });
+
+  it("gives up what lies idle, the oldest first, where no more memory may be locked", () => {
+    const { port, cache, registered } = setUp();
+    const held = cache.hold(view());
+    const views = [view(), view(), view()];
+    for (const each of views) cache.hold(each).release();
+    const register = port.register.bind(port);
+    // As a port that may lock three buffers.
+    port.register = (...memory) => {
+      if (port.regions.size >= 3) throw fabricError({ provider: "fake", op: "fi_mr_reg", code: 12 });
+      return register(...memory);
+    };
+    const last = view();
+    cache.hold(last).release();
+    expect(registered()).toEqual([expect.anything(), views[2]?.buffer, last.buffer]);
+    expect(cache.stats().evictions).toBe(2);
+    // What is in use stays: then it is an error.
+    port.register = () => {
+      throw fabricError({ provider: "fake", op: "fi_mr_reg", code: 12 });
+    };
+    expect(() => cache.hold(view())).toThrow("ENOMEM");
+    expect(registered()).toHaveLength(1);
+    held.release();
   });
 
   it("keeps a registration that is used again and again, and asks for no time in between", () => {

@@ -1,4 +1,5 @@
 import type { Clock } from "../call/clock.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 
@@ -84,7 +85,7 @@ export class RegistrationCache {
       // What could never lie idle is not worth pinning whole for a part of it.
       const whole = buffer.byteLength <= this.#bounds.maxIdleBytes;
       const [from, bytes] = whole ? [0, buffer.byteLength] : [view.byteOffset, view.byteLength];
-      const memory = this.#port.register(buffer, from, bytes, access.local);
+      const memory = this.#register(buffer, from, bytes);
       entry = { buffer, bytes, from, memory, users: 0, sweeps: 0, releasedAt: 0, outside: !whole };
       if (whole) this.#entries.set(buffer, entry);
       else this.#outside++;
@@ -125,6 +126,19 @@ export class RegistrationCache {
       evictions: this.#evictions,
       invalidations: this.#invalidations,
     };
+  }
+
+  /** Where no more memory may be locked, what lies idle is given up for it. */
+  #register(buffer: ArrayBufferLike, from: number, bytes: number): RegisteredMemory {
+    for (;;) {
+      try {
+        return this.#port.register(buffer, from, bytes, access.local);
+      } catch (error) {
+        const isShort = error instanceof RpcError && error.code === "resource_exhausted";
+        if (!isShort || this.#idle === 0) throw error;
+        this.#evict();
+      }
+    }
   }
 
   #becomeIdle(entry: Entry): void {

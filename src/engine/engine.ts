@@ -15,6 +15,7 @@ import { systemClock } from "../call/clock.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { lockedMemory } from "../fabric/locked-memory.ts";
 import { Progress } from "../fabric/progress.ts";
 import type { BorrowedRegion } from "../memory/borrowed-region.ts";
 import { assertBorrowable, Borrowing, type BorrowOptions } from "../memory/borrowing.ts";
@@ -108,7 +109,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#owners = new Owners(this.#sessions, (url, timeoutMs) => this.connect(url, { timeoutMs }));
     this.#progress = new Progress(this.#sessions, () => this.#flush());
     this.#heartbeat = new Heartbeat(systemClock, options.heartbeatMs, () => this.#progress.poll());
-    this.#ports = new Ports(this.#progress);
+    this.#ports = new Ports(this.#progress, options);
     this.#laneBoard = new LaneBoard(this.#ports, this.#sessions);
     this.#links = new Links(this.#host, this.#sessions, this.#ports, options.connectTimeoutMs, () =>
       this.#assertOpen(),
@@ -252,6 +253,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       quarantinedBytes: this.#quarantine.bytes,
       pullingBytes: this.#pullBudget.bytes,
       offeredBytes: this.#offerBudget.bytes,
+      lockedMemory: this.#ports.all.some(({ scheme }) => scheme === "verbs") ? lockedMemory() : undefined,
       pool: this.pool.stats(),
       replayCalls: this.#replays.size,
       replayBytes: this.#replays.bytes,

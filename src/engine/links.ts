@@ -1,7 +1,6 @@
 import type { Resolver } from "../balance/resolver.ts";
 import { systemClock } from "../call/clock.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
-import { locate } from "../fabric/target.ts";
 import type { WindowLimits } from "../session/in-flight-window.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
@@ -154,7 +153,11 @@ export class Links {
   async #openSession(peer: Peer, timeoutMs: number, window: WindowLimits): Promise<Session> {
     this.#assertOpen();
     const untilMs = systemClock.now() + timeoutMs;
-    const target = await within(timeoutMs, `${peer.url} could not be looked up`, locate(peer.url));
+    const target = await within(
+      timeoutMs,
+      `${peer.url} could not be looked up`,
+      this.#ports.locate(peer.url),
+    );
     const port = await this.#ports.towards(target);
     for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
       this.#assertOpen();

@@ -1,4 +1,7 @@
 import { assertOptions } from "../contract/check.ts";
+import { type AuthKeyOptions, AuthKeys } from "../fabric/auth-keys.ts";
+import { nativeSchemes } from "../fabric/url.ts";
+import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/verbs-choice.ts";
 import {
   type AdmissionLimits,
   type AdmissionOptions,
@@ -18,8 +21,15 @@ export interface EngineLimits extends SessionLimits {
 
 /** What `Engine.open` takes. */
 export interface EngineOptions {
-  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
+  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one; for verbs the host may be a device, an interface, or `*`), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
   readonly listen?: string | readonly string[];
+  /** Which RDMA devices `verbs://` may use, to listen and to connect: by device, interface, subnet or identifier. Default: any. */
+  readonly verbs?: VerbsOptions;
+  /**
+   * Authorization keys by fabric, handed to libfabric's provider: `{ psm3: "00112233…" }`. Opening a port there fails with `unimplemented` where the provider
+   * takes none (tcp, shm and verbs do not). Never shown anywhere. Default: none.
+   */
+  readonly authKeys?: AuthKeyOptions;
   /** The services to serve to every peer, made by `implement`. Default: none. */
   readonly serve?: readonly Implementation[];
   /**
@@ -52,6 +62,8 @@ export interface EngineOptions {
 /** The same, complete. */
 export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
+  readonly verbs: VerbsChoice | undefined;
+  readonly authKeys: AuthKeys | undefined;
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly maxStallMs: number;
@@ -86,6 +98,8 @@ const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]
 export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOptions {
   assertOptions("Engine.open", options, [
     "listen",
+    "verbs",
+    "authKeys",
     "serve",
     "heartbeatMs",
     "maxStallMs",
@@ -140,6 +154,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   return {
     listen: urls,
+    verbs: resolveVerbs(options.verbs),
+    authKeys: resolveAuthKeys(options.authKeys),
     serve,
     heartbeatMs,
     maxStallMs,
@@ -155,6 +171,19 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     admission: resolveAdmission("Engine.open: admission", admission),
     onHandlerError,
   };
+}
+
+function resolveVerbs(options: VerbsOptions | undefined): VerbsChoice | undefined {
+  if (options === undefined) return undefined;
+  assertOptions("Engine.open: verbs", options, ["device", "interface", "subnet", "gid"]);
+  const choice = verbsChoice("Engine.open: verbs", options);
+  return Object.keys(choice).length === 0 ? undefined : choice;
+}
+
+function resolveAuthKeys(options: AuthKeyOptions | undefined): AuthKeys | undefined {
+  if (options === undefined) return undefined;
+  assertOptions("Engine.open: authKeys", options, nativeSchemes);
+  return new AuthKeys("Engine.open: authKeys", options);
 }
 
 function assertBetween(name: string, value: number, low: number, high: number): void {

@@ -1,21 +1,32 @@
 import { dropIdleRegistrations } from "../bulk/local-memory.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { AuthKeys } from "../fabric/auth-keys.ts";
+import { listeningUrls } from "../fabric/choose-rail.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
 import type { Port } from "../fabric/port.ts";
 import { defaultLayout } from "../fabric/port-layout.ts";
 import type { Progress } from "../fabric/progress.ts";
-import type { Target } from "../fabric/target.ts";
+import { locate, type Target } from "../fabric/target.ts";
+import type { VerbsChoice } from "../fabric/verbs-choice.ts";
+
+/** What an engine was told of the fabrics it opens ports on. */
+export interface FabricChoice {
+  readonly verbs?: VerbsChoice | undefined;
+  readonly authKeys?: AuthKeys | undefined;
+}
 
 /** The ports of an engine: those it listens on, and those it opened to connect from. */
 export class Ports {
   readonly #progress: Progress;
+  readonly #fabric: FabricChoice;
   readonly #listening: Port[] = [];
   readonly #connecting: Port[] = [];
   readonly #opening = new Map<string, Promise<Port>>();
   #closed = false;
 
-  constructor(progress: Progress) {
+  constructor(progress: Progress, fabric: FabricChoice = {}) {
     this.#progress = progress;
+    this.#fabric = fabric;
   }
 
   /** Where peers can reach the engine, with real port numbers. */
@@ -32,10 +43,18 @@ export class Ports {
     return [...this.#listening, ...this.#connecting];
   }
 
+  /** A URL may stand for several addresses, see `listeningUrls`. */
   async listen(url: string): Promise<void> {
-    const port = await openListeningPort(url, defaultLayout);
-    this.#adopt(port, this.#listening);
-    port.setRef(true);
+    for (const each of listeningUrls(url, this.#fabric.verbs)) {
+      const port = await openListeningPort(each, defaultLayout, this.#fabric.authKeys);
+      this.#adopt(port, this.#listening);
+      port.setRef(true);
+    }
+  }
+
+  /** Where a peer is, and which of the addresses that this engine may use the way there leaves from. */
+  locate(url: string): Promise<Target> {
+    return locate(url, this.#fabric.verbs);
   }
 
   /** A port from which `target` can be reached: one that is there, or one opened now, which two connects at once share. */
@@ -52,7 +71,7 @@ export class Ports {
   }
 
   async #open(target: Target): Promise<Port> {
-    const port = await openConnectingPort(target, defaultLayout);
+    const port = await openConnectingPort(target, defaultLayout, this.#fabric.authKeys);
     this.#adopt(port, this.#connecting);
     return port;
   }

@@ -1,5 +1,6 @@
 import type { PoolStats } from "../bulk/pool.ts";
 import type { RegistrationStats } from "../bulk/registration-cache.ts";
+import type { LockedMemory } from "../fabric/locked-memory.ts";
 import type { Absences, PortGauges } from "../fabric/port.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
@@ -46,6 +47,8 @@ export interface EngineStats {
   readonly pullingBytes: number;
   /** Bytes of bodies kept for peers that have not pulled them yet. */
   readonly offeredBytes: number;
+  /** What the whole process has pinned and how much more it may, where the engine has a port on RDMA devices (`verbs`); else undefined. */
+  readonly lockedMemory: LockedMemory | undefined;
   readonly pool: PoolStats;
   /** Calls of methods with `replay` that run or whose answers are kept; answers stay for a while when all is at rest. */
   readonly replayCalls: number;

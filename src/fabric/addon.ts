@@ -42,7 +42,7 @@ export interface LoadReport {
 /** One candidate of a scheme's provider table, and whether it can be used on this machine. */
 export interface ProviderReport {
   readonly scheme: NativeScheme;
-  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm". */
+  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "efa", … */
   readonly provider: string;
   readonly available: boolean;
   /** Empty when available. */
@@ -80,14 +80,16 @@ export interface DomainReport {
 
 export interface OpenRequest {
   readonly scheme: NativeScheme;
-  /** tcp, verbs: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. */
+  /** tcp, verbs: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. Other fabrics: the node, "" for any. */
   readonly host: string;
-  /** tcp, verbs: 0 picks a free port. shm: unused. */
+  /** tcp, verbs: 0 picks a free port. shm: unused. Other fabrics: the service, 0 for none. */
   readonly service: number;
   /** shm: the endpoint's name, 1 to 64 of [A-Za-z0-9._-]; "" picks a unique one. tcp, verbs: unused. */
   readonly name: string;
   /** libfabric's provider name to insist on, "" lets the table choose. */
   readonly provider: string;
+  /** For the endpoint and its memory (fi_domain(3)); a secret. Refused where the provider takes none. */
+  readonly authKey: Uint8Array | undefined;
   /** Send slots followed by receive slots, each `slotBytes` long. Kept alive and registered until `close`. */
   readonly slab: ArrayBuffer;
   readonly slotBytes: number;
@@ -112,7 +114,7 @@ export interface OpenedPort {
   /** libfabric's version, and the provider's own. */
   readonly version: readonly [number, number];
   readonly providerVersion: readonly [number, number];
-  /** The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp and verbs, the `fi_shm://` string for shm. */
+  /** The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp and verbs, the `fi_shm://` string for shm, opaque for other fabrics. */
   readonly address: Uint8Array;
   /** The bound numeric host ("" for shm), port number (0 for shm) and name ("" for tcp and verbs). */
   readonly host: string;
@@ -153,7 +155,7 @@ export interface Addon {
    * and fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call wants one `forget`.
    */
   admit(port: number, address: Uint8Array): number;
-  /** The raw address for a numeric host and port, or for an shm name. */
+  /** The raw address for a numeric host and port, for an shm name, or for what libfabric makes of a node and a service. */
   addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
   /**
    * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address: whoever sends a message with the eight bytes of

@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import type { DomainReport, ProviderReport } from "./addon.ts";
+import { type ForkSafety, forkSafety } from "./fork-safety.ts";
 import { addonIfThere, type ProvidersReport, providers } from "./libfabric.ts";
 import { type LockedMemory, lockedMemory } from "./locked-memory.ts";
+import { deviceOfDomain } from "./rails.ts";
 import { type RdmaDevice, rdmaDevices } from "./rdma-devices.ts";
 
 /** One way to reach peers, whether it can be used here, and by which devices. */
@@ -37,6 +39,7 @@ export interface FabricsReport {
   readonly fabrics: readonly FabricReport[];
   readonly devices: readonly RdmaDeviceReport[];
   readonly lockedMemory: LockedMemory;
+  readonly forkSafety: ForkSafety;
 }
 
 /** Looks at everything and throws nothing: providers, devices, limits, versions, and why something cannot be used. Takes some milliseconds. */
@@ -61,6 +64,7 @@ export function describeFabrics(): FabricsReport {
       addresses: addressesOf(device, domains),
     })),
     lockedMemory: lockedMemory(),
+    forkSafety: forkSafety(),
   };
 }
 
@@ -79,11 +83,6 @@ function addressesOf({ device }: RdmaDevice, domains: readonly DomainReport[]): 
       scheme === "verbs" && address !== "" && deviceOfDomain(domain) === device,
   );
   return [...new Set(own.map(({ address }) => address))];
-}
-
-/** libfabric names domains of verbs for their device, some with what kind of endpoint they are for. */
-export function deviceOfDomain(domain: string): string {
-  return domain.replace(/-(dgram|rdm|xrc)$/, "");
 }
 
 function ownVersion(): string {

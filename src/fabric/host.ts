@@ -5,7 +5,7 @@ import { RpcError } from "../errors/rpc-error.ts";
 
 /** True for an address that stands for every interface. */
 export function isWildcard(host: string): boolean {
-  return host === "" || host === "0.0.0.0" || host === "::";
+  return host === "" || host === "*" || host === "0.0.0.0" || host === "::";
 }
 
 /** The numeric address of a host, looked up as the system does. Throws `unavailable` when there is none. */

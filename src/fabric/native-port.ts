@@ -2,9 +2,11 @@ import { fabricError } from "../errors/fabric-error.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Addon, NativeError, OpenedPort } from "./addon.ts";
 import { extentWords, gauges, mostExtents } from "./addon.ts";
+import type { AuthKeys } from "./auth-keys.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
+import { lockedMemory } from "./locked-memory.ts";
 import type {
   Absences,
   Extent,
@@ -22,13 +24,15 @@ import type { PortLayout } from "./port-layout.ts";
 import { ringBytes } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
-import { type FabricUrl, formatHostUrl, hasHosts, type NativeScheme } from "./url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./url.ts";
 
+const noMemory = 12; // ENOMEM
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
 
-/** Measured with 8 to 256 calls in flight; see docs/design/progress.md. */
-const batchFrames: Readonly<Record<NativeScheme, number>> = { shm: 8, tcp: 32, verbs: 32 };
+/** Measured with 8 to 256 calls in flight; see docs/design/progress.md. Other fabrics go as verbs does. */
+const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = { shm: 8, tcp: 32, verbs: 32 };
+const usualBatchFrames = 32;
 
 /** How many regions in use are asked for in one call of progress. */
 const releasesAtOnce = 64;
@@ -69,13 +73,26 @@ export class NativePort implements Port {
   #closed = false;
 
   /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
-  static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
+  static async open(
+    url: FabricUrl,
+    listening: boolean,
+    layout: PortLayout,
+    keys?: AuthKeys,
+  ): Promise<NativePort> {
     const addon = requireLibfabric();
+    if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout, keys);
     const host = hasHosts(url.scheme) && url.host !== "" ? await numericHost(url.host) : "";
-    return new NativePort(addon, url, listening, host, layout);
+    return new NativePort(addon, url, listening, host, layout, keys);
   }
 
-  private constructor(addon: Addon, url: FabricUrl, listening: boolean, host: string, layout: PortLayout) {
+  private constructor(
+    addon: Addon,
+    url: FabricUrl,
+    listening: boolean,
+    host: string,
+    layout: PortLayout,
+    keys: AuthKeys | undefined,
+  ) {
     const { slotBytes, sendSlots, receiveSlots } = layout;
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     const ring = new ArrayBuffer(ringBytes);
@@ -86,6 +103,7 @@ export class NativePort implements Port {
       service: url.port,
       name: url.name,
       provider: process.env.CINNABAR_PROVIDER ?? "",
+      authKey: keys?.of(url.scheme as NativeScheme),
       slab,
       slotBytes,
       sendSlots,
@@ -105,14 +123,11 @@ export class NativePort implements Port {
     this.scheme = url.scheme as NativeScheme;
     this.provider = opened.provider;
     this.agent = `libfabric/${opened.version.join(".")} ${opened.provider}/${opened.providerVersion.join(".")}`;
-    this.url =
-      this.scheme === "shm"
-        ? `shm://${opened.name}`
-        : formatHostUrl(this.scheme, listening && url.host !== "" ? url.host : opened.host, opened.service);
+    this.url = boundUrl(this.scheme, opened, listening ? url.host : "");
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);
     this.slotBytes = slotBytes;
-    this.batchFrames = batchFrames[this.scheme];
+    this.batchFrames = batchFrames[this.scheme] ?? usualBatchFrames;
     this.maxTransferBytes = opened.maxTransferBytes;
     this.maxExtents = mostExtents;
     this.immediateBytes = opened.immediateBytes;
@@ -123,6 +138,10 @@ export class NativePort implements Port {
   route(target: Target): Route {
     if (target.scheme === "shm")
       return { address: this.#addressOf(target.name, 0), replyTo: this.#opened.address };
+    if (isNodeScheme(target.scheme)) {
+      const raw = target.name !== "" ? new Uint8Array(Buffer.from(target.name, "hex")) : undefined;
+      return { address: raw ?? this.#addressOf(target.host, target.port), replyTo: this.#opened.address };
+    }
     const replyTo = isWildcard(this.#opened.host)
       ? this.#addressOf(target.from, this.#opened.service)
       : this.#opened.address;
@@ -176,10 +195,8 @@ export class NativePort implements Port {
     byteLength: number,
     access: number,
   ): RegisteredMemory {
-    const index = this.#check(
-      this.#addon.register(this.#id, memory, byteOffset, byteLength, access),
-      "fi_mr_reg",
-    );
+    const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access);
+    if (index < 0) throw this.#registerError(index, byteLength);
     return { index, key: this.#extentWords[0] as bigint, base: this.#extentWords[1] as bigint };
   }
 
@@ -274,13 +291,35 @@ export class NativePort implements Port {
     throw fabricError({ ...address, provider: this.provider });
   }
 
+  #registerError(status: number, bytes: number): RpcError {
+    const failure = { provider: this.provider, op: "fi_mr_reg", code: status };
+    const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
+    if (status !== -noMemory || this.scheme !== "verbs" || leftBytes === null || bytes <= leftBytes)
+      return fabricError(failure);
+    return fabricError({
+      ...failure,
+      message:
+        `${bytes} bytes cannot be registered: of the ${limitBytes} bytes that this process may lock (RLIMIT_MEMLOCK) ${pinnedBytes} are. ` +
+        "Raise the limit by `ulimit -l`, or give memory back",
+    });
+  }
+
   #check(status: number, op: string): number {
     if (status >= 0) return status;
     throw fabricError({ provider: this.provider, op, code: status });
   }
 }
 
+/** Where the port was bound, as others can connect to it: where a node and service were asked for, an address that only the provider could read. */
+function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
+  if (scheme === "shm") return `shm://${name}`;
+  if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
+  return formatHostUrl(scheme, asked === "" ? host : asked, service);
+}
+
 function openError(error: NativeError, url: FabricUrl): RpcError {
-  const where = hasHosts(url.scheme) ? formatHostUrl(url.scheme, url.host, url.port) : `shm://${url.name}`;
+  const { scheme, host, port, name } = url;
+  const where =
+    hasHosts(scheme) || isNodeScheme(scheme) ? formatHostUrl(scheme, host || "*", port) : `shm://${name}`;
   return fabricError({ ...error, provider: url.scheme, message: `cannot open ${where}: ${error.message}` });
 }

@@ -13,6 +13,13 @@ describe("parseUrl", () => {
     ["tcp://localhost:80", { scheme: "tcp", host: "localhost", port: 80, name: "" }],
     ["verbs://10.77.1.1:7400", { scheme: "verbs", host: "10.77.1.1", port: 7400, name: "" }],
     ["verbs://[fe80::1]:0", { scheme: "verbs", host: "fe80::1", port: 0, name: "" }],
+    ["psm3://*:0", { scheme: "psm3", host: "", port: 0, name: "" }],
+    ["psm2://node-7.cluster:70000", { scheme: "psm2", host: "node-7.cluster", port: 70_000, name: "" }],
+    ["efa://[fe80::1:2]:17", { scheme: "efa", host: "fe80::1:2", port: 17, name: "" }],
+    ["cxi://cxi0:3", { scheme: "cxi", host: "cxi0", port: 3, name: "" }],
+    ["opx://~00ff17", { scheme: "opx", host: "", port: 0, name: "00ff17" }],
+    ["verbs://*:7400", { scheme: "verbs", host: "*", port: 7400, name: "" }],
+    ["verbs://mlx5_0:7400", { scheme: "verbs", host: "mlx5_0", port: 7400, name: "" }],
     ["tcp://a-b.example_x.org.:80", { scheme: "tcp", host: "a-b.example_x.org.", port: 80, name: "" }],
   ])("takes %s apart", (url, parsed) => expect(parseUrl(url)).toEqual(parsed));
 
@@ -34,6 +41,12 @@ describe("parseUrl", () => {
     ["tcp://host:-1", "expected tcp://host:port"],
     ["tcp://host:80/path", "expected tcp://host:port"],
     ["tcp://user@host:80", '"user@host" is no host name'],
+    ["efa://node", "expected efa://node:service or efa://~ and a raw address"],
+    ["ucx://a/b:1", "expected ucx://node:service"],
+    ["ucx://~0", "expected ucx://node:service or ucx://~ and a raw address"],
+    [`ucx://~${"00".repeat(257)}`, "expected ucx://node:service or ucx://~ and a raw address"],
+    ["psm3://a:4294967296", "service 4294967296 is above 4294967295"],
+    ["tcp://*:80", '"*" is no host name'],
     ["tcp://::1:80", "an IPv6 host in brackets"],
     ["tcp://[10.0.0.1]:80", "[10.0.0.1] is no IPv6 address"],
     ["tcp://[::g]:80", "[::g] is no IPv6 address"],
@@ -58,7 +71,7 @@ describe("parseUrl", () => {
   });
 
   it("knows which schemes name hosts", () => {
-    expect((["mem", "shm", "tcp", "verbs"] as const).filter(hasHosts)).toEqual(["tcp", "verbs"]);
+    expect((["mem", "shm", "tcp", "verbs", "ucx"] as const).filter(hasHosts)).toEqual(["tcp", "verbs"]);
   });
 
   it("takes time linear in a host name's length", () => {

@@ -62,7 +62,9 @@ describe("cinnabar info", () => {
     expect(stdout).toMatch(/^libfabric \d+\.\d+, /m);
     expect(stdout).toMatch(/^FABRIC +PROVIDER +USABLE +WHY NOT$/m);
     expect(stdout).toMatch(/^shm:\/\/ +shm +yes$/m);
+    expect(stdout).toMatch(/^efa:\/\/ +efa +(yes|no +\S.*)$/m);
     expect(stdout).toMatch(/^Locked memory: /m);
+    expect(stdout).toMatch(/^Child processes: /m);
     expect(stdout).not.toContain(bold);
   });
 
@@ -77,6 +79,7 @@ describe("cinnabar info", () => {
       "fabrics",
       "devices",
       "lockedMemory",
+      "forkSafety",
     ]);
     const shm = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "shm");
     expect(shm).toMatchObject({ provider: "shm", available: true, reason: "" });

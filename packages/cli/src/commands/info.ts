@@ -43,7 +43,7 @@ function isUsable({ fabrics }: FabricsReport, scheme: string): boolean {
 
 function inWords(report: FabricsReport, terminal: Terminal): string {
   const parts = [versions(report), fabrics(report, terminal), devices(report, terminal)];
-  return [...parts, domains(report, terminal), lockedMemory(report)]
+  return [...parts, domains(report, terminal), `${lockedMemory(report)}\n${forks[report.forkSafety]}`]
     .filter((part) => part !== "")
     .join("\n\n");
 }
@@ -89,7 +89,9 @@ function devices(report: FabricsReport, terminal: Terminal): string {
 function domains(report: FabricsReport, terminal: Terminal): string {
   const rows = report.fabrics.flatMap(({ scheme, provider, domains: offered }) =>
     offered.map((domain) => [
-      `${scheme}://${domain.address.includes(":") ? `[${domain.address}]` : domain.address}`,
+      domain.address === ""
+        ? "-"
+        : `${scheme}://${domain.address.includes(":") ? `[${domain.address}]` : domain.address}`,
       provider,
       domain.domain,
       domain.mtuBytes === 0 ? "-" : `${domain.mtuBytes}`,
@@ -121,6 +123,14 @@ function lockedMemory({
   const right = limitBytes !== null && mayExceedLimit ? " (by CAP_IPC_LOCK)" : "";
   return `Locked memory: ${limit}, ${kib(pinnedBytes)} pinned by this process, ${left}${right}`;
 }
+
+/** Starting a child process copies what is in memory, pinned pages included. */
+const forks: Readonly<Record<FabricsReport["forkSafety"], string>> = {
+  kernel: "Child processes: the kernel keeps pinned memory safe from them",
+  libibverbs: "Child processes: libibverbs keeps pinned memory from them (RDMAV_FORK_SAFE)",
+  nobody:
+    "Child processes: pinned memory may be lost to them; set RDMAV_FORK_SAFE=1, or take Linux 5.12 or later",
+};
 
 function kib(bytes: number): string {
   return `${Math.floor(bytes / 1024)} KiB`;

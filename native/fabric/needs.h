@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <string>
+
+#include "fabric/info.h"
+
+namespace cinnabar::fabric {
+
+/// Why a provider that we know only by its pages cannot be used here: it is not in this libfabric,
+/// it finds no device, or it lacks what we need, and then what. Empty if nothing stands against it.
+std::string fabricObstacle(const Library& library, const Provider& provider);
+
+/// Why an open with an authorization key failed, if it would not have failed without; else empty.
+std::string authKeyObstacle(const Library& library, const InfoRequest& request);
+
+}  // namespace cinnabar::fabric
