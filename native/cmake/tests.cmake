@@ -22,7 +22,8 @@ add_executable(cinnabar_native_tests
   test/test_ring.cc
   test/test_thread.cc
   test/test_threads.cc
-  test/test_transfers.cc)
+  test/test_transfers.cc
+  test/test_verbs_report.cc)
 target_include_directories(cinnabar_native_tests SYSTEM PRIVATE ${DOCTEST_INCLUDE_DIR})
 target_link_libraries(cinnabar_native_tests PRIVATE cinnabar_engine)
 set_target_properties(cinnabar_native_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})

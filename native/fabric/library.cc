@@ -4,10 +4,12 @@
 
 #include <dlfcn.h>
 #include <rdma/fi_errno.h>
+#include <sys/utsname.h>
 
 #include <atomic>
 #include <mutex>
 
+#include "fabric/fork_safety.h"
 #include "fabric/quirks.h"
 #include "fabric/signals.h"
 
@@ -79,6 +81,8 @@ std::string openLibrary(const std::string& path, Library* into) {
     return reason;
   }
   applySettings(found.loadedVersion);
+  utsname system{};
+  if (uname(&system) == 0) keepForksSafe(system.release);
   *into = found;
   return "";
 }

@@ -2,6 +2,7 @@
 // Copyright The Cinnabar Authors
 #include "fabric/verbs_report.h"
 
+#include <dlfcn.h>
 #include <linux/capability.h>
 #include <rdma/fi_errno.h>
 #include <sys/resource.h>
@@ -19,7 +20,7 @@ namespace {
 // send from, as many to receive into. Ours come on top.
 constexpr uint64_t kLockedBytes = uint64_t{40} << 20;
 
-std::vector<std::string> entriesOf(const char* folder) {
+std::vector<std::string> entriesOf(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
@@ -27,15 +28,13 @@ std::vector<std::string> entriesOf(const char* folder) {
   return names;
 }
 
-/// A device file of RDMA that is there and not ours to use; empty if there is none.
-std::string forbiddenDeviceFile() {
-  for (const std::string& name : entriesOf("/dev/infiniband")) {
-    std::string path = "/dev/infiniband/" + name;
-    bool needed = name.starts_with("uverbs") || name == "rdma_cm";
-    if (needed && access(path.c_str(), R_OK | W_OK) != 0) return path;
-  }
-  return "";
+bool isThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
 }
+
+/// Whether the loader finds a library. It stays loaded: libfabric has it, or will.
+bool canLoad(const char* library) { return dlopen(library, RTLD_LAZY | RTLD_LOCAL) != nullptr; }
 
 bool mayLockAnything() {
   std::ifstream status("/proc/self/status");
@@ -66,6 +65,24 @@ std::string joined(const std::set<std::string>& words) {
   return text;
 }
 
+/// Why libfabric finds no address though the kernel's side is in order.
+std::string addressObstacle() {
+  std::string device = entriesOf("/sys/class/infiniband").front();
+  for (const char* library : {"libibverbs.so.1", "librdmacm.so.1"}) {
+    if (!canLoad(library))
+      return "there is " + device + ", but " + library +
+             " was not found: install it (Debian, Ubuntu: apt-get install libibverbs1 librdmacm1; "
+             "Fedora: dnf install libibverbs librdmacm)";
+  }
+  std::string drivers = driverObstacle("");
+  if (!drivers.empty()) return "there is " + device + ", but " + drivers;
+  return "there is " + device +
+         ", but libfabric finds no verbs device with an IP address: give the device's network "
+         "interface one (ip address add 10.0.0.7/24 dev eth0; for InfiniBand load ib_ipoib), and "
+         "see that the interface is up and this libfabric has the provider verbs (fi_info -p "
+         "verbs)";
+}
+
 }  // namespace
 
 std::string lockedMemoryObstacle() {
@@ -80,34 +97,57 @@ std::string lockedMemoryObstacle() {
          "memlock=-1 of a container";
 }
 
+std::string deviceObstacle(const std::string& root) {
+  auto devices = entriesOf(root + "/sys/class/infiniband");
+  if (devices.empty()) {
+    return "this machine has no RDMA device (nothing in /sys/class/infiniband): load its "
+           "adapter's driver; Soft-RoCE makes a device of any Ethernet interface: rdma link add "
+           "rxe0 type rxe netdev eth0";
+  }
+  std::string folder = root + "/dev/infiniband";
+  bool opened = false;
+  for (const std::string& name : entriesOf(folder)) opened |= name.starts_with("uverbs");
+  if (!opened) {
+    return "there is " + devices.front() +
+           ", but no /dev/infiniband/uverbs0 to use it by: load ib_uverbs (modprobe ib_uverbs), or "
+           "pass /dev/infiniband into the container";
+  }
+  if (!isThere(folder + "/rdma_cm")) {
+    return "there is " + devices.front() +
+           ", but no /dev/infiniband/rdma_cm to connect by: load rdma_ucm (modprobe rdma_ucm), or "
+           "pass the file into the container";
+  }
+  for (const std::string& name : entriesOf(folder)) {
+    bool needed = name.starts_with("uverbs") || name == "rdma_cm";
+    if (!needed || access((folder + "/" + name).c_str(), R_OK | W_OK) == 0) continue;
+    return "this user may not open /dev/infiniband/" + name +
+           ": let udev give /dev/infiniband/* to a group of its (rdma-core's rules do), or pass "
+           "the devices into the container";
+  }
+  return "";
+}
+
+std::string driverObstacle(const std::string& root) {
+  // Where rdma-core is installed in a place of its own, this says nothing.
+  for (const std::string& name : entriesOf(root + "/etc/libibverbs.d")) {
+    if (name.ends_with(".driver")) return "";
+  }
+  return "no ibverbs provider library is installed (nothing in /etc/libibverbs.d): install the "
+         "user-space drivers (Debian, Ubuntu: apt-get install ibverbs-providers; Fedora: dnf "
+         "install rdma-core)";
+}
+
 std::optional<Failure> verbsObstacle(const Library& library, const Provider& provider,
                                      const RawAddress& source) {
   auto because = [&](int code, std::string why) {
     return library.fail("verbs", code, std::move(why));
   };
-  auto devices = entriesOf("/sys/class/infiniband");
-  if (devices.empty()) {
-    return because(FI_ENODEV,
-                   "this machine has no RDMA device (nothing in /sys/class/infiniband); Soft-RoCE "
-                   "makes one of any Ethernet interface: rdma link add rxe0 type rxe netdev eth0");
-  }
-  std::string forbidden = forbiddenDeviceFile();
-  if (!forbidden.empty()) {
-    return because(EACCES, "this user may not open " + forbidden +
-                               ": let udev give /dev/infiniband/* to a group of its (rdma-core's "
-                               "rules do), or pass the devices into the container");
-  }
+  std::string device = deviceObstacle("");
+  if (!device.empty()) return because(device.starts_with("this user") ? EACCES : FI_ENODEV, device);
   std::string locked = lockedMemoryObstacle();
   if (!locked.empty()) return because(FI_ENOMEM, locked);
   auto addresses = addressesOf(library, provider);
-  if (addresses.empty()) {
-    return because(FI_ENODATA,
-                   "there is " + devices.front() +
-                       ", but libfabric finds no verbs device with an IP address: install the "
-                       "user-space drivers (Debian, Ubuntu: apt-get install ibverbs-providers "
-                       "librdmacm1; Fedora: dnf install rdma-core librdmacm), load rdma_ucm "
-                       "(modprobe rdma_ucm), and give the device's network interface an address");
-  }
+  if (addresses.empty()) return because(FI_ENODATA, addressObstacle());
   if (source.empty()) return std::nullopt;
   auto wanted = decodeSocketAddress(source.data(), source.size());
   if (!wanted) return std::nullopt;

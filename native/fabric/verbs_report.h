@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "fabric/info.h"
 
@@ -12,6 +13,11 @@ namespace cinnabar::fabric {
 /// stands against it that can be seen from here. `source` may be empty: any device then.
 std::optional<Failure> verbsObstacle(const Library& library, const Provider& provider,
                                      const RawAddress& source);
+
+/// What the kernel and the user-space drivers of RDMA lack here, with what to do about it; empty
+/// where nothing can be seen. All they say lies in files below `root`, "" for this machine's own.
+std::string deviceObstacle(const std::string& root);  // the kernel's side, and our rights
+std::string driverObstacle(const std::string& root);  // ibverbs' provider libraries
 
 /// What an open that failed so should say.
 Failure explainVerbs(const Library& library, const Provider& provider, const RawAddress& source,
