@@ -57,8 +57,6 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   #resolved = false;
   /** As the resolver named them. */
   #urls: readonly string[] = [];
-  /** Settles when those that were new at last have been tried once. */
-  #tried: Promise<unknown> = Promise.resolve();
   #endPauses = new Set<() => void>();
   /** Calls for which nobody is ready. */
   #waiting = 0;
@@ -157,24 +155,20 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return this.#first;
   }
 
-  /** @internal As `connected`, when all have been tried once. */
-  async allTried(): Promise<void> {
-    await this.#tried;
-    await this.#first;
-  }
-
   /** @internal The engine of that incarnation there is gone for certain. */
   onLaneGone(url: string, incarnation: bigint): void {
     for (const { peer } of [...this.#members.values(), ...this.#retiring])
       if (peer.url === url) peer.onGone(incarnation);
   }
 
-  /** @internal Somebody listens there from now on. */
-  connectNow(url: string): void {
-    this.#members
-      .get(url)
-      ?.connect()
-      .catch(() => {});
+  /** @internal Tries the member there now, however long its pause is. Rejects with what that failed with. */
+  async tryNow(url: string): Promise<void> {
+    await this.#members.get(url)?.connect();
+  }
+
+  /** @internal */
+  get isReached(): boolean {
+    return [...this.#members.values()].some(({ peer }) => peer.current !== undefined);
   }
 
   /** @internal Whether a member is reached at this URL. */
@@ -376,7 +370,6 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       tries.push(member.connect());
     }
     this.#ready = undefined;
-    this.#tried = Promise.allSettled(tries);
     Promise.any(tries).then(
       () => this.#onFirst(),
       (error: AggregateError) => {

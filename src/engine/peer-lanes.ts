@@ -21,14 +21,14 @@ export interface LaneOpener {
 export class PeerLanes implements Resolver {
   readonly name: string;
   readonly group: PeerGroup;
-  readonly #frontUrl: string;
+  readonly #front: Peer;
   readonly #kept: GroupMember | undefined;
   #listener: ResolverListener | undefined;
   #told: readonly LaneAddress[] = [];
 
   /** @throws RpcError `internal` for a lane that is named at no address of the front's kind. */
   constructor(front: Peer, lanes: readonly LaneAddress[], opener: LaneOpener) {
-    this.#frontUrl = front.url;
+    this.#front = front;
     this.name = `the lanes of ${front.url}`;
     this.#told = this.#reachable(lanes);
     this.group = opener.group(front, this);
@@ -53,18 +53,72 @@ export class PeerLanes implements Resolver {
       if (incarnation !== 0n && !living.has(incarnation)) this.group.onLaneGone(url, incarnation);
     const known = new Set(before.map(({ incarnation }) => incarnation));
     for (const { url, incarnation } of this.#told)
-      if (incarnation !== 0n && !known.has(incarnation)) this.group.connectNow(url);
+      if (incarnation !== 0n && !known.has(incarnation)) this.group.tryNow(url).catch(() => {});
+  }
+
+  /**
+   * Resolves when all lanes that are said to be there have been tried, or the time is over, and one is connected: so that the first calls find them all. While none is, those that are
+   * being replaced are waited for.
+   *
+   * @throws RpcError `unavailable` when none can be reached.
+   */
+  async reached(timeoutMs: number): Promise<void> {
+    const { clock } = this.#front.host;
+    const untilMs = clock.now() + timeoutMs;
+    const isThere = ({ incarnation }: LaneAddress) => incarnation !== 0n;
+    let failed: unknown;
+    const tryAll = (lanes: readonly LaneAddress[]) =>
+      Promise.all(
+        lanes.map(({ url }) =>
+          this.group.tryNow(url).catch((error) => {
+            failed = error;
+          }),
+        ),
+      );
+    await this.#atMost(timeoutMs, tryAll(this.#told.filter(isThere)));
+    while (!this.group.isReached) {
+      const leftMs = untilMs - clock.now();
+      if (leftMs <= 0 || this.group.closed || this.#told.every(isThere)) throw this.#unreached(failed);
+      await this.#atMost(Math.min(leftMs, lookMs));
+      // Those that have come back meanwhile are tried as soon as they are told of; without that word, now and then.
+      await this.#atMost(
+        untilMs - clock.now(),
+        Promise.any(this.#told.map(({ url }) => this.group.tryNow(url))),
+      );
+    }
+  }
+
+  /** Until the work is done, however it ends, or the time is over. */
+  #atMost(ms: number, work?: Promise<unknown>): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = this.#front.host.clock.timer(Math.max(1, ms), resolve);
+      const done = () => {
+        cancel();
+        resolve();
+      };
+      work?.then(done, done);
+    });
+  }
+
+  #unreached(cause: unknown): RpcError {
+    const why = cause instanceof Error ? `: ${cause.message}` : "";
+    return new RpcError({
+      code: "unavailable",
+      message: `none of ${this.name} can be reached${why}`,
+      origin: "local",
+      cause,
+    });
   }
 
   /** As they can be reached from here: one that listens on every interface does so where the front was found. */
   #reachable(lanes: readonly LaneAddress[]): LaneAddress[] {
-    const front = parseUrl(this.#frontUrl);
+    const front = parseUrl(this.#front.url);
     return lanes.map(({ url, incarnation }) => {
       const lane = parsed(url);
       if (lane?.scheme !== front.scheme)
         throw new RpcError({
           code: "internal",
-          message: `${this.#frontUrl} names a lane at ${url}, which is no address of ${front.scheme}`,
+          message: `${this.#front.url} names a lane at ${url}, which is no address of ${front.scheme}`,
           origin: "remote",
         });
       const { scheme, host, port } = lane;
@@ -78,6 +132,9 @@ export class PeerLanes implements Resolver {
     this.group.close();
   }
 }
+
+/** How often lanes that are being replaced are tried while nobody else serves. */
+const lookMs = 50;
 
 function parsed(url: string): FabricUrl | undefined {
   try {

@@ -184,9 +184,9 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     return this.#reconnect.whileLost === "wait";
   }
 
-  /** @internal Resolves when its lanes, if it has any, have been tried once. */
-  async lanesTried(): Promise<void> {
-    await this.#lanes?.group.allTried();
+  /** @internal Resolves when its lanes, if it has any, have been tried and one is connected. Rejects with `unavailable` when none can be reached. */
+  async lanesReached(timeoutMs: number): Promise<void> {
+    await this.#lanes?.reached(timeoutMs);
   }
 
   /** @internal */

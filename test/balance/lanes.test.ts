@@ -1,0 +1,186 @@
+import { type ConnectOptions, type Engine, implement, type Peer, service, unary } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { rendezvous } from "../../src/balance/rendezvous.ts";
+import { expectAtRest } from "../matrix/at-rest.ts";
+import { openEngine } from "../matrix/pair.ts";
+import { type Provider, providers } from "../matrix/providers.ts";
+import { deferred, failure, until } from "../matrix/wait.ts";
+
+const Who = service("who.v1", {
+  name: unary({ input: z.object({ key: z.string().optional() }), output: z.string() }),
+  hold: unary(),
+});
+
+const mem = providers[0] as Provider;
+const never = deferred();
+
+function open(name: string, listen: string): Promise<Engine> {
+  const who = implement(Who, { name: () => name, hold: () => never.promise });
+  return openEngine({ listen, serve: [who] }, true);
+}
+
+const entryOf = ({ urls, incarnation }: Engine) => ({ urls, incarnation });
+const nobodyAt = (urls: readonly string[]) => ({ urls, incarnation: 0n });
+
+/** A front and its lanes, engines of this thread: what a peer does with them is no matter of threads. */
+async function lanesOver(provider: Provider, count: number, options: ConnectOptions = {}) {
+  const front = await open("front", provider.freshUrl());
+  const lanes: Engine[] = [];
+  for (let i = 0; i < count; i++) lanes.push(await open(`${i}`, provider.freshUrl()));
+  front.postLanes(lanes.map(entryOf));
+  const client = await openEngine({ connectTimeoutMs: 3000 });
+  const url = front.urls[0] as string;
+  const peer = await client.connect(url, options);
+  return { front, lanes, client, url, peer, who: peer.client(Who) };
+}
+
+const statesOf = (peer: Peer) => peer.stats().lanes.map(({ state }) => state);
+const byKey: ConnectOptions = {
+  lanes: { keyOf: ({ input }) => (input as { key?: string } | undefined)?.key },
+};
+const keysOf = (lane: number, lanes: number, count: number) =>
+  Array.from({ length: 1000 }, (_, i) => `${i}`)
+    .filter((key) => rendezvous(key, lanes) === lane)
+    .slice(0, count);
+
+describe.each(providers.slice(0, 3))("the lanes of a front over $name", (provider) => {
+  it("get its peers' calls, by a policy", async () => {
+    const { peer, who, client } = await lanesOver(provider, 3, { lanes: { policy: "roundRobin" } });
+    expect(statesOf(peer)).toEqual(["connected", "connected", "connected"]);
+    const names = await Promise.all([1, 2, 3, 4, 5, 6].map(() => who.name({})));
+    expect(names.sort()).toEqual(["0", "0", "1", "1", "2", "2"]);
+    await expectAtRest(client);
+  });
+
+  it("get the calls of their keys, and keep them when another engine takes a lane's place", async () => {
+    const { peer, who, lanes, front } = await lanesOver(provider, 3, byKey);
+    for (const lane of [0, 1, 2])
+      for (const key of keysOf(lane, 3, 5)) expect(await who.name({ key })).toBe(`${lane}`);
+    const url = provider.freshUrl();
+    const next = await open("next", url);
+    front.postLanes([lanes[0], next, lanes[2]].map((lane) => entryOf(lane as Engine)));
+    await until(() => peer.stats().lanes[1]?.url === next.urls[0], "the peer has heard of it");
+    const [key] = keysOf(1, 3, 1) as [string];
+    expect(await who.name({ key })).toBe("next");
+    expect(await who.name({ key: keysOf(2, 3, 1)[0] as string })).toBe("2");
+  });
+
+  it("end their sessions when the front says that they are gone", async () => {
+    const { peer, who, lanes, front, client } = await lanesOver(provider, 2, byKey);
+    const [key] = keysOf(0, 2, 1) as [string];
+    await who.name({ key });
+    const lanesNow = [nobodyAt(lanes[0]?.urls ?? []), entryOf(lanes[1] as Engine)];
+    const held = [1, 2, 3, 4, 5, 6, 7, 8].map(() => failure(who.hold()));
+    await until(() => peer.callsOut === 8, "all have left");
+    const atZero = peer.stats().lanes[0]?.callsOut;
+    // It has not gone, so nothing but this word can end its calls.
+    front.postLanes(lanesNow);
+    await until(() => peer.callsOut === 8 - (atZero ?? 0), "those of lane 0 have ended");
+    peer.close();
+    for (const error of await Promise.all(held)) expect(error.code).toBe("unavailable");
+    await expectAtRest(client);
+  });
+
+  it("are no more when the front says so: it serves itself", async () => {
+    const { who, front, peer } = await lanesOver(provider, 2);
+    expect(await who.name({})).not.toBe("front");
+    // Told at the next welcome: an empty list is told to nobody.
+    front.postLanes([]);
+    const again = await (await openEngine()).connect(peer.url);
+    expect(await again.client(Who).name({})).toBe("front");
+    expect(again.stats().lanes).toEqual([]);
+  });
+
+  it("are there from the moment that the front speaks of them", async () => {
+    const { who, front, peer } = await lanesOver(provider, 0);
+    expect(await who.name({})).toBe("front");
+    const lane = await open("late", provider.freshUrl());
+    front.postLanes([entryOf(lane)]);
+    await until(() => statesOf(peer)[0] === "connected", "it is connected");
+    expect(await who.name({})).toBe("late");
+  });
+
+  it("are waited for while all are being replaced", async () => {
+    const front = await open("front", provider.freshUrl());
+    // A tcp port that was free a moment ago; the others have names of their own.
+    const first = await open("first", provider.freshUrl());
+    const { urls } = entryOf(first);
+    await first.close();
+    front.postLanes([nobodyAt(urls)]);
+    const client = await openEngine({}, true);
+    const connecting = client.connect(front.urls[0] as string);
+    await until(() => front.stats().sessions === 1, "the front has welcomed the client");
+    const next = await open("next", urls[0] as string);
+    front.postLanes([entryOf(next)]);
+    expect(await (await connecting).client(Who).name({})).toBe("next");
+  });
+
+  it("serve though one of them cannot be reached, and not when none can", async () => {
+    const front = await open("front", provider.freshUrl());
+    const lane = await open("0", provider.freshUrl());
+    front.postLanes([entryOf(lane), nobodyAt([provider.deadUrl()])]);
+    const client = await openEngine({}, true);
+    const peer = await client.connect(front.urls[0] as string, { timeoutMs: 1500 });
+    expect(await peer.client(Who).name({})).toBe("0");
+    peer.close();
+    front.postLanes([nobodyAt([provider.deadUrl()])]);
+    const error = await failure(client.connect(front.urls[0] as string, { timeoutMs: 1500 }));
+    expect(error.code).toBe("unavailable");
+    expect(error.message).toContain("lanes of");
+  });
+});
+
+describe("the lanes of a front", () => {
+  it("must be at addresses of its kind", async () => {
+    const front = await open("front", mem.freshUrl());
+    const client = await openEngine({}, true);
+    for (const url of ["tcp://127.0.0.1:1", "nonsense"]) {
+      front.postLanes([{ urls: [url], incarnation: 1n }]);
+      const error = await failure(client.connect(front.urls[0] as string));
+      expect(error).toMatchObject({
+        code: "internal",
+        message: expect.stringContaining(`names a lane at ${url}`),
+      });
+    }
+  });
+
+  it("are found where the front is, when they listen on every interface", async () => {
+    const front = await open("front", "tcp://127.0.0.1:0");
+    const lane = await open("0", "tcp://0.0.0.0:0");
+    front.postLanes([entryOf(lane)]);
+    const peer = await (await openEngine()).connect(front.urls[0] as string);
+    expect(peer.stats().lanes[0]?.url).toMatch(/^tcp:\/\/127\.0\.0\.1:/);
+    expect(await peer.client(Who).name({})).toBe("0");
+  });
+
+  it("fail calls whose key cannot be had", async () => {
+    const { peer } = await lanesOver(mem, 2, { lanes: { keyOf: () => 7 as never } });
+    expect(await failure(peer.client(Who).name({}))).toMatchObject({
+      code: "internal",
+      message: expect.stringContaining("keyOf must give a string or undefined, it gave number"),
+    });
+  });
+
+  it("are chosen by options that are checked", async () => {
+    const client = await openEngine();
+    const connect = (lanes: object) => client.connect(mem.deadUrl(), { lanes } as ConnectOptions);
+    await expect(connect({ keys: 1 })).rejects.toThrow('connect: lanes: unknown option "keys"');
+    await expect(connect({ policy: "best" })).rejects.toThrow("connect: lanes.policy must be one of");
+    await expect(connect({ keyOf: 1 })).rejects.toThrow("connect: lanes.keyOf must be a function");
+  });
+
+  it("are followed to another front at the same address, though no call asks for it", async () => {
+    const url = mem.freshUrl();
+    const before = await open("front", url);
+    const lane = await open("before", mem.freshUrl());
+    before.postLanes([entryOf(lane)]);
+    const peer = await (await openEngine({}, true)).connect(url);
+    await before.close();
+    const after = await open("front", url);
+    const other = await open("after", mem.freshUrl());
+    after.postLanes([entryOf(other)]);
+    await until(() => peer.stats().lanes[0]?.url === other.urls[0], "the peer has come back to the front");
+    expect(await peer.client(Who).name({})).toBe("after");
+  });
+});
