@@ -207,7 +207,9 @@ Napi::Value open(const Info& info) {
   result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
   result.Set("reportsDeath", held->port->isShm());
-  result.Set("revokesKeys", held->port->isShm());
+  result.Set("revokesKeys", held->port->isShm() || traits.revokesKeys);
+  result.Set("maxPeers", static_cast<double>(traits.maxPeers));
+  result.Set("refusesSilently", !held->port->isShm());
   return result;
 }
 

@@ -91,10 +91,11 @@ struct Operation : Context {
   uint32_t parts = 0;   // transfers: parts at the provider
   uint64_t offset = 0;  // sends: in the slab
   uint64_t bytes = 0;
-  uint64_t done = 0;  // a message in fragments, or what a transfer has surely moved
-  Extents extents;    // transfers
-  size_t extent = 0;  // the first that is not posted, or not copied, to its end
-  uint64_t into = 0;  // how far into that one a copy has come
+  uint32_t connection = 0;  // sends: which one it was posted to
+  uint64_t done = 0;        // a message in fragments, or what a transfer has surely moved
+  Extents extents;          // transfers
+  size_t extent = 0;        // the first that is not posted, or not copied, to its end
+  uint64_t into = 0;        // how far into that one a copy has come
   Operation* next = nullptr;
 };
 
@@ -103,6 +104,8 @@ struct Part : Context {
   Part() : Context(Kind::part) {}
   Operation* operation = nullptr;
   uint64_t bytes = 0;
+  uint32_t left = 1;  // completions to come
+  uint32_t connection = 0;
   bool lent = false;  // counts as a copy from or to an shm neighbour's memory
 };
 

@@ -147,9 +147,12 @@ class Port {
   int measure(Operation& operation) const;
   int postTransfer(Operation& operation, Address& address);
   int postPart(Operation& operation, Address& address);
+  int postProof(fi_msg_rma& message);
   int checkKeys(const Operation& operation, const Neighbour& neighbour, size_t count) const;
   void retryWaiting(bool evenIfEarly);
   void giveBack(Part& part);
+  uint32_t onPosted(const Address& address, ssize_t status);
+  void onBroken(uint32_t address, uint32_t connection);
   void onPartDone(Part* part, uint32_t status, uint32_t providerError);
   void copyPieces();
   bool copyPiece(Operation& operation);

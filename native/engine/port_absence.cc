@@ -19,7 +19,7 @@ constexpr uint64_t kGlanceNs = 10'000'000;
 int Port::vouch(uint32_t index, Vouch vouch) {
   Address* address = find(index);
   if (address == nullptr) return -FI_EINVAL;
-  if (vouch.message.size() > traits().injectBytes || vouch.everyNs == 0) return -FI_EINVAL;
+  if (vouch.message.size() > traits().sayBytes || vouch.everyNs == 0) return -FI_EINVAL;
   unvouch(index);
   if (!vouched_.emplace(vouch.mark, index).second) return -FI_EADDRINUSE;
   address->vouch = std::make_unique<Vouch>(std::move(vouch));

@@ -165,6 +165,7 @@ int Port::post(Operation& operation, Address& address) {
     status = fi_send(endpoint_->ep(), slab_ + operation.offset, operation.bytes, descriptor,
                      address.fabric, &operation);
   }
+  operation.connection = onPosted(address, status);
   if (status == 0) {
     operation.state = Operation::State::posted;
     ++address.posted;
@@ -263,15 +264,36 @@ int Port::postPart(Operation& operation, Address& address) {
   ssize_t status = operation.type == Operation::Type::read
                        ? fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION)
                        : fi_writemsg(endpoint_->ep(), &message, write);
+  part->connection = onPosted(address, status);
   if (status != 0) {
     giveBack(*part);
     parts_.give(part);
     return static_cast<int>(status);
   }
-  operation.extent += count;
   ++operation.parts;
   ++address.posted;
+  if (operation.type == Operation::Type::write && traits().provesWrites) {
+    if (int refusal = postProof(message); refusal != 0) {
+      // What that write did cannot be told any more. All of it is written again, with a proof.
+      part->bytes = 0;
+      return refusal;
+    }
+    part->left = 2;
+  }
+  operation.extent += count;
   return 0;
+}
+
+/// Asks for nothing behind a write: the answer comes when the write is in place, or not at all. To
+/// be posted in the same breath, so that it takes the same connection.
+int Port::postProof(fi_msg_rma& message) {
+  iovec nowhere{message.msg_iov[0].iov_base, 0};
+  fi_rma_iov nothing{message.rma_iov[0].addr, 0, message.rma_iov[0].key};
+  message.msg_iov = &nowhere;
+  message.iov_count = 1;
+  message.rma_iov = &nothing;
+  message.rma_iov_count = 1;
+  return static_cast<int>(fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION));
 }
 
 /// Whether the peer lets us use the next `count` extents: 0 or an error.
@@ -295,14 +317,18 @@ void Port::giveBack(Part& part) {
 
 void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
+  if (status != 0) {
+    onBroken(operation->address, part->connection);
+    part->bytes = 0;
+    if (operation->status == 0) {
+      operation->status = status;
+      operation->providerError = providerError;
+    }
+  }
+  if (--part->left > 0) return;
   --operation->parts;
   giveBack(*part);
-  if (status == 0) {
-    operation->done += part->bytes;
-  } else if (operation->status == 0) {
-    operation->status = status;
-    operation->providerError = providerError;
-  }
+  operation->done += part->bytes;
   parts_.give(part);
   uint32_t index = operation->address;
   Address& address = addresses_[index];
@@ -316,6 +342,16 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
     finish(operation, operation->status, operation->providerError);
   --address.posted;
   settle(index);
+}
+
+/// The number of the connection that a post went to, where those are of any concern.
+uint32_t Port::onPosted(const Address& address, ssize_t status) {
+  return traits().endsConnections ? endpoint_->onPosted(address.fabric, status) : 0;
+}
+
+/// Whatever fails takes its connection along, and not every provider has noticed when it says so.
+void Port::onBroken(uint32_t index, uint32_t connection) {
+  if (traits().endsConnections) endpoint_->disconnect(addresses_[index].fabric, connection);
 }
 
 void Port::retryWaiting(bool evenIfEarly) {

@@ -212,7 +212,9 @@ void Port::reapError() {
   if (context == nullptr) return;
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
   if (context->kind == Context::Kind::operation) {
-    finish(static_cast<Operation*>(context), status, positive(error.prov_errno));
+    auto* send = static_cast<Operation*>(context);
+    onBroken(send->address, send->connection);
+    finish(send, status, positive(error.prov_errno));
     return;
   }
   if (context->kind == Context::Kind::part) {

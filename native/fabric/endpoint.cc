@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string_view>
@@ -24,6 +25,12 @@ constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
 // As long as a connect waits by default.
 constexpr auto kAddressLinger = std::chrono::seconds(5);
+
+/// What libfabric's variable says; 0 if it is no number.
+size_t numberIn(const char* variable) {
+  const char* value = getenv(variable);
+  return value == nullptr ? 0 : strtoul(value, nullptr, 0);
+}
 
 template <typename T>
 void adopt(Fid<T>& holder, T* object) {
@@ -62,15 +69,20 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   EndpointTraits traits;
   traits.provider = info->fabric_attr->prov_name;
   traits.providerVersion = info->fabric_attr->prov_version;
-  traits.injectBytes = info->tx_attr->inject_size;
+  traits.injectBytes = traits.sayBytes = info->tx_attr->inject_size;
   traits.maxMessageBytes = info->ep_attr->max_msg_size;
   traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
   traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
   traits.mrMode = info->domain_attr->mr_mode;
-  auto has = [&](Quirk quirk) { return hasQuirk(quirk, traits.provider, library.loadedVersion); };
+  auto has = [&](Quirk quirk) {
+    return hasQuirk(quirk, traits.provider, library.loadedVersion, info->fabric_attr->name);
+  };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
   if (has(Quirk::losesInjected)) traits.injectBytes = 0;
-  if (has(Quirk::endsConnections)) traits.addressLinger = kAddressLinger;
+  traits.revokesKeys = request.provider->scheme == Scheme::verbs;
+  if (has(Quirk::sizedForPeers)) traits.maxPeers = numberIn("FI_UNIVERSE_SIZE");
+  traits.provesWrites = has(Quirk::completesOnDeparture);
+  traits.endsConnections = has(Quirk::endsConnections);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
   // Whether a write can carry data to its target, whose completion then also says how many bytes
@@ -170,9 +182,13 @@ fi_addr_t Endpoint::insert(const uint8_t* address) {
   int inserted = fi_av_insert(parts_.av.get(), address, 1, &index, 0, nullptr);
   if (inserted != 1) return FI_ADDR_NOTAVAIL;
   Inserted& known = inserted_[index];
-  if (known.uses++ == 0 && known.since == std::chrono::steady_clock::time_point{})
+  ++known.uses;
+  if (!traits_.endsConnections) return index;
+  if (known.raw.empty()) {
+    known.raw.assign(address, address + parts_.info->src_addrlen);
     known.since = std::chrono::steady_clock::now();
-  if (traits_.addressLinger > traits_.addressLinger.zero()) removeUnused();
+  }
+  removeUnused();
   return index;
 }
 
@@ -180,15 +196,35 @@ void Endpoint::remove(fi_addr_t address) {
   auto found = inserted_.find(address);
   if (found == inserted_.end() || found->second.uses == 0) return;
   if (--found->second.uses > 0) return;
-  if (traits_.addressLinger > traits_.addressLinger.zero()) return removeUnused();
+  if (traits_.endsConnections) return removeUnused();
   inserted_.erase(found);
   fi_av_remove(parts_.av.get(), &address, 1, 0);
+}
+
+uint32_t Endpoint::onPosted(fi_addr_t address, ssize_t status) {
+  auto found = inserted_.find(address);
+  if (found == inserted_.end()) return 0;
+  found->second.unmade = status != 0 && status != -FI_EAGAIN;
+  return found->second.connection;
+}
+
+void Endpoint::disconnect(fi_addr_t address, uint32_t number) {
+  auto found = inserted_.find(address);
+  if (!traits_.endsConnections || found == inserted_.end()) return;
+  if (found->second.connection != number || found->second.unmade) return;
+  ++found->second.connection;
+  // The number stays valid, since the address has been inserted once more than it is removed.
+  fi_addr_t index = FI_ADDR_NOTAVAIL;
+  if (fi_av_insert(parts_.av.get(), found->second.raw.data(), 1, &index, 0, nullptr) != 1) return;
+  fi_av_remove(parts_.av.get(), &index, 1, 0);
 }
 
 void Endpoint::removeUnused() {
   auto now = std::chrono::steady_clock::now();
   std::erase_if(inserted_, [&](auto& entry) {
-    if (entry.second.uses > 0 || now - entry.second.since < traits_.addressLinger) return false;
+    if (entry.second.uses > 0 || now - entry.second.since < kAddressLinger) return false;
+    // It would crash. Costs an address, until one that is reached there is forgotten.
+    if (entry.second.unmade) return false;
     fi_addr_t address = entry.first;
     fi_av_remove(parts_.av.get(), &address, 1, 0);
     return true;

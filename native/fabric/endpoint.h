@@ -35,6 +35,8 @@ struct EndpointTraits {
   std::string provider;
   uint32_t providerVersion = 0;
   size_t injectBytes = 0;
+  /// The longest message that may go without a completion where it does not matter if it is lost.
+  size_t sayBytes = 0;
   size_t maxMessageBytes = 0;
   size_t vectors = 1;         // runs on either side that one read or write takes
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
@@ -42,8 +44,15 @@ struct EndpointTraits {
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
   bool drainBeforeClose = false;
-  /// How long an address stays known at least.
-  std::chrono::steady_clock::duration addressLinger{};
+  /// Each write is followed by an empty read, which completes when the data is in place.
+  bool provesWrites = false;
+  /// Connections that the completion queue has room for; 0: any number.
+  size_t maxPeers = 0;
+  /// A registration that is closed is void at once, for what is under way too.
+  bool revokesKeys = false;
+  /// Removing an address ends the connection to it. So does `disconnect`, and an address stays
+  /// known for some seconds at least.
+  bool endsConnections = false;
 };
 
 /// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion
@@ -90,6 +99,13 @@ class Endpoint {
   fi_addr_t insert(const uint8_t* address);
   void remove(fi_addr_t address);
 
+  /// What came of a post to the address. The number of the connection it went to, which
+  /// `disconnect` wants.
+  uint32_t onPosted(fi_addr_t address, ssize_t status);
+  /// Something posted to connection `number` has failed, so that one is broken, whether the
+  /// provider has noticed or not: the next post makes another.
+  void disconnect(fi_addr_t address, uint32_t number);
+
  private:
   void drain();
 
@@ -97,7 +113,10 @@ class Endpoint {
   EndpointTraits traits_;
   struct Inserted {
     uint32_t uses = 0;
+    uint32_t connection = 0;  // how many have been ended by `disconnect`
+    bool unmade = false;      // no connection could be begun at the last try
     std::chrono::steady_clock::time_point since;
+    RawAddress raw;
   };
   void removeUnused();
 

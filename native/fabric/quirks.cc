@@ -35,7 +35,9 @@ constexpr std::array kQuirks = {
         Quirk::endsConnections, "verbs;ofi_rxm", kAnyVersion, kEver,
         "on a slow machine no connection is ever made",
         "removing an address ends the connection to it (FI_AV_REMOVE_CLEANUP), even one that "
-        "is being made, and the peer refuses the next one while it waits for the first"},
+        "is being made, and the peer refuses the next one while it waits for the first. Where none "
+        "could even be begun it crashes (rxm_av_remove_handler closes an endpoint that is not "
+        "there)"},
     QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a process that is killed at the wrong moment makes all its peers spin for ever",
                "who posts to a region, and its owner while it reads, holds a spin lock in it "
@@ -49,6 +51,18 @@ constexpr std::array kQuirks = {
                "rxm offers it for its messages alone"},
     QuirkEntry{Quirk::hidesWrites, "verbs;ofi_rxm", kAnyVersion, kEver, "as tcp;ofi_rxm",
                "as tcp;ofi_rxm"},
+    QuirkEntry{
+        Quirk::sizedForPeers, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "the completion queue overflows, and with it every connection ends",
+        "see FI_UNIVERSE_SIZE below: more peers are connected to than the queue was sized for"},
+    QuirkEntry{
+        Quirk::completesOnDeparture, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "a write that its target refuses completes without an error",
+        "iWARP writes are not answered, so that their completion says only that the buffer is "
+        "free (RFC 5040), and verbs takes FI_DELIVERY_COMPLETE for what the device does anyway. "
+        "A read is answered, on one connection not before the writes in front of it are in place, "
+        "and an empty one needs no right",
+        "Ethernet-iWARP"},
 };
 
 constexpr std::array kSettings = {
@@ -86,9 +100,10 @@ std::span<const QuirkEntry> quirkTable() { return kQuirks; }
 
 std::span<const Setting> settingTable() { return kSettings; }
 
-bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version) {
+bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version, std::string_view fabric) {
   for (const QuirkEntry& entry : kQuirks) {
     if (entry.quirk == quirk && entry.provider == provider &&
+        (entry.fabric == nullptr || entry.fabric == fabric) &&
         concerns(version, entry.since, entry.before))
       return true;
   }

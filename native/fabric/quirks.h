@@ -25,6 +25,10 @@ enum class Quirk {
   leavesLocks,
   /// Tell the target of a write by a message.
   hidesWrites,
+  /// Have no more peers than FI_UNIVERSE_SIZE says.
+  sizedForPeers,
+  /// Follow each write with an empty read on the same connection, and wait for both.
+  completesOnDeparture,
 };
 
 struct QuirkEntry {
@@ -34,6 +38,7 @@ struct QuirkEntry {
   uint32_t before;  // the first that is not any more
   const char* symptom;
   const char* reason;
+  const char* fabric = nullptr;  // the only network concerned, by libfabric's name for it
 };
 
 /// A variable of libfabric's that is set for it where the user has not set it.
@@ -54,7 +59,9 @@ constexpr uint32_t kEver = UINT32_MAX;
 std::span<const QuirkEntry> quirkTable();
 std::span<const Setting> settingTable();
 
-bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version);
+/// `fabric` is the name that the provider gives to the network that an endpoint is on.
+bool hasQuirk(Quirk quirk, std::string_view provider, uint32_t version,
+              std::string_view fabric = "");
 
 /// Sets what the table has for this version. libfabric reads its variables once, in its first
 /// fi_getinfo, so this comes before that.

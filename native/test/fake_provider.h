@@ -37,6 +37,7 @@ class FakeProvider {
     rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) -> ssize_t {
       if (instance_->posted.size() >= instance_->most) return -FI_EAGAIN;
       instance_->vectors.push_back(message->iov_count);
+      instance_->lengths.push_back(message->msg_iov[0].iov_len);
       return instance_->take(message->addr, "", 0, message->context);
     };
     rma_.writemsg = rma_.readmsg;
@@ -79,16 +80,17 @@ class FakeProvider {
     av_.ops = &avOps_;
   }
 
-  std::shared_ptr<engine::SharedEndpoint> endpoint() {
+  std::shared_ptr<engine::SharedEndpoint> endpoint(bool provesWrites = false) {
     fabric::Endpoint::Parts parts;
     parts.fabric.reset(&fabric_);
     parts.av.reset(&av_);
     parts.cq.reset(&cq_);
     parts.ep.reset(&ep_);
     fabric::EndpointTraits traits;
-    traits.injectBytes = 16;
+    traits.injectBytes = traits.sayBytes = 16;
     traits.maxMessageBytes = 1 << 20;
     traits.vectors = 4;
+    traits.provesWrites = provesWrites;
     return engine::SharedEndpoint::publish(
         "", std::make_unique<fabric::Endpoint>(std::move(parts), traits));
   }
@@ -115,6 +117,7 @@ class FakeProvider {
   int error = 0;                 // what every post answers, if not 0
   size_t most = SIZE_MAX;        // reads and writes it takes, after which they get EAGAIN
   std::vector<size_t> vectors;   // how long each one's vectors were
+  std::vector<size_t> lengths;   // and the first run of each
   bool refuseReceives = false;
   size_t tries = 0;
   fi_addr_t nextAddress = 0;

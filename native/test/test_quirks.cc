@@ -11,13 +11,17 @@
 using namespace cinnabar::fabric;
 
 TEST_SUITE("quirks") {
-  TEST_CASE("belong to a provider and a range of versions") {
+  TEST_CASE("belong to a provider, a kind of network and a range of versions") {
     CHECK(hasQuirk(Quirk::innerWaitFd, "net", FI_VERSION(1, 17)));
     CHECK(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18)));
     CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 19)));
     CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 17)));
     CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "shm", FI_VERSION(1, 17)));
     CHECK(hasQuirk(Quirk::drainBeforeClose, "verbs;ofi_rxm", FI_VERSION(2, 6)));
+    CHECK(hasQuirk(Quirk::completesOnDeparture, "verbs;ofi_rxm", FI_VERSION(1, 17),
+                   "Ethernet-iWARP"));
+    CHECK_FALSE(hasQuirk(Quirk::completesOnDeparture, "verbs;ofi_rxm", FI_VERSION(1, 17),
+                         "IB-0xfe80000000000000"));
     CHECK_FALSE(hasQuirk(Quirk::drainBeforeClose, "tcp;ofi_rxm", FI_VERSION(1, 17)));
   }
 

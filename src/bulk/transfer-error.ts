@@ -57,7 +57,7 @@ export function refused(failed: Failed, status: number): RpcError | Promise<RpcE
     message: `${describe(failed)} ended after ${failed.moved} bytes${reason === undefined ? "" : `: ${reason}`}`,
     transferredBytes: failed.moved,
   });
-  const silent = !port.revokesKeys && fabricErrorCode(status) === "unavailable";
+  const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
   if (!silent || explain === undefined) return error;
   return ask(failed, explain.bind(failed.route)).then(
     (explained) => (explained === undefined ? error : withDetail(explained, error)),

@@ -394,7 +394,7 @@ describe("a transfer between pieces", () => {
       "out_of_range",
       1,
     ]);
-    port.revokesKeys = true;
+    port.refusesSilently = false;
     expect([await attempt(104), asked]).toEqual(["unavailable", 1]);
   });
 

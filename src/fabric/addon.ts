@@ -130,8 +130,12 @@ export interface OpenedPort {
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
   readonly reportsDeath: boolean;
-  /** True if `deregister` waits for peers that are in the middle of using the memory (shm). */
+  /** True if nobody is in the middle of using the memory any more when `deregister` returns 0: it waits for them (shm), or the device stops them (verbs). */
   readonly revokesKeys: boolean;
+  /** How many peers the provider's queues have room for; 0: any number. */
+  readonly maxPeers: number;
+  /** True if a transfer that its owner refuses breaks the connection, without a reason (tcp, verbs). */
+  readonly refusesSilently: boolean;
 }
 
 /** Bits of `register`'s access argument. A region with none is good as a local source or destination only. */

@@ -74,6 +74,8 @@ export class MemPort implements Port {
   readonly immediateBytes = 8;
   readonly reportsDeath = true;
   readonly revokesKeys = true;
+  readonly refusesSilently = false;
+  readonly maxPeers = Number.POSITIVE_INFINITY;
   onWake: () => void = () => {};
 
   readonly #name: string;

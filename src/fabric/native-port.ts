@@ -58,6 +58,8 @@ export class NativePort implements Port {
   readonly immediateBytes: number;
   readonly reportsDeath: boolean;
   readonly revokesKeys: boolean;
+  readonly refusesSilently: boolean;
+  readonly maxPeers: number;
   onWake: () => void = () => {};
 
   readonly #addon: Addon;
@@ -133,6 +135,8 @@ export class NativePort implements Port {
     this.immediateBytes = opened.immediateBytes;
     this.reportsDeath = opened.reportsDeath;
     this.revokesKeys = opened.revokesKeys;
+    this.refusesSilently = opened.refusesSilently;
+    this.maxPeers = opened.maxPeers === 0 ? Number.POSITIVE_INFINITY : opened.maxPeers;
   }
 
   route(target: Target): Route {

@@ -119,6 +119,10 @@ export interface Port {
    * (tcp) a transfer that had begun may go on: only the peer's word, or its end, is certain.
    */
   readonly revokesKeys: boolean;
+  /** How many addresses may be in use at once: what the provider's queues have room for (verbs), or Infinity. */
+  readonly maxPeers: number;
+  /** True if a transfer that its owner refuses breaks the connection, and why is for the owner to say (tcp, verbs). */
+  readonly refusesSilently: boolean;
 
   /** The way to a target of this port's scheme. */
   route(target: Target): Route;

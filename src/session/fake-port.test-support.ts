@@ -69,6 +69,8 @@ export class FakePort implements Port {
   immediateBytes = 0;
   reportsDeath = false;
   revokesKeys = false;
+  refusesSilently = true;
+  maxPeers = Number.POSITIVE_INFINITY;
   onWake: () => void = () => {};
 
   readonly sent: SentMessage[] = [];

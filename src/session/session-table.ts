@@ -70,13 +70,11 @@ export class SessionTable implements PortSink {
     window?: WindowLimits,
   ): Promise<Session> {
     const host = this.#host;
-    if (this.#size >= host.limits.maxSessions) {
+    // The address is in use already.
+    const full = this.#fullWith(port, 0);
+    if (full !== undefined) {
       port.forget(address);
-      throw new RpcError({
-        code: "resource_exhausted",
-        message: `maxSessions ${host.limits.maxSessions} is reached`,
-        origin: "local",
-      });
+      throw new RpcError({ code: "resource_exhausted", message: full, origin: "local" });
     }
     const session = this.#add(port, address, peerName, window);
     const cancelTimer = host.clock.timer(timeoutMs, () =>
@@ -165,10 +163,10 @@ export class SessionTable implements PortSink {
   }
 
   #accept(port: Port, greeting: Greeting): void {
-    const { maxSessions } = this.#host.limits;
     if (!this.accepting) return this.#refuse(port, greeting, "unavailable", "the server is closing");
-    if (this.#size >= maxSessions) {
-      this.#refuse(port, greeting, "resource_exhausted", `maxSessions ${maxSessions} is reached`);
+    const full = this.#fullWith(port, 1);
+    if (full !== undefined) {
+      this.#refuse(port, greeting, "resource_exhausted", full);
       return this.#probeIdle();
     }
     const address = this.#admit(port, greeting);
@@ -182,6 +180,15 @@ export class SessionTable implements PortSink {
     this.#tellCredits(session);
     // Whoever said hello may be gone: then the welcome would keep its slot and its way for ever.
     this.#host.watch(session);
+  }
+
+  /** Why there is no room for another session, which takes so many addresses more of the port; undefined where there is. */
+  #fullWith(port: Port, addresses: number): string | undefined {
+    const { maxSessions } = this.#host.limits;
+    if (this.#size >= maxSessions) return `maxSessions ${maxSessions} is reached`;
+    if (port.maxPeers === Number.POSITIVE_INFINITY || port.gauges().addresses + addresses <= port.maxPeers)
+      return undefined;
+    return `${port.provider} has room for ${port.maxPeers} peers; FI_UNIVERSE_SIZE in the environment raises it, where the device's completion queues are long enough`;
   }
 
   /** Tells whoever said hello why it cannot have a session. */

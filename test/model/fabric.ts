@@ -157,6 +157,8 @@ export class ModelPort implements Port {
   readonly immediateBytes: number;
   readonly reportsDeath: boolean;
   readonly revokesKeys: boolean;
+  readonly refusesSilently: boolean;
+  readonly maxPeers = Number.POSITIVE_INFINITY;
   readonly url: string;
   readonly slab: Buffer;
   readonly slabView: DataView;
@@ -186,6 +188,7 @@ export class ModelPort implements Port {
       revokesKeys: this.revokesKeys,
       immediateBytes: this.immediateBytes,
     } = fabric.nature);
+    this.refusesSilently = !this.reportsDeath;
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);

@@ -145,9 +145,10 @@ export class Schedule {
   }
 }
 
-/** As `mem`, `shm` and `tcp` are. */
+/** As `mem`, `shm`, `tcp` and `verbs` are. */
 const natures: readonly Nature[] = [
   { reportsDeath: true, revokesKeys: true, immediateBytes: 8 },
   { reportsDeath: true, revokesKeys: true, immediateBytes: 0 },
   { reportsDeath: false, revokesKeys: false, immediateBytes: 0 },
+  { reportsDeath: false, revokesKeys: true, immediateBytes: 0 },
 ];
