@@ -1,6 +1,7 @@
 import type { Resolver } from "../balance/resolver.ts";
 import { systemClock } from "../call/clock.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { WindowLimits } from "../session/in-flight-window.ts";
 import type { Session } from "../session/session.ts";
 import type { SessionHost } from "../session/session-host.ts";
@@ -13,6 +14,7 @@ import { PeerGroup } from "./peer-group.ts";
 import type { LaneOpener } from "./peer-lanes.ts";
 import type { Ports } from "./ports.ts";
 import {
+  pauseMs,
   type ReconnectOptions,
   type ResolvedReconnectOptions,
   resolveReconnectOptions,
@@ -44,6 +46,15 @@ interface PeerTerms {
  * tcp drops what is posted to an address before it has seen the end of the former connection there, as when a server has just been restarted.
  */
 const firstAttemptMs = 1000;
+
+/** Bounds of the pause after a hello that went into a connection which had broken before. The next one makes another, if the provider knows by then. */
+const lostHelloPause = { minDelayMs: 5, maxDelayMs: 500 };
+
+/** EIO and ECANCELED are what verbs says of a message whose connection broke. Until the welcome has come, nothing was sent but the hello. */
+function isLostHello(error: unknown): boolean {
+  const fabric = error instanceof RpcError ? error.fabric : undefined;
+  return fabric?.op === "fi_send" && (fabric.code === 5 || fabric.code === 125);
+}
 
 /** The peers and groups of peers that an engine has connected to, and how their sessions are opened. */
 export class Links {
@@ -157,7 +168,8 @@ export class Links {
       this.#ports.locate(peer.url),
     );
     const port = await this.#ports.towards(target);
-    for (let attemptMs = firstAttemptMs; ; attemptMs *= 2) {
+    let lostHellos = 0;
+    for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
       const { address, replyTo } = port.route(target);
       const leftMs = Math.max(1, untilMs - systemClock.now());
@@ -172,8 +184,15 @@ export class Links {
           window,
         );
       } catch (error) {
+        if (isLostHello(error)) {
+          const waitMs = pauseMs(lostHellos++, lostHelloPause);
+          if (systemClock.now() + waitMs > untilMs) throw error;
+          await new Promise<void>((resolve) => systemClock.timer(waitMs, resolve));
+          continue;
+        }
         if (!(error instanceof ConnectSilence)) throw error;
         if (last) throw new ConnectSilence(peer.url, timeoutMs);
+        attemptMs *= 2;
       }
     }
   }
