@@ -97,7 +97,7 @@ void Port::say(Address& address) {
   const std::vector<uint8_t>& message = address.vouch->message;
   Neighbour* neighbour = address.neighbour;
   if (neighbour == nullptr) {
-    fi_inject(endpoint_->ep(), message.data(), message.size(), address.fabric);
+    onPosted(address, fi_inject(endpoint_->ep(), message.data(), message.size(), address.fabric));
     return;
   }
   if (!neighbour->isReady() || message.size() > neighbour->slotBytes) return;
