@@ -6,6 +6,7 @@
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { contenders } from "./contenders/index.ts";
 import { report } from "./report/report.ts";
 import { compare, readResults } from "./suite/against.ts";
 import { endChildrenOnSignal } from "./suite/child.ts";
@@ -32,6 +33,7 @@ try {
   options = parseOptions(
     process.argv.slice(2),
     workloads.map(({ name }) => name),
+    contenders("").map(({ key }) => key),
   );
 } catch (error) {
   console.error((error as Error).message);
@@ -54,7 +56,11 @@ const settings = {
   roundMs: options.roundMs,
   ...(options.machine === undefined ? {} : { machine: options.machine }),
 };
-const results = resultsOf(await runWorkloads(chosen, settings, (line) => console.log(line), options.verbs));
+const choice = {
+  ...(options.verbs === undefined ? {} : { verbsHost: options.verbs }),
+  ...(options.contenders === undefined ? {} : { contenders: options.contenders }),
+};
+const results = resultsOf(await runWorkloads(chosen, settings, (line) => console.log(line), choice));
 
 console.log(describeResults(results));
 if (before !== undefined && against !== undefined)
@@ -64,6 +70,9 @@ if (options.html !== undefined) writeFileSync(place(options.html), report(result
 if (record !== undefined) writeFileSync(historyFile, appendRelease(history, record, results));
 
 // Whoever runs all of it counts on the named ratios.
-const missing = options.only.length > 0 ? [] : quickRatios.filter(({ name }) => !(name in results.ratios));
+const missing =
+  options.only.length > 0 || options.contenders !== undefined
+    ? []
+    : quickRatios.filter(({ name }) => !(name in results.ratios));
 if (missing.length > 0) console.error(`Missing: ${missing.map(({ name }) => name).join(", ")}`);
 if (missing.length > 0 || results.failures.length > 0) process.exitCode = 1;

@@ -6,6 +6,8 @@ export interface Options {
   readonly only: readonly string[];
   readonly rounds: number;
   readonly roundMs: number;
+  /** The contenders to measure, by key, where a workload has several; all of them when none is named. */
+  readonly contenders?: readonly string[];
   /** Files to write. */
   readonly json?: string;
   readonly html?: string;
@@ -26,6 +28,7 @@ export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
   --html FILE        write the report
   --against FILE     say what moved beyond noise since those results
   --record RELEASE   append this run's ratios to bench/results/history.json
+  --contenders A,B   only these, such as shm,net-unix
   --rounds N         how often each contender is measured in each way
   --round-ms MS      for how long each time
   --machine NAME     what this machine is called in the report
@@ -33,9 +36,14 @@ export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
 /**
  * @param workloads the names there are
+ * @param contenders the keys there are
  * @throws Error that names the option or the workload that is wrong
  */
-export function parseOptions(args: readonly string[], workloads: readonly string[]): Options {
+export function parseOptions(
+  args: readonly string[],
+  workloads: readonly string[],
+  contenders: readonly string[],
+): Options {
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
@@ -45,17 +53,17 @@ export function parseOptions(args: readonly string[], workloads: readonly string
       html: { type: "string" },
       against: { type: "string" },
       record: { type: "string" },
+      contenders: { type: "string" },
       rounds: { type: "string" },
       "round-ms": { type: "string" },
       machine: { type: "string" },
       verbs: { type: "string" },
     },
   });
-  const { quick, rounds, "round-ms": roundMs, ...texts } = values;
-  for (const name of positionals) {
-    if (!workloads.includes(name))
-      throw new Error(`There is no workload "${name}"; there are ${workloads.join(", ")}`);
-  }
+  const { quick, rounds, "round-ms": roundMs, contenders: chosen, ...texts } = values;
+  checkAreKnown("workload", positionals, workloads);
+  const only = chosen?.split(",");
+  checkAreKnown("contender", only ?? [], contenders);
   for (const [option, text] of Object.entries(texts)) {
     if (text === "") throw new Error(`--${option} is empty`);
   }
@@ -63,9 +71,17 @@ export function parseOptions(args: readonly string[], workloads: readonly string
     ...texts,
     quick,
     only: positionals,
+    ...(only === undefined ? {} : { contenders: only }),
     rounds: integer("--rounds", rounds ?? (quick ? "3" : "5")),
     roundMs: integer("--round-ms", roundMs ?? (quick ? "300" : "500")),
   };
+}
+
+function checkAreKnown(kind: string, names: readonly string[], known: readonly string[]): void {
+  for (const name of names) {
+    if (!known.includes(name))
+      throw new Error(`There is no ${kind} "${name}"; there are ${known.join(", ")}`);
+  }
 }
 
 function integer(option: string, text: string): number {

@@ -11,7 +11,7 @@ export async function runWorkloads(
   workloads: readonly Workload[],
   settings: Settings,
   tell: (line: string) => void,
-  verbsHost?: string,
+  choice: Pick<Run, "verbsHost" | "contenders"> = {},
 ): Promise<Measurements> {
   const startedAt = new Date().toISOString();
   const started = performance.now();
@@ -26,7 +26,7 @@ export async function runWorkloads(
       quick: settings.quick,
       rounds: settings.rounds,
       roundMs: settings.roundMs,
-      ...(verbsHost === undefined ? {} : { verbsHost }),
+      ...choice,
       tell: say,
       lack(subject, why) {
         lacks.push({ workload: name, subject, why });

@@ -9,6 +9,8 @@ export interface Run {
   readonly roundMs: number;
   /** The address of an RDMA device, such as `10.0.0.1`; without it nothing is measured over verbs. */
   readonly verbsHost?: string;
+  /** The keys of those that are measured, as `shm` or `net-tcp`, where workloads have contenders; all of them without. */
+  readonly contenders?: readonly string[];
   /** A line of progress. */
   tell(line: string): void;
   /** That a subject cannot be measured here, and why: it stands in every output, so that nothing is left out in silence. */

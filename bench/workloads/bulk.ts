@@ -27,16 +27,20 @@ export const bulk: Workload = {
 async function startAll(run: Run): Promise<Running[]> {
   const running: Running[] = [];
   for (const subject of subjects(run.verbsHost)) {
-    if (run.quick && !subject.isInQuick) continue;
+    if (!isWanted(run, subject)) continue;
     try {
       running.push(await Running.start(subject));
     } catch (error) {
       run.lack(subject.title, error instanceof Error ? error.message : String(error));
     }
   }
-  if (run.verbsHost === undefined && !run.quick)
+  if (run.verbsHost === undefined && isWanted(run, { key: "verbs", isInQuick: false }))
     run.lack("Cinnabar verbs", "no RDMA device was named (--verbs HOST)");
   return running;
+}
+
+function isWanted(run: Run, { key, isInQuick }: { key: string; isInQuick: boolean }): boolean {
+  return run.contenders?.includes(key) ?? (isInQuick || !run.quick);
 }
 
 /** Who moves how: what takes its turn. */

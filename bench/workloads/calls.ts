@@ -68,9 +68,11 @@ class Running {
 
 /** Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on. */
 export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promise<Figure[]> {
-  const entries = contenders(run.verbsHost).filter(({ isInQuick }) => isInQuick || !run.quick);
-  if (run.verbsHost === undefined && !run.quick)
+  const isWanted = ({ key, isInQuick }: Pick<ContenderEntry, "key" | "isInQuick">) =>
+    run.contenders?.includes(key) ?? (isInQuick || !run.quick);
+  if (run.verbsHost === undefined && isWanted({ key: "verbs", isInQuick: false }))
     run.lack("Cinnabar verbs", "no RDMA device was named (--verbs HOST)");
+  const entries = contenders(run.verbsHost).filter(isWanted);
   const running: Running[] = [];
   try {
     for (const entry of entries) {
