@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 import {
   describeFabrics,
   type EngineOptions,
@@ -18,6 +20,8 @@ const Where = service("where.v1", {
 const where = implement(Where, {
   ask: ({ who }) => ({ answer: `hello ${who}` }),
 });
+
+const cli = fileURLToPath(new URL("../../packages/cli/bin/cinnabar.js", import.meta.url));
 
 /** The device that has one of the addresses lent to the tests. */
 function deviceAt(host: string): RdmaDeviceReport {
@@ -73,6 +77,20 @@ describe.skipIf(verbsDevices.length === 0)("a device is chosen", () => {
       expect(client.stats().ports.map((port) => port.url)).toEqual([
         expect.stringContaining(there.addresses[0] as string),
       ]);
+    });
+
+    it("by what cinnabar info prints of it", () => {
+      const { stdout } = spawnSync(process.execPath, [cli, "info"], {
+        encoding: "utf8",
+        env: { ...process.env, NODE_OPTIONS: "" },
+      });
+      const { device, transport } = deviceAt(host);
+      const line = stdout.split("\n").find((each) => each.startsWith(`${device}:1 `));
+      expect(line).toMatch(
+        new RegExp(`^\\S+ +${transport} +ACTIVE +Ethernet .* v${device} \\(\\d+\\) +${host} +[0-9a-f:]{39} `),
+      );
+      expect(stdout).toMatch(/^verbs:\/\/ +verbs;ofi_rxm +yes$/m);
+      expect(stdout).toMatch(new RegExp(`^verbs://${host} +verbs;ofi_rxm +${device} +\\d+ `, "m"));
     });
 
     it("and a choice that nothing fits lists what there is", async () => {

