@@ -1,4 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { Layer } from "../layers/layer-of.ts";
+import { LayerProfiler } from "../layers/profiler.ts";
 import type { Party } from "../suite/child.ts";
 
 /** What a process holds, after a collection if it may collect (`--expose-gc`). */
@@ -14,7 +16,12 @@ export interface Usage extends Party {
   /** Share of a processor that it uses while nothing is asked of it. */
   idleShare(windowMs: number): Promise<number>;
   footprint(): Promise<Footprint>;
+  beginProfile(): Promise<void>;
+  /** The share of each layer in what the process has worked since, waiting apart. */
+  endProfile(): Promise<Record<Layer, number>>;
 }
+
+const profiler = new LayerProfiler();
 
 export const usage: Omit<Usage, "close"> = {
   async cpuUs() {
@@ -30,6 +37,9 @@ export const usage: Omit<Usage, "close"> = {
   async footprint() {
     return footprint();
   },
+
+  beginProfile: () => profiler.begin(),
+  endProfile: () => profiler.end(),
 };
 
 export function footprint(): Footprint {

@@ -7,6 +7,7 @@ import { bulkScatter } from "./bulk-scatter.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { lanes } from "./lanes.ts";
+import { layers } from "./layers.ts";
 import { memory } from "./memory.ts";
 import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
@@ -24,6 +25,7 @@ export const workloads: readonly Workload[] = [
   bulkScatter,
   fiRmaBw,
   floor,
+  layers,
   rest,
   memory,
   scaling,

@@ -1,0 +1,73 @@
+import { describe, expect, it } from "vitest";
+import type { Figure } from "../../bench/suite/figure.ts";
+import { summarize } from "../../bench/suite/statistics.ts";
+import type { Run } from "../../bench/suite/workload.ts";
+import { underSanitizers } from "../processes/fabrics.ts";
+
+/** Workloads start processes, so they run as they are built: `npm run setup` builds them. */
+const built = (name: string) =>
+  import(new URL(`../../build/bench/workloads/${name}.js`, import.meta.url).href);
+
+const run: Run = { quick: false, rounds: 1, roundMs: 50, tell: () => {}, lack: () => {} };
+
+function expectFigures(figures: readonly Figure[], ...names: readonly string[]): void {
+  expect(figures.map(({ name }) => name)).toEqual(expect.arrayContaining([...names]));
+  expect(new Set(figures.map(({ name }) => name)).size).toBe(figures.length);
+  for (const { name, rounds } of figures) {
+    expect(rounds.length, name).toBeGreaterThan(0);
+    for (const round of rounds) expect(Number.isFinite(round), name).toBe(true);
+  }
+}
+
+const middleOf = (figures: readonly Figure[], name: string): number =>
+  summarize(figures.find((figure) => figure.name === name)?.rounds ?? []).median;
+
+// What is measured means nothing there, and takes far longer.
+describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
+  it("tells of memory by peer and by call", async () => {
+    const { measureMemory } = await built("memory");
+    const sizes = { memPeers: [50, 100], memEngines: 10, realPeers: 2, pending: 20_000 };
+    const figures: Figure[] = await measureMemory(run, sizes);
+    expectFigures(
+      figures,
+      "mem.idle_peers.100.bytes_per_peer",
+      "mem.idle_engines.10.bytes_per_peer",
+      "tcp.idle_peers.2.server_bytes_per_peer",
+      "shm.pending.sent.caller_bytes_per_call",
+    );
+    // Bounds on the heap, which is the same on every machine: far from what is aimed at, near enough for a leak or a closure too many to show.
+    expect(middleOf(figures, "mem.pending.sent.bytes_per_call")).toBeLessThan(2_000);
+    expect(middleOf(figures, "shm.pending.sent.caller_bytes_per_call")).toBeLessThan(1_000);
+  });
+
+  it("tells how cost grows with clients and with idle peers", async () => {
+    const { measureScaling } = await built("scaling");
+    const figures = await measureScaling(run, { clients: [1, 3], processes: 2, idle: [0, 20], calls: 500 });
+    expectFigures(
+      figures,
+      "shm.scaling.3.server_cpu_us",
+      "tcp.scaling.1.calls_per_second",
+      "mem.beside_idle.20.cpu_us",
+    );
+  });
+
+  it("tells what moves while a thread computes", async () => {
+    const { measureStall } = await built("stall");
+    const figures: Figure[] = await measureStall(run, { stallMs: 500, bytes: 1 << 20 });
+    expectFigures(figures, "shm.stall.computing.put_gbps", "tcp.stall.free.get_gbps", "tcp.stall.losses");
+    expect(middleOf(figures, "tcp.stall.computing.put_gbps")).toBeGreaterThan(0);
+    expect(middleOf(figures, "tcp.stall.losses")).toBe(0);
+  });
+
+  it("tells where a call's time goes", async () => {
+    const { measureLayers } = await built("layers");
+    const figures: Figure[] = await measureLayers(run);
+    expectFigures(figures, "shm.layers.64.server.codec_us", "tcp.layers.1.client.native_us");
+    expect(middleOf(figures, "shm.layers.64.client.scheduling_us")).toBeGreaterThan(0);
+  });
+
+  it("tells what rest costs, in the little time that a quick run has", async () => {
+    const { rest } = await built("rest");
+    expectFigures(await rest.run({ ...run, quick: true }), "idle_cpu_percent");
+  });
+});
