@@ -47,10 +47,10 @@ export interface Profile {
   readonly nodes: readonly {
     readonly id: number;
     readonly callFrame: Frame;
-    readonly children?: readonly number[];
+    readonly children?: readonly number[] | undefined;
   }[];
-  readonly samples?: readonly number[];
-  readonly timeDeltas?: readonly number[];
+  readonly samples?: readonly number[] | undefined;
+  readonly timeDeltas?: readonly number[] | undefined;
 }
 
 /** Microseconds that each layer ran itself, not those it called. */

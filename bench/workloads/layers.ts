@@ -66,12 +66,11 @@ async function readBoth(
   inFlight: number,
   forMs: number,
 ): Promise<[Reading, Reading]> {
-  const sides = [client, server] as const;
   const cpu = () => Promise.all([client.ask("cpuUs"), server.ask("cpuUs")]);
   const before = await cpu();
   const { calls } = await client.ask("run", inFlight, forMs);
   const after = await cpu();
-  for (const side of sides) await side.ask("beginProfile");
+  await Promise.all([client.ask("beginProfile"), server.ask("beginProfile")]);
   await client.ask("run", inFlight, forMs);
   const shares = await Promise.all([client.ask("endProfile"), server.ask("endProfile")]);
   return [0, 1].map((side) => ({
