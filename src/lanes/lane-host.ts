@@ -5,7 +5,7 @@ import type { Engine } from "../engine/engine.ts";
 import type { EngineStats } from "../engine/stats.ts";
 import { channels } from "../observe/channels.ts";
 import type { Lane, LaneState } from "./lane.ts";
-import type { LaneServices } from "./lane-module.ts";
+import { closeServices, type LaneServices } from "./lane-module.ts";
 
 /** One lane at this moment. */
 export interface LaneStatus {
@@ -124,7 +124,7 @@ export class LaneHost implements AsyncDisposable {
 
   async #close(): Promise<void> {
     await Promise.all([this.#front.close(), ...this.#lanes.map((lane) => lane.close())]);
-    await this.#services.close?.();
+    await closeServices(this.#services, "the front");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,3 +1,4 @@
+import { within } from "../engine/within.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 
@@ -57,6 +58,20 @@ export async function loadServices(module: string, context: LaneContext): Promis
   throw failed(
     `${where} must give what implement() returns, an array of it, or { serve, close? }; it gave ${describe(made)}`,
   );
+}
+
+/** How long a module may take to end what it holds. */
+const closeMs = 1000;
+
+/** Lets a module end what it holds. What it fails with is printed: nothing can be done about it, and the rest shall end. */
+export async function closeServices(services: LaneServices, where: string): Promise<void> {
+  try {
+    // Called inside, for what it throws at once.
+    const closed = (async () => services.close?.())();
+    await within(closeMs, "it has not ended", closed);
+  } catch (error) {
+    console.error(`cinnabar: ${where}: the module's close() failed:`, error);
+  }
 }
 
 function servicesOf(made: unknown): LaneServices | undefined {

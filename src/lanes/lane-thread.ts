@@ -26,6 +26,7 @@ export class LaneThread {
   readonly #name: string;
   readonly #asked = new Map<number, Asked>();
   #asks = 0;
+  #isOver: Error | undefined;
   #error: Error | undefined;
   #onListening!: (listening: LaneListening) => void;
   #onFailed!: (error: Error) => void;
@@ -72,6 +73,7 @@ export class LaneThread {
   ): Promise<LaneAnswers[A]> {
     const id = ++this.#asks;
     return new Promise((resolve, reject) => {
+      if (this.#isOver !== undefined) return reject(this.#isOver);
       this.#asked.set(id, { resolve: resolve as Asked["resolve"], reject });
       this.#worker.postMessage({ id, ask, ...input });
     });
@@ -107,6 +109,7 @@ export class LaneThread {
   #onExit(exitCode: number): void {
     this.#cancelTimer();
     const error = this.#error ?? threadEnded(this.#name, exitCode);
+    this.#isOver = error;
     this.#onFailed(error);
     for (const { reject } of this.#asked.values()) reject(error);
     this.#asked.clear();

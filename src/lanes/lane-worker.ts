@@ -1,12 +1,8 @@
 // What runs in a lane's thread: an engine that serves what the lane's module gives.
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { Engine } from "../engine/engine.ts";
-import { within } from "../engine/within.ts";
-import { loadServices } from "./lane-module.ts";
+import { closeServices, loadServices } from "./lane-module.ts";
 import { type LaneMessage, type LaneOrders, type LaneQuestion, tellError } from "./messages.ts";
-
-/** How long a module may take to end what it holds. */
-const moduleCloseMs = 1000;
 
 const front = parentPort as MessagePort;
 const say = (message: LaneMessage): void => front.postMessage(message);
@@ -20,15 +16,11 @@ try {
 async function serve({ module, lane, lanes, data, listen, engine: options }: LaneOrders): Promise<void> {
   const services = await loadServices(module, { lane, lanes, data });
   const engine = await Engine.open({ ...options, listen, serve: services.serve });
-  const closeServices = async (): Promise<void> => {
-    const closed = Promise.resolve(services.close?.());
-    await within(moduleCloseMs, `lane ${lane}: the module's close() has not ended`, closed);
-  };
   const answer = async (question: LaneQuestion): Promise<unknown> => {
     if (question.ask === "stats") return engine.stats();
     const report = question.ask === "drain" ? await engine.drain({ graceMs: question.graceMs }) : undefined;
     await engine.close();
-    await closeServices();
+    await closeServices(services, `lane ${lane}`);
     return report;
   };
   front.on("message", (question: LaneQuestion) => {

@@ -4,7 +4,7 @@ import { within } from "../engine/within.ts";
 import { channels } from "../observe/channels.ts";
 import { Lane, type LaneDeath } from "./lane.ts";
 import { LaneHost } from "./lane-host.ts";
-import { type LaneServices, loadServices } from "./lane-module.ts";
+import { closeServices, type LaneServices, loadServices } from "./lane-module.ts";
 import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
 
 /**
@@ -42,7 +42,7 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
     return host;
   } catch (error) {
     // Whenever it comes: nobody will serve them.
-    loading?.then((services) => services.close?.()).catch(() => {});
+    loading?.then((services) => closeServices(services, "the front")).catch(() => {});
     await Promise.all(lanes.map((lane) => lane.close()));
     throw error;
   }

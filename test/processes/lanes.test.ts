@@ -190,11 +190,22 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       expect(memory.every((byte) => byte === 0)).toBe(true);
     });
 
-    it("again and again is replaced each time, with a pause that grows", async () => {
-      const { server, peer } = await startLanes(
+    it("again and again, under load, is replaced each time with a pause that grows, and nothing is left of it", async () => {
+      const { server, engine, peer } = await startLanes(
         { listen: listen(), lanes: 2, restart: { minDelayMs: 1, maxDelayMs: 60_000 } },
         byKey,
       );
+      const descriptors = async () => (await server.ask<{ descriptors: number }>("footprint")).descriptors;
+      const before = await descriptors();
+      using region = engine.expose(new Uint8Array(1 << 20), { access: "write" });
+      const loading = peer.client(Laned, { timeoutMs: 60_000 });
+      let stopped = false;
+      const ends = [0, 1, 2].map(async (i) => {
+        for (; !stopped; await new Promise(setImmediate)) {
+          const call = i === 0 ? loading.fill({ into: region }) : loading.later({ ms: 5 });
+          expect(["answered", "unavailable"]).toContain(await outcome(call));
+        }
+      });
       const pauses: number[] = [];
       for (let round = 1; round <= 4; round++) {
         await until(() => peer.stats().lanes[0]?.state === "connected");
@@ -206,6 +217,10 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       expect(pauses).toEqual([0, 1, 2, 4]);
       const api = peer.client(Laned, { timeoutMs: 30_000, retry: { attempts: 20 } });
       expect(await api.where({ key: keyFor(0, 2) })).toMatchObject({ lane: 0 });
+      stopped = true;
+      peer.close();
+      await Promise.all(ends);
+      await until(async () => (await descriptors()) <= before);
     });
   });
 
