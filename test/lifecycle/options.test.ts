@@ -32,19 +32,15 @@ describe("Engine.open", () => {
     await expect(engine.connect(url)).rejects.toThrow(why);
   });
 
-  it.each(["verbs://0.0.0.0:0", "verbs://[::]:7400"])(
-    "refuses to listen at %s: a device has an address",
-    async (url) => {
-      await expect(Engine.open({ listen: url })).rejects.toThrow(
-        "verbs listens at the address of one device",
-      );
-    },
-  );
-
   it.each([
     [{ listne: "mem://a" }, 'unknown option "listne"'],
     [{ listen: 5 }, "listen must be"],
     [{ listen: [5] }, "url must be a string"],
+    [{ verbs: 5 }, "Engine.open: verbs: options must be an object"],
+    [{ verbs: { devise: "mlx5_0" } }, 'unknown option "devise"; known are device, interface, subnet, gid'],
+    [{ verbs: { subnet: "10.0.0.0" } }, "verbs.subnet must be an address and a prefix length"],
+    [{ authKeys: { smoke: "00" } }, 'unknown option "smoke"'],
+    [{ authKeys: { psm3: "xyz" } }, "authKeys.psm3 must be bytes or pairs of hexadecimal digits"],
     [{ serve: Ping }, "serve must be an array"],
     [{ serve: [Ping] }, "serve[0] must be what implement() returns"],
     [{ serve: [null] }, "serve[0] must be what implement() returns"],
