@@ -145,6 +145,18 @@ describe("the lanes of a front", () => {
     }
   });
 
+  it("stay as they are when the front speaks nonsense of them later", async () => {
+    const { front, lanes, peer, who, client } = await lanesOver(mem, 1);
+    for (const urls of [["tcp://127.0.0.1:1"], ["mem://"], ["x".repeat(321)]])
+      front.postLanes([{ urls, incarnation: 1n }]);
+    // Answered after what was asked before it.
+    front.postLanes(lanes.map(entryOf));
+    await until(() => front.stats().callsOut === 0, "all has been answered");
+    expect(statesOf(peer)).toEqual(["connected"]);
+    expect(await who.name({})).toBe("0");
+    await expectAtRest(client);
+  });
+
   it("are found where the front is, when they listen on every interface", async () => {
     const front = await open("front", "tcp://127.0.0.1:0");
     const lane = await open("0", "tcp://0.0.0.0:0");
