@@ -104,6 +104,8 @@ export class IncomingCall extends Timed {
   wording: EndWording = handlerWording;
   /** Called when the terminal frame is on its way, or nobody is there to read it. */
   onAnswered: (() => void) | undefined;
+  /** Called when the last transfer under way has ended. */
+  onStill: (() => void) | undefined;
   /** When its request arrived, on the engine's clock. */
   startedMs = 0;
   /** How long its message may have lain there before that, in whole microseconds: this thread was busy. */
@@ -231,7 +233,9 @@ export class IncomingCall extends Timed {
   }
 
   endTransfer(): void {
-    if (--this.#transfers === 0 && this.phase === "ended") this.#answer();
+    if (--this.#transfers > 0) return;
+    if (this.phase === "ended") this.#answer();
+    this.onStill?.();
   }
 
   #end(outcome: Outcome): void {

@@ -355,10 +355,12 @@ export class Engine implements AsyncDisposable, RegionOwner {
     for (const session of this.#sessions) session.end(reason);
     this.#replays.close(reason);
     const until = performance.now() + closeGraceMs;
-    while (this.#ports.all.some((port) => port.busy) && performance.now() < until) {
+    const { partings } = this.#host;
+    while ((partings.size > 0 || this.#ports.all.some((port) => port.busy)) && performance.now() < until) {
       this.#progress.poll();
       await new Promise(setImmediate);
     }
+    for (const parting of partings) parting.end();
     this.#heartbeat.close();
     this.#progress.close();
     this.#ports.close();
@@ -424,6 +426,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       metrics: this.#metrics,
       limits: this.#options.limits,
       quarantine: this.#quarantine,
+      partings: new Set(),
       credits: new RequestCredits(this.#options.limits.maxRequestsInAll, this.#options.limits.maxRequests),
       pullBudget: this.#pullBudget,
       offerBudget: this.#offerBudget,

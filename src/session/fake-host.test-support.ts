@@ -13,6 +13,7 @@ import { type Greeting, packGreeting, type ServiceTable } from "../wire/handshak
 import { alignFrame, messageHeaderBytes, writeMessageHeader } from "../wire/message.ts";
 import { ByteBudget } from "./byte-budget.ts";
 import { defaultLimits, type SessionLimits } from "./limits.ts";
+import type { Parting } from "./parting.ts";
 import { RequestCredits } from "./request-credits.ts";
 import type { Session } from "./session.ts";
 import type { ServedMethod, SessionHost } from "./session-host.ts";
@@ -27,6 +28,7 @@ export class FakeHost implements SessionHost {
   readonly quarantine = new Quarantine();
   readonly limits: SessionLimits;
   readonly credits: RequestCredits;
+  readonly partings = new Set<Parting>();
   readonly pullBudget: ByteBudget;
   readonly offerBudget: ByteBudget;
   readonly liveness = { heartbeatMs: 1000, maxStallMs: 30_000 };

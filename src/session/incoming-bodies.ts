@@ -21,6 +21,8 @@ export class IncomingBodies {
   readonly #outbox: Outbox;
   readonly #answers: AnswerCodec;
   #pulling = 0;
+  /** Called for each that was being pulled when the session ended, once it is not any more. */
+  onStill = () => {};
 
   constructor(session: Session, outbox: Outbox) {
     this.#session = session;
@@ -67,7 +69,7 @@ export class IncomingBodies {
       .then((pulled) => {
         pullBudget.give(overflow.bytes);
         this.#pulling--;
-        if (session.state === "ended") return;
+        if (session.state === "ended") return this.onStill();
         if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
         host.kick();
         if ("body" in pulled) {

@@ -32,6 +32,7 @@ export class IncomingCalls {
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
   readonly #generations = new SlotGenerations();
   #size = 0;
+  onStill = () => {};
   /** What the peer was told last; at first its greeting says it. */
   #granted: number;
 
@@ -228,17 +229,18 @@ export class IncomingCalls {
     this.#offers.released(offerKey(callId & slotMask));
   }
 
-  /** Transfers under way on the peer's memory, for any of its calls. */
-  get transfers(): number {
-    let transfers = 0;
-    for (const call of [...this.#calls, ...this.#builtinCalls]) transfers += call?.transfers ?? 0;
-    return transfers;
-  }
-
-  /** The peer is gone: signals fire, nothing is sent. */
-  end(reason: RpcError): void {
+  /**
+   * The session has ended: signals fire, nothing is sent. Returns how many of the calls have transfers under way in the peer's memory; `onStill` is
+   * called for each when it has none any more.
+   */
+  end(reason: RpcError): number {
+    let touching = 0;
     for (const call of [...this.#calls, ...this.#builtinCalls]) {
       if (call === undefined) continue;
+      if (call.transfers > 0) {
+        touching++;
+        call.onStill = this.onStill;
+      }
       this.#set(call.id & slotMask, undefined);
       this.#session.host.wheel.disarm(call);
       if (!isBuiltin(call.method)) this.#session.host.credits.leave();
@@ -246,6 +248,7 @@ export class IncomingCalls {
       call.abandon(reason);
     }
     this.#size = 0;
+    return touching;
   }
 
   #countFailed(call: IncomingCall, code: RpcCode): void {

@@ -10,6 +10,7 @@ import type { LaneAddress, ServiceTable } from "../wire/handshake.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Intake } from "./intake.ts";
 import type { SessionLimits } from "./limits.ts";
+import type { Parting } from "./parting.ts";
 import type { RequestCredits } from "./request-credits.ts";
 import type { Session } from "./session.ts";
 
@@ -31,6 +32,8 @@ export interface SessionHost {
   readonly metrics: CallMetrics;
   readonly limits: SessionLimits;
   readonly quarantine: Quarantine;
+  /** Goodbyes that wait for transfers under way. */
+  readonly partings: Set<Parting>;
   /** Requests of peers that are open here. */
   readonly credits: RequestCredits;
   /** Bodies on their way in. */

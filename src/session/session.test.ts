@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { frameFlag, frameKind, pulledBody } from "../wire/frame.ts";
 import { FakeCall, messageOf, packedGreeting, peerGreeting } from "./fake-host.test-support.ts";
@@ -181,16 +182,43 @@ describe("an open session", () => {
     expectFault(all, "greeting has no service table");
   });
 
-  it.each([
-    ["nothing", false, undefined],
-    ["a transfer", true, true],
-  ])("says with its goodbye that %s of its own is under way on the peer's memory", (_, transfers, told) => {
-    const all = open();
-    all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, body: 1 });
-    if (transfers) all.method.calls[0]?.call.beginTransfer();
-    all.session.end(gone);
-    expect(decoded(all.port.frames.at(-1))).toMatchObject({ m: expect.any(String) });
-    expect((decoded(all.port.frames.at(-1)) as { t?: true }).t).toBe(told);
+  describe("with a transfer of its own under way in the peer's memory", () => {
+    const transferring = () => {
+      const all = open();
+      all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, body: 1 });
+      const call = all.method.calls[0]?.call as IncomingCall;
+      call.beginTransfer();
+      call.beginTransfer();
+      all.port.sent.length = 0;
+      all.session.end(gone);
+      return { ...all, call };
+    };
+
+    it("says goodbye when it is over", () => {
+      const { call, host, port } = transferring();
+      call.endTransfer();
+      expect(port.frames).toEqual([]);
+      expect(host.partings.size).toBe(1);
+      call.endTransfer();
+      expect(port.frames).toHaveLength(1);
+      const said = decoded(port.frames[0]);
+      expect(said).toMatchObject({ m: expect.any(String) });
+      expect(said).not.toHaveProperty("t");
+      expect(host.partings.size).toBe(0);
+      host.clock.advance(250);
+      expect(port.frames).toHaveLength(1);
+    });
+
+    it("says so with its goodbye when it takes too long, and nothing when it is over at last", () => {
+      const { call, host, port } = transferring();
+      host.clock.advance(250);
+      expect(port.frames).toHaveLength(1);
+      expect(decoded(port.frames[0])).toMatchObject({ m: expect.any(String), t: true });
+      call.endTransfer();
+      call.endTransfer();
+      expect(port.frames).toHaveLength(1);
+      expect(host.partings.size).toBe(0);
+    });
   });
 
   it("ends when the peer says goodbye, without a word", () => {

@@ -22,6 +22,7 @@ import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
+import { Parting } from "./parting.ts";
 import { explainRefusal } from "./refusal.ts";
 import { RemoteState } from "./remote-state.ts";
 import {
@@ -432,24 +433,24 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     if (this.state === "ended") return;
     this.state = "ended";
     this.port.unvouch(this.address);
-    if (!quiet && this.remote !== undefined) {
-      const touching = this.#incoming.transfers + this.bodies.pulling > 0;
-      this.#say(
-        frameKind.goodbye,
-        { ...lastWords(reason), ...(touching ? { t: true } : {}) },
-        errorWord(reason),
-      );
-      this.#outbox.flush();
-      this.host.kick();
-    }
     const loans = [...this.outgoing.end(reason), ...this.#offers.end()];
-    this.#incoming.end(reason);
+    const parting = new Parting(this.host, (touching) => this.#sayGoodbye(reason, touching));
+    this.bodies.onStill = this.#incoming.onStill = () => parting.onTransferEnded();
+    const underWay = this.#incoming.end(reason) + this.bodies.pulling;
     this.#aftermath.begin(loans, certain, !quiet);
-    this.#outbox.close();
+    if (quiet || this.remote === undefined) this.#outbox.close();
+    else parting.begin(underWay);
     this.#onOpened?.(reason);
     this.#onOpened = undefined;
     if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.host.onSessionEnded(this, reason);
+  }
+
+  #sayGoodbye(reason: RpcError, touching: boolean): void {
+    this.#say(frameKind.goodbye, { ...lastWords(reason), ...(touching && { t: true }) }, errorWord(reason));
+    this.#outbox.flush();
+    this.#outbox.close();
+    this.host.kick();
   }
 
   /** The last message has left. */
@@ -485,7 +486,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   get clock(): Clock {
     return this.host.clock;
   }
-
   explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
     return explainRefusal(this, refused);
   }

@@ -77,6 +77,7 @@ export class Side {
       metrics: new CallMetrics(),
       limits: all,
       quarantine: new Quarantine(),
+      partings: new Set(),
       credits: new RequestCredits(all.maxRequestsInAll, all.maxRequests),
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
