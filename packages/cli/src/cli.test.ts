@@ -68,6 +68,21 @@ describe("cinnabar info", () => {
     expect(stdout).not.toContain(bold);
   });
 
+  // `script` of util-linux lends a terminal.
+  it.skipIf(!existsSync("/usr/bin/script"))("is bold, and as wide as the terminal, on one", () => {
+    const onTerminal = (env: NodeJS.ProcessEnv) =>
+      spawnSync("script", ["-qec", `stty cols 80; '${process.execPath}' '${program}' info`, "/dev/null"], {
+        encoding: "utf8",
+        env: { ...process.env, NODE_OPTIONS: "", TERM: "xterm", NO_COLOR: "", ...env },
+      }).stdout;
+    const lines = onTerminal({}).split("\r\n");
+    expect(lines).toContainEqual(expect.stringMatching(/^\S+FABRIC +PROVIDER +USABLE +WHY NOT\S+$/));
+    const start = lines.findIndex((line) => line.startsWith("efa://"));
+    expect(lines[start]?.length).toBeLessThanOrEqual(80);
+    expect(onTerminal({ NO_COLOR: "1" })).not.toContain(bold);
+    expect(onTerminal({ TERM: "dumb" })).not.toContain(bold);
+  });
+
   it("prints the same as JSON", () => {
     const { status, stdout } = cinnabar(["info", "--json"]);
     expect(status).toBe(0);

@@ -19,6 +19,7 @@ export function processTerminal(): Terminal {
     print: (text) => stdout.write(`${text}\n`),
     complain: (text) => stderr.write(`${text}\n`),
     columns: stdout.isTTY === true && stdout.columns > 0 ? stdout.columns : Number.POSITIVE_INFINITY,
-    paint: (style, text) => (isColored ? styleText(style, text) : text),
+    // Decided here, once: Node's own rules differ between versions.
+    paint: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
   };
 }
