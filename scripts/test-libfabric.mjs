@@ -26,8 +26,7 @@ try {
     passed += outcome.passed;
     failed += outcome.failed;
   }
-  const file = writeResult(version, from);
-  console.log(file === undefined ? "\nNo result is written before every area has been run." : `\n${file}`);
+  console.log(`\n${writeResult(version, from)}`);
   console.log(`\n${passed} passed, ${failed} failed`);
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 } catch (error) {

@@ -65,20 +65,22 @@ export async function runArea(area, path, version) {
 }
 
 /**
- * Writes what all areas have come to, once each has been run.
+ * Writes what the areas came to when they were last run.
  *
  * @param {string} version
  * @param {string} from
- * @returns {string | undefined} the file; undefined while an area is missing
+ * @returns {string} the file
  */
 export function writeResult(version, from) {
-  if (!areas.every((area) => existsSync(outcomeFile(area, version)))) return undefined;
-  const rows = areas.map((area) => ({
-    area,
-    .../** @type {Outcome & { date: string }} */ (
-      JSON.parse(readFileSync(outcomeFile(area, version), "utf8"))
-    ),
-  }));
+  /** @type {(Outcome & { area: string, date: string })[]} */
+  const rows = [];
+  /** @type {string[]} */
+  const missing = [];
+  for (const area of areas) {
+    const file = outcomeFile(area, version);
+    if (existsSync(file)) rows.push({ area, ...JSON.parse(readFileSync(file, "utf8")) });
+    else missing.push(`\`${area}\``);
+  }
   /** @param {"passed" | "failed"} what */
   const sum = (what) => rows.reduce((total, row) => total + row[what], 0);
   const problems = rows.flatMap((row) => row.problems.map((problem) => problem.split("\n")[0] ?? ""));
@@ -93,6 +95,7 @@ export function writeResult(version, from) {
     "| --- | ---: | ---: | --- |",
     ...rows.map(({ area, passed, failed, date }) => `| \`${area}\` | ${passed} | ${failed} | ${date} |`),
     "",
+    ...(missing.length === 0 ? [] : [`**Not run: ${missing.join(", ")}.**`, ""]),
     ...(problems.length === 0 ? [] : ["Failures:", "", ...problems.map((problem) => `- ${problem}`), ""]),
   ].join("\n");
   const file = `docs/results/libfabric-${version}.md`;

@@ -9,7 +9,7 @@ import type { TeardownSettings } from "./programs/teardown.ts";
 const uncaught = /^file:.*\n.*\n *\^\n\nError: on purpose\n( {4}at .*\n)+\nNode\.js v.*\n$/;
 
 /** Ends are immediate, but for `close`, which takes half a second at most; the rest is for a busy machine. */
-const withinMs = 20_000;
+const withinMs = 60_000;
 
 // Of both fabrics, whose tests run beside each other.
 afterAll(endAllPeers);
@@ -59,15 +59,12 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
     });
 
     it("leaves when nothing is open, whatever the heartbeat", async () => {
-      const begun = performance.now();
-      await expectEnd(start("main", { during: "nothing", end: "leave", heartbeatMs: 60_000 }), 0);
-      // A tick of that heartbeat is fifteen seconds.
-      expect(performance.now() - begun).toBeLessThan(10_000);
+      // A tick of that heartbeat comes after the test's time.
+      await expectEnd(start("main", { during: "nothing", end: "leave", heartbeatMs: 8 * withinMs }), 0);
     });
 
     it("leaves when all is given up, though its peer stands still and sends are stuck", async () => {
       const still = new Child("server", { listen: freshUrl(fabric) });
-      const begun = performance.now();
       const quitter = new Child("quitter", {
         url: (await still.report("listening")).urls[0],
         server: still.pid,
@@ -76,7 +73,6 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       expect(codes).toEqual(["cancelled"]);
       expect(sends).toBeGreaterThan(0);
       await expectEnd(quitter, 0);
-      expect(performance.now() - begun).toBeLessThan(10_000);
       await still.destroy();
     });
 
