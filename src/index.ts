@@ -68,6 +68,7 @@ export {
   type RpcErrorOrigin,
 } from "./errors/rpc-error.ts";
 export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
+export type { ConnectionEvent, ConnectionEventName } from "./fabric/connection-events.ts";
 export {
   describeFabrics,
   type FabricReport,
@@ -77,6 +78,22 @@ export {
 export type { ForkSafety } from "./fabric/fork-safety.ts";
 export { type ProvidersReport, providers } from "./fabric/libfabric.ts";
 export type { LockedMemory } from "./fabric/locked-memory.ts";
+export type {
+  GrantedAttributes,
+  PortDescription,
+  PortQueues,
+  QueueLevel,
+  VerbsDescription,
+} from "./fabric/port-queues.ts";
+export type { QueuePairAttributes } from "./fabric/queue-pair.ts";
+export {
+  type QueuePairState,
+  type RdmaConnection,
+  type RdmaConnectionState,
+  type RdmaConnectionsOptions,
+  type RdmaQueuePair,
+  rdmaConnections,
+} from "./fabric/rdma-connections.ts";
 export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./fabric/rdma-devices.ts";
 export type { VerbsOptions } from "./fabric/verbs-choice.ts";
 export type { Priority } from "./flow/priority.ts";

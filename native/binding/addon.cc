@@ -12,6 +12,7 @@
 #include "binding/describe.h"
 #include "binding/instance.h"
 #include "binding/memory.h"
+#include "binding/verbs.h"
 #include "fabric/library.h"
 
 namespace cinnabar::binding {
@@ -90,14 +91,7 @@ void callBack(Instance* instance, PortHolder* holder) {
     auto lock = holder->guard->drive();
     holder->port->wake();
   }
-  napi_value function = holder->onWake.get();
-  if (function == nullptr) return;
-  napi_value result;
-  napi_status status =
-      napi_make_callback(env, nullptr, env.Global(), function, 0, nullptr, &result);
-  if (status != napi_pending_exception) return;
-  napi_value thrown;
-  if (napi_get_and_clear_last_exception(env, &thrown) == napi_ok) napi_fatal_exception(env, thrown);
+  instance->call(holder->onWake);
 }
 
 Napi::Value open(const Info& info) {
@@ -206,6 +200,7 @@ Napi::Value open(const Info& info) {
   result.Set("maxTransferBytes", static_cast<double>(held->port->maxTransferBytes()));
   result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
+  result.Set("granted", grantedObject(env, traits.granted));
   result.Set("reportsDeath", held->port->isShm());
   result.Set("revokesKeys", held->port->isShm() || traits.revokesKeys);
   result.Set("maxPeers", static_cast<double>(traits.maxPeers));
@@ -402,8 +397,9 @@ Napi::Value gauge(const Info& info) {
   Used holder(info);
   if (!holder) return number(info, -EBADF);
   uint64_t which;
-  if (!integer(info, 1, 4, &which)) return number(info, -EINVAL);
-  return number(info, holder->port->gauge(static_cast<engine::Gauge>(which)));
+  if (!integer(info, 1, engine::kLastGauge, &which)) return number(info, -EINVAL);
+  auto level = holder->port->gauge(static_cast<engine::Gauge>(which));
+  return number(info, static_cast<int64_t>(level));
 }
 
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
@@ -430,6 +426,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
   addDescribeFunctions(env, exports);
   addMemoryFunctions(env, exports);
+  addVerbsFunctions(env, exports);
   return exports;
 }
 

@@ -55,17 +55,34 @@ void Instance::close(uint32_t number) {
 
 void Instance::closeAll() {
   for (uint32_t number = 0; number < ports_.size(); ++number) close(number);
+  if (!connections) return;
+  releaseWake(connections->wake);
+  connections.reset();
 }
 
 void Instance::release(PortHolder& holder) {
   // First the guard ends, which wakes the loop and uses the port; then the loop forgets the
   // descriptor, then the port closes it; only then may the buffers go.
   holder.guard.reset();
-  if (holder.wake != nullptr) {
-    ++closingWakes_;
-    holder.wake->destroy([self = shared_from_this()] { self->onWakeClosed(); });
-  }
+  releaseWake(holder.wake);
   holder.port->close();
+}
+
+void Instance::releaseWake(Wake* wake) {
+  if (wake == nullptr) return;
+  ++closingWakes_;
+  wake->destroy([self = shared_from_this()] { self->onWakeClosed(); });
+}
+
+void Instance::call(const Hold& function) {
+  Napi::Env env(env_);
+  napi_value callee = function.get();
+  if (callee == nullptr) return;
+  napi_value result;
+  napi_status status = napi_make_callback(env, nullptr, env.Global(), callee, 0, nullptr, &result);
+  if (status != napi_pending_exception) return;
+  napi_value thrown;
+  if (napi_get_and_clear_last_exception(env, &thrown) == napi_ok) napi_fatal_exception(env, thrown);
 }
 
 void Instance::onWakeClosed() {

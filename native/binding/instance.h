@@ -12,6 +12,7 @@
 #include "binding/wake.h"
 #include "engine/allocation.h"
 #include "engine/guard.h"
+#include "verbs/connection_events.h"
 
 namespace cinnabar::binding {
 
@@ -36,6 +37,13 @@ struct PortHolder {
   std::unordered_map<uint32_t, std::shared_ptr<engine::Allocation>> pages;
 };
 
+/// A watch over connections, and who is called when it has something.
+struct WatchHolder {
+  std::unique_ptr<verbs::ConnectionWatch> watch;
+  Wake* wake = nullptr;  // deletes itself
+  Hold onEvents;
+};
+
 /// The state of one environment: the main thread or a worker. Everything in it is used on that
 /// thread only, but for the ports, which share theirs with their guards.
 class Instance : public std::enable_shared_from_this<Instance> {
@@ -51,11 +59,18 @@ class Instance : public std::enable_shared_from_this<Instance> {
   void close(uint32_t number);
   void closeAll();
 
+  /// Calls a function of JavaScript's; what it throws becomes an uncaught exception.
+  void call(const Hold& function);
+
   napi_env env() const { return env_; }
+
+  /// Of this environment, from when it is first asked for; closed with the ports.
+  std::unique_ptr<WatchHolder> connections;
 
  private:
   explicit Instance(napi_env env) : env_(env) {}
   void release(PortHolder& holder);
+  void releaseWake(Wake* wake);
   void onWakeClosed();
 
   napi_env env_;

@@ -7,11 +7,13 @@ add_executable(cinnabar_native_tests
   test/test_absence.cc
   test/test_address.cc
   test/test_allocation.cc
+  test/test_connections.cc
   test/test_crc32c.cc
   test/test_device_memory.cc
   test/test_doorbell.cc
   test/test_guard.cc
   test/test_keys.cc
+  test/test_levels.cc
   test/test_library.cc
   test/test_needs.cc
   test/test_port.cc

@@ -237,6 +237,7 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
     regions_.push_back(std::move(region));
   }
   if (access != 0) ++lentRegions_;
+  registeredBytes_ += length;
   return static_cast<int>(index);
 }
 
@@ -252,6 +253,7 @@ int Port::deregisterRegion(uint32_t index) {
   if (!region->isWithdrawn()) withdraw(index);
   if (region->users > 0 || isCopied(index)) return -FI_EBUSY;
   if (region->isLent()) --lentRegions_;
+  registeredBytes_ -= region->length();
   regions_[index].reset();
   freeRegions_.push_back(index);
   return 0;
@@ -291,7 +293,7 @@ void Port::withdrawAll() {
   }
 }
 
-uint32_t Port::gauge(Gauge which) const {
+uint64_t Port::gauge(Gauge which) const {
   switch (which) {
     case Gauge::sends:
       return sends_;
@@ -303,9 +305,19 @@ uint32_t Port::gauge(Gauge which) const {
       return count;
     }
     case Gauge::regions:
-      return static_cast<uint32_t>(regions_.size() - freeRegions_.size());
+      return regions_.size() - freeRegions_.size();
     case Gauge::addresses:
       return liveAddresses_;
+    case Gauge::receivesUsed:
+      return usedReceives();
+    case Gauge::mostReceives:
+      return std::max(mostReceives_, usedReceives());
+    case Gauge::completions:
+      return unreadCompletions();
+    case Gauge::mostCompletions:
+      return std::max(mostCompletions_, unreadCompletions());
+    case Gauge::registeredBytes:
+      return registeredBytes_ + (slabRegion_ ? slabBytes() : 0);
   }
   return 0;
 }

@@ -37,7 +37,22 @@ struct PortRequest {
   uint32_t* ring = nullptr;  // kRingBytes; likewise
 };
 
-enum class Gauge : uint32_t { sends = 0, transfers = 1, waiting = 2, regions = 3, addresses = 4 };
+enum class Gauge : uint32_t {
+  sends = 0,
+  transfers = 1,
+  waiting = 2,
+  regions = 3,
+  addresses = 4,
+  /// Receive slots that hold a message, or are not posted for another reason; and the most so far.
+  receivesUsed = 5,
+  mostReceives = 6,
+  /// Completions that the reader has not passed, in the ring and behind it; and the most so far.
+  completions = 7,
+  mostCompletions = 8,
+  /// Memory known to the provider, the slots included where it wants those too.
+  registeredBytes = 9,
+};
+constexpr uint32_t kLastGauge = 9;
 
 /// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node.
 ///
@@ -108,7 +123,7 @@ class Port {
   /// with it, and what comes waits in the ring as far as that has room.
   StandIn standIn(uint64_t nowNs, uint64_t absentNs);
 
-  uint32_t gauge(Gauge which) const;
+  uint64_t gauge(Gauge which) const;
 
  private:
   struct Address {
@@ -174,12 +189,18 @@ class Port {
   void spin(uint32_t spinUs, bool rang);
   void pollDoorbell();
   void reclaim();
+  void noteLevels();
   int prepareSleep();
 
   // port_absence.cc: answering for the reader
   void onMessageInAbsence(const uint8_t* bytes, size_t length);
   void answerAsking(uint64_t nowNs, uint64_t absentNs);
   void say(Address& address);
+
+  uint32_t usedReceives() const { return receiveSlots_ - postedReceives_; }
+  uint32_t unreadCompletions() const {
+    return ring_.readable() + static_cast<uint32_t>(overflow_.size());
+  }
 
   fabric::Region* findRegion(uint64_t region) const;
   uint64_t slabBytes() const { return uint64_t{slotBytes_} * (sendSlots_ + receiveSlots_); }
@@ -229,6 +250,9 @@ class Port {
   uint32_t transfers_ = 0;
   uint32_t liveAddresses_ = 0;
   uint32_t lentRegions_ = 0;
+  uint64_t registeredBytes_ = 0;
+  uint32_t mostReceives_ = 0;
+  uint32_t mostCompletions_ = 0;
   /// Addresses that are vouched for, by what their messages carry.
   std::unordered_map<uint64_t, uint32_t> vouched_;
   uint32_t sinceDoorbell_ = 0;

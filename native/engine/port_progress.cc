@@ -35,10 +35,17 @@ uint32_t Port::progress(uint32_t spinUs) {
 
 /// Takes back what the reader of the ring is through with.
 void Port::reclaim() {
+  // Both levels fall here only, so this sees every height that they reach.
+  if (ring_.readable() > 0) noteLevels();
   ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
   if (usedAddresses_.empty() || ring_.readable() > 0 || !overflow_.empty()) return;
   freeAddresses_.insert(freeAddresses_.end(), usedAddresses_.begin(), usedAddresses_.end());
   usedAddresses_.clear();
+}
+
+void Port::noteLevels() {
+  mostReceives_ = std::max(mostReceives_, usedReceives());
+  mostCompletions_ = std::max(mostCompletions_, unreadCompletions());
 }
 
 void Port::spin(uint32_t spinUs, bool rang) {

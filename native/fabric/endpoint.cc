@@ -57,6 +57,21 @@ int socketWaitFd(int queueFd) {
   return -1;
 }
 
+Granted grantedBy(const fi_info& info) {
+  Granted granted;
+  if (info.domain_attr->name != nullptr) granted.device = info.domain_attr->name;
+  if (info.nic != nullptr && info.nic->link_attr != nullptr)
+    granted.mtuBytes = info.nic->link_attr->mtu;
+  granted.sendDepth = info.tx_attr->size;
+  granted.receiveDepth = info.rx_attr->size;
+  granted.completionDepth = kQueueEntries;
+  granted.injectBytes = info.tx_attr->inject_size;
+  granted.maxMessageBytes = info.ep_attr->max_msg_size;
+  granted.segments = info.tx_attr->iov_limit;
+  granted.remoteSegments = info.tx_attr->rma_iov_limit;
+  return granted;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
@@ -74,6 +89,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
   traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
   traits.mrMode = info->domain_attr->mr_mode;
+  traits.granted = grantedBy(*info);
   auto has = [&](Quirk quirk) {
     return hasQuirk(quirk, traits.provider, library.loadedVersion, info->fabric_attr->name);
   };

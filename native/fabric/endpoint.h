@@ -30,6 +30,20 @@ using Fid = std::unique_ptr<T, FidDeleter>;
 /// The most runs that are handed over in one read or write, whatever the provider takes.
 constexpr size_t kMostVectors = 16;
 
+/// What a provider gave when an endpoint was asked for (fi_getinfo(3)), as it said it; 0 and "" for
+/// what it does not say.
+struct Granted {
+  std::string device;  // libfabric's name of the domain: for verbs the RDMA device
+  uint64_t mtuBytes = 0;
+  uint64_t sendDepth = 0;
+  uint64_t receiveDepth = 0;
+  uint64_t completionDepth = 0;
+  uint64_t injectBytes = 0;
+  uint64_t maxMessageBytes = 0;
+  uint64_t segments = 0;        // runs of memory here in one operation
+  uint64_t remoteSegments = 0;  // and at the peer
+};
+
 /// What is fixed about an endpoint once it is open.
 struct EndpointTraits {
   std::string provider;
@@ -53,6 +67,7 @@ struct EndpointTraits {
   /// Removing an address ends the connection to it. So does `disconnect`, and an address stays
   /// known for some seconds at least.
   bool endsConnections = false;
+  Granted granted;
 };
 
 /// One reliable-datagram endpoint with its own fabric, domain, address vector and one completion

@@ -7,6 +7,7 @@ const caches = new WeakMap<Port, RegistrationCache>();
 
 const nothing: RegistrationStats = {
   held: 0,
+  heldBytes: 0,
   idle: 0,
   idleBytes: 0,
   hits: 0,

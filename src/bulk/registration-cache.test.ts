@@ -42,6 +42,7 @@ describe("the registration cache", () => {
     expect(port.regions.size).toBe(1);
     expect(cache.stats()).toEqual({
       held: 0,
+      heldBytes: 0,
       idle: 1,
       idleBytes: kibibyte,
       hits: 2,
@@ -150,11 +151,17 @@ describe("the registration cache", () => {
     buffer.grow(2 * kibibyte);
     const after = cache.hold(new Uint8Array(buffer, kibibyte, 10));
     expect(after.memory.index).not.toBe(before.memory.index);
-    expect(cache.stats()).toMatchObject({ held: 2, invalidations: 1, hits: 0, misses: 2 });
+    expect(cache.stats()).toMatchObject({
+      held: 2,
+      heldBytes: 3 * kibibyte,
+      invalidations: 1,
+      hits: 0,
+      misses: 2,
+    });
     before.release();
     expect([...port.regions.values()].map(({ byteLength }) => byteLength)).toEqual([2 * kibibyte]);
     after.release();
-    expect(cache.stats()).toMatchObject({ held: 0, idle: 1, idleBytes: 2 * kibibyte });
+    expect(cache.stats()).toMatchObject({ held: 0, heldBytes: 0, idle: 1, idleBytes: 2 * kibibyte });
   });
 
   it("keeps nothing of a registration that was refused", () => {

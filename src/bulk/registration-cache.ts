@@ -15,8 +15,9 @@ export interface HeldMemory {
 
 /** What a port's cache of registrations holds, and what became of what it was asked. */
 export interface RegistrationStats {
-  /** Registrations that transfers use now. */
+  /** Registrations that transfers use now, and the bytes they cover. */
   readonly held: number;
+  readonly heldBytes: number;
   /** Registrations kept for the next transfer, and the bytes of the buffers they keep alive. */
   readonly idle: number;
   readonly idleBytes: number;
@@ -59,6 +60,8 @@ export class RegistrationCache {
   #outside = 0;
   #idle = 0;
   #idleBytes = 0;
+  /** Of all registrations, held and idle. */
+  #bytes = 0;
   #releases = 0;
   #stopSweeping: (() => void) | undefined;
   #hits = 0;
@@ -87,6 +90,7 @@ export class RegistrationCache {
       const [from, bytes] = whole ? [0, buffer.byteLength] : [view.byteOffset, view.byteLength];
       const memory = this.#register(buffer, from, bytes);
       entry = { buffer, bytes, from, memory, users: 0, sweeps: 0, releasedAt: 0, outside: !whole };
+      this.#bytes += bytes;
       if (whole) this.#entries.set(buffer, entry);
       else this.#outside++;
     } else {
@@ -103,7 +107,7 @@ export class RegistrationCache {
     if (--entry.users === 0) {
       if (entry.outside) {
         this.#outside--;
-        this.#port.deregister(entry.memory.index);
+        this.#deregister(entry);
       } else this.#becomeIdle(entry);
     }
     removeUser(entry.buffer);
@@ -119,6 +123,7 @@ export class RegistrationCache {
   stats(): RegistrationStats {
     return {
       held: this.#entries.size - this.#idle + this.#outside,
+      heldBytes: this.#bytes - this.#idleBytes,
       idle: this.#idle,
       idleBytes: this.#idleBytes,
       hits: this.#hits,
@@ -171,6 +176,11 @@ export class RegistrationCache {
   #drop(entry: Entry): void {
     this.#leaveIdle(entry);
     this.#entries.delete(entry.buffer);
+    this.#deregister(entry);
+  }
+
+  #deregister(entry: Entry): void {
+    this.#bytes -= entry.bytes;
     this.#port.deregister(entry.memory.index);
   }
 

@@ -264,6 +264,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
         provider: port.provider,
         agent: port.agent,
         ...port.gauges(),
+        ...port.describe(),
         registrations: registrations(port),
         stalls: port.absences(),
       })),

@@ -2,12 +2,13 @@ import type { PoolStats } from "../bulk/pool.ts";
 import type { RegistrationStats } from "../bulk/registration-cache.ts";
 import type { LockedMemory } from "../fabric/locked-memory.ts";
 import type { Absences, PortGauges } from "../fabric/port.ts";
+import type { PortDescription } from "../fabric/port-queues.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { AdmissionStats } from "../server/admission-stats.ts";
 
 /** What one port of an engine is and holds. */
-export interface PortStats extends PortGauges {
+export interface PortStats extends PortGauges, PortDescription {
   readonly url: string;
   /** The provider's own name. */
   readonly provider: string;

@@ -1,3 +1,5 @@
+import type { GrantedAttributes } from "./port-queues.ts";
+import type { QueuePairAttributes } from "./queue-pair.ts";
 import type { NativeScheme } from "./url.ts";
 
 /**
@@ -7,8 +9,8 @@ import type { NativeScheme } from "./url.ts";
  * - A port is named by the small integer `open` returned; a function called with an unknown or closed port returns `-EBADF` (-9).
  * - Hot functions return a status: `>= 0` is success, `< 0` is a negated libfabric error number (`-11` is FI_EAGAIN and never escapes).
  * - Cold functions return a value or a `NativeError`; native code never throws.
- * - Everything happens on the thread that opened the port, but for the guard's work on its own: see docs/design/guard.md. `onWake` is the only call from native code
- *   into JavaScript.
+ * - Everything happens on the thread that opened the port, but for the guard's work on its own: see docs/design/guard.md. `onWake` and `onEvents` are the only
+ *   calls from native code into JavaScript.
  */
 
 /** Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not libfabric's. */
@@ -126,6 +128,7 @@ export interface OpenedPort {
   readonly maxTransferBytes: number;
   /** How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm, ofi_rxm) or leaves out how long they were (net). */
   readonly immediateBytes: number;
+  readonly granted: GrantedAttributes;
   /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
@@ -136,6 +139,18 @@ export interface OpenedPort {
   readonly maxPeers: number;
   /** True if a transfer that its owner refuses breaks the connection, without a reason (tcp, verbs). */
   readonly refusesSilently: boolean;
+}
+
+/** An event of the RDMA connection manager, as `rdma_get_cm_event` gave it to libfabric. */
+export interface NativeConnectionEvent {
+  /** enum rdma_cm_event_type. */
+  readonly event: number;
+  readonly status: number;
+  readonly device: string;
+  readonly local: { readonly host: string; readonly port: number } | null;
+  readonly remote: { readonly host: string; readonly port: number } | null;
+  /** Of a connection that has been established. */
+  readonly queuePair: QueuePairAttributes | null;
 }
 
 /** Bits of `register`'s access argument. A region with none is good as a local source or destination only. */
@@ -231,7 +246,17 @@ export interface Addon {
   /** Whether a sleeping port keeps the process alive. Initially not. */
   setRef(port: number, keepsProcessAlive: boolean): void;
 
-  /** Posted or waiting sends and transfers, live regions, known addresses: for statistics and leak checks. */
+  /**
+   * Calls `onEvents` on this thread whenever the RDMA connection manager has told something, from now on and for as long as the thread lives; again without
+   * an effect. Returns "", or why that cannot be had here. docs/design/verbs-connections.md tells how it works.
+   */
+  watchConnections(onEvents: () => void): string;
+  /** What has come since the last call, oldest first, 1024 at most; `lost` more had no room. `onEvents` must call it. */
+  takeConnectionEvents(): { readonly events: readonly NativeConnectionEvent[]; readonly lost: number };
+  /** Dumps what the kernel's RDMA subsystem has (RDMA_NLDEV_CMD_…), of one device or of all: its netlink messages in a row, or a negated error number. */
+  askRdma(command: number, device?: number): Uint8Array | number;
+
+  /** Posted or waiting sends and transfers, live regions, known addresses, levels of the queues: for statistics and leak checks. */
   gauge(port: number, which: number): number;
 
   /**
@@ -257,4 +282,15 @@ export const mostExtents = 256;
 export const extentWords = 5;
 
 /** Arguments of `gauge`. */
-export const gauges = { sends: 0, transfers: 1, waiting: 2, regions: 3, addresses: 4 } as const;
+export const gauges = {
+  sends: 0,
+  transfers: 1,
+  waiting: 2,
+  regions: 3,
+  addresses: 4,
+  receivesUsed: 5,
+  mostReceives: 6,
+  completions: 7,
+  mostCompletions: 8,
+  registeredBytes: 9,
+} as const;

@@ -17,6 +17,7 @@ import {
   type TransferOwner,
 } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
+import type { PortDescription } from "./port-queues.ts";
 import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
@@ -91,6 +92,9 @@ export class MemPort implements Port {
   readonly #regionsByKey = new Map<bigint, MemRegion>();
   #armed = false;
   #closed = false;
+  readonly #receiveDepth: number;
+  #mostReceived = 0;
+  #mostUnread = 0;
 
   constructor(url: FabricUrl, layout: PortLayout) {
     const { slotBytes, sendSlots, receiveSlots } = layout;
@@ -110,6 +114,7 @@ export class MemPort implements Port {
     this.slotBytes = slotBytes;
     this.#slots = new SendSlots(sendSlots, slotBytes);
     this.#completions = new Completions(new ArrayBuffer(ringBytes), this.#slots, slotBytes);
+    this.#receiveDepth = receiveSlots;
     for (let i = receiveSlots - 1; i >= 0; i--) this.#receiveSlots.push((sendSlots + i) * slotBytes);
   }
 
@@ -250,6 +255,9 @@ export class MemPort implements Port {
     while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry))
       count++;
     if (count === 0) return 0;
+    // Both levels fall here only.
+    this.#mostReceived = Math.max(this.#mostReceived, this.#receiveDepth - this.#receiveSlots.length);
+    this.#mostUnread = Math.max(this.#mostUnread, this.#inbox.length);
     this.#inbox.splice(0, count);
     this.#completions.deliver(count, this, sink);
     return count;
@@ -310,6 +318,26 @@ export class MemPort implements Port {
       regions: this.#regionsByKey.size,
       addresses: this.#peers.filter((peer) => peer !== undefined).length,
       freeSlots: this.#slots.free,
+    };
+  }
+
+  describe(): PortDescription {
+    const unread = this.#inbox.length;
+    const received = this.#receiveDepth - this.#receiveSlots.length;
+    let registeredBytes = 0;
+    for (const { bytes } of this.#regionsByKey.values()) registeredBytes += bytes.byteLength;
+    return {
+      queues: {
+        send: this.#slots.level,
+        receive: {
+          depth: this.#receiveDepth,
+          used: received,
+          highest: Math.max(this.#mostReceived, received),
+        },
+        completion: { depth: ringEntries, used: unread, highest: Math.max(this.#mostUnread, unread) },
+        waiting: 0,
+      },
+      registeredBytes,
     };
   }
 

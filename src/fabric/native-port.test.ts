@@ -262,3 +262,45 @@ describe("keys over shm", () => {
     },
   );
 });
+
+describe.each(["shm", "tcp"] as const)("a full send queue over %s", (scheme) => {
+  it("holds back the sender while the reader stands, and loses nothing", async () => {
+    const { a, b, to } = await pair(scheme);
+    const arrived: number[] = [];
+    const reader: PortSink = {
+      ...sink,
+      onMessage: (port, offset) => void arrived.push(port.slabView.getUint32(offset, true)),
+    };
+    let sent = 0;
+    const sendAll = () => {
+      for (let slot = a.takeSlot(); slot >= 0; slot = a.takeSlot()) {
+        a.slabView.setUint32(slot, sent++, true);
+        a.send(to, slot, 16_000, { onSent: (status) => expect(status).toBe(0) });
+      }
+      a.progress(0, sink);
+    };
+    // Until the provider takes no more: for a while nothing has come back, though this side makes progress.
+    for (let quiet = 0, had = -1; quiet < 200; quiet = sent === had ? quiet + 1 : 0) {
+      had = sent;
+      sendAll();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const full = a.describe().queues;
+    expect(full.send).toEqual({ depth: 64, used: 64, highest: 64 });
+    expect(full.waiting).toBeGreaterThan(0);
+    expect(a.takeSlot()).toBe(-1);
+    expect(arrived).toEqual([]);
+
+    const total = sent;
+    const end = performance.now() + 20_000;
+    while ((arrived.length < total || a.describe().queues.send.used > 0) && performance.now() < end) {
+      a.progress(0, sink);
+      b.progress(0, reader);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(arrived.length).toBe(total);
+    expect(arrived).toEqual(arrived.map((_, index) => index));
+    expect(a.describe().queues).toMatchObject({ send: { used: 0, highest: 64 }, waiting: 0 });
+    expect(b.describe().queues.receive.highest).toBeGreaterThan(0);
+  });
+});

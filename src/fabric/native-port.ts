@@ -4,6 +4,7 @@ import type { Addon, NativeError, OpenedPort } from "./addon.ts";
 import { extentWords, gauges, mostExtents } from "./addon.ts";
 import type { AuthKeys } from "./auth-keys.ts";
 import { Completions } from "./completions.ts";
+import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./connection-events.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import { requireLibfabric } from "./libfabric.ts";
 import { lockedMemory } from "./locked-memory.ts";
@@ -21,7 +22,8 @@ import type {
   Vouch,
 } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
-import { ringBytes } from "./ring.ts";
+import type { PortDescription } from "./port-queues.ts";
+import { ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./url.ts";
@@ -72,6 +74,8 @@ export class NativePort implements Port {
   readonly #extentHalves: Uint32Array;
   /** Regions whose owners are done with them while somebody else is not: a transfer's peer stands still, or is slow to be found dead. */
   #unreleased: Unreleased[] = [];
+  readonly #receiveSlots: number;
+  readonly #connectionEvents: string = "";
   #closed = false;
 
   /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
@@ -137,6 +141,11 @@ export class NativePort implements Port {
     this.revokesKeys = opened.revokesKeys;
     this.refusesSilently = opened.refusesSilently;
     this.maxPeers = opened.maxPeers === 0 ? Number.POSITIVE_INFINITY : opened.maxPeers;
+    this.#receiveSlots = receiveSlots;
+    if (this.scheme === "verbs") {
+      noteListening(opened.host, opened.service);
+      this.#connectionEvents = watchConnections(addon);
+    }
   }
 
   route(target: Target): Route {
@@ -274,9 +283,37 @@ export class NativePort implements Port {
     };
   }
 
+  describe(): PortDescription {
+    const level = (which: number) => (this.#closed ? 0 : this.#addon.gauge(this.#id, which));
+    const { granted } = this.#opened;
+    return {
+      queues: {
+        send: this.#slots.level,
+        receive: {
+          depth: this.#receiveSlots,
+          used: level(gauges.receivesUsed),
+          highest: level(gauges.mostReceives),
+        },
+        completion: {
+          depth: ringEntries,
+          used: level(gauges.completions),
+          highest: level(gauges.mostCompletions),
+        },
+        waiting: level(gauges.waiting),
+      },
+      registeredBytes: level(gauges.registeredBytes),
+      granted,
+      verbs:
+        this.scheme === "verbs"
+          ? { connectionEvents: this.#connectionEvents, queuePair: lastGrantedOn(granted.device) }
+          : undefined,
+    };
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    if (this.scheme === "verbs") noteClosed(this.#opened.host, this.#opened.service);
     this.#addon.close(this.#id);
     this.#completions.abandon(cancelled);
     for (const { onReleased } of this.#unreleased) onReleased?.();

@@ -1,3 +1,4 @@
+import type { PortDescription } from "./port-queues.ts";
 import type { Target } from "./target.ts";
 import type { Scheme } from "./url.ts";
 
@@ -174,6 +175,8 @@ export interface Port {
   readonly busy: boolean;
 
   gauges(): PortGauges;
+  /** For statistics: asked for seldom. */
+  describe(): PortDescription;
   /** Ends everything at once. Idempotent. */
   close(): void;
 }

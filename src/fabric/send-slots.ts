@@ -1,15 +1,23 @@
+import type { QueueLevel } from "./port-queues.ts";
+
 /** The free list of a slab's send slots: offsets in bytes, last in first out so that warm memory is used first. */
 export class SendSlots {
   readonly #free: number[] = [];
   readonly count: number;
+  #fewest: number;
 
   constructor(count: number, slotBytes: number) {
     this.count = count;
+    this.#fewest = count;
     for (let i = count - 1; i >= 0; i--) this.#free.push(i * slotBytes);
   }
 
   get free(): number {
     return this.#free.length;
+  }
+
+  get level(): QueueLevel {
+    return { depth: this.count, used: this.count - this.free, highest: this.count - this.#fewest };
   }
 
   /**
@@ -18,7 +26,10 @@ export class SendSlots {
    * shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
    */
   take(held = 0): number {
-    return this.#free.length > held ? (this.#free.pop() as number) : -1;
+    const left = this.#free.length - 1;
+    if (left < held) return -1;
+    if (left < this.#fewest) this.#fewest = left;
+    return this.#free.pop() as number;
   }
 
   put(offset: number): void {

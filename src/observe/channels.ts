@@ -25,6 +25,11 @@ export const channels = {
   laneServing: channel("cinnabar:lane.serving"),
   /** A lane's thread has ended by itself: a `LaneDeath`. */
   laneDied: channel("cinnabar:lane.died"),
+  /**
+   * The RDMA connection manager told of a connection, or of the end of a device: a `ConnectionEvent`. Of all connections of the process, as far as this thread had a
+   * subscriber when it opened a verbs port, and from then on.
+   */
+  connection: channel("cinnabar:rdma.connection"),
   /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;

@@ -13,6 +13,7 @@ import {
   type TransferOp,
   type TransferOwner,
 } from "../../src/fabric/port.ts";
+import type { PortDescription } from "../../src/fabric/port-queues.ts";
 import { completion, entryWords, headerWords, ringBytes, ringEntries } from "../../src/fabric/ring.ts";
 import { SendSlots } from "../../src/fabric/send-slots.ts";
 import type { Target } from "../../src/fabric/target.ts";
@@ -427,6 +428,11 @@ export class ModelPort implements Port {
 
   get busy(): boolean {
     return this.#completions.sends > 0 || this.#inbox.length > 0;
+  }
+
+  describe(): PortDescription {
+    const level = { depth: 0, used: 0, highest: 0 };
+    return { queues: { send: level, receive: level, completion: level, waiting: 0 }, registeredBytes: 0 };
   }
 
   gauges(): PortGauges {

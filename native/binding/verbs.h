@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <napi.h>
+
+#include "fabric/endpoint.h"
+
+namespace cinnabar::binding {
+
+/// Adds watchConnections, takeConnectionEvents and askRdma, which need no port.
+void addVerbsFunctions(Napi::Env env, Napi::Object exports);
+
+Napi::Object grantedObject(Napi::Env env, const fabric::Granted& granted);
+
+}  // namespace cinnabar::binding

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <cstdint>
+
+// The beginnings of librdmacm's and libibverbs' structures, as far as they are read here. Both
+// libraries keep this ABI (RDMACM_1.0, IBVERBS_1.1) since 2008; their headers are not needed for a
+// build, as the libraries are not for a start.
+
+namespace cinnabar::verbs {
+
+struct Device;
+
+struct DeviceContext {
+  Device* device;
+};
+
+struct CompletionQueue {
+  DeviceContext* context;
+  void* channel;
+  void* userContext;
+  uint32_t handle;
+  int depth;
+};
+
+struct SharedReceiveQueue;
+
+struct QueuePairHandle {
+  DeviceContext* context;
+  void* userContext;
+  void* domain;
+  CompletionQueue* sendCompletions;
+  CompletionQueue* receiveCompletions;
+  SharedReceiveQueue* shared;
+  uint32_t handle;
+  uint32_t number;
+};
+
+struct EventHandle;
+
+/// struct rdma_cm_id, of which only librdmacm makes any.
+struct ConnectionHandle {
+  DeviceContext* verbs;
+  void* channel;
+  void* userContext;
+  QueuePairHandle* queuePair;
+  sockaddr_storage local;
+  sockaddr_storage remote;
+  uint8_t infinibandAddress[36];
+  void* paths;
+  int pathCount;
+  int portSpace;
+  uint8_t port;
+  EventHandle* event;
+};
+
+/// struct rdma_cm_event.
+struct EventHandle {
+  ConnectionHandle* id;
+  ConnectionHandle* listener;
+  int event;
+  int status;
+};
+
+struct QueuePairCapacity {
+  uint32_t sendDepth;
+  uint32_t receiveDepth;
+  uint32_t sendSegments;
+  uint32_t receiveSegments;
+  uint32_t inlineBytes;
+};
+
+/// struct ibv_qp_attr; the room behind what is read is more than any version has filled.
+struct QueuePairState {
+  int state;
+  int currentState;
+  int pathMtu;
+  int migration;
+  uint32_t queueKey;
+  uint32_t receiveSequence;
+  uint32_t sendSequence;
+  uint32_t peerNumber;
+  uint32_t access;
+  QueuePairCapacity capacity;
+  uint8_t rest[512];
+};
+
+/// struct ibv_qp_init_attr, likewise.
+struct QueuePairRequest {
+  uint8_t rest[512];
+};
+
+/// struct ibv_srq_attr.
+struct SharedReceiveState {
+  uint32_t depth;
+  uint32_t segments;
+  uint32_t limit;
+};
+
+static_assert(offsetof(QueuePairHandle, number) == 52);
+static_assert(offsetof(ConnectionHandle, local) == 32);
+static_assert(offsetof(ConnectionHandle, remote) == 160);
+static_assert(offsetof(ConnectionHandle, event) == 352);
+static_assert(offsetof(QueuePairState, capacity) == 36);
+
+}  // namespace cinnabar::verbs

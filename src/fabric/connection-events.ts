@@ -1,0 +1,113 @@
+import { channels } from "../observe/channels.ts";
+import type { Addon, NativeConnectionEvent } from "./addon.ts";
+import type { QueuePairAttributes } from "./queue-pair.ts";
+import { formatHostUrl } from "./url.ts";
+
+/** The connection manager's own order (enum rdma_cm_event_type). */
+const names = [
+  "address_resolved",
+  "address_error",
+  "route_resolved",
+  "route_error",
+  "connect_request",
+  "connect_response",
+  "connect_error",
+  "unreachable",
+  "rejected",
+  "established",
+  "disconnected",
+  "device_removal",
+  "multicast_join",
+  "multicast_error",
+  "address_change",
+  "timewait_exit",
+] as const;
+
+/** What the RDMA connection manager tells of (rdma_get_cm_event(3)). */
+export type ConnectionEventName = (typeof names)[number];
+
+/** One step in the life of an RDMA connection, or the end of the device below it. */
+export interface ConnectionEvent {
+  readonly event: ConnectionEventName;
+  /** 0; a negated error number; or, of `rejected`, the reason that the peer's side gave (28 over InfiniBand and RoCE: the peer's program said no). */
+  readonly status: number;
+  /** The RDMA device; "" before one has been found. */
+  readonly device: string;
+  /** Our address and the peer's, "10.0.0.7:7400", as far as they are known; "" otherwise. */
+  readonly local: string;
+  readonly remote: string;
+  /** The peer's URL, where we connected to it; who connects to us does so from another port than it listens at. */
+  readonly peer: string | undefined;
+  /** What was granted to the connection, with `established`. */
+  readonly queuePair: QueuePairAttributes | undefined;
+  /** How many events just before this one were lost, since more than 1024 came while this thread computed. */
+  readonly lost: number;
+}
+
+/** Where this thread's ports listen, "host:port". */
+const listening = new Set<string>();
+
+/** What the last connection on each device was granted. */
+const lastGranted = new Map<string, QueuePairAttributes>();
+
+/** "" while this thread is told, why it cannot be, or undefined as long as nobody asked. */
+let obstacle: string | undefined;
+
+/**
+ * Begins to publish the connection manager's events if anybody on this thread subscribes to them by now. To be called when a verbs port has been opened:
+ * the provider that makes the connections is there only then. @returns what `VerbsStats.connectionEvents` says.
+ */
+export function watchConnections(addon: Addon): string {
+  if (channels.connection.hasSubscribers && obstacle !== "")
+    obstacle = addon.watchConnections(() => publishAll(addon));
+  if (obstacle === undefined) return "not asked for";
+  return obstacle === "" ? "published" : obstacle;
+}
+
+export function noteListening(host: string, port: number): void {
+  listening.add(`${host}:${port}`);
+}
+
+export function noteClosed(host: string, port: number): void {
+  listening.delete(`${host}:${port}`);
+}
+
+export function lastGrantedOn(device: string): QueuePairAttributes | undefined {
+  return lastGranted.get(device);
+}
+
+function publishAll(addon: Addon): void {
+  let { events, lost } = addon.takeConnectionEvents();
+  for (const each of events) {
+    const event = shaped(each, lost);
+    lost = 0;
+    if (event.queuePair !== undefined) lastGranted.set(event.device, event.queuePair);
+    if (channels.connection.hasSubscribers) channels.connection.publish(event);
+  }
+}
+
+function shaped(
+  { event, status, device, local, remote, queuePair }: NativeConnectionEvent,
+  lost: number,
+): ConnectionEvent {
+  const isAccepted = local !== null && listening.has(`${local.host}:${local.port}`);
+  return {
+    event: names[event] ?? "address_error",
+    status,
+    device,
+    local: textOf(local),
+    remote: textOf(remote),
+    peer:
+      remote === null || remote.port === 0 || isAccepted
+        ? undefined
+        : formatHostUrl("verbs", remote.host, remote.port),
+    queuePair: queuePair ?? undefined,
+    lost,
+  };
+}
+
+function textOf(address: { readonly host: string; readonly port: number } | null): string {
+  if (address === null) return "";
+  const { host, port } = address;
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}
