@@ -4,6 +4,7 @@ import { type ForkSafety, forkSafety } from "./fork-safety.ts";
 import { addonIfThere, type ProvidersReport, providers } from "./libfabric.ts";
 import { type LockedMemory, lockedMemory } from "./locked-memory.ts";
 import { deviceOfDomain } from "./rails.ts";
+import { type RdmaConnection, rdmaConnections } from "./rdma-connections.ts";
 import { type RdmaDevice, rdmaDevices } from "./rdma-devices.ts";
 
 /** One way to reach peers, whether it can be used here, and by which devices. */
@@ -38,6 +39,8 @@ export interface FabricsReport {
   readonly libfabric: ProvidersReport["libfabric"];
   readonly fabrics: readonly FabricReport[];
   readonly devices: readonly RdmaDeviceReport[];
+  /** RDMA connections and listening ports of all processes that the kernel tells of. */
+  readonly connections: readonly RdmaConnection[];
   readonly lockedMemory: LockedMemory;
   readonly forkSafety: ForkSafety;
 }
@@ -63,6 +66,7 @@ export function describeFabrics(): FabricsReport {
       ...device,
       addresses: addressesOf(device, domains),
     })),
+    connections: rdmaConnections({ pid: "all" }),
     lockedMemory: lockedMemory(),
     forkSafety: forkSafety(),
   };

@@ -33,6 +33,14 @@ export interface PortDescription {
   readonly verbs?: VerbsDescription | undefined;
 }
 
+const none: QueueLevel = { depth: 0, used: 0, highest: 0 };
+
+/** Of a port without queues; for tests. */
+export const plainDescription: PortDescription = {
+  queues: { send: none, receive: none, completion: none, waiting: 0 },
+  registeredBytes: 0,
+};
+
 export interface VerbsDescription {
   /** "published" on the diagnostics channel `cinnabar:rdma.connection`; "not asked for" when nobody subscribed before the port was opened; or why they cannot be. */
   readonly connectionEvents: string;

@@ -11,7 +11,7 @@ import {
   type TransferOwner,
   type Vouch,
 } from "../fabric/port.ts";
-import type { PortDescription } from "../fabric/port-queues.ts";
+import { plainDescription } from "../fabric/port-queues.ts";
 import { SendSlots } from "../fabric/send-slots.ts";
 import { frameHeaderBytes } from "../wire/frame.ts";
 import { alignFrame, messageFault, messageHeaderBytes } from "../wire/message.ts";
@@ -208,10 +208,7 @@ export class FakePort implements Port {
 
   readonly busy = false;
 
-  describe(): PortDescription {
-    const level = { depth: 0, used: 0, highest: 0 };
-    return { queues: { send: level, receive: level, completion: level, waiting: 0 }, registeredBytes: 0 };
-  }
+  readonly describe = () => plainDescription;
 
   gauges(): PortGauges {
     return {

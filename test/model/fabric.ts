@@ -13,7 +13,7 @@ import {
   type TransferOp,
   type TransferOwner,
 } from "../../src/fabric/port.ts";
-import type { PortDescription } from "../../src/fabric/port-queues.ts";
+import { plainDescription } from "../../src/fabric/port-queues.ts";
 import { completion, entryWords, headerWords, ringBytes, ringEntries } from "../../src/fabric/ring.ts";
 import { SendSlots } from "../../src/fabric/send-slots.ts";
 import type { Target } from "../../src/fabric/target.ts";
@@ -27,7 +27,7 @@ const notPermitted = 13;
 const outOfRange = 34;
 
 const slotBytes = 4096;
-/** Few, so that they run out. */
+// Few, so that they run out.
 const sendSlots = 8;
 const receiveSlots = 12;
 /** The most bytes on the way in one direction: what a socket or a queue holds. */
@@ -430,11 +430,7 @@ export class ModelPort implements Port {
     return this.#completions.sends > 0 || this.#inbox.length > 0;
   }
 
-  describe(): PortDescription {
-    const level = { depth: 0, used: 0, highest: 0 };
-    return { queues: { send: level, receive: level, completion: level, waiting: 0 }, registeredBytes: 0 };
-  }
-
+  readonly describe = () => plainDescription;
   gauges(): PortGauges {
     return {
       sends: this.#completions.sends,

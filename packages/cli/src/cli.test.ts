@@ -93,6 +93,7 @@ describe("cinnabar info", () => {
       "libfabric",
       "fabrics",
       "devices",
+      "connections",
       "lockedMemory",
       "forkSafety",
     ]);

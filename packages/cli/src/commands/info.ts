@@ -43,7 +43,9 @@ function isUsable({ fabrics }: FabricsReport, scheme: string): boolean {
 
 function inWords(report: FabricsReport, terminal: Terminal): string {
   const parts = [versions(report), fabrics(report, terminal), devices(report, terminal)];
-  return [...parts, domains(report, terminal), `${lockedMemory(report)}\n${forks[report.forkSafety]}`]
+  const last = `${lockedMemory(report)}
+${forks[report.forkSafety]}`;
+  return [...parts, domains(report, terminal), connections(report, terminal), last]
     .filter((part) => part !== "")
     .join("\n\n");
 }
@@ -113,6 +115,19 @@ function domains(report: FabricsReport, terminal: Terminal): string {
     "CAPABILITIES, REGISTRATION",
   ];
   return table(terminal, heading, rows);
+}
+
+function connections(report: FabricsReport, terminal: Terminal): string {
+  if (report.connections.length === 0) return "";
+  const rows = report.connections.map(({ device, state, local, remote, pid, queuePair }) => [
+    device,
+    state,
+    local || "-",
+    remote || "-",
+    queuePair === undefined ? "-" : `${queuePair.number} ${queuePair.state}`,
+    pid === 0 ? "-" : `${pid}`,
+  ]);
+  return table(terminal, ["DEVICE", "CONNECTION", "LOCAL", "REMOTE", "QUEUE PAIR", "PROCESS"], rows);
 }
 
 function lockedMemory({
