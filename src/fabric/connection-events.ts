@@ -79,7 +79,10 @@ export function lastGrantedOn(device: string): QueuePairAttributes | undefined {
 function publishAll(addon: Addon): void {
   let { events, lost } = addon.takeConnectionEvents();
   for (const each of events) {
-    const event = shaped(each, lost);
+    const name = names[each.event];
+    // One that a later connection manager has and this list does not.
+    if (name === undefined) continue;
+    const event = shaped(name, each, lost);
     lost = 0;
     if (event.queuePair !== undefined) lastGranted.set(event.device, event.queuePair);
     if (channels.connection.hasSubscribers) channels.connection.publish(event);
@@ -87,12 +90,13 @@ function publishAll(addon: Addon): void {
 }
 
 function shaped(
-  { event, status, device, local, remote, queuePair }: NativeConnectionEvent,
+  event: ConnectionEventName,
+  { status, device, local, remote, queuePair }: NativeConnectionEvent,
   lost: number,
 ): ConnectionEvent {
   const isAccepted = local !== null && listening.has(`${local.host}:${local.port}`);
   return {
-    event: names[event] ?? "address_error",
+    event,
     status,
     device,
     local: textOf(local),
