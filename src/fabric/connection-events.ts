@@ -68,7 +68,9 @@ export function noteListening(host: string, port: number): void {
   listening.add(`${host}:${port}`);
 }
 
-export function noteClosed(host: string, port: number): void {
+/** After the close, which may have brought the last events of its connections. */
+export function noteClosed(addon: Addon, host: string, port: number): void {
+  if (obstacle === "") publishAll(addon);
   listening.delete(`${host}:${port}`);
 }
 

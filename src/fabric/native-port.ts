@@ -313,8 +313,8 @@ export class NativePort implements Port {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.scheme === "verbs") noteClosed(this.#opened.host, this.#opened.service);
     this.#addon.close(this.#id);
+    if (this.scheme === "verbs") noteClosed(this.#addon, this.#opened.host, this.#opened.service);
     this.#completions.abandon(cancelled);
     for (const { onReleased } of this.#unreleased) onReleased?.();
     this.#unreleased = [];

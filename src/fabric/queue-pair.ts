@@ -6,7 +6,7 @@ export interface QueuePairAttributes {
   /** The largest packet on this connection's path. */
   readonly mtuBytes: number;
   readonly sendDepth: number;
-  /** Of the queue that all connections of the port share, where `sharesReceives`. */
+  /** Of the queue that all connections of the port share, where `sharesReceives`; 0 where the device does not say (soft-iWARP). */
   readonly receiveDepth: number;
   readonly sharesReceives: boolean;
   /** Of the queue that its ends are told in; connections of a port share it. */

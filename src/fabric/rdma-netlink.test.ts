@@ -94,10 +94,17 @@ describe("netlink of RDMA", () => {
     six.writeUInt16BE(7400, 2);
     six.writeUInt8(0xfd, 8);
     six.writeUInt8(1, 23);
-    const attributes = parseAttributes(Buffer.concat([attribute(33, six), attribute(34, socketAddress(27))]));
+    const attributes = parseAttributes(
+      Buffer.concat([
+        attribute(33, six),
+        attribute(34, socketAddress(27, 0, 1, 1)),
+        attribute(36, socketAddress(2)),
+      ]),
+    );
     expect(addressIn(attributes, 33)).toBe("[fd00::1]:7400");
     expect(addressIn(attributes, 34)).toBe("");
     expect(addressIn(attributes, 35)).toBe("");
+    expect(addressIn(attributes, 36)).toBe("");
   });
 
   it("says the kernel's error", () => {

@@ -69,12 +69,13 @@ export function textIn(attributes: Attributes, type: number): string {
   return value.toString("latin1", 0, end < 0 ? value.byteLength : end);
 }
 
-/** "host:port" of a socket address; "" where there is none, or a wildcard. */
+/** "host:port" of a socket address; "" where there is none, or one without a port: what a listening port has for its peer. */
 export function addressIn(attributes: Attributes, type: number): string {
   const value = attributes.get(type)?.[0];
   if (value === undefined || value.byteLength < 8) return "";
   const family = value.readUInt16LE(0);
   const port = value.readUInt16BE(2);
+  if (port === 0) return "";
   if (family === 2) return `${[...value.subarray(4, 8)].join(".")}:${port}`;
   if (family !== 10 || value.byteLength < 24) return "";
   const groups = Array.from({ length: 8 }, (_, i) => value.readUInt16BE(8 + 2 * i).toString(16));

@@ -1,7 +1,4 @@
-import { execFile } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { readFileSync } from "node:fs";
-import { promisify } from "node:util";
 import { type ConnectionEvent, implement, type PortStats, rdmaConnections, service, unary } from "cinnabar";
 import { afterEach, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
@@ -9,8 +6,6 @@ import { openEngine, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
 import { endAllPeers, startServer } from "../processes/peers.ts";
-
-const run = promisify(execFile);
 
 /** Generous: a guest with one processor, and connections that are given up by time alone. */
 const soon = { timeout: 60_000, interval: 10 };
@@ -46,111 +41,75 @@ describe("RDMA connections", () => {
   });
 });
 
-describe.each(providers.filter(({ scheme }) => scheme === "verbs"))(
-  "RDMA connections on $name",
-  (provider) => {
-    // First, as a watch stays for good.
-    it("are not told of where nobody subscribed", async () => {
-      const { server, api } = await pair(provider, [echo]);
-      await api(Echo).echo("x");
-      expect(portOf(server).verbs).toEqual({ connectionEvents: "not asked for", queuePair: undefined });
-    });
+const verbs = providers.filter(({ scheme }) => scheme === "verbs");
 
-    it("are told of at both sides, from the address to the end", async () => {
-      const events = connectionEvents();
-      const { server, client, api, url } = await pair(provider, [echo]);
-      await api(Echo).echo("x");
-      const at = url.slice("verbs://".length);
-      const ours = () => events.filter(({ peer }) => peer === url);
-      const theirs = () => events.filter(({ local, peer }) => local === at && peer === undefined);
-      await expect.poll(() => names(theirs()), soon).toContain("established");
-      expect(names(ours())).toEqual(["address_resolved", "route_resolved", "established"]);
-      expect(names(theirs())).toEqual(["connect_request", "established"]);
+describe.each(verbs)("RDMA connections on $name", (provider) => {
+  const toPeer = (events: readonly ConnectionEvent[], url: string) =>
+    names(events.filter(({ peer }) => peer === url));
 
-      const { device } = portOf(server).granted as { device: string };
-      for (const event of events) expect(event).toMatchObject({ status: 0, lost: 0, device });
-      for (const { event, queuePair } of events) {
-        if (event !== "established") expect(queuePair).toBeUndefined();
-        else {
-          expect(queuePair).toMatchObject({
-            number: expect.any(Number),
-            mtuBytes: expect.any(Number),
-            sharesReceives: true,
-            receiveDepth: expect.any(Number),
-          });
-          expect(
-            Math.min(
-              ...[queuePair?.sendDepth, queuePair?.receiveDepth, queuePair?.completionDepth].map(Number),
-            ),
-          ).toBeGreaterThan(0);
-          expect(
-            Math.min(Number(queuePair?.sendSegments), Number(queuePair?.receiveSegments)),
-          ).toBeGreaterThan(0);
-        }
-      }
-      expect(portOf(client).verbs).toMatchObject({ connectionEvents: "published" });
-      expect(portOf(client).verbs?.queuePair?.number).toBeGreaterThan(0);
+  // First, as a watch stays for good.
+  it("are not told of where nobody subscribed", async () => {
+    const { server, api } = await pair(provider, [echo]);
+    await api(Echo).echo("x");
+    expect(portOf(server).verbs).toEqual({ connectionEvents: "not asked for", queuePair: undefined });
+  });
 
-      const known = rdmaConnections();
-      const listening = known.find(({ state, local }) => state === "listen" && local === at);
-      expect(listening).toMatchObject({ device, remote: "", pid: process.pid });
-      const made = known.find(({ state, remote }) => state === "connect" && remote === at);
-      expect(made).toMatchObject({ queuePair: { state: "rts" } });
-      expect(rdmaConnections({ pid: "all" }).length).toBeGreaterThanOrEqual(known.length);
-      expect(rdmaConnections({ pid: process.pid + 1 })).toEqual([]);
+  it("are told of at both sides, from the address to the end", async () => {
+    const events = connectionEvents();
+    const { server, client, api, url } = await pair(provider, [echo]);
+    await api(Echo).echo("x");
+    const at = url.slice("verbs://".length);
+    const theirs = () => events.filter(({ local }) => local === at);
+    await expect.poll(() => names(theirs()), soon).toContain("established");
+    expect(toPeer(events, url)).toEqual(["address_resolved", "route_resolved", "established"]);
+    expect(names(theirs())).toEqual(["connect_request", "established"]);
 
-      await client.close();
-      await expect.poll(() => names(theirs()), soon).toContain("disconnected");
-    });
+    const { device } = portOf(server).granted as { device: string };
+    for (const event of theirs()) expect(event).toMatchObject({ device, peer: undefined });
+    for (const { event, status, lost, queuePair } of events) {
+      expect([status, lost]).toEqual([0, 0]);
+      expect(queuePair !== undefined).toBe(event === "established");
+      if (queuePair === undefined) continue;
+      const { number, mtuBytes, sendDepth, completionDepth, sendSegments, receiveSegments } = queuePair;
+      expect(
+        Math.min(number, mtuBytes, sendDepth, completionDepth, sendSegments, receiveSegments),
+      ).toBeGreaterThan(0);
+      expect(queuePair.sharesReceives).toBe(true);
+    }
+    expect(portOf(client).verbs?.connectionEvents).toBe("published");
+    expect(portOf(client).verbs?.queuePair?.number).toBeGreaterThan(0);
 
-    it("tell of a peer that nobody listens as", async () => {
-      const events = connectionEvents();
-      const engine = await openEngine({ connectTimeoutMs: 20_000 }, true);
-      const url = provider.deadUrl();
-      await failure(engine.connect(url));
-      const refused = events.filter(({ peer }) => peer === url).at(-1);
-      expect(["rejected", "connect_error", "unreachable"]).toContain(refused?.event);
-      expect(refused?.status).not.toBe(0);
-    });
+    const known = rdmaConnections();
+    const listening = known.find(({ state, local }) => state === "listen" && local === at);
+    expect(listening).toMatchObject({ device, remote: "", pid: process.pid });
+    const made = known.find(({ state, remote }) => state === "connect" && remote === at);
+    expect(made).toMatchObject({ queuePair: { state: "rts" } });
+    expect(rdmaConnections({ pid: "all" }).length).toBeGreaterThanOrEqual(known.length);
 
-    it("tell of a peer that was killed", async () => {
-      const events = connectionEvents();
-      const { server, url } = await startServer({ listen: provider.freshUrl() });
-      const engine = await openEngine({}, true);
-      await engine.connect(url);
-      await expect
-        .poll(() => names(events.filter(({ peer }) => peer === url)), soon)
-        .toContain("established");
-      await server.destroy();
-      await expect
-        .poll(() => names(events.filter(({ peer }) => peer === url)), soon)
-        .toContain("disconnected");
-    });
+    await client.close();
+    await expect.poll(() => names(theirs()), soon).toContain("disconnected");
+  });
 
-    it("tell of a device that is taken away", async () => {
-      const events = connectionEvents();
-      const { server, client, api } = await pair(provider, [echo], { endsHard: true });
-      await api(Echo).echo("x");
-      const { device } = portOf(server).granted as { device: string };
-      const [type] = device.split(/\d/);
-      // Only devices in software can be made again.
-      if (type !== "rxe" && type !== "siw") return;
-      const file = `/sys/class/infiniband/${device}/ports/1/gid_attrs/ndevs/0`;
-      const netdev = readFileSync(file, "utf8").trim();
-      const deleted = run("rdma", ["link", "delete", device]);
-      onTestFinished(async () => {
-        await deleted;
-        await run("rdma", ["link", "add", device, "type", type, "netdev", netdev]);
-        await expect.poll(() => rdmaState(device), soon).toBe("4: ACTIVE");
-      });
-      await expect
-        .poll(() => names(events.filter((event) => event.device === device)), soon)
-        .toContain("device_removal");
-      await Promise.all([client.close(), server.close()]);
-    });
-  },
-);
+  it("are told of where nobody listens", async () => {
+    const events = connectionEvents();
+    const engine = await openEngine({ connectTimeoutMs: 5_000 }, true);
+    const url = provider.deadUrl();
+    await failure(engine.connect(url));
+    expect(toPeer(events, url).slice(0, 2)).toEqual(["address_resolved", "route_resolved"]);
+    // Soft-iWARP says no inside of the call that connects, without an event.
+    if (portOf(engine).granted?.device.startsWith("siw")) return;
+    const refused = events.find(({ event }) => event === "rejected" || event === "connect_error");
+    expect(refused).toMatchObject({ peer: url, queuePair: undefined });
+    expect(refused?.status).not.toBe(0);
+  });
 
-function rdmaState(device: string): string {
-  return readFileSync(`/sys/class/infiniband/${device}/ports/1/state`, "utf8").trim();
-}
+  it("are told of where the peer was killed", async () => {
+    const events = connectionEvents();
+    const { server, url } = await startServer({ listen: provider.freshUrl() });
+    const engine = await openEngine({}, true);
+    await engine.connect(url);
+    await expect.poll(() => toPeer(events, url), soon).toContain("established");
+    await server.destroy();
+    await expect.poll(() => toPeer(events, url), soon).toContain("disconnected");
+  });
+});
