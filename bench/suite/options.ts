@@ -72,8 +72,8 @@ export function parseOptions(
     quick,
     only: positionals,
     ...(only === undefined ? {} : { contenders: only }),
-    rounds: integer("--rounds", rounds ?? (quick ? "3" : "5")),
-    roundMs: integer("--round-ms", roundMs ?? (quick ? "300" : "500")),
+    rounds: integer("--rounds", rounds ?? "5"),
+    roundMs: integer("--round-ms", roundMs ?? (quick ? "200" : "500")),
   };
 }
 

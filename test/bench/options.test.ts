@@ -10,7 +10,7 @@ describe("the options of npm run bench", () => {
   });
 
   it("make a quick run shorter, unless its rounds are named", () => {
-    expect(parseOptions(["--quick"], names, keys)).toMatchObject({ quick: true, rounds: 3 });
+    expect(parseOptions(["--quick"], names, keys)).toMatchObject({ quick: true, rounds: 5, roundMs: 200 });
     expect(parseOptions(["--quick", "--rounds", "7", "--round-ms=50"], names, keys)).toMatchObject({
       rounds: 7,
       roundMs: 50,
