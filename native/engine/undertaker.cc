@@ -20,11 +20,15 @@
 namespace cinnabar::engine {
 namespace {
 
-// struct smr_region of libfabric 1.17 (include/ofi_shm.h there).
-constexpr uint8_t kRegionVersion = 4;
+// struct smr_region of those libfabric versions that have the quirk: 1.17 (include/ofi_shm.h there)
+// and 2.1 (prov/shm/src/smr_util.h). 2.2 moved the lock and kept the number.
+struct Layout {
+  uint8_t version;
+  size_t lockAt;
+};
+constexpr Layout kLayouts[] = {{4, 24}, {8, 56}};
 constexpr size_t kVersionAt = 0;
 constexpr size_t kPidAt = 4;
-constexpr size_t kLockAt = 24;
 constexpr size_t kPageBytes = 4096;
 
 // A lock is held for microseconds. In a dead process's region nothing is worth keeping; in ours a
@@ -53,17 +57,21 @@ std::unique_ptr<RegionHead> RegionHead::map(int locked, pid_t pid) {
   if (fstat(file, &info) != 0 || info.st_size < static_cast<off_t>(kPageBytes)) return nullptr;
   void* page = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (page == MAP_FAILED) return nullptr;
-  std::unique_ptr<RegionHead> head(new RegionHead(page));
   auto* bytes = static_cast<const uint8_t*>(page);
   int owner;
   memcpy(&owner, bytes + kPidAt, sizeof owner);
-  return bytes[kVersionAt] == kRegionVersion && owner == pid ? std::move(head) : nullptr;
+  for (const Layout& layout : kLayouts) {
+    if (bytes[kVersionAt] == layout.version && owner == pid)
+      return std::unique_ptr<RegionHead>(new RegionHead(page, layout.lockAt));
+  }
+  munmap(page, kPageBytes);
+  return nullptr;
 }
 
 RegionHead::~RegionHead() { munmap(page_, kPageBytes); }
 
 pthread_spinlock_t* RegionHead::lock() const {
-  return reinterpret_cast<pthread_spinlock_t*>(static_cast<uint8_t*>(page_) + kLockAt);
+  return reinterpret_cast<pthread_spinlock_t*>(static_cast<uint8_t*>(page_) + lockAt_);
 }
 
 std::unique_ptr<Undertaker> Undertaker::create(int ownRegion) {

@@ -16,32 +16,33 @@
 
 namespace cinnabar::engine {
 
-/// The head of a shm region of libfabric 1.17, as far as the lock in it.
+/// The head of a shm region, as far as the lock in it.
 class RegionHead {
  public:
-  /// nullptr unless the file is a region of that version and of that process.
+  /// nullptr unless the file is a region of that process, of a layout that is known here.
   static std::unique_ptr<RegionHead> map(int locked, pid_t pid);
   ~RegionHead();
 
   pthread_spinlock_t* lock() const;
 
  private:
-  explicit RegionHead(void* page) : page_(page) {}
+  RegionHead(void* page, size_t lockAt) : page_(page), lockAt_(lockAt) {}
   void* page_;
+  size_t lockAt_;
 };
 
 /// Frees the locks of the dead.
 ///
-/// In libfabric 1.17 whoever posts to a region, and its owner while it reads, holds a spin lock in
-/// it. A process that is killed at that moment leaves it locked, and everybody who uses the region
-/// spins for ever, inside the provider. Nobody but another thread can end that. This one sleeps
-/// until a peer's process ends, then looks at the two locks it may have held, the one in its own
-/// region and the one in ours: what stays locked all the time is unlocked. The dead one had either
-/// not yet published its message, or was through but for the unlocking, so what the lock guards is
-/// sound.
+/// In libfabric's shm regions there is a spin lock. In 1.17 whoever posts to a region, and its
+/// owner while it reads, holds it; in 2.1 whoever takes a buffer of a region or gives one back. A
+/// process that is killed at that moment leaves it locked, and everybody who uses the region spins
+/// for ever, inside the provider. Nobody but another thread can end that. This one sleeps until a
+/// peer's process ends, then looks at the two locks it may have held, the one in its own region and
+/// the one in ours: what stays locked all the time is unlocked. The dead one had either not yet
+/// published its message, or was through but for the unlocking, so what the lock guards is sound
+/// but for a buffer that may be missing.
 ///
 /// Ours may also be held by a live peer that was preempted, or stopped, so it gets much longer.
-/// Later versions have a queue without a lock.
 class Undertaker {
  public:
   /// `ownRegion` is the file of our own region. nullptr where it is not needed or cannot work, as

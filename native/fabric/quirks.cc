@@ -41,7 +41,16 @@ constexpr std::array kQuirks = {
     QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a process that is killed at the wrong moment makes all its peers spin for ever",
                "who posts to a region, and its owner while it reads, holds a spin lock in it "
-               "(smr_region.lock); later versions have a queue without one"},
+               "(smr_region.lock)"},
+    QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+               "a process that is killed at the wrong moment makes all its peers spin for ever",
+               "the queue has no lock any more, but the pool of buffers has (smr_get_txbuf, "
+               "smr_release_txbuf)"},
+    QuirkEntry{Quirk::stopsQueues, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+               "a process that is killed at the wrong moment stops what it was posting to: those "
+               "behind it are lost by heartbeat",
+               "a place in the queue that was taken and not filled is waited for "
+               "(ofi_atomic_queue.h)"},
     QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",
                "the completion's length is not filled in; tcp, its successor, does "

@@ -23,6 +23,8 @@ enum class Quirk {
   endsConnections,
   /// Free what a dead process has locked (engine/undertaker.h).
   leavesLocks,
+  /// Nothing can be done from here: the port has to be opened anew.
+  stopsQueues,
   /// Tell the target of a write by a message.
   hidesWrites,
   /// Have no more peers than FI_UNIVERSE_SIZE says.
