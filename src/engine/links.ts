@@ -65,6 +65,8 @@ export class Links {
   readonly #assertOpen: () => void;
   readonly #peers = new Set<Peer>();
   readonly #groups = new Set<PeerGroup>();
+  /** Each ends a pause before its time. */
+  readonly #pauses = new Set<() => void>();
 
   /** `timeoutMs` is the default for the peer's welcome; `assertOpen` throws when the engine connects no more. */
   constructor(
@@ -128,6 +130,19 @@ export class Links {
   close(): void {
     for (const group of this.#groups) group.close();
     for (const peer of this.#peers) peer.close();
+    for (const end of this.#pauses) end();
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        cancel();
+        this.#pauses.delete(end);
+        resolve();
+      };
+      const cancel = systemClock.timer(ms, end);
+      this.#pauses.add(end);
+    });
   }
 
   #newPeer(url: string, { timeoutMs, reconnect, window }: PeerTerms, place: PeerPlace): Peer {
@@ -187,7 +202,7 @@ export class Links {
         if (isLostHello(error)) {
           const waitMs = pauseMs(lostHellos++, lostHelloPause);
           if (systemClock.now() + waitMs > untilMs) throw error;
-          await new Promise<void>((resolve) => systemClock.timer(waitMs, resolve));
+          await this.#pause(waitMs);
           continue;
         }
         if (!(error instanceof ConnectSilence)) throw error;
