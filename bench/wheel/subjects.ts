@@ -41,15 +41,12 @@ class OnWheel implements Deadlines {
   constructor() {
     this.#clock = {
       now: systemClock.now,
-      timer: (delayMs, fire, inBackground) =>
-        systemClock.timer(
-          delayMs,
-          () => {
-            this.wakes++;
-            fire();
-          },
-          inBackground,
-        ),
+      timer: systemClock.timer,
+      wakeUp: (delayMs, fire) =>
+        systemClock.wakeUp(delayMs, () => {
+          this.wakes++;
+          fire();
+        }),
     };
     this.#wheel = new DeadlineWheel(this.#clock);
   }

@@ -63,7 +63,7 @@ describe("deadline wheel", () => {
     expect(item.firedMs).toHaveLength(1);
   });
 
-  it("has no timer while nothing is armed", () => {
+  it("holds no process while nothing is armed", () => {
     const { clock, arm, wheel } = setUp();
     expect(clock.timers).toBe(0);
     const items = [arm(10), arm(20), arm(5000)];
@@ -88,7 +88,7 @@ describe("deadline wheel", () => {
 
   it("wakes nobody for what is not due, however much that is", () => {
     const { clock, arm, wheel } = setUp();
-    const timer = vi.spyOn(clock, "timer");
+    const timer = vi.spyOn(clock, "wakeUp");
     const items = Array.from({ length: 10_000 }, (_, i) => arm(60_000 + (i % 50) * 1000));
     clock.advance(59_900);
     expect([timer.mock.calls.length, clock.timers, wheel.size]).toEqual([1, 1, 10_000]);

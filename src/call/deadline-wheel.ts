@@ -1,4 +1,4 @@
-import type { Clock } from "./clock.ts";
+import type { Clock, WakeUp } from "./clock.ts";
 
 /** Something that ends at a time. The wheel keeps its place in fields of the thing itself, so arming allocates nothing. */
 export abstract class Timed {
@@ -23,7 +23,7 @@ const maxDelayMs = 2 ** 31 - 1;
  * The timers of all calls on one system timer: a hashed wheel (Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987,
  * scheme 6). Arming and disarming are O(1) and touch no system timer unless the deadline is the nearest. A deadline beyond one revolution
  * waits in its bucket until its turn comes; of each bucket it is known when that is at the earliest, so that what is far off costs nothing
- * until then. With nothing armed there is no timer.
+ * until then. With nothing armed the timer is let be, and holds no process: a caller that makes one call after the other would set and clear it for each.
  */
 export class DeadlineWheel {
   readonly #clock: Clock;
@@ -34,7 +34,7 @@ export class DeadlineWheel {
   /** The last tick whose bucket was looked through. */
   #tick: number;
   #timerTick = Number.POSITIVE_INFINITY;
-  #cancelTimer: (() => void) | undefined;
+  #wakeUp: WakeUp | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -56,7 +56,6 @@ export class DeadlineWheel {
   /** Calls `item.onDeadline()` once at `deadlineMs` or up to a tick later; never earlier. */
   arm(item: Timed, deadlineMs: number): void {
     this.disarm(item);
-    if (this.#armed === 0) this.#tick = Math.floor(this.#clock.now() / tickMs);
     item.deadlineMs = deadlineMs;
     const tick = Math.max(Math.ceil(deadlineMs / tickMs), this.#tick + 1);
     const bucket = tick & (buckets - 1);
@@ -67,7 +66,7 @@ export class DeadlineWheel {
     if (head !== undefined) head.wheelPrevious = item;
     this.#heads[bucket] = item;
     if (tick < (this.#earliest[bucket] as number)) this.#earliest[bucket] = tick;
-    this.#armed++;
+    if (this.#armed++ === 0) this.#wakeUp?.hold(true);
     if (tick < this.#timerTick) this.#wakeAt(tick);
   }
 
@@ -83,25 +82,19 @@ export class DeadlineWheel {
     item.wheelNext = undefined;
     item.wheelPrevious = undefined;
     item.wheelBucket = -1;
-    if (--this.#armed === 0) this.#stop();
+    if (--this.#armed === 0) this.#wakeUp?.hold(false);
   }
 
   #wakeAt(tick: number): void {
-    this.#cancelTimer?.();
+    this.#wakeUp?.cancel();
     this.#timerTick = tick;
     // A deadline from the wire may be further off than a system timer can be: then it is looked for in between.
     const delayMs = Math.min(Math.max(0, tick * tickMs - this.#clock.now()), maxDelayMs - 1);
-    this.#cancelTimer = this.#clock.timer(Math.ceil(delayMs), () => this.#fire());
+    this.#wakeUp = this.#clock.wakeUp(Math.ceil(delayMs), this.#fire);
   }
 
-  #stop(): void {
-    this.#cancelTimer?.();
-    this.#cancelTimer = undefined;
-    this.#timerTick = Number.POSITIVE_INFINITY;
-  }
-
-  #fire(): void {
-    this.#cancelTimer = undefined;
+  readonly #fire = (): void => {
+    this.#wakeUp = undefined;
     this.#timerTick = Number.POSITIVE_INFINITY;
     const now = Math.floor(this.#clock.now() / tickMs);
     // After a stall longer than a revolution each bucket is due once.
@@ -126,7 +119,7 @@ export class DeadlineWheel {
       item.onDeadline();
     }
     if (this.#armed > 0) this.#wakeAtNext();
-  }
+  };
 
   #wakeAtNext(): void {
     let next = Number.POSITIVE_INFINITY;

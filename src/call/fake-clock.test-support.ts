@@ -1,8 +1,9 @@
-import type { Clock } from "./clock.ts";
+import type { Clock, WakeUp } from "./clock.ts";
 
 interface Timer {
   readonly atMs: number;
   readonly fire: () => void;
+  holds: boolean;
 }
 
 /** A clock that stands still until told otherwise. Timers fire in order, each at its own time, never before. */
@@ -16,8 +17,9 @@ export class FakeClock implements Clock {
     this.#nowMs = nowMs;
   }
 
+  /** Those that keep the process alive, or would if they were not in the background. */
   get timers(): number {
-    return this.#timers.length;
+    return this.#timers.filter(({ holds }) => holds).length;
   }
 
   now(): number {
@@ -25,11 +27,20 @@ export class FakeClock implements Clock {
   }
 
   timer(delayMs: number, fire: () => void): () => void {
-    const timer = { atMs: this.#nowMs + delayMs, fire };
+    return this.wakeUp(delayMs, fire).cancel;
+  }
+
+  wakeUp(delayMs: number, fire: () => void): WakeUp {
+    const timer = { atMs: this.#nowMs + delayMs, fire, holds: true };
     this.#timers.push(timer);
     this.longestDelayMs = Math.max(this.longestDelayMs, delayMs);
-    return () => {
-      this.#timers = this.#timers.filter((other) => other !== timer);
+    return {
+      hold: (holds) => {
+        timer.holds = holds;
+      },
+      cancel: () => {
+        this.#timers = this.#timers.filter((other) => other !== timer);
+      },
     };
   }
 

@@ -128,8 +128,8 @@ export class Attempt extends OutgoingCall {
   #send(session: Session, input: unknown): void {
     if (this.settled) return;
     const { method, deadlineMs } = this.#owner;
-    const { service, name, path, source } = method;
-    const number = session.methods.of(service, name);
+    const { service, path, source } = method;
+    const number = method.numberIn(session.methods);
     if (number < 0) {
       const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
       const message = `${source.name} has ${what}`;

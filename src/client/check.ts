@@ -8,33 +8,43 @@ import type { ClientMethod } from "./client-method.ts";
 export interface CheckedCall {
   readonly method: ClientMethod;
   readonly settled: boolean;
+  /** Its input fits. */
+  onChecked(input: unknown): void;
   succeed(value: unknown): void;
   fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
 }
 
-/** Whether the input fits: `then`, or the call's end. */
-export function checkInput(call: CheckedCall, input: unknown, then: () => void): void {
-  checkThen(
-    call,
-    () => call.method.checkInput(input),
-    ({ issues }) => {
-      if (issues === undefined) then();
-      else call.fail("invalid_argument", formatIssues("input", issues));
-    },
-  );
+/** Whether the input fits: `call.onChecked(input)`, or the call's end. */
+export function checkInput(call: CheckedCall, input: unknown): void {
+  try {
+    const verdict = call.method.checkInput(input);
+    if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeInput(call, input, late));
+    else judgeInput(call, input, verdict);
+  } catch (error) {
+    onSchemaThrew(call, error);
+  }
+}
+
+function judgeInput(call: CheckedCall, input: unknown, { issues }: Validation<unknown>): void {
+  if (issues === undefined) call.onChecked(input);
+  else call.fail("invalid_argument", formatIssues("input", issues));
 }
 
 /** Ends a call with the value that came for it, if that fits. */
 export function endWithValue(call: CheckedCall, value: unknown): void {
-  checkThen(
-    call,
-    () => call.method.checkOutput(value),
-    (verdict) => {
-      if (verdict.issues === undefined) return call.succeed(verdict.value);
-      const issues = formatIssues("output", verdict.issues);
-      call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
-    },
-  );
+  try {
+    const verdict = call.method.checkOutput(value);
+    if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, late));
+    else judgeOutput(call, verdict);
+  } catch (error) {
+    onSchemaThrew(call, error);
+  }
+}
+
+function judgeOutput(call: CheckedCall, verdict: Validation<unknown>): void {
+  if (verdict.issues === undefined) return call.succeed(verdict.value);
+  const issues = formatIssues("output", verdict.issues);
+  call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
 }
 
 /** Ends a call with an error made for a whole session, or read from a frame; the data of one that the contract declares must fit. */
@@ -43,37 +53,37 @@ export function endWithError(call: CheckedCall, error: RpcError): void {
   const { reason } = error;
   if (reason === undefined || error.origin !== "remote" || !call.method.declares(reason))
     return call.fail(said.code, said.message, said);
-  checkThen(
-    call,
-    () => call.method.checkErrorData(reason, error.data),
-    (verdict) => {
-      if (verdict.issues === undefined)
-        return call.fail(said.code, said.message, { ...said, reason, data: verdict.value });
-      const issues = formatIssues(`data of ${reason}`, verdict.issues);
-      call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
+  const judge = (verdict: Validation<unknown>) => {
+    if (verdict.issues === undefined)
+      return call.fail(said.code, said.message, { ...said, reason, data: verdict.value });
+    const issues = formatIssues(`data of ${reason}`, verdict.issues);
+    call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
+  };
+  try {
+    const verdict = call.method.checkErrorData(reason, error.data);
+    if (verdict instanceof Promise) judgeLater(call, verdict, judge);
+    else judge(verdict);
+  } catch (cause) {
+    onSchemaThrew(call, cause);
+  }
+}
+
+/** `judge` is called only if the call still waits. */
+function judgeLater(
+  call: CheckedCall,
+  verdict: Promise<Validation<unknown>>,
+  judge: (verdict: Validation<unknown>) => void,
+): void {
+  verdict.then(
+    (late) => {
+      if (!call.settled) judge(late);
     },
+    (error: unknown) => onSchemaThrew(call, error),
   );
 }
 
-/** Runs a schema's check, which may throw, or promise. `then` is called only if the call still waits. */
-function checkThen(
-  call: CheckedCall,
-  check: () => Validation<unknown> | Promise<Validation<unknown>>,
-  then: (verdict: Validation<unknown>) => void,
-): void {
-  const unlessSettled = (cause: unknown) => {
-    if (!call.settled) call.fail("internal", "a schema of the contract threw", { cause });
-  };
-  try {
-    const verdict = check();
-    if (verdict instanceof Promise) {
-      verdict.then((late) => {
-        if (!call.settled) then(late);
-      }, unlessSettled);
-    } else then(verdict);
-  } catch (error) {
-    unlessSettled(error);
-  }
+function onSchemaThrew(call: CheckedCall, cause: unknown): void {
+  if (!call.settled) call.fail("internal", "a schema of the contract threw", { cause });
 }
 
 /** What an error made for a whole session, or read from a frame, says of each call that it ends. */

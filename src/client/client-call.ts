@@ -70,8 +70,12 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 
   #checkInput(input: unknown): void {
     if (this.method.takesNothing && input === undefined) return this.#acquire(undefined);
+    checkInput(this, input);
+  }
+
+  onChecked(input: unknown): void {
     // The original value travels: the server parses it, and so transforms run once.
-    checkInput(this, input, () => this.#acquire(input));
+    this.#acquire(input);
   }
 
   #acquire(input: unknown): void {
@@ -96,8 +100,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   }
 
   #send(session: Session, input: unknown): void {
-    const { service, name, path, source } = this.method;
-    const number = session.methods.of(service, name);
+    const { service, path, source } = this.method;
+    const number = this.method.numberIn(session.methods);
     if (number < 0) {
       const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
       return this.fail("unimplemented", `${source.name} has ${what}`);

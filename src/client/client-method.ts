@@ -4,6 +4,7 @@ import { voidSchema } from "../contract/void-schema.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import type { Priority } from "../flow/priority.ts";
 import type { MethodMetrics } from "../observe/call-metrics.ts";
+import type { MethodNumbers } from "../session/method-numbers.ts";
 import type { WhenFull } from "./call-options.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
@@ -41,6 +42,10 @@ export class ClientMethod {
   /** Of calls that say nothing of attempts themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
+  /** Where its number was looked up last. */
+  #numbers: MethodNumbers | undefined;
+  #edition = 0;
+  #number = -1;
   readonly #attempts: AttemptOptions;
   readonly #input: Schema;
   readonly #output: Schema;
@@ -79,6 +84,16 @@ export class ClientMethod {
     if (call.retry === undefined && call.hedge === undefined && call.attemptTimeoutMs === undefined)
       return this.policy;
     return resolvePolicy(this.#attempts, call);
+  }
+
+  /** Its number at a peer, or -1. Most calls go to the peer of the call before. */
+  numberIn(numbers: MethodNumbers): number {
+    if (numbers !== this.#numbers || numbers.edition !== this.#edition) {
+      this.#numbers = numbers;
+      this.#edition = numbers.edition;
+      this.#number = numbers.of(this.service, this.name);
+    }
+    return this.#number;
   }
 
   checkInput(value: unknown): Validation<unknown> | Promise<Validation<unknown>> {

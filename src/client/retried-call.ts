@@ -105,7 +105,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     host.wheel.arm(this, now + this.#timeoutMs);
     this.#listen(options?.signal);
     this.#listen(around?.signal);
-    if (!this.settled) this.#checkInput();
+    if (!this.settled) checkInput(this, input);
   }
 
   override get methodPath(): string {
@@ -138,11 +138,9 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     watchAbort(signal, this);
   }
 
-  #checkInput(): void {
-    checkInput(this, this.#input, () => {
-      this.method.budget.deposit();
-      this.#launch();
-    });
+  onChecked(): void {
+    this.method.budget.deposit();
+    this.#launch();
   }
 
   // ---- attempts --------------------------------------------------------------------------------------------------------

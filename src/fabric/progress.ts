@@ -1,3 +1,4 @@
+import { performance } from "node:perf_hooks";
 import { outside } from "./outside.ts";
 import type { Port, PortSink } from "./port.ts";
 

@@ -1,3 +1,5 @@
+import { RecentLeast } from "./recent-least.ts";
+
 /** What an answer tells of its request. Times are in milliseconds, on one clock. */
 export interface AnswerSample {
   readonly nowMs: number;
@@ -52,9 +54,7 @@ export class AdaptiveLimit {
   #lateMs = 0;
   #limited = false;
   #calmRounds = 0;
-  #periodEndMs = Number.NEGATIVE_INFINITY;
-  #leastMs = Number.POSITIVE_INFINITY;
-  #leastBeforeMs = Number.POSITIVE_INFINITY;
+  readonly #served = new RecentLeast(periodMs);
 
   /** `floor`: it never shrinks below that. */
   constructor(floor: number) {
@@ -67,12 +67,12 @@ export class AdaptiveLimit {
   }
 
   get targetMs(): number {
-    const leastMs = Math.min(this.#leastMs, this.#leastBeforeMs);
+    const leastMs = this.#served.least;
     return leastMs === Number.POSITIVE_INFINITY ? leastTargetMs : Math.max(leastTargetMs, leastMs);
   }
 
   onAnswer({ nowMs, sentMs, waitedMs, inFlight, limited }: AnswerSample): void {
-    this.#learn(nowMs, nowMs - sentMs - waitedMs);
+    this.#served.record(Math.max(0, nowMs - sentMs - waitedMs), nowMs);
     if (sentMs < this.#staleMs) return;
     this.#answers++;
     this.#limited ||= limited;
@@ -133,15 +133,5 @@ export class AdaptiveLimit {
     this.#late = 0;
     this.#lateMs = 0;
     this.#limited = false;
-  }
-
-  #learn(nowMs: number, servedMs: number): void {
-    if (nowMs >= this.#periodEndMs) {
-      // After a pause, what was learned before it is too old.
-      this.#leastBeforeMs = nowMs - this.#periodEndMs < periodMs ? this.#leastMs : Number.POSITIVE_INFINITY;
-      this.#leastMs = Number.POSITIVE_INFINITY;
-      this.#periodEndMs = nowMs + periodMs;
-    }
-    if (servedMs < this.#leastMs) this.#leastMs = Math.max(0, servedMs);
   }
 }

@@ -82,9 +82,19 @@ export class IncomingBodies {
 
   /** The value in a body, or `malformed` after the session has been ended for it. */
   decode(body: Body | undefined, regions: RegionCodec = this.#answers): unknown {
-    if (body === undefined || body.start === body.end) return undefined;
+    return body === undefined ? undefined : this.#decode(body.bytes, body.start, body.end, regions, body.own);
+  }
+
+  /** The value in the body of the frame at `at`, which stands in the message; or `malformed`, as above. */
+  valueAt(at: number, bodyBytes: number, regions: RegionCodec = this.#answers): unknown {
+    const start = at + frameHeaderBytes;
+    return this.#decode(this.#session.port.slab, start, start + bodyBytes, regions, false);
+  }
+
+  #decode(bytes: Buffer, start: number, end: number, regions: RegionCodec, own: boolean): unknown {
+    if (start === end) return undefined;
     try {
-      return decodeAt(body.bytes, body.start, body.end, regions, body.own);
+      return decodeAt(bytes, start, end, regions, own);
     } catch (error) {
       this.#session.fault(`body cannot be decoded: ${(error as Error).message}`);
       return malformed;

@@ -10,7 +10,7 @@ import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
 import { drainingError } from "./intake.ts";
-import type { OfferedBodies } from "./offered-bodies.ts";
+import { answerBody, type OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { pullFailure } from "./outgoing-calls.ts";
 import { RegionBorrower } from "./request-regions.ts";
@@ -18,8 +18,6 @@ import type { Session } from "./session.ts";
 
 /** The slot of a call id: see `SlotTable`. The peer keeps it below the limit it was told. */
 const slotMask = (1 << 20) - 1;
-
-const offerKey = (slot: number): string => `in:${slot}`;
 
 /** The calls this side serves in one session. */
 export class IncomingCalls {
@@ -31,6 +29,8 @@ export class IncomingCalls {
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
   readonly #generations = new SlotGenerations();
+  /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
+  readonly #fresh: IncomingCall[] = [];
   #size = 0;
   onStill = () => {};
   /** What the peer was told last; at first its greeting says it. */
@@ -80,7 +80,7 @@ export class IncomingCalls {
       return session.fault(`call id ${callId} is not for built-in methods`);
     if (this.#at(slot) !== undefined) return session.fault(`call id ${callId} is in use`);
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
-    if (this.#offers.has(offerKey(slot)))
+    if (this.#offers.has(answerBody(slot)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
     const identified = (flags & frameFlag.identity) !== 0;
     let identity: CallIdentity | undefined;
@@ -104,7 +104,8 @@ export class IncomingCalls {
     call.layUs = Math.max(0, Math.ceil((call.startedMs - host.arrivedMs()) * 1000));
     call.priority = priorityOf(flags);
     call.bodyBytes = bodyBytes - prefixBytes;
-    host.wheel.arm(call, call.startedMs + timeLeftMs);
+    call.deadlineMs = call.startedMs + timeLeftMs;
+    this.#fresh.push(call);
 
     // What engines ask each other belongs to calls that have begun: they need it to end.
     // And a call that may have been begun here goes on when it is tried again.
@@ -116,16 +117,34 @@ export class IncomingCalls {
       call.settle({ error: beyondCredits(host.limits.maxRequestsInAll) });
       return;
     }
-    const overflowed = (flags & frameFlag.overflow) !== 0;
+    if ((flags & frameFlag.overflow) !== 0)
+      this.#pull(call, at + prefixBytes, flags, bodyBytes - prefixBytes);
+    else
+      this.#serve(
+        call,
+        session.bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, this.#borrower.for(call)),
+      );
+  }
+
+  /** The message has been taken apart. Whatever has been answered at once, as most is, need not be watched. */
+  endMessage(): void {
+    const { wheel } = this.#session.host;
+    for (let call = this.#fresh.pop(); call !== undefined; call = this.#fresh.pop())
+      if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
+  }
+
+  /** The body of a request is with the caller. */
+  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number): void {
+    const session = this.#session;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
-    if (overflowed) call.beginTransfer();
+    call.beginTransfer();
     session.bodies.take(
-      at + prefixBytes,
+      at,
       flags,
-      bodyBytes - prefixBytes,
+      bodyBytes,
       () => !call.open,
       (body, status) => {
-        if (overflowed) call.pullingUs = Math.round((host.clock.now() - call.startedMs) * 1000);
+        call.pullingUs = Math.round((session.host.clock.now() - call.startedMs) * 1000);
         if (call.open) {
           if (body === undefined) call.settle({ error: pullFailure(status, session) });
           else {
@@ -133,9 +152,9 @@ export class IncomingCalls {
             this.#serve(call, session.bodies.decode(body, this.#borrower.for(call)));
           }
         }
-        if (overflowed) call.endTransfer();
+        call.endTransfer();
       },
-      { kind: frameKind.pulled, method: 0, callId, word: pulledBody.request },
+      { kind: frameKind.pulled, method: 0, callId: call.id, word: pulledBody.request },
     );
   }
 
@@ -172,18 +191,13 @@ export class IncomingCalls {
     host.wheel.disarm(call);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     const head = { kind: frameKind.response, method: 0, callId: call.id, word: call.waitedUs };
-    const succeeded = () => {
-      if (isBuiltin(call.method)) return;
-      host.counters.requestsSucceeded++;
-      this.#record(call, "ok");
-    };
     if (outcome.value === undefined) {
-      succeeded();
+      this.#countSucceeded(call);
       return this.#outbox.bare(head);
     }
     try {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body));
-      succeeded();
+      this.#countSucceeded(call);
     } catch (error) {
       if (error instanceof RpcError) return this.#fail(call, error);
       const message =
@@ -208,6 +222,12 @@ export class IncomingCalls {
     }
   }
 
+  #countSucceeded(call: IncomingCall): void {
+    if (isBuiltin(call.method)) return;
+    this.#session.host.counters.requestsSucceeded++;
+    this.#record(call, "ok");
+  }
+
   #record(call: IncomingCall, code: RpcCode | "ok"): void {
     const { host, peerName } = this.#session;
     const metrics = host.methods[call.method]?.metrics;
@@ -221,12 +241,12 @@ export class IncomingCalls {
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {
-    return this.#offers.offer(offerKey(call.id & slotMask), body, this.#session.bodyLimit);
+    return this.#offers.offer(answerBody(call.id & slotMask), body, this.#session.bodyLimit);
   }
 
   /** The peer has the answer of this call, or does not want it. */
   onBodyPulled(callId: number): void {
-    this.#offers.released(offerKey(callId & slotMask));
+    this.#offers.released(answerBody(callId & slotMask));
   }
 
   /**

@@ -4,8 +4,12 @@ import type { ServiceTable } from "../wire/handshake.ts";
 export class MethodNumbers {
   #services = new Map<string, ReadonlyMap<string, number>>();
 
+  /** How often it has been told what the peer serves. */
+  edition = 0;
+
   set(table: ServiceTable): void {
     this.#services = new Map();
+    this.edition++;
     let number = 0;
     for (const [service, methods] of table) {
       const numbers = new Map<string, number>();

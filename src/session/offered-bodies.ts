@@ -6,11 +6,16 @@ import { EncodeError } from "../wire/codec.ts";
 import type { Overflow } from "../wire/frame.ts";
 import type { SessionHost } from "./session-host.ts";
 
-/** Bodies kept for the peer to pull, until it says that it has. Rare and large, so a Map with readable keys will do. */
+/** Whose body is kept: the session's own, a request's, or the answer in a slot. A number, because every call asks whether one of its own is. */
+export const sessionBody = -1;
+export const requestBody = (callId: number): number => 2 * callId;
+export const answerBody = (slot: number): number => 2 * slot + 1;
+
+/** Bodies kept for the peer to pull, until it says that it has. Rare and large, so a Map will do. */
 export class OfferedBodies {
   readonly #port: Port;
   readonly #host: SessionHost;
-  readonly #loans = new Map<string, Loan>();
+  readonly #loans = new Map<number, Loan>();
 
   constructor(port: Port, host: SessionHost) {
     this.#port = port;
@@ -23,7 +28,7 @@ export class OfferedBodies {
   }
 
   /** Keeps `body` under `key`. Throws EncodeError when the peer would not take it, RpcError `resource_exhausted` when too much is kept already. */
-  offer(key: string, body: Uint8Array, limit: number): Overflow {
+  offer(key: number, body: Uint8Array, limit: number): Overflow {
     if (body.byteLength > limit) {
       throw new EncodeError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
     }
@@ -53,11 +58,12 @@ export class OfferedBodies {
     }
   }
 
-  has(key: string): boolean {
-    return this.#loans.has(key);
+  has(key: number): boolean {
+    return this.#loans.size > 0 && this.#loans.has(key);
   }
 
-  released(key: string): void {
+  released(key: number): void {
+    if (this.#loans.size === 0) return;
     this.#loans.get(key)?.release();
     this.#loans.delete(key);
   }

@@ -11,7 +11,7 @@ import { frameFlag, frameKind, priorityFlags, pulledBody } from "../wire/frame.t
 import { malformed, noRoom } from "./body.ts";
 import { InFlightWindow, type WindowLimits } from "./in-flight-window.ts";
 import { inputBytes } from "./input-bytes.ts";
-import type { OfferedBodies } from "./offered-bodies.ts";
+import { type OfferedBodies, requestBody } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { RegionLender } from "./request-regions.ts";
 import type { Session } from "./session.ts";
@@ -183,7 +183,7 @@ export class OutgoingCalls {
         this.#outbox.value(
           head,
           input,
-          (body) => this.#offers.offer(`out:${id}`, body, this.#session.bodyLimit),
+          (body) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit),
           this.#lender.for(call),
           prefix,
         );
@@ -211,31 +211,45 @@ export class OutgoingCalls {
   }
 
   onBodyPulled(callId: number): void {
-    this.#offers.released(`out:${callId}`);
+    this.#offers.released(requestBody(callId));
   }
 
   onAnswer(kind: number, callId: number, word: number, at: number, flags: number, bodyBytes: number): void {
     const session = this.#session;
     const table = this.#tableOf(callId);
     const call = table.get(callId);
-    const pulledHead = { kind: frameKind.pulled, method: 0, callId, word: pulledBody.response };
     if (call === undefined) {
       session.host.counters.lateAnswers++;
       return;
     }
     if (word !== 0 && table === this.#calls) this.#learn(call, kind, word);
     if (call.phase === "pulling") return session.fault(`a second answer came for call ${callId}`);
+    const overflowed = (flags & frameFlag.overflow) !== 0;
+    if (overflowed) return this.#onOverflowed(call, kind, word, at, flags, bodyBytes);
+    this.#finish(call);
+    // Otherwise nobody waits: nothing is decoded, but what was lent is ours again.
+    if (!call.settled) this.#end(call, kind, word, session.bodies.valueAt(at, bodyBytes));
+  }
+
+  /** Its body must be pulled. */
+  #onOverflowed(
+    call: OutgoingCall,
+    kind: number,
+    word: number,
+    at: number,
+    flags: number,
+    bodyBytes: number,
+  ): void {
+    const session = this.#session;
+    const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: pulledBody.response };
     if (call.settled) {
-      // Nobody waits: nothing is pulled or decoded, but what was lent is ours again. Whoever waited for that may send a request in this very slot
-      // at once: the peer must have heard before that its body is not wanted.
-      if ((flags & frameFlag.overflow) !== 0) this.#outbox.bare(pulledHead);
+      // Whoever waited for what it had lent may send a request in this very slot at once: the peer must have heard before that its body is not wanted.
+      this.#outbox.bare(pulledHead);
       this.#finish(call);
       return;
     }
-    if ((flags & frameFlag.overflow) !== 0) {
-      call.phase = "pulling";
-      call.pullingUs = call.elapsedUs(session.host.clock.now());
-    }
+    call.phase = "pulling";
+    call.pullingUs = call.elapsedUs(session.host.clock.now());
     session.bodies.take(
       at,
       flags,
@@ -248,13 +262,16 @@ export class OutgoingCalls {
           call.onFailure(pullFailure(status, session));
           return;
         }
-        const value = session.bodies.decode(body);
-        if (value === malformed) call.onFailure(broken(session));
-        else if (kind === frameKind.error) this.#onError(call, parseError(word, value));
-        else call.onValue(value);
+        this.#end(call, kind, word, session.bodies.decode(body));
       },
       pulledHead,
     );
+  }
+
+  #end(call: OutgoingCall, kind: number, word: number, value: unknown): void {
+    if (value === malformed) call.onFailure(broken(this.#session));
+    else if (kind === frameKind.error) this.#onError(call, parseError(word, value));
+    else call.onValue(value);
   }
 
   /** What an answer tells of the peer's load. The clock is read once for all answers of a message. */
@@ -329,7 +346,7 @@ export class OutgoingCalls {
   #finish(call: OutgoingCall): void {
     const table = this.#tableOf(call.id);
     table.release(call.id);
-    this.#offers.released(`out:${call.id}`);
+    this.#offers.released(requestBody(call.id));
     call.releaseLoans();
     if (table === this.#calls) this.sendWaiting();
     else this.#askWaiting();

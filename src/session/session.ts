@@ -19,7 +19,7 @@ import { IncomingCalls } from "./incoming-calls.ts";
 import { drainingError } from "./intake.ts";
 import { LentRegions } from "./lent-regions.ts";
 import { MethodNumbers } from "./method-numbers.ts";
-import { OfferedBodies } from "./offered-bodies.ts";
+import { OfferedBodies, sessionBody } from "./offered-bodies.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
 import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
 import { Parting } from "./parting.ts";
@@ -292,6 +292,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
     }
     this.#receiving = false;
+    this.#incoming.endMessage();
     if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
   }
 
@@ -369,7 +370,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   #onPulled(word: number, callId: number): void {
-    if (word === pulledBody.response && callId === 0) this.#offers.released(sessionOffer);
+    if (word === pulledBody.response && callId === 0) this.#offers.released(sessionBody);
     else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
     else if (word === pulledBody.request) this.outgoing.onBodyPulled(callId);
     else this.fault(`body number ${word} of call ${callId} cannot have been pulled`);
@@ -388,7 +389,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       this.#outbox.value(head, value, (body) => {
         // A call's offers are watched since its request.
         if (!this.hasOpenWork) this.host.watch(this);
-        return this.#offers.offer(sessionOffer, body, this.bodyLimit);
+        return this.#offers.offer(sessionBody, body, this.bodyLimit);
       });
     } catch (cause) {
       const message = `${this.peerName} cannot be told of this side: ${(cause as Error).message}`;
@@ -496,5 +497,4 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 }
 
 const neverStop = () => false;
-const sessionOffer = "session";
 const secondWelcome = "a second welcome came";

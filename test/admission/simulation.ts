@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/call/clock.ts";
+import type { Clock, WakeUp } from "../../src/call/clock.ts";
 import type { Priority } from "../../src/flow/priority.ts";
 import type { AdmissionOptions } from "../../src/server/admission-options.ts";
 import type { ShedCause } from "../../src/server/admission-stats.ts";
@@ -36,6 +36,10 @@ export class SimulatedClock implements Clock {
     return () => {
       event.fire = undefined;
     };
+  }
+
+  wakeUp(delayMs: number, fire: () => void): WakeUp {
+    return { hold() {}, cancel: this.timer(delayMs, fire) };
   }
 
   run(untilMs: number): void {
