@@ -9,10 +9,10 @@ import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, pulledBody } from "../wire/frame.ts";
 import { malformed } from "./body.ts";
+import { pullFailure } from "./call-errors.ts";
 import { drainingError } from "./intake.ts";
 import { answerBody, type OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
-import { pullFailure } from "./outgoing-calls.ts";
 import { RegionBorrower } from "./request-regions.ts";
 import type { Session } from "./session.ts";
 

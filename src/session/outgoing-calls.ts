@@ -1,14 +1,13 @@
 import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
 import { SlotTable } from "../call/slot-table.ts";
 import { codeToNumber } from "../errors/code.ts";
-import { fabricError } from "../errors/fabric-error.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
 import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
 import { writeCallIdentity } from "../wire/call-identity.ts";
-import { EncodeError } from "../wire/codec.ts";
 import { parseError } from "../wire/fault.ts";
 import { frameFlag, frameKind, priorityFlags, pulledBody } from "../wire/frame.ts";
-import { malformed, noRoom } from "./body.ts";
+import { malformed } from "./body.ts";
+import { broken, exhausted, pullFailure, sendError, unsent } from "./call-errors.ts";
 import { InFlightWindow, type WindowLimits } from "./in-flight-window.ts";
 import { inputBytes } from "./input-bytes.ts";
 import { type OfferedBodies, requestBody } from "./offered-bodies.ts";
@@ -17,6 +16,7 @@ import { RegionLender } from "./request-regions.ts";
 import type { Session } from "./session.ts";
 import { sessionEnded } from "./session-ends.ts";
 import { type WaitingCall, WaitingCalls } from "./waiting-calls.ts";
+import { type WaitingQuestion, WaitingQuestions } from "./waiting-questions.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 const slotMask = (1 << 20) - 1;
@@ -24,17 +24,6 @@ const exhaustedWord = codeToNumber("resource_exhausted");
 /** How often to look whether calls starve. */
 const starvedMs = 1000;
 const noBytes = new Uint8Array(0);
-const keyRejected = 266; // FI_ENOKEY
-
-/** Built-in calls that wait for a slot: each is some user's operation, and users can be faster than the peer. */
-const maxWaitingQuestions = 65_536;
-
-interface WaitingQuestion {
-  readonly call: OutgoingCall;
-  readonly method: number;
-  readonly endMs: number;
-  readonly input: unknown;
-}
 
 /** The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and have not left until then. */
 export class OutgoingCalls {
@@ -45,8 +34,7 @@ export class OutgoingCalls {
   #calls = new SlotTable<OutgoingCall>(0);
   /** Calls of built-in methods, whose slots lie behind those that the peer grants. */
   #builtinCalls = new SlotTable<OutgoingCall>(0);
-  /** Built-in calls for which there was no slot, in the order they came. */
-  readonly #questions: WaitingQuestion[] = [];
+  readonly #questions: WaitingQuestions;
   readonly #window: InFlightWindow;
   readonly #waiting: WaitingCalls;
   #firstBuiltin = 0;
@@ -57,6 +45,7 @@ export class OutgoingCalls {
   constructor(session: Session, outbox: Outbox, offers: OfferedBodies, window: WindowLimits) {
     this.#session = session;
     this.#window = new InFlightWindow(window);
+    this.#questions = new WaitingQuestions(session.peerName);
     this.#waiting = new WaitingCalls({ maxCalls: window.maxWaiting, maxBytes: window.maxWaitingBytes });
     this.#outbox = outbox;
     this.#offers = offers;
@@ -117,10 +106,8 @@ export class OutgoingCalls {
   }
 
   #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
-    if (!this.#builtinCalls.full) return this.#send(this.#builtinCalls, call, method, endMs, input, nowMs);
-    if (this.#questions.length >= maxWaitingQuestions)
-      throw exhausted(`${maxWaitingQuestions} questions to ${this.#session.peerName} wait for a slot`);
-    this.#questions.push({ call, method, endMs, input });
+    if (this.#builtinCalls.full) this.#questions.add({ call, method, endMs, input });
+    else this.#send(this.#builtinCalls, call, method, endMs, input, nowMs);
   }
 
   #wait(call: OutgoingCall, method: number, endMs: number, input: unknown, queuedMs: number): void {
@@ -336,7 +323,7 @@ export class OutgoingCalls {
       this.#tableOf(call.id).release(call.id);
       loans.push(...call.takeLoans());
     }
-    for (const { call } of this.#questions.splice(0)) calls.push(call);
+    for (const { call } of this.#questions.takeAll()) calls.push(call);
     const waiting = this.#waiting.takeAll();
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     for (const { call, input } of waiting) if (!call.settled) call.onUnsent(unsent(reason), input);
@@ -367,10 +354,10 @@ export class OutgoingCalls {
 
   /** Sends the built-in calls that waited for a slot, but for those that have been given up. */
   #askWaiting(): void {
-    while (this.#questions.length > 0 && !this.#builtinCalls.full) {
-      const question = this.#questions.shift() as WaitingQuestion;
-      if (!question.call.settled)
-        this.#sendLate(this.#builtinCalls, question, this.#session.host.clock.now());
+    while (!this.#builtinCalls.full) {
+      const question = this.#questions.next();
+      if (question === undefined) break;
+      this.#sendLate(this.#builtinCalls, question, this.#session.host.clock.now());
     }
   }
 
@@ -393,53 +380,4 @@ export class OutgoingCalls {
 /** When its request left, on the engine's clock. */
 function sentMsOf({ startedMs, sentUs }: OutgoingCall): number {
   return startedMs + sentUs / 1000;
-}
-
-function exhausted(message: string): RpcError {
-  return new RpcError({ code: "resource_exhausted", message, origin: "local", notExecuted: true });
-}
-
-/** What the end of a session is to a call that has not left. */
-function unsent(reason: RpcError): RpcError {
-  const message = `the session ended while the call waited for its turn: ${reason.message}`;
-  return new RpcError({ code: "unavailable", message, origin: "local", notExecuted: true, cause: reason });
-}
-
-function sendError(error: unknown): RpcError {
-  if (error instanceof RpcError) return error;
-  if (!(error instanceof EncodeError))
-    return new RpcError({ code: "internal", message: "the request could not be sent", cause: error });
-  // Why a region cannot be lent is an error of its own.
-  if (error.cause instanceof RpcError) return error.cause;
-  return new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
-}
-
-function broken(session: Session): RpcError {
-  return new RpcError({
-    code: "internal",
-    message: `${session.peerName} sent an answer that cannot be decoded`,
-    origin: "fabric",
-  });
-}
-
-export function pullFailure(status: number, session: Session): RpcError {
-  if (status === noRoom) {
-    return new RpcError({
-      code: "resource_exhausted",
-      message: `a body could not be taken: maxPullBytes ${session.host.limits.maxPullBytes} is reached`,
-      origin: "local",
-    });
-  }
-  // A body stays until its receiver says that it has it. Who withdraws one has given the session up, for this side's silence perhaps, and nobody
-  // may have told us yet.
-  const isWithdrawn = status === keyRejected;
-  return fabricError({
-    provider: session.port.provider,
-    op: "fi_read",
-    code: status,
-    ...(isWithdrawn ? { rpcCode: "unavailable" } : {}),
-    message: isWithdrawn
-      ? `${session.peerName} has withdrawn a body before it was pulled: it has given the session up`
-      : `pulling a body from ${session.peerName} failed`,
-  });
 }

@@ -8,11 +8,12 @@ import { channels } from "../observe/channels.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { errorWord } from "../wire/fault.ts";
 import { frameFault, frameHeaderBytes, frameKind, pulledBody, senderState } from "../wire/frame.ts";
-import { type Greeting, parseGreeting, parseServices, type ReturnPath } from "../wire/handshake.ts";
+import type { Greeting, ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes } from "../wire/message.ts";
 import { Aftermath } from "./aftermath.ts";
 import { Ask, type AskOptions } from "./ask.ts";
 import { type Body, malformed } from "./body.ts";
+import { pullFailure } from "./call-errors.ts";
 import { defaultWindow, type WindowLimits } from "./in-flight-window.ts";
 import { IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
@@ -20,8 +21,9 @@ import { drainingError } from "./intake.ts";
 import { LentRegions } from "./lent-regions.ts";
 import { MethodNumbers } from "./method-numbers.ts";
 import { OfferedBodies, sessionBody } from "./offered-bodies.ts";
+import { Opening } from "./opening.ts";
 import { type FrameHead, Outbox, type OutboxHost } from "./outbox.ts";
-import { OutgoingCalls, pullFailure } from "./outgoing-calls.ts";
+import { OutgoingCalls } from "./outgoing-calls.ts";
 import { Parting } from "./parting.ts";
 import { explainRefusal } from "./refusal.ts";
 import { RemoteState } from "./remote-state.ts";
@@ -78,10 +80,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   readonly #outbox: Outbox;
   readonly #incoming: IncomingCalls;
   readonly #offers: OfferedBodies;
-  /** The side that connected says once what it serves, if anything. */
-  #awaitsServices = false;
-  /** Settles `connect`: the welcome came, or will not. */
-  #onOpened: ((error: RpcError | undefined) => void) | undefined;
+  readonly #opening: Opening = new Opening(this);
   readonly #aftermath: Aftermath;
 
   constructor(
@@ -120,36 +119,33 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 
   /** Says hello; settles when the welcome has come. `replyTo` is our raw address as the peer reaches it. */
   connect(greeting: Record<string, unknown>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
-      this.#say(frameKind.hello, greeting);
-      this.#outbox.flush();
-      this.host.kick();
-    });
+    return this.#opening.connect(greeting);
   }
 
   /** Answers a hello. */
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
-    this.#open(remote);
-    this.#awaitsServices = true;
-    this.#say(frameKind.welcome, welcome);
-    this.#outbox.flush();
-    this.host.kick();
+    this.#opening.accept(remote, welcome);
   }
 
   /** Answers a hello with a no, and ends. */
   refuse(remote: ReturnPath, error: RpcError): void {
-    this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
-    this.#say(frameKind.refuse, lastWords(error), errorWord(error));
+    this.addressTo(remote);
+    this.say(frameKind.refuse, lastWords(error), errorWord(error));
     this.#outbox.flush();
     this.host.kick();
     this.end(error);
   }
 
-  #open(remote: Greeting): void {
+  /** Where the peer wants to be written to. */
+  addressTo({ session, nonce, messageBytes }: ReturnPath): void {
+    this.#outbox.addressTo(session, nonce, messageBytes);
+  }
+
+  /** Both sides have greeted each other: calls flow. */
+  begin(remote: Greeting): void {
     this.remote = remote;
     this.state = "open";
-    this.#outbox.addressTo(remote.session, remote.nonce, remote.messageBytes);
+    this.addressTo(remote);
     this.outgoing.limit(remote.requests);
     this.methods.set(remote.services);
     this.port.vouch(this.address, signOfLife(this, remote, this.host.liveness.maxStallMs));
@@ -158,19 +154,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     if (sessionOpened.hasSubscribers) {
       sessionOpened.publish({ peer: this.peerName, agent: remote.agent, incarnation: remote.incarnation });
     }
-  }
-
-  #onWelcome(body: unknown): void {
-    // One that had to be pulled may be overtaken by another.
-    if (this.#onOpened === undefined) return this.fault(secondWelcome);
-    const greeting = parseGreeting(body);
-    if (typeof greeting === "string") return this.fault(greeting);
-    this.#open(greeting);
-    if (this.host.services.length > 0) this.#say(frameKind.services, this.host.services);
-    // Ended if that could not be said; `end` has settled it then.
-    const opened = this.#onOpened;
-    this.#onOpened = undefined;
-    opened?.(undefined);
   }
 
   // ---- calls -----------------------------------------------------------------------------------------------------------
@@ -328,12 +311,11 @@ export class Session implements Answering, OutboxHost, TransferRoute {
       case frameKind.credits:
         return this.outgoing.onCredits(word);
       case frameKind.services:
-        if (!this.#awaitsServices) return this.fault("a service table came that was not awaited");
-        this.#awaitsServices = false;
-        return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#onServices(body));
-      case frameKind.welcome:
-        if (this.state !== "opening" || this.#onOpened === undefined) return this.fault(secondWelcome);
-        return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#onWelcome(body));
+      case frameKind.welcome: {
+        const fault = this.#opening.faultOf(kind);
+        if (fault !== "") return this.fault(fault);
+        return this.#withSessionBody(at, flags, bodyBytes, (body) => this.#opening.onBody(kind, body));
+      }
       case frameKind.refuse:
       case frameKind.goodbye:
         return this.bodies.take(at, flags, bodyBytes, neverStop, (body) =>
@@ -363,12 +345,6 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.bodies.take(at, flags, bodyBytes, neverStop, take, sessionPulled);
   }
 
-  #onServices(body: unknown): void {
-    const services = parseServices(body);
-    if (typeof services === "string") return this.fault(services);
-    this.methods.set(services);
-  }
-
   #onPulled(word: number, callId: number): void {
     if (word === pulledBody.response && callId === 0) this.#offers.released(sessionBody);
     else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
@@ -383,7 +359,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   /** Sends a frame about the session; a body too long for a message is offered for pulling. What the peer will not take ends the session. */
-  #say(kind: number, value: unknown, word = 0): void {
+  say(kind: number, value: unknown, word = 0): void {
     const head: FrameHead = { kind, method: 0, callId: 0, word };
     try {
       this.#outbox.value(head, value, (body) => {
@@ -441,14 +417,13 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     this.#aftermath.begin(loans, certain, !quiet);
     if (quiet || this.remote === undefined) this.#outbox.close();
     else parting.begin(underWay);
-    this.#onOpened?.(reason);
-    this.#onOpened = undefined;
+    this.#opening.settle(reason);
     if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.host.onSessionEnded(this, reason);
   }
 
   #sayGoodbye(reason: RpcError, touching: boolean): void {
-    this.#say(frameKind.goodbye, { ...lastWords(reason), ...(touching && { t: true }) }, errorWord(reason));
+    this.say(frameKind.goodbye, { ...lastWords(reason), ...(touching && { t: true }) }, errorWord(reason));
     this.#outbox.flush();
     this.#outbox.close();
     this.host.kick();
@@ -497,4 +472,3 @@ export class Session implements Answering, OutboxHost, TransferRoute {
 }
 
 const neverStop = () => false;
-const secondWelcome = "a second welcome came";
