@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { writeCallIdentity } from "../wire/call-identity.ts";
@@ -37,6 +37,27 @@ describe("requests that arrive", () => {
     expect([all.session.callsIn, all.host.wheel.size, all.host.counters.requestsSucceeded]).toEqual([
       0, 0, 1,
     ]);
+  });
+
+  it("are watched for their deadline only if they are not answered at once", () => {
+    const all = open();
+    const arm = vi.spyOn(all.host.wheel, "arm");
+    const { method } = all;
+    const serve = method.serve.bind(method);
+    method.serve = (call, session, input) => {
+      serve(call, session, input);
+      expect(call.deadlineMs).toBe(all.host.clock.now() + 1000);
+      if (call.id === id(1, 0)) call.settle({ value: "at once" });
+    };
+    all.receive(request(id(1, 0)), request(id(1, 1)));
+    expect(arm.mock.calls.map(([call]) => (call as IncomingCall).id)).toEqual([id(1, 1)]);
+    all.host.clock.advance(1100);
+    all.session.flush();
+    expect(all.port.frames).toMatchObject([
+      { kind: frameKind.response, callId: id(1, 0) },
+      { kind: frameKind.error, callId: id(1, 1), word: 4 },
+    ]);
+    expect(all.host.wheel.size).toBe(0);
   });
 
   it("may have no input, and no output", () => {
