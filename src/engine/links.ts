@@ -200,6 +200,7 @@ export class Links {
         );
       } catch (error) {
         if (isLostHello(error)) {
+          this.#assertOpen();
           const waitMs = pauseMs(lostHellos++, lostHelloPause);
           if (systemClock.now() + waitMs > untilMs) throw error;
           await this.#pause(waitMs);
