@@ -74,6 +74,19 @@ describe("deadline wheel", () => {
     expect(items.flatMap((item) => item.firedMs)).toEqual([]);
   });
 
+  it("leaves no timer behind when it has been closed", () => {
+    const { clock, arm, wheel } = setUp();
+    const cancelled = vi.spyOn(clock, "cancelled");
+    const last = arm(10_000);
+    wheel.close();
+    expect(cancelled).not.toHaveBeenCalled();
+    wheel.disarm(last);
+    expect(cancelled).toHaveBeenCalledOnce();
+    // A call that is refused because its engine is closed is armed for a moment.
+    wheel.disarm(arm(10_000));
+    expect([cancelled.mock.calls.length, clock.timers]).toEqual([2, 0]);
+  });
+
   it("never asks the system for a delay that it cannot hold", () => {
     const { clock, arm, wheel } = setUp();
     // What a peer may state as time left.

@@ -35,6 +35,7 @@ export class DeadlineWheel {
   #tick: number;
   #timerTick = Number.POSITIVE_INFINITY;
   #wakeUp: WakeUp | undefined;
+  #closed = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -82,7 +83,20 @@ export class DeadlineWheel {
     item.wheelNext = undefined;
     item.wheelPrevious = undefined;
     item.wheelBucket = -1;
-    if (--this.#armed === 0) this.#wakeUp?.hold(false);
+    if (--this.#armed === 0) this.#rest();
+  }
+
+  /** Its engine has closed: from now on there is no timer while nothing is armed. */
+  close(): void {
+    this.#closed = true;
+    if (this.#armed === 0) this.#rest();
+  }
+
+  #rest(): void {
+    if (!this.#closed) return this.#wakeUp?.hold(false);
+    this.#wakeUp?.cancel();
+    this.#wakeUp = undefined;
+    this.#timerTick = Number.POSITIVE_INFINITY;
   }
 
   #wakeAt(tick: number): void {

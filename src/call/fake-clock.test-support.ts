@@ -38,10 +38,12 @@ export class FakeClock implements Clock {
       hold: (holds) => {
         timer.holds = holds;
       },
-      cancel: () => {
-        this.#timers = this.#timers.filter((other) => other !== timer);
-      },
+      cancel: () => this.cancelled(timer),
     };
+  }
+
+  cancelled(timer: Timer): void {
+    this.#timers = this.#timers.filter((other) => other !== timer);
   }
 
   /** Lets time pass, firing on the way. */

@@ -368,6 +368,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#quarantine.releaseAll();
     for (const region of this.#regions) region.dispose();
     this.pool.close();
+    this.#wheel.close();
   }
 
   /** @internal */
