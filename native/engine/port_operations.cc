@@ -317,6 +317,8 @@ void Port::giveBack(Part& part) {
 
 void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
+  // Seen on soft-iWARP: a work request that is flushed may be completed twice.
+  if (operation == nullptr) return;
   if (status != 0) {
     onBroken(operation->address, part->connection);
     part->bytes = 0;

@@ -95,9 +95,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
   if (has(Quirk::losesInjected)) traits.injectBytes = 0;
-  traits.revokesKeys = request.provider->scheme == Scheme::verbs;
   if (has(Quirk::sizedForPeers)) traits.maxPeers = numberIn("FI_UNIVERSE_SIZE");
   traits.provesWrites = has(Quirk::completesOnDeparture);
+  traits.revokesKeys = request.provider->scheme == Scheme::verbs && !traits.provesWrites;
   traits.endsConnections = has(Quirk::endsConnections);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;

@@ -37,7 +37,7 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     expect(performance.now() - stopped).toBeGreaterThan(heartbeatMs / 2);
     expect(peer.state).toBe("lost");
     expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
-    // It may wake and finish its copy: its loan is not given back. Over verbs it is, and over shm unless the process was stopped in the middle of one.
+    // It may wake and finish its copy: its loan is not given back. Over RoCE it is, and over shm unless the process was stopped in the middle of one.
     if (fabric === "tcp") expect(engine.stats().quarantinedBytes).toBeGreaterThanOrEqual(region.byteLength);
     const back = region.loans === 0;
     if (back) memory.fill(canary);
