@@ -18,7 +18,7 @@ import {
 } from "./port.ts";
 import type { PortLayout } from "./port-layout.ts";
 import type { PortDescription } from "./port-queues.ts";
-import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
+import { appendEntry, completion, ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
 import type { FabricUrl } from "./url.ts";
@@ -274,15 +274,8 @@ export class MemPort implements Port {
       this.#delivered.push(slot);
       token = slot;
     }
-    const ring = this.#completions.ring;
-    const tail = ring[0] as number;
-    const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
-    ring[at] = entry.kind;
-    ring[at + 1] = status;
-    ring[at + 2] = token;
-    ring[at + 3] = entry.moved ?? entry.bytes.byteLength;
-    ring[at + 5] = entry.high ?? 0;
-    ring[0] = tail + 1;
+    const bytes = entry.moved ?? entry.bytes.byteLength;
+    appendEntry(this.#completions.ring, entry.kind, status, token, bytes, entry.high ?? 0);
     return true;
   }
 

@@ -23,3 +23,22 @@ export const headerWords = 16;
 export const ringBytes = (headerWords + ringEntries * entryWords) * 4;
 
 export const completion = { message: 1, sent: 2, transfer: 3, peerGone: 4, notice: 5 } as const;
+
+/** Writes one entry at the ring's tail; for ports that are no native ones. */
+export function appendEntry(
+  ring: Uint32Array,
+  kind: number,
+  status: number,
+  token: number,
+  bytes: number,
+  high: number,
+): void {
+  const tail = ring[0] as number;
+  const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
+  ring[at] = kind;
+  ring[at + 1] = status;
+  ring[at + 2] = token;
+  ring[at + 3] = bytes;
+  ring[at + 5] = high;
+  ring[0] = tail + 1;
+}

@@ -14,7 +14,7 @@ import {
   type TransferOwner,
 } from "../../src/fabric/port.ts";
 import { plainDescription } from "../../src/fabric/port-queues.ts";
-import { completion, entryWords, headerWords, ringBytes, ringEntries } from "../../src/fabric/ring.ts";
+import { appendEntry, completion, ringBytes, ringEntries } from "../../src/fabric/ring.ts";
 import { SendSlots } from "../../src/fabric/send-slots.ts";
 import type { Target } from "../../src/fabric/target.ts";
 
@@ -391,15 +391,7 @@ export class ModelPort implements Port {
       this.#delivered.push(free);
       slot = free;
     }
-    const { ring } = this.#completions;
-    const tail = ring[0] as number;
-    const at = headerWords + (tail & (ringEntries - 1)) * entryWords;
-    ring[at] = kind;
-    ring[at + 1] = status;
-    ring[at + 2] = slot;
-    ring[at + 3] = moved ?? bytes?.byteLength ?? 0;
-    ring[at + 5] = high;
-    ring[0] = tail + 1;
+    appendEntry(this.#completions.ring, kind, status, slot, moved ?? bytes?.byteLength ?? 0, high);
     return true;
   }
 
