@@ -4,7 +4,7 @@ import type { Contender } from "./contender.ts";
 import type { SmallObject } from "./payloads.ts";
 import { Waiting } from "./waiting.ts";
 
-/** How many messages are in flight is for the callers to bound. With a mark, a send beyond it would fail while another waits. */
+/** How many messages are in flight is for the callers to bound. */
 const noMarks = { sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 };
 
 /** zeromq.js, DEALER to ROUTER, msgpack in one frame after the call's number in another. `bind` is an endpoint to listen at. */
@@ -29,11 +29,20 @@ export function zeromq(bind: string): Contender {
         for await (const [id, body] of dealer)
           waiting.answer((id as Buffer).readUInt32LE(), codec.unpack(body as Buffer));
       })();
+      // Only one send may be under way at a time; nearly always it is done at once.
+      const queue: Buffer[][] = [];
+      const sendAll = async () => {
+        for (let frames = queue[0]; frames !== undefined; frames = queue[0]) {
+          await dealer.send(frames);
+          queue.shift();
+        }
+      };
       const call = (message: unknown) =>
         waiting.call((id) => {
           const number = Buffer.allocUnsafe(4);
           number.writeUInt32LE(id);
-          void dealer.send([number, codec.pack(message)]);
+          queue.push([number, codec.pack(message)]);
+          if (queue.length === 1) void sendAll();
         });
       return {
         echo: (message) => call(message) as Promise<SmallObject>,
