@@ -19,13 +19,12 @@ const environment = [
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";
 
-/** What `npm test` runs: calls, large bodies, transfers, refusals, restarts, and the faults that only these devices have. */
+/** What `npm test` runs: calls, large bodies, transfers, refusals, and the faults that only these devices have. */
 const shortPart = [
   "test/unary/unary.test.ts",
   "test/unary/overflow.test.ts",
   "test/bulk/end-of-call.test.ts",
   "test/memory/refusal.test.ts",
-  "test/lifecycle/engine.test.ts",
   "test/rdma",
 ];
 
