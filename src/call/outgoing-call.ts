@@ -42,7 +42,8 @@ export interface Loan {
   release(onReleased?: () => void): void;
 }
 
-const noLoans: readonly Loan[] = [];
+/** Never filled: a call's own array takes its place with the first loan. */
+const noLoans: Loan[] = [];
 
 /** One life of a peer. */
 export interface Callee {
@@ -52,6 +53,13 @@ export interface Callee {
 
 /** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
 export type Companion = (error: RpcError | undefined) => void;
+
+/** What goes along with a call, which most do without. */
+interface Along {
+  /** Regions and overflowed bodies that travelled with the request. */
+  loans: Loan[];
+  readonly companions: Companion[];
+}
 
 /** Why a call ends whose region was revoked: the message of its `aborted`. */
 export const regionRevoked = "a region that the call had lent was revoked";
@@ -65,15 +73,11 @@ export abstract class OutgoingCall extends MadeCall {
   priority: Priority = "normal";
   /** It fails at once when it would have to wait for a place in its session's window. */
   failsWhenFull = false;
-  /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
-  identity: CallIdentity | undefined = undefined;
   /** How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small integers need no memory of their own. */
   connectingUs = -1;
   sentUs = -1;
   pullingUs = -1;
-  /** Regions and overflowed bodies that travelled with the request. */
-  #loans: Loan[] | undefined;
-  #companions: Companion[] | undefined;
+  #along: Along | undefined;
 
   /** The response's value as decoded, not yet validated. Called at most once, in phase `sent` or `pulling`. */
   abstract onValue(value: unknown): void;
@@ -98,6 +102,11 @@ export abstract class OutgoingCall extends MadeCall {
         : undefined;
   }
 
+  /** What makes it known again to the peer when it is tried once more; undefined for a call that stands for itself. */
+  get identity(): CallIdentity | undefined {
+    return undefined;
+  }
+
   /** Another try of a call that was let in when it began: a draining engine still sends it. */
   get again(): boolean {
     return false;
@@ -119,42 +128,42 @@ export abstract class OutgoingCall extends MadeCall {
 
   /** Lets `companion` hear when the call settles. It must not have settled. */
   accompany(companion: Companion): void {
-    this.#companions ??= [];
-    this.#companions.push(companion);
+    this.#along ??= { loans: noLoans, companions: [] };
+    this.#along.companions.push(companion);
   }
 
   /** Whether anything goes along with it. */
   get accompanied(): boolean {
-    return this.#companions !== undefined;
+    return this.#along !== undefined && this.#along.companions.length > 0;
   }
 
   /** For subclasses, when they have settled. */
   protected tellCompanions(error: RpcError | undefined): void {
-    const companions = this.#companions;
+    const companions = this.#along?.companions.splice(0);
     if (companions === undefined) return;
-    this.#companions = undefined;
     for (const companion of companions) companion(error);
   }
 
   lend(loan: Loan): void {
-    this.#loans ??= [];
-    this.#loans.push(loan);
+    this.#along ??= { loans: noLoans, companions: [] };
+    if (this.#along.loans === noLoans) this.#along.loans = [loan];
+    else this.#along.loans.push(loan);
   }
 
   get lends(): boolean {
-    return this.#loans !== undefined;
+    return this.#along !== undefined && this.#along.loans !== noLoans;
   }
 
   get lentBytes(): number {
     let bytes = 0;
-    for (const loan of this.#loans ?? noLoans) bytes += loan.bytes;
+    for (const loan of this.#along?.loans ?? noLoans) bytes += loan.bytes;
     return bytes;
   }
 
   /** What it has lent, handed over to whoever sees to its end. */
   takeLoans(): readonly Loan[] {
-    const loans = this.#loans ?? noLoans;
-    this.#loans = undefined;
+    const loans = this.#along?.loans ?? noLoans;
+    if (this.#along !== undefined) this.#along.loans = noLoans;
     return loans;
   }
 

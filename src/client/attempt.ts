@@ -37,6 +37,7 @@ export class Attempt extends OutgoingCall {
   readonly number: number;
   readonly #timeoutMs: number;
   #session: Session | undefined;
+  #identity: CallIdentity | undefined;
   /** How many regions travelled with it, and how many of them the peer may still touch. */
   #carried = 0;
   #lent = 0;
@@ -66,6 +67,10 @@ export class Attempt extends OutgoingCall {
   /** Until it has left, its call is listed. */
   override get unsentPhase(): UnsentPhase | undefined {
     return undefined;
+  }
+
+  override get identity(): CallIdentity | undefined {
+    return this.#identity;
   }
 
   override get again(): boolean {
@@ -137,7 +142,7 @@ export class Attempt extends OutgoingCall {
     }
     this.#session = session;
     try {
-      this.identity = this.#owner.identify(session);
+      this.#identity = this.#owner.identify(session);
       // Whoever is known again may be answered by a later attempt: the server is given all of the call's time.
       const endMs = this.#limited && this.identity === undefined ? this.deadlineMs : deadlineMs;
       session.request(this, number, endMs, input);

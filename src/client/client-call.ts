@@ -17,40 +17,58 @@ import {
 } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 
-/** One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. */
-export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
-  readonly promise: Promise<unknown>;
+/** How the promise made last is resolved. An executor of the call's own would be a closure, and its context memory, for each call that waits. */
+let resolveLast: (value: unknown) => void;
+const keepResolve = (resolve: (value: unknown) => void): void => {
+  resolveLast = resolve;
+};
+/** The promise of the call made last. */
+let promiseOfLast: Promise<unknown>;
+/** The call that is being made: nothing has been waited for yet, and the time is still that of its start. */
+let beginning: ClientCall | undefined;
+
+/** Makes a call of one attempt. The promise is the caller's alone: the call keeps only what resolves it. */
+export function callOnce(
+  method: ClientMethod,
+  input: unknown,
+  options: CallOptions | undefined,
+): Promise<unknown> {
+  new ClientCall(method, input, options);
+  return promiseOfLast;
+}
+
+/**
+ * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of them, so what it can do
+ * without is no field of it.
+ */
+class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   readonly method: ClientMethod;
-  #timeoutMs: number;
-  #resolve!: (value: unknown) => void;
-  #reject!: (error: RpcError) => void;
+  readonly #resolve: (value: unknown) => void;
   #session: Session | undefined;
-  #signal: AbortSignal | undefined;
-  /** Nothing has been waited for yet: the time is still that of the start, and need not be asked for again. */
-  #begins = true;
-  /** Of the call that this one was made for. */
-  #around: AbortSignal | undefined;
+  /** What may end it early: its own, and that of the call that it was made for. */
+  #signals: AbortSignal | readonly AbortSignal[] | undefined;
 
   constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
     super();
     this.method = method;
-    this.#timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    let timeoutMs = options?.timeoutMs ?? method.timeoutMs;
     this.priority = options?.priority ?? method.priority;
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
-    this.promise = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
+    const promise = new Promise(keepResolve);
+    this.#resolve = resolveLast;
     const { host } = method.source;
     host.counters.callsStarted++;
     this.startedMs = host.clock.now();
     const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
-    if (around !== undefined) this.#timeoutMs = timeLeftIn(around, this.startedMs, this.#timeoutMs);
-    host.wheel.arm(this, this.startedMs + this.#timeoutMs);
-    if (options?.signal !== undefined) this.#signal = this.#listen(options.signal);
-    if (around !== undefined) this.#around = this.#listen(around.signal);
+    if (around !== undefined) timeoutMs = timeLeftIn(around, this.startedMs, timeoutMs);
+    host.wheel.arm(this, this.startedMs + timeoutMs);
+    if (options?.signal !== undefined) this.#listen(options.signal);
+    if (around !== undefined) this.#listen(around.signal);
+    beginning = this;
     if (!this.settled) this.#checkInput(input);
-    this.#begins = false;
+    beginning = undefined;
+    // Last, since the check may have made calls of its own.
+    promiseOfLast = promise;
   }
 
   override get methodPath(): string {
@@ -61,11 +79,17 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     return this.#session?.peerName ?? this.method.source.name;
   }
 
-  #listen(signal: AbortSignal): AbortSignal | undefined {
+  #listen(signal: AbortSignal): void {
     if (signal.aborted) this.onAbort(signal.reason);
-    if (this.settled) return undefined;
+    if (this.settled) return;
     watchAbort(signal, this);
-    return signal;
+    const other = this.#signals as AbortSignal | undefined;
+    this.#signals = other === undefined ? signal : [other, signal];
+  }
+
+  #unlisten(signals: AbortSignal | readonly AbortSignal[]): void {
+    if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
+    for (const signal of signals) unwatchAbort(signal, this);
   }
 
   #checkInput(input: unknown): void {
@@ -87,7 +111,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     }
     if (session instanceof Promise) {
       this.phase = "connecting";
-      this.connectingUs = this.#begins ? 0 : this.elapsedUs(this.method.source.host.clock.now());
+      this.connectingUs = beginning === this ? 0 : this.elapsedUs(this.method.source.host.clock.now());
       session.then(
         (opened) => {
           if (!this.settled) this.#send(opened, input);
@@ -108,7 +132,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     }
     try {
       this.#session = session;
-      const nowMs = this.#begins ? this.startedMs : source.host.clock.now();
+      const nowMs = beginning === this ? this.startedMs : source.host.clock.now();
       session.request(this, number, this.deadlineMs, input, nowMs);
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
@@ -138,7 +162,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   override onDeadline(): void {
     if (this.settled) return;
     const phase = this.id === 0 ? "before it could be sent" : "without an answer";
-    this.fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${phase}`);
+    const timeoutMs = Math.round((this.deadlineMs - this.startedMs) * 1000) / 1000;
+    this.fail("deadline_exceeded", `${timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }
 
@@ -167,7 +192,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     this.method.source.host.counters.callsFailed++;
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellCompanions(error);
-    this.#reject(error);
+    // The function that rejects would be kept by every call, for the few that fail.
+    this.#resolve(Promise.reject(error));
   }
 
   #where(): Partial<RpcErrorOptions> {
@@ -181,8 +207,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     const { host } = this.method.source;
     host.wheel.disarm(this);
     if (this.#session !== undefined && this.id !== 0) this.method.source.onSettled?.(this.#session, code);
-    if (this.#signal !== undefined) unwatchAbort(this.#signal, this);
-    if (this.#around !== undefined) unwatchAbort(this.#around, this);
+    if (this.#signals !== undefined) this.#unlisten(this.#signals);
     const slowMs = recordEnd(this.method, this.startedMs, code);
     if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
   }

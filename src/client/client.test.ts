@@ -78,8 +78,7 @@ describe("a client", () => {
       [100, ["default deadline_exceeded"]],
     ] as const) {
       clock.advance(advanceMs);
-      await Promise.resolve();
-      await Promise.resolve();
+      await new Promise(setImmediate);
       expect(codes.splice(0)).toEqual(expected);
     }
     await Promise.all(calls);

@@ -10,7 +10,7 @@ import {
   type ClientOptions,
   defaultTimeoutMs,
 } from "./call-options.ts";
-import { ClientCall } from "./client-call.ts";
+import { callOnce } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { RetriedCall } from "./retried-call.ts";
 import { RetryBudget } from "./retry-budget.ts";
@@ -48,7 +48,7 @@ function unaryFunction(method: ClientMethod): unknown {
       assertCallOptions(options);
       policy = method.policyOf(options);
     }
-    if (policy === undefined) return new ClientCall(method, input, options).promise;
+    if (policy === undefined) return callOnce(method, input, options);
     return new RetriedCall(method, input, policy, options).promise;
   };
   const result = (input?: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
