@@ -113,6 +113,8 @@ struct Part : Context {
 template <typename T>
 class Pool {
  public:
+  static constexpr size_t kMostRetired = 1024;
+
   T* take() {
     if (free_.empty()) return &all_.emplace_back();
     T* record = free_.back();
@@ -123,7 +125,16 @@ class Pool {
     *record = T();
     free_.push_back(record);
   }
-  size_t used() const { return all_.size() - free_.size(); }
+  /// Gives back one that the provider may yet tell of, though it should not. It is not taken again
+  /// before as many others have ended so.
+  void retire(T* record) {
+    *record = T();
+    retired_.push_back(record);
+    if (retired_.size() <= kMostRetired) return;
+    free_.push_back(retired_.front());
+    retired_.pop_front();
+  }
+  size_t used() const { return all_.size() - free_.size() - retired_.size(); }
 
   /// All of them, those given back too.
   template <typename F>
@@ -134,6 +145,7 @@ class Pool {
  private:
   std::deque<T> all_;
   std::vector<T*> free_;
+  std::deque<T*> retired_;
 };
 
 /// A first-in, first-out list through the records themselves.

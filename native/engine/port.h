@@ -169,6 +169,7 @@ class Port {
   uint32_t onPosted(const Address& address, ssize_t status);
   void onBroken(uint32_t address, uint32_t connection);
   void onPartDone(Part* part, uint32_t status, uint32_t providerError);
+  void onSent(Operation* send, uint32_t status, uint32_t providerError);
   void copyPieces();
   bool copyPiece(Operation& operation);
   int copyRuns(Operation& operation, Neighbour& neighbour);

@@ -267,7 +267,7 @@ int Port::postPart(Operation& operation, Address& address) {
   part->connection = onPosted(address, status);
   if (status != 0) {
     giveBack(*part);
-    parts_.give(part);
+    parts_.retire(part);
     return static_cast<int>(status);
   }
   ++operation.parts;
@@ -317,8 +317,9 @@ void Port::giveBack(Part& part) {
 
 void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
-  // Seen on soft-iWARP: a work request that is flushed may be completed twice.
+  // What was refused or has failed may be told of once more on soft-iWARP (docs/design/verbs.md).
   if (operation == nullptr) return;
+  bool failed = status != 0 || operation->status != 0;
   if (status != 0) {
     onBroken(operation->address, part->connection);
     part->bytes = 0;
@@ -331,7 +332,7 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   --operation->parts;
   giveBack(*part);
   operation->done += part->bytes;
-  parts_.give(part);
+  failed ? parts_.retire(part) : parts_.give(part);
   uint32_t index = operation->address;
   Address& address = addresses_[index];
   if (operation->state == Operation::State::waiting && operation->status != 0) {
@@ -344,6 +345,13 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
     finish(operation, operation->status, operation->providerError);
   --address.posted;
   settle(index);
+}
+
+void Port::onSent(Operation* send, uint32_t status, uint32_t providerError) {
+  // As with parts.
+  if (send->state != Operation::State::posted) return;
+  if (status != 0) onBroken(send->address, send->connection);
+  finish(send, status, providerError);
 }
 
 /// The number of the connection that a post went to, where those are of any concern.
@@ -485,7 +493,7 @@ void Port::finish(Operation* operation, uint32_t status, uint32_t providerError)
     for (const Extent& extent : operation->extents) --findRegion(extent.region)->users;
     --transfers_;
   }
-  operations_.give(operation);
+  status != 0 ? operations_.retire(operation) : operations_.give(operation);
   if (!send || !wasPosted) return;
   --addresses_[index].posted;
   settle(index);

@@ -198,7 +198,7 @@ bool Port::reap() {
           onReceived(static_cast<Receive&>(*context), entries[i]);
           break;
         case Context::Kind::operation:
-          finish(static_cast<Operation*>(context), 0);
+          onSent(static_cast<Operation*>(context), 0, 0);
           break;
         case Context::Kind::part:
           onPartDone(static_cast<Part*>(context), 0, 0);
@@ -219,9 +219,7 @@ void Port::reapError() {
   if (context == nullptr) return;
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
   if (context->kind == Context::Kind::operation) {
-    auto* send = static_cast<Operation*>(context);
-    onBroken(send->address, send->connection);
-    finish(send, status, positive(error.prov_errno));
+    onSent(static_cast<Operation*>(context), status, positive(error.prov_errno));
     return;
   }
   if (context->kind == Context::Kind::part) {

@@ -229,6 +229,37 @@ TEST_SUITE("waiting operations") {
     CHECK(isFree());
   }
 
+  TEST_CASE_FIXTURE(PartsFixture, "a second completion of what failed is nobody's") {
+    CHECK(read(1, 5) == 0);
+    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    REQUIRE(provider.posted.size() == 2);
+    void* transfer = provider.posted[0].context;
+    void* send = provider.posted[1].context;
+    provider.fail(transfer, FI_ECANCELED);
+    provider.fail(send, FI_ECANCELED);
+    port.turn();
+    CHECK(port.entries.size() == 2);
+    CHECK(read(1, 6) == 0);
+    CHECK(port.sendPattern(a, 1, 32, 1) == 0);
+    REQUIRE(provider.posted.size() == 4);
+    provider.fail(transfer, FI_ECANCELED);
+    provider.fail(send, FI_ECANCELED);
+    provider.complete(transfer);
+    provider.complete(send);
+    port.turn();
+    CHECK(port.entries.size() == 2);
+    CHECK(port.port->gauge(Gauge::transfers) == 1);
+    CHECK(port.port->gauge(Gauge::sends) == 1);
+    provider.complete(provider.posted[2].context);
+    provider.complete(provider.posted[3].context);
+    port.turn();
+    REQUIRE(port.entries.size() == 4);
+    CHECK(port.last(Completion::transfer)->token == 6);
+    CHECK(port.last(Completion::transfer)->status == 0);
+    CHECK(port.last(Completion::sent)->token == 64);
+    CHECK(isFree());
+  }
+
   TEST_CASE_FIXTURE(PartsFixture, "a transfer refused in its middle ends when the rest has") {
     provider.most = 1;
     CHECK(read(12, 5) == 0);
