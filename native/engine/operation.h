@@ -96,6 +96,7 @@ struct Operation : Context {
   Extents extents;          // transfers
   size_t extent = 0;        // the first that is not posted, or not copied, to its end
   uint64_t into = 0;        // how far into that one a copy has come
+  bool unproven = false;    // its last write found no room for the proof
   Operation* next = nullptr;
 };
 

@@ -227,6 +227,10 @@ int Port::postPart(Operation& operation, Address& address) {
   size_t first = operation.extent;
   size_t count = std::min(traits().vectors, operation.extents.size() - first);
   Neighbour* neighbour = address.neighbour;
+  // Room for the write alone would bring it here again and again. Once it has ended, so has all in
+  // front of it, and there is room for both.
+  if (operation.unproven && operation.parts > 0) return -FI_EAGAIN;
+  operation.unproven = false;
   if (neighbour != nullptr) {
     uint64_t now = nowNs();
     if (lent_ > 0 && isPause(now - lentNs_)) return -FI_EAGAIN;
@@ -276,6 +280,7 @@ int Port::postPart(Operation& operation, Address& address) {
     if (int refusal = postProof(message); refusal != 0) {
       // What that write did cannot be told any more. All of it is written again, with a proof.
       part->bytes = 0;
+      operation.unproven = true;
       return refusal;
     }
     part->left = 2;

@@ -347,6 +347,12 @@ TEST_SUITE("waiting operations") {
     provider.most = 1;
     CHECK(write() == 0);
     CHECK(provider.posted.size() == 1);
+    provider.most = 2;  // for the write, and not for its proof
+    for (int i = 0; i < 50; ++i) {
+      usleep(200);
+      port.turn();
+    }
+    CHECK(provider.posted.size() == 1);
     provider.complete(provider.posted[0].context);
     port.turn();
     CHECK(port.entries.empty());
