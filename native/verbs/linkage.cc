@@ -129,13 +129,16 @@ class Object : public LoadedObject {
   /// The loader has made the tables read-only after it had filled them, where they were filled at
   /// once (PT_GNU_RELRO). They become so again.
   bool write(uintptr_t place, void* value) const {
+    auto pageBytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    auto pageOf = [&](uintptr_t address) { return address & ~(pageBytes - 1); };
     bool isSealed = false;
     for (const auto& header : headers()) {
-      uintptr_t offset = place - info_.dlpi_addr - header.p_vaddr;
-      if (header.p_type == PT_GNU_RELRO && offset < header.p_memsz) isSealed = true;
+      uintptr_t begin = info_.dlpi_addr + header.p_vaddr;
+      // Not the last page where other data share it.
+      bool isIn = place >= pageOf(begin) && place < pageOf(begin + header.p_memsz);
+      if (header.p_type == PT_GNU_RELRO && isIn) isSealed = true;
     }
-    auto pageBytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    void* page = reinterpret_cast<void*>(place & ~(pageBytes - 1));
+    void* page = reinterpret_cast<void*>(pageOf(place));
     if (isSealed && mprotect(page, pageBytes, PROT_READ | PROT_WRITE) != 0) return false;
     __atomic_store_n(reinterpret_cast<void**>(place), value, __ATOMIC_RELEASE);
     if (isSealed) mprotect(page, pageBytes, PROT_READ);
