@@ -19,7 +19,8 @@ target_compile_definitions(cinnabar PRIVATE NAPI_VERSION=9 NAPI_DISABLE_CPP_EXCE
   NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS NODE_GYP_MODULE_NAME=cinnabar)
 target_compile_options(cinnabar PRIVATE -fno-exceptions)
 target_link_libraries(cinnabar PRIVATE cinnabar_engine ${CMAKE_JS_LIB})
-target_link_options(cinnabar PRIVATE -Wl,-Bsymbolic -Wl,--exclude-libs,ALL)
+# Node closes what only a worker has loaded when that ends; functions of ours stand in libfabric's tables and among the exit handlers for good.
+target_link_options(cinnabar PRIVATE -Wl,-Bsymbolic -Wl,--exclude-libs,ALL -Wl,-z,nodelete)
 if(NOT CINNABAR_SANITIZE)
   target_link_options(cinnabar PRIVATE -static-libstdc++ -static-libgcc)
 endif()
