@@ -97,7 +97,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   if (has(Quirk::losesInjected)) traits.injectBytes = 0;
   if (has(Quirk::sizedForPeers)) traits.maxPeers = numberIn("FI_UNIVERSE_SIZE");
   traits.provesWrites = has(Quirk::completesOnDeparture);
-  traits.revokesKeys = request.provider->scheme == Scheme::verbs && !traits.provesWrites;
+  // Unless the user wants a cache of registrations, see quirks.cc.
+  bool isCached = numberIn("FI_MR_CACHE_MAX_COUNT") > 0;
+  traits.revokesKeys =
+      request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
