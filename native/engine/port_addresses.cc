@@ -88,8 +88,8 @@ int Port::admit(const uint8_t* bytes, size_t length) {
   }
   fabric::RawAddress own = endpoint_->name();
   if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved) {
-    // fi_av_insert reads as many bytes as it likes.
-    if (length != own.size()) return -FI_EINVAL;
+    // fi_av_insert reads as many bytes as it likes. Our own may have been too long to be told.
+    if (own.empty() || length != own.size()) return -FI_EINVAL;
   } else {
     auto peer = fabric::decodeSocketAddress(bytes, length);
     if (!peer || peer->port == 0) return -FI_EINVAL;
