@@ -67,7 +67,9 @@ std::string joined(const std::set<std::string>& words) {
 
 /// Why libfabric finds no address though the kernel's side is in order.
 std::string addressObstacle() {
-  std::string device = entriesOf("/sys/class/infiniband").front();
+  auto devices = entriesOf("/sys/class/infiniband");
+  // It may have gone since it was seen.
+  std::string device = devices.empty() ? "an RDMA device" : devices.front();
   for (const char* library : {"libibverbs.so.1", "librdmacm.so.1"}) {
     if (!canLoad(library))
       return "there is " + device + ", but " + library +
