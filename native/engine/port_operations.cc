@@ -324,7 +324,7 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   Operation* operation = part->operation;
   // What was refused or has failed may be told of once more on soft-iWARP (docs/design/verbs.md).
   if (operation == nullptr) return;
-  bool failed = status != 0 || operation->status != 0;
+  bool failed = status != 0 || operation->status != 0 || operation->unproven;
   if (status != 0) {
     onBroken(operation->address, part->connection);
     part->bytes = 0;
