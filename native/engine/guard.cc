@@ -5,11 +5,12 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "engine/clock.h"
 
 namespace cinnabar::engine {
 namespace {
@@ -30,12 +31,6 @@ constexpr uint64_t kPauseNs = kMs;
 
 constexpr int kExitWaits = 1000;
 constexpr useconds_t kExitWaitUs = 1000;
-
-uint64_t nowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // process.exit() on Node's main thread closes no ports, and the end of the process takes libfabric
 // apart. So a guard enters the provider only through this gate, which closes for good before that.

@@ -100,6 +100,11 @@ struct Operation : Context {
   Operation* next = nullptr;
 };
 
+/// What the peer must have lent its memory for.
+inline uint64_t accessFor(const Operation& operation) {
+  return operation.type == Operation::Type::read ? fabric::kRemoteRead : fabric::kRemoteWrite;
+}
+
 /// What the provider holds of a transfer: as many extents as one of its calls takes.
 struct Part : Context {
   Part() : Context(Kind::part) {}

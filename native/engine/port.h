@@ -54,6 +54,9 @@ enum class Gauge : uint32_t {
 };
 constexpr uint32_t kLastGauge = 9;
 
+/// The largest piece of a direct copy.
+constexpr uint64_t kCopyBytes = 256 << 10;
+
 /// One endpoint with its slots, regions, addresses and queues. Knows nothing of Node.
 ///
 /// One thread at a time: the one that reads the ring, or the guard in its absence (guard.h). The

@@ -61,9 +61,12 @@ async function look(processes: readonly Child[]): Promise<Held[]> {
   );
 }
 
-/** What is not a counter, of the ports too: how often a machine that has much to do has kept a thread waiting is one. */
+/** What is neither a counter nor a high water, of the ports too: how often a machine that has much to do has kept a thread waiting, and how much was there at once. */
 function gaugesOf(stats: EngineStats): object {
-  const ports = stats.ports.map((port) => ({ ...port, stalls: 0 }));
+  const ports = stats.ports.map(({ queues, ...port }) => {
+    const levels = Object.entries(queues).map(([name, { used, depth }]) => [name, used, depth]);
+    return { ...port, stalls: 0, levels };
+  });
   return { ...stats, counters: 0, methods: 0, ports };
 }
 

@@ -26,9 +26,18 @@ const names = (events: readonly ConnectionEvent[]) => events.map(({ event }) => 
 const portOf = (engine: { stats(): { readonly ports: readonly PortStats[] } }) =>
   engine.stats().ports[0] as PortStats;
 
+const verbs = providers.filter(({ scheme }) => scheme === "verbs");
+
 afterEach(endAllPeers);
 
 describe("RDMA connections", () => {
+  // First, and on all devices: a watch that was asked for once stays for the process.
+  it.each(verbs)("are not told of where nobody subscribed, on $name", async (provider) => {
+    const { server, api } = await pair(provider, [echo]);
+    await api(Echo).echo("x");
+    expect(portOf(server).verbs).toEqual({ connectionEvents: "not asked for", queuePair: undefined });
+  });
+
   it("are not watched where there is no verbs port", async () => {
     const events = connectionEvents();
     const tcp = providers.find(({ scheme }) => scheme === "tcp") as (typeof providers)[number];
@@ -41,18 +50,9 @@ describe("RDMA connections", () => {
   });
 });
 
-const verbs = providers.filter(({ scheme }) => scheme === "verbs");
-
 describe.each(verbs)("RDMA connections on $name", (provider) => {
   const toPeer = (events: readonly ConnectionEvent[], url: string) =>
     names(events.filter(({ peer }) => peer === url));
-
-  // First, as a watch stays for good.
-  it("are not told of where nobody subscribed", async () => {
-    const { server, api } = await pair(provider, [echo]);
-    await api(Echo).echo("x");
-    expect(portOf(server).verbs).toEqual({ connectionEvents: "not asked for", queuePair: undefined });
-  });
 
   it("are told of at both sides, from the address to the end", async () => {
     const events = connectionEvents();

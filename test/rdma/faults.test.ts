@@ -20,7 +20,10 @@ const bytes = 1 << 20;
 /** What a call may end with that lost its connection: anything but a wrong answer. */
 const honest = ["unavailable", "deadline_exceeded"];
 
-describe.skipIf(cables.length === 0).each(cables)("verbs on $name", (cable) => {
+// A file without any test would count as broken.
+if (cables.length === 0) it.skip("verbs: no device is lent to the tests", () => {});
+
+describe.each(cables)("verbs on $name", (cable) => {
   afterEach(() => cable.plug());
 
   async function connected(): Promise<{

@@ -11,7 +11,10 @@ process.env.FI_UNIVERSE_SIZE = "3";
 const Echo = service("echo.v1", { echo: unary({ input: z.number(), output: z.number() }) });
 const serve = [implement(Echo, { echo: (n) => n })];
 
-describe.skipIf(verbsDevices.length === 0).each(verbsDevices)("verbs on $name", ({ host }) => {
+// A file without any test would count as broken.
+if (verbsDevices.length === 0) it.skip("verbs: no device is lent to the tests", () => {});
+
+describe.each(verbsDevices)("verbs on $name", ({ host }) => {
   const listen = `verbs://${host}:0`;
 
   it("refuses the peer that its completion queue has no room for, and says what would make room", async () => {
