@@ -163,6 +163,8 @@ export class Lane implements LaneEntry {
     this.#state = "waiting";
     const replacedInMs = this.#pauseMs(servedMs);
     this.#deaths++;
+    // Before anybody is told: who closes the lane then calls it off, and who throws loses no lane.
+    this.#cancelPause = systemClock.timer(replacedInMs, () => this.#start());
     this.#owner.onLaneChanged(this);
     this.#owner.onLaneDied({
       lane: this.number,
@@ -172,7 +174,6 @@ export class Lane implements LaneEntry {
       deaths: this.#deaths,
       replacedInMs,
     });
-    this.#cancelPause = systemClock.timer(replacedInMs, () => this.#start());
   }
 
   #pauseMs(servedMs: number): number {
