@@ -37,7 +37,8 @@ export class IncomingBodies {
 
   /**
    * Gives `then` the body of the frame at `at`: at once when it stands in the message, later when it must be pulled, not at all when the session ends
-   * or `stop` says so first. The peer is told when its copy is free. Decoding happens in `then`, by `decode`.
+   * or `stop` says so first. The peer is told when its copy is free. Decoding happens in `then`, by `decode`. Where the end of the session kept a body that
+   * had to be pulled from `then`, `dropped` is called once it is not being pulled any more.
    */
   take(
     at: number,
@@ -46,6 +47,7 @@ export class IncomingBodies {
     stop: () => boolean,
     then: (body: Body | undefined, status: number) => void,
     pulledHead?: FrameHead,
+    dropped?: () => void,
   ): void {
     const session = this.#session;
     const { port, address, host } = session;
@@ -55,7 +57,11 @@ export class IncomingBodies {
       return;
     }
     const overflow = readOverflow(port.slabView, start, bodyBytes, host.limits.maxBodyBytes);
-    if (typeof overflow === "string") return session.fault(overflow);
+    if (typeof overflow === "string") {
+      session.fault(overflow);
+      dropped?.();
+      return;
+    }
     const { pullBudget, counters } = host;
     if (!pullBudget.take(overflow.bytes)) {
       if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
@@ -69,7 +75,10 @@ export class IncomingBodies {
       .then((pulled) => {
         pullBudget.give(overflow.bytes);
         this.#pulling--;
-        if (session.state === "ended") return this.onStill();
+        if (session.state === "ended") {
+          dropped?.();
+          return this.onStill();
+        }
         if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
         host.kick();
         if ("body" in pulled) {

@@ -155,6 +155,7 @@ export class IncomingCalls {
         call.endTransfer();
       },
       { kind: frameKind.pulled, method: 0, callId: call.id, word: pulledBody.request },
+      () => call.endTransfer(),
     );
   }
 

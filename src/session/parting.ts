@@ -24,12 +24,12 @@ export class Parting {
     this.#say = say;
   }
 
-  /** So many are under way. It is among the host's until it has been said. */
+  /** So many were under way when the session ended; some may have ended by that alone. It is among the host's until it has been said. */
   begin(underWay: number): void {
     const { partings, clock } = this.#host;
     partings.add(this);
-    this.#underWay = underWay;
-    if (underWay === 0) this.end();
+    this.#underWay += underWay;
+    if (this.#underWay === 0) this.end();
     else this.#cancel = clock.timer(patienceMs, () => this.end());
   }
 

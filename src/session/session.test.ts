@@ -219,6 +219,42 @@ describe("an open session", () => {
       expect(port.frames).toHaveLength(1);
       expect(host.partings.size).toBe(0);
     });
+
+    const expectPlainGoodbye = ({ host, port }: ReturnType<typeof open>) => {
+      expect(port.frames).toMatchObject([{ kind: frameKind.goodbye }]);
+      expect(decoded(port.frames[0])).not.toHaveProperty("t");
+      expect(host.partings.size).toBe(0);
+    };
+
+    it("says goodbye when the body of a request is not being pulled any more", async () => {
+      const all = open();
+      const { overflow: flags } = frameFlag;
+      all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, flags, body: overflowBody(64) });
+      all.session.end(gone);
+      expect(all.port.frames).toEqual([]);
+      all.port.pulls[0]?.settle(0);
+      await settled();
+      expectPlainGoodbye(all);
+    });
+
+    it("says goodbye at once where a request's body never came to be pulled", () => {
+      const all = open();
+      const { overflow: flags } = frameFlag;
+      all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, flags, body: new Uint8Array(23) });
+      expectFault(all, "overflow descriptor has 23 bytes");
+      expectPlainGoodbye(all);
+    });
+
+    it("says goodbye at once when the end of the session is that of the transfer", () => {
+      const all = open();
+      all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, body: 1 });
+      const call = all.method.calls[0]?.call as IncomingCall;
+      call.beginTransfer();
+      // As one that waits for its turn behind others towards the same peer.
+      call.signal.addEventListener("abort", () => call.endTransfer());
+      all.session.end(gone);
+      expectPlainGoodbye(all);
+    });
   });
 
   it("ends when the peer says goodbye, without a word", () => {
