@@ -9,8 +9,9 @@ export const lanesMethod = builtinMethod<LaneAddress[]>(
     return typeof lanes === "string" ? undefined : lanes;
   },
   (lanes, call, session) => {
-    // Told by an engine that has connected to this one: nobody sends it calls.
-    session.observer?.onLanes(lanes);
+    if (session.observer !== undefined) session.observer.onLanes(lanes);
+    // The welcome came just before, and whoever connected has not looked at it yet. Told by an engine that has connected to this one: nobody sends it calls, nor looks.
+    else if (session.remote !== undefined) session.remote = { ...session.remote, lanes };
     call.settle({ value: undefined });
   },
 );
