@@ -155,10 +155,10 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return this.#first;
   }
 
-  /** @internal The engine of that incarnation there is gone for certain. */
-  onLaneGone(url: string, incarnation: bigint): void {
+  /** @internal The engine of that incarnation there is gone, `certain` or not. */
+  onLaneGone(url: string, incarnation: bigint, certain: boolean): void {
     for (const { peer } of [...this.#members.values(), ...this.#retiring])
-      if (peer.url === url) peer.onGone(incarnation);
+      if (peer.url === url) peer.onGone(incarnation, certain);
   }
 
   /** @internal Tries the member there now, however long its pause is. Rejects with what that failed with. */

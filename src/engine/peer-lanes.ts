@@ -43,14 +43,18 @@ export class PeerLanes implements Resolver {
     };
   }
 
-  /** @throws RpcError `internal` as the constructor. */
-  onLanes(lanes: readonly LaneAddress[]): void {
+  /**
+   * `byTheSame`: who named them has named those before, too, and knows for certain that those it does not name any more have ended. Another engine at its address knows nothing of them.
+   *
+   * @throws RpcError `internal` as the constructor.
+   */
+  onLanes(lanes: readonly LaneAddress[], byTheSame: boolean): void {
     const before = this.#told;
     this.#told = this.#reachable(lanes);
     this.#listener?.onUrls(this.#told.map(({ url }) => url));
     const living = new Set(this.#told.map(({ incarnation }) => incarnation));
     for (const { url, incarnation } of before)
-      if (incarnation !== 0n && !living.has(incarnation)) this.group.onLaneGone(url, incarnation);
+      if (incarnation !== 0n && !living.has(incarnation)) this.group.onLaneGone(url, incarnation, byTheSame);
     const known = new Set(before.map(({ incarnation }) => incarnation));
     for (const { url, incarnation } of this.#told)
       if (incarnation !== 0n && !known.has(incarnation)) this.group.tryNow(url).catch(() => {});

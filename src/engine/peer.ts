@@ -261,26 +261,26 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   }
 
   /** @internal Calls go to the lanes from now on, to this peer itself where there are none. @throws RpcError for lanes that cannot be. */
-  onLanes(lanes: readonly LaneAddress[]): void {
+  onLanes(lanes: readonly LaneAddress[], byTheSame = true): void {
     if (this.#laneOpener === undefined || this.#closed) return;
     if (lanes.length === 0) {
       this.#lanes?.close();
       this.#lanes = undefined;
     } else if (this.#lanes === undefined) this.#lanes = new PeerLanes(this, lanes, this.#laneOpener);
-    else this.#lanes.onLanes(lanes);
+    else this.#lanes.onLanes(lanes, byTheSame);
   }
 
-  /** @internal Its engine of that incarnation has ended, says who must know: nothing of it touches our memory any more. */
-  onGone(incarnation: bigint): void {
+  /** @internal Its engine of that incarnation has ended. `certain`: says who must know, so nothing of it touches our memory any more. */
+  onGone(incarnation: bigint, certain: boolean): void {
     const session = this.#session;
     if (session?.remote?.incarnation !== incarnation) return;
-    if (session.state === "ended") return session.onPeerGone();
+    if (session.state === "ended") return certain ? session.onPeerGone() : undefined;
     const reason = new RpcError({
       code: "unavailable",
       message: `the engine at ${this.url} has ended`,
       origin: "fabric",
     });
-    session.end(reason, { quiet: true, certain: true });
+    session.end(reason, { quiet: certain, certain });
   }
 
   #adopt(session: Session): void {
@@ -289,10 +289,10 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     if (this.#closed) return this.#end();
     // It may have ended while this promise was on its way.
     if (session.state !== "open") return;
-    this.onLanes(session.remote?.lanes ?? []);
-    session.observer = this;
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
+    this.onLanes(session.remote?.lanes ?? [], last === incarnation);
+    session.observer = this;
     this.#lastIncarnation = incarnation;
     if (last === undefined) this.#listeners.tell("connected", { incarnation });
     else this.#listeners.tell("back", { after: "lost", restarted: last !== incarnation, incarnation });
