@@ -17,13 +17,14 @@ import {
 } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 
+const resolveNone = (_value: unknown): void => {};
 /** How the promise made last is resolved. An executor of the call's own would be a closure, and its context memory, for each call that waits. */
-let resolveLast: (value: unknown) => void;
+let resolveLast = resolveNone;
 const keepResolve = (resolve: (value: unknown) => void): void => {
   resolveLast = resolve;
 };
-/** The promise of the call made last. */
-let promiseOfLast: Promise<unknown>;
+/** The promise of the call made last, until that is handed out: it would keep the call's result. So would the function that resolves it. */
+let promiseOfLast: Promise<unknown> | undefined;
 /** The call that is being made: nothing has been waited for yet, and the time is still that of its start. */
 let beginning: ClientCall | undefined;
 
@@ -34,7 +35,9 @@ export function callOnce(
   options: CallOptions | undefined,
 ): Promise<unknown> {
   new ClientCall(method, input, options);
-  return promiseOfLast;
+  const promise = promiseOfLast as Promise<unknown>;
+  promiseOfLast = undefined;
+  return promise;
 }
 
 /**
@@ -56,6 +59,7 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
     const promise = new Promise(keepResolve);
     this.#resolve = resolveLast;
+    resolveLast = resolveNone;
     const { host } = method.source;
     host.counters.callsStarted++;
     this.startedMs = host.clock.now();

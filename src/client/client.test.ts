@@ -1,4 +1,6 @@
 import { inspect } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { FakeClock } from "../call/fake-clock.test-support.ts";
@@ -10,6 +12,9 @@ import type { Session } from "../session/session.ts";
 import { createClient } from "./client.ts";
 import { RetriedCalls } from "./retried-calls.ts";
 import type { SessionSource } from "./session-source.ts";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
 
 const Numbers = service("numbers.v1", {
   half: unary({ input: z.number(), output: z.number() }),
@@ -83,6 +88,27 @@ describe("a client", () => {
     }
     await Promise.all(calls);
     expect([host.wheel.size, clock.timers]).toEqual([0, 0]);
+  });
+
+  it("keeps nothing of the last call", async () => {
+    const { source } = unreachable();
+    source.session = () => {
+      throw new RpcError({ code: "unavailable", message: "nobody", origin: "local" });
+    };
+    // In a function of its own, so that no frame keeps the error.
+    const errorOf = async () => {
+      const error: unknown = await createClient(source, Numbers)
+        .ping()
+        .catch((error: unknown) => error);
+      return new WeakRef(error as RpcError);
+    };
+    const kept = await errorOf();
+    await expect
+      .poll(() => {
+        collect();
+        return kept.deref() === undefined;
+      })
+      .toBe(true);
   });
 
   it("settles each call once, whatever comes after", async () => {
