@@ -56,6 +56,10 @@ function isLostHello(error: unknown): boolean {
   return fabric?.op === "fi_send" && (fabric.code === 5 || fabric.code === 125);
 }
 
+function peerClosed(url: string): RpcError {
+  return new RpcError({ code: "unavailable", message: `${url} has been closed`, origin: "local" });
+}
+
 /** The peers and groups of peers that an engine has connected to, and how their sessions are opened. */
 export class Links {
   readonly #host: SessionHost;
@@ -186,6 +190,8 @@ export class Links {
     let lostHellos = 0;
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
+      // Nobody waits, and a peer may name ever new lanes: none is to cost more than the hello that is out.
+      if (peer.closed) throw peerClosed(peer.url);
       const { address, replyTo } = port.route(target);
       const leftMs = Math.max(1, untilMs - systemClock.now());
       const last = leftMs < 2 * attemptMs;
