@@ -165,7 +165,7 @@ Napi::Value open(const Info& info) {
   request.authKey.assign(key, key + keyLength);
 
   auto opened = engine::Port::open(request);
-  explicit_bzero(request.authKey.data(), request.authKey.size());
+  if (isKey) explicit_bzero(request.authKey.data(), request.authKey.size());
   if (!opened) return failureObject(env, opened.failure());
   auto holder = std::make_unique<PortHolder>();
   holder->port = std::move(*opened);
