@@ -5,7 +5,7 @@ import type { Run, Workload } from "../suite/workload.ts";
 import type { LanesClient } from "./lanes/client.ts";
 
 const counts = [1, 2];
-const inFlight = 16;
+const inFlight = 64;
 const computeUs = 200;
 const warmUpMs = 200;
 
