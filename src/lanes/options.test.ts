@@ -65,6 +65,20 @@ describe("the options of openLanes", () => {
   });
 });
 
+describe("the data of a lane's module", () => {
+  it("is that of the beginning, whatever becomes of it, for lanes that are replaced too", () => {
+    const data: Record<string, unknown> = { shard: 3 };
+    const resolved = resolve({ data });
+    data.shard = 4;
+    data.late = () => {};
+    expect(resolved.data).toEqual({ shard: 3 });
+  });
+
+  it("must be such as can be cloned", () => {
+    expect(() => resolve({ data: { made: () => {} } })).toThrow("could not be cloned");
+  });
+});
+
 describe("a lane's address", () => {
   it("is made of the front's", () => {
     expect(laneUrl("shm://orders", 3, undefined)).toBe("shm://orders.lane3");

@@ -82,7 +82,10 @@ const engineOptions = [
   "admission",
 ] as const;
 
-/** @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name it. */
+/**
+ * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name it. DataCloneError for data that cannot be
+ * cloned.
+ */
 export function resolveLanesOptions(
   module: URL | string,
   options: LanesOptions,
@@ -125,7 +128,8 @@ export function resolveLanesOptions(
     listen: urls,
     lanes,
     firstLanePort,
-    data: options.data,
+    // A lane that is replaced later begins with what the first began with, whatever became of the caller's.
+    data: structuredClone(options.data),
     front,
     resourceLimits,
     restart: resolveRestart(restart),
