@@ -1,20 +1,19 @@
-import { type PullType, pull } from "../bulk/pull.ts";
+import type { PullType } from "../bulk/pull.ts";
 import type { Access, Granting } from "../bulk/region-kind.ts";
 import type { RemoteRegion } from "../bulk/remote-region.ts";
-import {
-  type LocalMemory,
-  type PullOptions,
-  type PutOptions,
-  type Transfer,
-  type TransferControl,
-  type TransferOptions,
-  transfer,
-  transferParts,
-} from "../bulk/transfer.ts";
-import type { TransferPart, TransferRange } from "../bulk/transfer-options.ts";
+import type { Transfer } from "../bulk/transfer.ts";
+import type {
+  LocalMemory,
+  PullOptions,
+  PutOptions,
+  TransferControl,
+  TransferOptions,
+  TransferPart,
+  TransferRange,
+} from "../bulk/transfer-options.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Session } from "../session/session.ts";
-import { endingOf } from "./ending.ts";
+import { move, moveParts, movePulled } from "./moves.ts";
 import { RemoteWord } from "./word.ts";
 
 /** One pair of memory for a borrowed region's `getv` and `putv`. */
@@ -56,57 +55,27 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
 
   /** Pulls from the region into `local`; as `call.get` in a handler. */
   get(local: LocalMemory, options?: TransferOptions): Transfer {
-    return transfer(
-      "get",
-      this.#session,
-      this.#call,
-      this.#remote,
-      local,
-      options,
-      this.#ending("get", options),
-    );
+    return move("get", this.#call, this.#session, this.#remote, local, options);
   }
 
   /** Pushes `local` into the region; as `call.put` in a handler. */
   put(local: LocalMemory, options?: PutOptions): Transfer {
-    return transfer(
-      "put",
-      this.#session,
-      this.#call,
-      this.#remote,
-      local,
-      options,
-      this.#ending("put", options),
-    );
+    return move("put", this.#call, this.#session, this.#remote, local, options);
   }
 
   /** As `get`, for many parts in one transfer. */
   getv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferParts(
-      "get",
-      this.#session,
-      this.#call,
-      this.#withRemote(parts),
-      options,
-      this.#ending("getv", options),
-    );
+    return moveParts("get", this.#call, this.#session, this.#withRemote(parts), options);
   }
 
   /** As `put`, for many parts in one transfer. */
   putv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferParts(
-      "put",
-      this.#session,
-      this.#call,
-      this.#withRemote(parts),
-      options,
-      this.#ending("putv", options),
-    );
+    return moveParts("put", this.#call, this.#session, this.#withRemote(parts), options);
   }
 
   /** Pulls the region into memory of its own, as what is asked for; as `call.pull` in a handler. */
   pull<T extends ArrayBufferView>(Type: PullType<T>, options?: PullOptions): Promise<T> {
-    return pull(this.#session, this.#call, this.#remote, Type, options, this.#ending("pull", options));
+    return movePulled(this.#call, this.#session, this.#remote, Type, options);
   }
 
   /** A 64-bit word of the region; as `call.word` in a handler. */
@@ -133,9 +102,5 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
   #withRemote(parts: readonly BorrowedPart[]): readonly TransferPart[] {
     if (!Array.isArray(parts)) return parts as never;
     return (parts as readonly BorrowedPart[]).map((part) => ({ ...part, remote: this.#remote }));
-  }
-
-  #ending(op: string, options: PutOptions | undefined) {
-    return endingOf(op, this.#call, this.#session, options);
   }
 }

@@ -1,21 +1,21 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
-import { type PullType, pull } from "../bulk/pull.ts";
+import type { PullType } from "../bulk/pull.ts";
 import type { RemoteRegionLike } from "../bulk/region-kind.ts";
 import type { RemoteRegion } from "../bulk/remote-region.ts";
 import type { RemoteStreamLike } from "../bulk/stream-kind.ts";
-import {
-  type LocalMemory,
-  type PullOptions,
-  type PutOptions,
-  type Transfer,
-  type TransferControl,
-  type TransferOptions,
-  transfer,
-  transferParts,
-} from "../bulk/transfer.ts";
-import type { GetPart, PutPart, TransferPart } from "../bulk/transfer-options.ts";
+import type { Transfer } from "../bulk/transfer.ts";
+import type {
+  GetPart,
+  LocalMemory,
+  PullOptions,
+  PutOptions,
+  PutPart,
+  TransferControl,
+  TransferOptions,
+  TransferPart,
+} from "../bulk/transfer-options.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import { endingOf } from "../memory/ending.ts";
+import { move, moveParts, movePulled } from "../memory/moves.ts";
 import { openStream } from "../memory/open-stream.ts";
 import { remoteReadable } from "../memory/remote-reader.ts";
 import { remoteWritable } from "../memory/remote-writer.ts";
@@ -70,33 +70,22 @@ export class HandlerCall {
    * until `landed` settles.
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return transfer(
-      "get",
-      this.#session,
-      this.#call,
-      remote as RemoteRegion,
-      local,
-      options,
-      this.#ending("get", options),
-    );
+    return move("get", this.#call, this.#session, remote as RemoteRegion, local, options);
   }
 
   /** Pushes `local` into the caller's memory, one-sided; as `get`, the other way. Resolves when the data is in place at the caller. */
   put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
-    const ending = this.#ending("put", options);
-    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options, ending);
+    return move("put", this.#call, this.#session, remote as RemoteRegion, local, options);
   }
 
   /** As `get`, for many parts in one transfer: fewer round trips than a `get` for each. They land in any order. */
   getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    const ending = this.#ending("getv", options);
-    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options, ending);
+    return moveParts("get", this.#call, this.#session, parts as readonly TransferPart[], options);
   }
 
   /** As `put`, for many parts in one transfer. */
   putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    const ending = this.#ending("putv", options);
-    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options, ending);
+    return moveParts("put", this.#call, this.#session, parts as readonly TransferPart[], options);
   }
 
   /**
@@ -110,8 +99,7 @@ export class HandlerCall {
     Type: PullType<T>,
     options?: PullOptions,
   ): Promise<T> {
-    const ending = this.#ending("pull", options);
-    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options, ending);
+    return movePulled(this.#call, this.#session, remote as RemoteRegion, Type, options);
   }
 
   /**
@@ -142,9 +130,5 @@ export class HandlerCall {
   /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */
   fail(reason: string, data?: unknown): never {
     throw new DeclaredFailure(reason, data);
-  }
-
-  #ending(op: string, options: PutOptions | undefined) {
-    return endingOf(op, this.#call, this.#session, options);
   }
 }
