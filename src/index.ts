@@ -3,6 +3,7 @@ export type { EjectionOptions } from "./balance/outlier.ts";
 export type { Candidate, Policy, PolicyName } from "./balance/policy.ts";
 export { type Resolver, type ResolverListener, staticResolver } from "./balance/resolver.ts";
 export type { MemoryKind } from "./bulk/device-memory.ts";
+export type { TransferProgress } from "./bulk/movement.ts";
 export type { Notice } from "./bulk/notices.ts";
 export type { Pool, PoolStats, TakeOptions } from "./bulk/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./bulk/pooled-memory.ts";
@@ -14,7 +15,7 @@ export type { RegistrationStats } from "./bulk/registration-cache.ts";
 export { RemoteRegion } from "./bulk/remote-region.ts";
 export { RemoteStream } from "./bulk/remote-stream.ts";
 export type { StreamDirection } from "./bulk/stream-kind.ts";
-export type { Transfer, TransferProgress } from "./bulk/transfer.ts";
+export type { Transfer } from "./bulk/transfer.ts";
 export type {
   GetPart,
   LocalMemory,

@@ -5,16 +5,26 @@ import { hold } from "./local-memory.ts";
 import { pacingOf } from "./pacing.ts";
 import type { HeldMemory } from "./registration-cache.ts";
 import { type Run, type RunOwner, Scheduler } from "./scheduler.ts";
-import type { TransferProgress, TransferRoute } from "./transfer.ts";
 import { givenUp, refused, stoppedEarly } from "./transfer-error.ts";
 import type { TransferControl } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
+import type { TransferRoute } from "./transfer-route.ts";
 
 /** What a transfer does when its bytes are in place, before it resolves. */
 export interface TransferEnding {
   /** What a transfer that is one operation can carry to its target instead, if anything. */
   notice(parts: readonly CheckedPart[]): bigint | undefined;
   run(parts: readonly CheckedPart[], bytes: number): Promise<void>;
+}
+
+/** How far a transfer is. */
+export interface TransferProgress {
+  /** How many bytes have surely moved. */
+  readonly bytes: number;
+  /** How many are still to come. */
+  readonly remaining: number;
+  /** On average since the transfer began. */
+  readonly bytesPerSecond: number;
 }
 
 /**

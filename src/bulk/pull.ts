@@ -1,8 +1,10 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { TransferEnding } from "./movement.ts";
 import { RemoteRegion } from "./remote-region.ts";
-import { type TransferEnding, type TransferRoute, transfer } from "./transfer.ts";
+import { transfer } from "./transfer.ts";
 import { assertKnown, optionsOf, type PullOptions } from "./transfer-options.ts";
+import type { TransferRoute } from "./transfer-route.ts";
 
 /** The class of what `pull` is to return: any typed array's, `Buffer` or `DataView`. */
 export interface PullType<T extends ArrayBufferView> {

@@ -1,7 +1,7 @@
 import { fabricError, fabricErrorCode } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { RefusedTransfer, TransferRoute } from "./transfer.ts";
 import type { CheckedPart } from "./transfer-part.ts";
+import type { RefusedTransfer, TransferRoute } from "./transfer-route.ts";
 
 /** What an error says of the transfer that failed. */
 interface Failed {

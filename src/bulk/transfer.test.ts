@@ -8,14 +8,9 @@ import { pull } from "./pull.ts";
 import { Region } from "./region.ts";
 import { RegionCore } from "./region-core.ts";
 import { RemoteRegion } from "./remote-region.ts";
-import {
-  type LocalMemory,
-  type RefusedTransfer,
-  type TransferOptions,
-  type TransferRoute,
-  transfer,
-  transferParts,
-} from "./transfer.ts";
+import { transfer, transferParts } from "./transfer.ts";
+import type { LocalMemory, TransferOptions } from "./transfer-options.ts";
+import type { RefusedTransfer, TransferRoute } from "./transfer-route.ts";
 
 const access = { read: 1, write: 2, read_write: 3 } as const;
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });

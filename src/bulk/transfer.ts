@@ -1,8 +1,5 @@
-import type { Clock } from "../call/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import type { Port } from "../fabric/port.ts";
-import { Movement, type TransferEnding } from "./movement.ts";
+import { Movement, type TransferEnding, type TransferProgress } from "./movement.ts";
 import type { RemoteRegion } from "./remote-region.ts";
 import {
   assertControl,
@@ -15,46 +12,7 @@ import {
   type TransferPart,
 } from "./transfer-options.ts";
 import { checkPart } from "./transfer-part.ts";
-
-export type {
-  LocalMemory,
-  PullOptions,
-  PutOptions,
-  TransferControl,
-  TransferOptions,
-  TransferPart,
-} from "./transfer-options.ts";
-
-/** What a provider has refused without a reason: bytes `offset` to `offset + bytes` of the loan by this key. */
-export interface RefusedTransfer {
-  readonly key: bigint;
-  readonly needed: "read" | "write";
-  readonly offset: number;
-  readonly bytes: number;
-}
-
-/** The way to the peer a remote region belongs to. */
-export interface TransferRoute {
-  readonly port: Port;
-  readonly address: number;
-  readonly clock: Clock;
-  /** Makes progress soon: something was posted. */
-  kick(): void;
-  /** A transfer is over, so many bytes have surely moved. */
-  onLanded(op: "get" | "put", bytes: number): void;
-  /** Asks the region's owner why its provider refused a transfer. Nothing, when it knows no reason. */
-  explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
-}
-
-/** How far a transfer is. */
-export interface TransferProgress {
-  /** How many bytes have surely moved. */
-  readonly bytes: number;
-  /** How many are still to come. */
-  readonly remaining: number;
-  /** On average since the transfer began. */
-  readonly bytesPerSecond: number;
-}
+import type { TransferRoute } from "./transfer-route.ts";
 
 /**
  * A transfer under way: a promise of the number of bytes, which resolves when all of them are in place.
@@ -92,8 +50,6 @@ export class Transfer extends Promise<number> {
     return this.#movement.landed();
   }
 }
-
-export type { TransferEnding } from "./movement.ts";
 
 /**
  * Copies between local memory and a caller's region, one-sided: `get` pulls into `local`, `put` pushes from it. Bounds, access and liveness

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { RemoteRegion } from "../bulk/remote-region.ts";
-import { type PutOptions, transfer } from "../bulk/transfer.ts";
+import { transfer } from "../bulk/transfer.ts";
+import type { PutOptions } from "../bulk/transfer-options.ts";
 import { IncomingCall } from "../call/incoming-call.ts";
 import { noticeData } from "../session/notice-targets.ts";
 import { open } from "../session/scripted-session.test-support.ts";

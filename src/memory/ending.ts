@@ -1,4 +1,5 @@
-import type { PutOptions, TransferEnding } from "../bulk/transfer.ts";
+import type { TransferEnding } from "../bulk/movement.ts";
+import type { PutOptions } from "../bulk/transfer-options.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { noticeBytes, noticeData } from "../session/notice-targets.ts";

@@ -1,4 +1,4 @@
-import type { RefusedTransfer } from "../bulk/transfer.ts";
+import type { RefusedTransfer } from "../bulk/transfer-route.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { builtin } from "../wire/builtin.ts";
 import type { Session } from "./session.ts";

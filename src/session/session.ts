@@ -1,4 +1,4 @@
-import type { RefusedTransfer, TransferRoute } from "../bulk/transfer.ts";
+import type { RefusedTransfer, TransferRoute } from "../bulk/transfer-route.ts";
 import type { Clock } from "../call/clock.ts";
 import type { Answering, IncomingCall, Outcome } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
