@@ -94,22 +94,29 @@ const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]
   maxReplayMs: [1, maxMs],
 };
 
+/** Those that can be told to another thread, by a structured clone: what `openLanes` takes for the engine of each lane. */
+export const laneEngineOptions = [
+  "heartbeatMs",
+  "maxStallMs",
+  "connectTimeoutMs",
+  "slowCallMs",
+  "measureLatency",
+  "limits",
+  "admission",
+] as const satisfies readonly (keyof EngineOptions)[];
+
+const engineOptions: readonly (keyof EngineOptions)[] = [
+  "listen",
+  "verbs",
+  "authKeys",
+  "serve",
+  ...laneEngineOptions,
+  "onHandlerError",
+];
+
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
 export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOptions {
-  assertOptions("Engine.open", options, [
-    "listen",
-    "verbs",
-    "authKeys",
-    "serve",
-    "heartbeatMs",
-    "maxStallMs",
-    "connectTimeoutMs",
-    "slowCallMs",
-    "measureLatency",
-    "limits",
-    "admission",
-    "onHandlerError",
-  ]);
+  assertOptions("Engine.open", options, engineOptions);
   const {
     listen = [],
     serve = [],

@@ -1,5 +1,5 @@
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
-import { type EngineOptions, resolveEngineOptions } from "../engine/options.ts";
+import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
 import { parseUrl } from "../fabric/url.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { laneUrl } from "./addresses.ts";
@@ -14,10 +14,7 @@ export interface RestartOptions {
 }
 
 /** Engine options that hold for the front and every lane. */
-export type LaneEngineOptions = Pick<
-  EngineOptions,
-  "heartbeatMs" | "maxStallMs" | "connectTimeoutMs" | "slowCallMs" | "measureLatency" | "limits" | "admission"
->;
+export type LaneEngineOptions = Pick<EngineOptions, (typeof laneEngineOptions)[number]>;
 
 /** What `openLanes` takes: this, and what engines take that can be told to a thread. Limits and admission are each lane's own. */
 export interface LanesOptions extends LaneEngineOptions {
@@ -72,15 +69,6 @@ const ownOptions = [
   "onLaneDied",
   "startTimeoutMs",
 ];
-const engineOptions = [
-  "heartbeatMs",
-  "maxStallMs",
-  "connectTimeoutMs",
-  "slowCallMs",
-  "measureLatency",
-  "limits",
-  "admission",
-] as const;
 
 /**
  * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name it. DataCloneError for data that cannot be
@@ -91,7 +79,7 @@ export function resolveLanesOptions(
   options: LanesOptions,
   processors: number,
 ): ResolvedLanesOptions {
-  assertOptions("openLanes", options, [...ownOptions, ...engineOptions]);
+  assertOptions("openLanes", options, [...ownOptions, ...laneEngineOptions]);
   const {
     listen,
     lanes = Math.min(processors, maxLanes),
@@ -120,7 +108,7 @@ export function resolveLanesOptions(
   for (const url of urls) laneUrl(url, lanes - 1, firstLanePort);
   if (firstLanePort !== undefined) assertNoClash(urls, lanes, firstLanePort);
   const engine = Object.fromEntries(
-    engineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
+    laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
   ) as LaneEngineOptions;
   resolveEngineOptions(engine);
   return {
