@@ -26,6 +26,7 @@ export class LaneThread {
   readonly #name: string;
   readonly #asked = new Map<number, Asked>();
   #asks = 0;
+  #stats: Promise<LaneAnswers["stats"]> | undefined;
   #isOver: Error | undefined;
   #error: Error | undefined;
   #onListening!: (listening: LaneListening) => void;
@@ -46,13 +47,7 @@ export class LaneThread {
     });
     this.listening.catch(() => {});
     this.#cancelTimer = systemClock.timer(startTimeoutMs, () =>
-      this.#fail(
-        new RpcError({
-          code: "deadline_exceeded",
-          message: `${this.#name} has not come to serve within ${startTimeoutMs} ms: ${orders.module} loads or makes its services for too long`,
-          origin: "local",
-        }),
-      ),
+      this.#fail(startsTooLong(this.#name, orders.module, startTimeoutMs)),
     );
     this.#worker.on("message", (message: LaneMessage) => this.#onMessage(message));
     this.#worker.on("error", (error: unknown) => {
@@ -77,6 +72,14 @@ export class LaneThread {
       this.#asked.set(id, { resolve: resolve as Asked["resolve"], reject });
       this.#worker.postMessage({ id, ask, ...input });
     });
+  }
+
+  /** What its engine holds. Whoever asks while it computes waits for the same answer: questions do not heap up. */
+  stats(): Promise<LaneAnswers["stats"]> {
+    this.#stats ??= this.ask("stats").finally(() => {
+      this.#stats = undefined;
+    });
+    return this.#stats;
   }
 
   /** Ends it wherever it stands. */
@@ -114,6 +117,15 @@ export class LaneThread {
     for (const { reject } of this.#asked.values()) reject(error);
     this.#asked.clear();
   }
+}
+
+/** Why a thread, or the front, is not waited for any longer. */
+export function startsTooLong(who: string, module: string, startTimeoutMs: number): RpcError {
+  return new RpcError({
+    code: "deadline_exceeded",
+    message: `${who} has not come to serve within ${startTimeoutMs} ms: ${module} loads or makes its services for too long`,
+    origin: "local",
+  });
 }
 
 function threadEnded(name: string, exitCode: number): RpcError {

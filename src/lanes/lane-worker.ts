@@ -16,11 +16,14 @@ try {
 async function serve({ module, lane, lanes, data, listen, engine: options }: LaneOrders): Promise<void> {
   const services = await loadServices(module, { lane, lanes, data });
   const engine = await Engine.open({ ...options, listen, serve: services.serve });
+  let closed: Promise<void> | undefined;
   const answer = async (question: LaneQuestion): Promise<unknown> => {
     if (question.ask === "stats") return engine.stats();
     const report = question.ask === "drain" ? await engine.drain({ graceMs: question.graceMs }) : undefined;
     await engine.close();
-    await closeServices(services, `lane ${lane}`);
+    // A close may be asked for in the middle of a drain.
+    closed ??= closeServices(services, `lane ${lane}`);
+    await closed;
     return report;
   };
   front.on("message", (question: LaneQuestion) => {

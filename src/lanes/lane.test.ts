@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Lane } from "./lane.ts";
+import { Lane, type LaneDeath } from "./lane.ts";
 import type { ThreadEnd } from "./lane-thread.ts";
 import { resolveLanesOptions } from "./options.ts";
 
@@ -7,7 +7,7 @@ interface Thread {
   end(how: ThreadEnd): void;
 }
 
-const { threads } = vi.hoisted(() => ({ threads: [] as Thread[] }));
+const { threads, system } = vi.hoisted(() => ({ threads: [] as Thread[], system: { refuses: false } }));
 
 vi.mock("./lane-thread.ts", () => ({
   /** A thread that never comes to serve, and ends when the test says so. */
@@ -17,6 +17,7 @@ vi.mock("./lane-thread.ts", () => ({
     end: (how: ThreadEnd) => void = () => {};
 
     constructor() {
+      if (system.refuses) throw new Error("Worker initialization failure: EAGAIN");
       this.ended = new Promise((resolve) => {
         this.end = resolve;
       });
@@ -36,6 +37,7 @@ describe("a lane that has died", () => {
   beforeEach(() => {
     vi.useFakeTimers();
     threads.length = 0;
+    system.refuses = false;
   });
   afterEach(() => void vi.useRealTimers());
 
@@ -59,5 +61,37 @@ describe("a lane that has died", () => {
     await vi.advanceTimersByTimeAsync(60_000);
     await Promise.all(closing);
     expect([closing.length, threads.length, lane.state]).toEqual([1, 1, "closed"]);
+  });
+
+  it("is told of, and tried again ever more seldom, while no thread can be had", async () => {
+    const deaths: LaneDeath[] = [];
+    const told = { onLaneChanged() {}, onLaneDied: (death: LaneDeath) => void deaths.push(death) };
+    const lane = new Lane(0, options, told);
+    system.refuses = true;
+    threads[0]?.end(died);
+    // 0, 100, 200, 400, 800, 1600, 3200 and from then on 5000 ms.
+    await vi.advanceTimersByTimeAsync(6300 + 3 * 5000);
+    expect(deaths.map(({ replacedInMs }) => replacedInMs)).toEqual([
+      0, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000,
+    ]);
+    expect([deaths.at(-1)?.error?.message, lane.state]).toEqual([
+      expect.stringContaining("no thread could be started for lane 0: Worker initialization failure"),
+      "waiting",
+    ]);
+    system.refuses = false;
+    await vi.advanceTimersByTimeAsync(5000);
+    expect([threads.length, lane.state]).toEqual([2, "starting"]);
+    await lane.close();
+  });
+
+  it("starts no thread when it is closed while none can be had", async () => {
+    const lane = new Lane(0, options, { onLaneChanged() {}, onLaneDied() {} });
+    system.refuses = true;
+    threads[0]?.end(died);
+    await vi.advanceTimersByTimeAsync(1000);
+    await lane.close();
+    system.refuses = false;
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect([threads.length, lane.state]).toEqual([1, "closed"]);
   });
 });

@@ -3,6 +3,7 @@ import type { DrainReport } from "../engine/drain.ts";
 import type { LaneEntry } from "../engine/lane-board.ts";
 import type { EngineStats } from "../engine/stats.ts";
 import { within } from "../engine/within.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import { laneUrl } from "./addresses.ts";
 import { LaneThread, type ThreadEnd } from "./lane-thread.ts";
 import type { LaneListening } from "./messages.ts";
@@ -16,9 +17,10 @@ import type { ResolvedLanesOptions } from "./options.ts";
  */
 export type LaneState = "starting" | "serving" | "waiting" | "closed";
 
-/** A lane's thread has ended without anybody's having asked for it. */
+/** A lane's thread has ended without anybody's having asked for it, or none could be had in its place. */
 export interface LaneDeath {
   readonly lane: number;
+  /** 1 where no thread could be had. */
   readonly exitCode: number;
   /** What it threw, or why it never came to serve. Undefined where it left by `process.exit`. */
   readonly error: Error | undefined;
@@ -94,7 +96,7 @@ export class Lane implements LaneEntry {
   async stats(): Promise<EngineStats | undefined> {
     if (this.#state !== "serving" || this.#thread === undefined) return undefined;
     try {
-      return await within(statsMs, `lane ${this.number} has not answered`, this.#thread.ask("stats"));
+      return await within(statsMs, `lane ${this.number} has not answered`, this.#thread.stats());
     } catch {
       return undefined;
     }
@@ -137,6 +139,15 @@ export class Lane implements LaneEntry {
     thread.ended.then((end) => this.#onEnded(thread, end));
   }
 
+  /** There may be no thread to be had, as when the process has as many as it may. That is a death like any other: it is told of, and the next try comes later. */
+  #startAgain(): void {
+    try {
+      this.#start();
+    } catch (cause) {
+      this.#onDied({ exitCode: 1, error: threadRefused(this.number, cause) }, 0);
+    }
+  }
+
   #onListening(thread: LaneThread, listening: LaneListening): void {
     if (this.#thread !== thread || this.#end !== undefined) return;
     this.#listening = listening;
@@ -160,11 +171,15 @@ export class Lane implements LaneEntry {
       this.#owner.onLaneChanged(this);
       return;
     }
+    this.#onDied({ exitCode, error }, servedMs);
+  }
+
+  #onDied({ exitCode, error }: ThreadEnd, servedMs: number): void {
     this.#state = "waiting";
     const replacedInMs = this.#pauseMs(servedMs);
     this.#deaths++;
     // Before anybody is told: who closes the lane then calls it off, and who throws loses no lane.
-    this.#cancelPause = systemClock.timer(replacedInMs, () => this.#start());
+    this.#cancelPause = systemClock.timer(replacedInMs, () => this.#startAgain());
     this.#owner.onLaneChanged(this);
     this.#owner.onLaneDied({
       lane: this.number,
@@ -205,6 +220,12 @@ export class Lane implements LaneEntry {
     await thread?.ended;
     return served ? report : nothingAborted;
   }
+}
+
+function threadRefused(lane: number, cause: unknown): RpcError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const message = `no thread could be started for lane ${lane}: ${why}`;
+  return new RpcError({ code: "resource_exhausted", message, origin: "local", cause });
 }
 
 /** Of a lane that had no engine. */

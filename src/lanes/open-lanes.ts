@@ -1,10 +1,11 @@
 import { availableParallelism } from "node:os";
+import { systemClock } from "../call/clock.ts";
 import { Engine } from "../engine/engine.ts";
-import { within } from "../engine/within.ts";
 import { channels } from "../observe/channels.ts";
 import { Lane, type LaneDeath } from "./lane.ts";
 import { LaneHost } from "./lane-host.ts";
 import { closeServices, type LaneServices, loadServices } from "./lane-module.ts";
+import { startsTooLong } from "./lane-thread.ts";
 import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
 
 /**
@@ -17,8 +18,10 @@ import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } fro
 export async function openLanes(module: URL | string, options: LanesOptions): Promise<LaneHost> {
   const resolved = resolveLanesOptions(module, options, availableParallelism());
   let host: LaneHost | undefined;
+  const served = new Set<number>();
   const owner = {
     onLaneChanged(lane: Lane) {
+      if (lane.state === "serving") served.add(lane.number);
       host?.publish();
       if (lane.state === "serving" && channels.laneServing.hasSubscribers) {
         const { number, urls, incarnation } = lane;
@@ -28,7 +31,7 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
     onLaneDied(death: LaneDeath) {
       if (channels.laneDied.hasSubscribers) channels.laneDied.publish(death);
       // One that cannot even start ends the opening, and is told of there.
-      if (host !== undefined) resolved.onLaneDied(death);
+      if (host !== undefined || served.has(death.lane)) resolved.onLaneDied(death);
     },
   };
   const lanes: Lane[] = [];
@@ -36,7 +39,10 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
   try {
     for (let number = 0; number < resolved.lanes; number++) lanes.push(new Lane(number, resolved, owner));
     loading = frontServices(resolved);
-    const [services] = await Promise.all([loading, ...lanes.map((lane) => lane.firstServing())]);
+    const [services] = await Promise.all([
+      inTime(loading, resolved),
+      ...lanes.map((lane) => lane.firstServing()),
+    ]);
     const front = await Engine.open({ ...resolved.engine, listen: resolved.listen, serve: services.serve });
     host = new LaneHost(front, lanes, services);
     return host;
@@ -49,9 +55,17 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
 }
 
 /** What this thread serves to those who know no lanes. */
-async function frontServices(options: ResolvedLanesOptions): Promise<LaneServices> {
-  const { module, lanes, data, front, startTimeoutMs } = options;
+async function frontServices({ module, lanes, data, front }: ResolvedLanesOptions): Promise<LaneServices> {
   if (front === "refer") return { serve: [] };
-  const loading = loadServices(module, { lane: "front", lanes, data: structuredClone(data) });
-  return within(startTimeoutMs, `${module} has not been loaded at the front`, loading);
+  return loadServices(module, { lane: "front", lanes, data: structuredClone(data) });
+}
+
+/** As a lane's thread does, the front has so long. */
+function inTime<T>(loading: Promise<T>, { module, startTimeoutMs }: ResolvedLanesOptions): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const cancel = systemClock.timer(startTimeoutMs, () =>
+      reject(startsTooLong("the front", module, startTimeoutMs)),
+    );
+    loading.then(resolve, reject).finally(cancel);
+  });
 }
