@@ -31,6 +31,7 @@ export class GroupMember implements Candidate {
       this.#sinceMs = clock.now();
       onChange();
     };
+    peer.onLanesChanged = onChange;
     this.#offs = [
       peer.on("connected", arrived),
       peer.on("back", ({ after }) => (after === "lost" ? arrived() : onChange())),
@@ -56,6 +57,11 @@ export class GroupMember implements Candidate {
     return slowStartMs === 0 ? 1 : slowStartWeight(this.#clock.now(), this.#sinceMs, slowStartMs);
   }
 
+  /** It is being connected to, and no try has failed since it came or was last connected. */
+  get begins(): boolean {
+    return this.#attempt === 0 && this.peer.state === "connecting";
+  }
+
   /** Connects, and goes on trying in the background until it is connected or no member any more. Rejects with what the first try failed with. */
   async connect(): Promise<void> {
     this.#cancelTry?.();
@@ -78,6 +84,7 @@ export class GroupMember implements Candidate {
       () => void this.connect().catch(() => {}),
       true,
     );
+    this.#onChange();
   }
 
   /** No member any more: no new calls, closed when those in flight have ended. */
@@ -104,6 +111,7 @@ export class GroupMember implements Candidate {
     this.#cancelTry?.();
     this.#cancelTry = undefined;
     for (const off of this.#offs) off();
+    this.peer.onLanesChanged = () => {};
     this.#onChange();
   }
 }

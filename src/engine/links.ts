@@ -171,7 +171,8 @@ export class Links {
     return {
       group: (front, resolver) => {
         const { host } = front;
-        return new PeerGroup(host, resolver, options, (url) => this.#newPeer(url, terms, { front }), ignore);
+        const newLane = (url: string) => this.#newPeer(url, terms, { front });
+        return new PeerGroup(host, resolver, options, newLane, ignore, () => front.onLanesChanged());
       },
       ...(keeps ? { keep: (front: Peer) => new GroupMember(front, options, this.#host.clock, ignore) } : {}),
     };

@@ -42,6 +42,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   readonly #options: ResolvedGroupOptions;
   readonly #newPeer: (url: string) => Peer;
   readonly #onClosed: (group: PeerGroup) => void;
+  readonly #onChange: () => void;
   readonly #members = new Map<string, GroupMember>();
   /** No members any more, but with calls in flight. */
   readonly #retiring = new Set<GroupMember>();
@@ -69,12 +70,14 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     options: ResolvedGroupOptions,
     newPeer: (url: string) => Peer,
     onClosed: (group: PeerGroup) => void,
+    onChange: () => void = () => {},
   ) {
     this.host = host;
     this.name = `one of ${resolver.name}`;
     this.#options = options;
     this.#newPeer = newPeer;
     this.#onClosed = onClosed;
+    this.#onChange = onChange;
     this.#first = new Promise((resolve, reject) => {
       this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
     });
@@ -171,6 +174,13 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return [...this.#members.values()].some(({ peer }) => peer.current !== undefined);
   }
 
+  /** @internal Whether calls can go to the member at this URL: `now`, or, as far as is known, soon, since its first try is under way. */
+  serves(url: string, when: "now" | "soon"): boolean {
+    const member = this.#members.get(url);
+    if (member === undefined) return false;
+    return isOpen(member.peer) || (when === "soon" && member.begins);
+  }
+
   /** @internal Whether a member is reached at this URL. */
   has(url: string): boolean {
     return this.#members.has(url);
@@ -244,7 +254,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     if (member.outlier.ejected(nowMs) || ejected > this.#options.ejection.maxShare * this.#members.size)
       return;
     member.outlier.eject(nowMs);
-    this.#ready = undefined;
+    this.#changed();
   }
 
   /** Whose session it is: the member's own, or that of a lane of its. */
@@ -263,9 +273,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     )
       return this.#ready;
     const nowMs = this.host.clock.now();
-    const open = [...this.#members.values()].filter(
-      ({ peer }) => peer.state === "connected" || peer.state === "suspect",
-    );
+    const open = [...this.#members.values()].filter(({ peer }) => isOpen(peer) && peer.takesCalls);
     const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
     const trusted = kept.filter(({ peer }) => peer.state === "connected");
     // A peer that fails some calls is better than none.
@@ -361,15 +369,12 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     for (const url of wanted) {
       if (this.#members.has(url)) continue;
       const peer = this.#newPeer(url);
-      const onChange = () => {
-        this.#ready = undefined;
-      };
-      const member = new GroupMember(peer, this.#options, this.host.clock, onChange);
+      const member = new GroupMember(peer, this.#options, this.host.clock, () => this.#changed());
       this.#members.set(url, member);
       this.#byPeer.set(peer, member);
       tries.push(member.connect());
     }
-    this.#ready = undefined;
+    this.#changed();
     Promise.any(tries).then(
       () => this.#onFirst(),
       (error: AggregateError) => {
@@ -379,10 +384,17 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     );
   }
 
+  #changed(): void {
+    this.#ready = undefined;
+    this.#onChange();
+  }
+
   #closedError(): RpcError {
     return new RpcError({ code: "unavailable", message: `${this.name} has been closed`, origin: "local" });
   }
 }
+
+const isOpen = ({ state }: Peer): boolean => state === "connected" || state === "suspect";
 
 function unavailable(message: string, cause: unknown): RpcError {
   const why = cause instanceof Error ? `: ${cause.message}` : "";

@@ -43,6 +43,13 @@ export class PeerLanes implements Resolver {
     };
   }
 
+  /** Whether any of them is connected, or is said to be there and tried for the first time: whoever has just come is no worse than others. */
+  get serve(): boolean {
+    return this.#told.some(({ url, incarnation }) =>
+      this.group.serves(url, incarnation === 0n ? "now" : "soon"),
+    );
+  }
+
   /**
    * `byTheSame`: who named them has named those before, too, and knows for certain that those it does not name any more have ended. Another engine at its address knows nothing of them.
    *

@@ -85,6 +85,8 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   readonly #maxWaiting: number;
   readonly #laneOpener: LaneOpener | undefined;
   #lanes: PeerLanes | undefined;
+  /** @internal Whether `takesCalls` may have changed. */
+  onLanesChanged = () => {};
   #forgotMs = Number.NEGATIVE_INFINITY;
   #suspected = false;
   /** The incarnation of the last session; undefined before the first. */
@@ -187,6 +189,11 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   /** @internal Resolves when its lanes, if it has any, have been tried and one is connected. Rejects with `unavailable` when none can be reached. */
   async lanesReached(timeoutMs: number): Promise<void> {
     await this.#lanes?.reached(timeoutMs);
+  }
+
+  /** @internal False while it has lanes and all of them are down: its calls would fail at once, and so it would look idle. */
+  get takesCalls(): boolean {
+    return this.#lanes?.serve ?? true;
   }
 
   /** @internal */

@@ -1,4 +1,13 @@
-import { type ConnectOptions, type Engine, implement, type Peer, service, unary } from "cinnabar";
+import {
+  type Client,
+  type ConnectOptions,
+  type Engine,
+  type GroupOptions,
+  implement,
+  type Peer,
+  service,
+  unary,
+} from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { rendezvous } from "../../src/balance/rendezvous.ts";
@@ -128,6 +137,59 @@ describe.each(providers.slice(0, 3))("the lanes of a front over $name", (provide
     const error = await failure(client.connect(front.urls[0] as string, { timeoutMs: 1500 }));
     expect(error.code).toBe("unavailable");
     expect(error.message).toContain("lanes of");
+  });
+});
+
+describe.each(providers.slice(0, 3))("a group of servers with lanes over $name", (provider) => {
+  async function serverOf(name: string) {
+    const front = await open("front", provider.freshUrl());
+    const lane = await open(name, provider.freshUrl());
+    front.postLanes([entryOf(lane)]);
+    return { front, lane, url: front.urls[0] as string };
+  }
+
+  async function groupOf(urls: readonly string[], options: GroupOptions = {}) {
+    const client = await openEngine({ connectTimeoutMs: 3000 }, true);
+    const group = await client.connect(urls, { policy: "roundRobin", ...options });
+    await until(() => group.members.every(({ state }) => state === "connected"), "all are connected");
+    return group;
+  }
+
+  const ask = (who: Client<typeof Who>, calls: number) =>
+    Promise.all(Array.from({ length: calls }, () => who.name({})));
+
+  it("gives each its share from the moment it is connected", async () => {
+    const [a, b] = [await serverOf("a"), await serverOf("b")];
+    const group = await groupOf([a.url, b.url]);
+    expect((await ask(group.client(Who), 4)).sort()).toEqual(["a", "a", "b", "b"]);
+  });
+
+  it("leaves alone who has lost all its lanes until it has one again", async () => {
+    const [a, b] = [await serverOf("a"), await serverOf("b")];
+    const group = await groupOf([a.url, b.url]);
+    const who = group.client(Who);
+    await ask(who, 4);
+    await a.lane.close();
+    a.front.postLanes([nobodyAt([provider.deadUrl()])]);
+    await expect.poll(() => ask(who, 4).catch(() => []), { timeout: 20_000 }).toEqual(["b", "b", "b", "b"]);
+    expect(new Set(await ask(who, 20))).toEqual(new Set(["b"]));
+    const next = await open("next", provider.freshUrl());
+    a.front.postLanes([entryOf(next)]);
+    await expect.poll(() => ask(who, 4), { timeout: 20_000 }).toContain("next");
+  });
+
+  it("lets calls wait for a lane when nobody has one, if they may", async () => {
+    const { front, lane, url } = await serverOf("a");
+    const group = await groupOf([url], { reconnect: { whileLost: "wait" } });
+    const who = group.client(Who, { timeoutMs: 20_000 });
+    await ask(who, 1);
+    await lane.close();
+    front.postLanes([nobodyAt([provider.deadUrl()])]);
+    await until(() => front.stats().callsOut === 0, "the client has heard of it");
+    const waiting = who.name({});
+    const next = await open("next", provider.freshUrl());
+    front.postLanes([entryOf(next)]);
+    expect(await waiting).toBe("next");
   });
 });
 
