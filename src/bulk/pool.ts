@@ -1,4 +1,5 @@
 import type { Clock } from "../call/clock.ts";
+import { closedError } from "../errors/closed.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { assertMemoryKind, type MemoryKind } from "./device-memory.ts";
 import { callerOf } from "./leak-watch.ts";
@@ -83,9 +84,7 @@ export class Pool {
   take<A extends Access = never>(bytes: number, options: TakeOptions<A> = {}): PooledMemory<A> {
     const { zero = true, access, memory } = this.#checked(bytes, options);
     assertMemoryKind("pool.take", memory);
-    if (this.#closed) {
-      throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
-    }
+    if (this.#closed) throw closedError("the engine");
     const slab = this.#slabOf(slabBytesFor(bytes), zero, bytes);
     const { taking } = slab;
     taking.state = "taken";

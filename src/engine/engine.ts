@@ -3,7 +3,6 @@ import type { Resolver } from "../balance/resolver.ts";
 import { assertMemoryKind, type MemoryKind } from "../bulk/device-memory.ts";
 import { exposable } from "../bulk/exposable.ts";
 import { callerOf } from "../bulk/leak-watch.ts";
-import { registrations } from "../bulk/local-memory.ts";
 import { Pool } from "../bulk/pool.ts";
 import { Quarantine } from "../bulk/quarantine.ts";
 import { Region } from "../bulk/region.ts";
@@ -14,7 +13,7 @@ import type { StreamDirection } from "../bulk/stream-kind.ts";
 import { systemClock } from "../call/clock.ts";
 import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { closedError } from "../errors/closed.ts";
 import { lockedMemory } from "../fabric/locked-memory.ts";
 import { Progress } from "../fabric/progress.ts";
 import type { BorrowedRegion } from "../memory/borrowed-region.ts";
@@ -48,7 +47,7 @@ import { Owners } from "./owners.ts";
 import type { Peer } from "./peer.ts";
 import type { PeerGroup } from "./peer-group.ts";
 import { Ports } from "./ports.ts";
-import type { EngineStats } from "./stats.ts";
+import { type EngineStats, portStats, trafficOf } from "./stats.ts";
 
 /** What `engine.expose` takes. */
 export interface ExposeOptions<A extends Access> {
@@ -228,26 +227,10 @@ export class Engine implements AsyncDisposable, RegionOwner {
 
   /** Counters since the engine opened, and what it holds now. */
   stats(): EngineStats {
-    let callsOut = 0;
-    let callsIn = 0;
-    let queuedBytes = 0;
-    let callsWaiting = 0;
-    let waitingBytes = 0;
-    for (const session of this.#sessions) {
-      callsOut += session.callsOut;
-      callsIn += session.callsIn;
-      queuedBytes += session.queuedBytes;
-      callsWaiting += session.outgoing.waiting.size;
-      waitingBytes += session.outgoing.waiting.bytes;
-    }
     return {
       counters: { ...this.#counters },
       sessions: this.#sessions.size,
-      callsOut,
-      callsWaiting,
-      waitingBytes,
-      callsIn,
-      queuedBytes,
+      ...trafficOf(this.#sessions),
       deadlines: this.#wheel.size,
       regions: this.#regions.size,
       quarantinedBytes: this.#quarantine.bytes,
@@ -259,15 +242,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
       replayBytes: this.#replays.bytes,
       admission: this.#admission.stats(),
       methods: this.#metrics.stats(),
-      ports: this.#ports.all.map((port) => ({
-        url: port.url,
-        provider: port.provider,
-        agent: port.agent,
-        ...port.gauges(),
-        ...port.describe(),
-        registrations: registrations(port),
-        stalls: port.absences(),
-      })),
+      ports: this.#ports.all.map(portStats),
     };
   }
 
@@ -346,11 +321,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
     this.#sessions.accepting = false;
     this.sharing.clear();
     this.#links.close();
-    const reason = new RpcError({
-      code: "unavailable",
-      message: "the engine has been closed",
-      origin: "local",
-    });
+    const reason = closedError("the engine");
     // Before their sessions end: their callers hear that nothing was executed.
     this.#admission.close();
     for (const session of this.#sessions) session.end(reason);
@@ -391,7 +362,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
   #assertOpen(): void {
     if (this.#closing === undefined && this.#host.intake.calls) return;
     if (this.#closing === undefined) throw drainingError("this engine", "local");
-    throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
+    throw closedError("the engine");
   }
 
   #flush(): boolean {

@@ -1,6 +1,7 @@
 import type { Resolver } from "../balance/resolver.ts";
 import { systemClock } from "../call/clock.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { closedError } from "../errors/closed.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { WindowLimits } from "../session/in-flight-window.ts";
 import type { Session } from "../session/session.ts";
@@ -9,6 +10,7 @@ import { ConnectSilence, type SessionTable } from "../session/session-table.ts";
 import { GroupMember } from "./group-member.ts";
 import { type GroupOptions, resolveGroupOptions, resolverOf } from "./group-options.ts";
 import { type LaneOptions, resolveLaneOptions } from "./lane-options.ts";
+import { Pauses } from "./pauses.ts";
 import { Peer, type PeerPlace } from "./peer.ts";
 import { PeerGroup } from "./peer-group.ts";
 import type { LaneOpener } from "./peer-lanes.ts";
@@ -56,10 +58,6 @@ function isLostHello(error: unknown): boolean {
   return fabric?.op === "fi_send" && (fabric.code === 5 || fabric.code === 125);
 }
 
-function peerClosed(url: string): RpcError {
-  return new RpcError({ code: "unavailable", message: `${url} has been closed`, origin: "local" });
-}
-
 /** The peers and groups of peers that an engine has connected to, and how their sessions are opened. */
 export class Links {
   readonly #host: SessionHost;
@@ -69,8 +67,7 @@ export class Links {
   readonly #assertOpen: () => void;
   readonly #peers = new Set<Peer>();
   readonly #groups = new Set<PeerGroup>();
-  /** Each ends a pause before its time. */
-  readonly #pauses = new Set<() => void>();
+  readonly #pauses = new Pauses(systemClock, false);
 
   /** `timeoutMs` is the default for the peer's welcome; `assertOpen` throws when the engine connects no more. */
   constructor(
@@ -134,19 +131,7 @@ export class Links {
   close(): void {
     for (const group of this.#groups) group.close();
     for (const peer of this.#peers) peer.close();
-    for (const end of this.#pauses) end();
-  }
-
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        cancel();
-        this.#pauses.delete(end);
-        resolve();
-      };
-      const cancel = systemClock.timer(ms, end);
-      this.#pauses.add(end);
-    });
+    this.#pauses.endAll();
   }
 
   #newPeer(url: string, { timeoutMs, reconnect, window }: PeerTerms, place: PeerPlace): Peer {
@@ -192,7 +177,7 @@ export class Links {
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
       // Nobody waits, and a peer may name ever new lanes: none is to cost more than the hello that is out.
-      if (peer.closed) throw peerClosed(peer.url);
+      if (peer.closed) throw closedError(peer.url);
       const { address, replyTo } = port.route(target);
       const leftMs = Math.max(1, untilMs - systemClock.now());
       const last = leftMs < 2 * attemptMs;
@@ -210,7 +195,7 @@ export class Links {
           this.#assertOpen();
           const waitMs = pauseMs(lostHellos++, lostHelloPause);
           if (systemClock.now() + waitMs > untilMs) throw error;
-          await this.#pause(waitMs);
+          await this.#pauses.pause(waitMs);
           continue;
         }
         if (!(error instanceof ConnectSilence)) throw error;

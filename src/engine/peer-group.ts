@@ -6,6 +6,7 @@ import { type Client, createClient } from "../client/client.ts";
 import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
+import { closedError } from "../errors/closed.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Session } from "../session/session.ts";
@@ -13,6 +14,7 @@ import type { SessionHost } from "../session/session-host.ts";
 import type { SessionObserver } from "../session/session-observer.ts";
 import { GroupMember } from "./group-member.ts";
 import type { ResolvedGroupOptions } from "./group-options.ts";
+import { Pauses } from "./pauses.ts";
 import { Peer, type PeerState } from "./peer.ts";
 import { pauseMs } from "./reconnect.ts";
 import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
@@ -58,7 +60,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   #resolved = false;
   /** As the resolver named them. */
   #urls: readonly string[] = [];
-  #endPauses = new Set<() => void>();
+  readonly #pauses: Pauses;
   /** Calls for which nobody is ready. */
   #waiting = 0;
   #closed = false;
@@ -78,6 +80,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     this.#newPeer = newPeer;
     this.#onClosed = onClosed;
     this.#onChange = onChange;
+    this.#pauses = new Pauses(host.clock, true);
     this.#first = new Promise((resolve, reject) => {
       this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
     });
@@ -141,11 +144,11 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.retried.close(this.#closedError());
+    this.retried.close(closedError(this.name));
     this.#stopResolver();
     for (const member of [...this.#members.values(), ...this.#retiring]) member.close();
-    for (const end of this.#endPauses) end();
-    this.#onFirst(this.#closedError());
+    this.#pauses.endAll();
+    this.#onFirst(closedError(this.name));
     this.#onClosed(this);
   }
 
@@ -198,7 +201,7 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
 
   /** @internal */
   session(call?: OutgoingCall, input?: unknown): Session | Promise<Session> {
-    if (this.#closed) throw this.#closedError();
+    if (this.#closed) throw closedError(this.name);
     const callee = call?.boundTo;
     if (callee !== undefined) return this.#sessionAt(callee, call, input);
     const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
@@ -323,14 +326,14 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
       try {
         return await Promise.any(this.#candidates(call).map(async ({ peer }) => peer.session(call, input)));
       } catch (error) {
-        if (this.#closed) throw this.#closedError();
+        if (this.#closed) throw closedError(this.name);
         const waits = this.patient && call !== undefined;
         if (!waits || call.settled || !this.host.intake.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
-      await this.#pause(pauseMs(attempt, this.#options.reconnect));
+      await this.#pauses.pause(pauseMs(attempt, this.#options.reconnect));
       if (call?.settled) throw unavailable(`${this.name}: nobody waits any more`, undefined);
-      if (this.#closed) throw this.#closedError();
+      if (this.#closed) throw closedError(this.name);
     }
   }
 
@@ -339,19 +342,6 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
     return callee === undefined
       ? `${this.name}: nobody can be reached`
       : `${callee.url} cannot be reached, where an earlier attempt may have been executed`;
-  }
-
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        cancel();
-        this.#endPauses.delete(end);
-        resolve();
-      };
-      // The calls that wait keep the process alive.
-      const cancel = this.host.clock.timer(ms, end, true);
-      this.#endPauses.add(end);
-    });
   }
 
   #onUrls(urls: readonly string[]): void {
@@ -387,10 +377,6 @@ export class PeerGroup implements SessionSource, AsyncDisposable {
   #changed(): void {
     this.#ready = undefined;
     this.#onChange();
-  }
-
-  #closedError(): RpcError {
-    return new RpcError({ code: "unavailable", message: `${this.name} has been closed`, origin: "local" });
   }
 }
 

@@ -4,6 +4,7 @@ import { type Client, createClient } from "../client/client.ts";
 import { RetriedCalls } from "../client/retried-calls.ts";
 import type { SessionSource } from "../client/session-source.ts";
 import type { AnyService } from "../contract/service.ts";
+import { closedError } from "../errors/closed.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
@@ -18,8 +19,8 @@ import type { LaneAddress } from "../wire/handshake.ts";
 import type { PeerEvents } from "./peer-events.ts";
 import type { GroupMemberStats } from "./peer-group.ts";
 import { type LaneOpener, PeerLanes } from "./peer-lanes.ts";
-import { pauseMs, type ResolvedReconnectOptions } from "./reconnect.ts";
-import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
+import type { ResolvedReconnectOptions } from "./reconnect.ts";
+import { type Reopened, Reopening } from "./reopening.ts";
 
 /**
  *   connecting  a session is being opened
@@ -66,33 +67,24 @@ export type SessionOpener = (peer: Peer) => Promise<Session>;
  * Another engine, as this one reaches it. Made by `engine.connect`. When its session is lost the open calls fail with `unavailable`, and the next
  * call opens a new session: a restarted process at the same address is a new incarnation and never sees what was meant for the old one.
  */
-export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
+export class Peer implements SessionSource, SessionObserver, Reopened, AsyncDisposable {
   readonly url: string;
   readonly host: SessionHost;
   /** @internal Whose lane it is. */
   readonly front: Peer | undefined;
   /** @internal */
   readonly retried = new RetriedCalls();
-  readonly #open: SessionOpener;
   readonly #onClosed: (peer: Peer) => void;
   #session: Session | undefined;
-  #opening: Promise<Session> | undefined;
-  #giveUp: (() => void) | undefined;
-  readonly #reconnect: ResolvedReconnectOptions;
+  readonly #reopening: Reopening;
   readonly #listeners = new Listeners<PeerEvents>();
-  /** Calls that wait for a session, and some that did. */
-  readonly #waiting = new Set<OutgoingCall>();
-  readonly #maxWaiting: number;
   readonly #laneOpener: LaneOpener | undefined;
   #lanes: PeerLanes | undefined;
   /** @internal Whether `takesCalls` may have changed. */
   onLanesChanged = () => {};
-  #forgotMs = Number.NEGATIVE_INFINITY;
   #suspected = false;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
-  #onSessionEnded: (() => void) | undefined;
-  #endPause: (() => void) | undefined;
   #closed = false;
 
   /** @internal */
@@ -107,10 +99,8 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   ) {
     this.url = url;
     this.host = host;
-    this.#open = open;
     this.#onClosed = onClosed;
-    this.#reconnect = reconnect;
-    this.#maxWaiting = mostWaiting(window);
+    this.#reopening = new Reopening(this, () => open(this), reconnect, window);
     this.#laneOpener = lanes;
     this.front = front;
   }
@@ -125,7 +115,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
       if (this.#session.remoteState.drains) return "draining";
       return this.#suspected ? "suspect" : "connected";
     }
-    return this.#opening === undefined ? "lost" : "connecting";
+    return this.#reopening.underWay ? "connecting" : "lost";
   }
 
   /** A random number that the peer's engine drew when it opened; another value is another life. Undefined while not connected. */
@@ -183,7 +173,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
 
   /** @internal */
   get patient(): boolean {
-    return this.#reconnect.whileLost === "wait";
+    return this.#reopening.patient;
   }
 
   /** @internal Resolves when its lanes, if it has any, have been tried and one is connected. Rejects with `unavailable` when none can be reached. */
@@ -210,32 +200,16 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     // A process that drains still answers for what it has begun.
     if (open && (!session.remoteState.drains || call?.boundTo?.incarnation === incarnationOf(session)))
       return session;
-    if (this.#closed) throw this.#closedError();
+    if (this.#closed) throw closedError(this.url);
     if (open && (call === undefined || !this.patient)) throw drainingError(this.url, "local");
-    if (call !== undefined) this.#letWait(call);
-    this.#opening ??= this.#reopen();
-    if (call === undefined || this.#laneOpener === undefined) return this.#opening;
-    return this.#opening.then((opened) => this.#lanes?.group.session(call, input) ?? opened);
+    const opening = this.#reopening.session(call);
+    if (call === undefined || this.#laneOpener === undefined) return opening;
+    return opening.then((opened) => this.#lanes?.group.session(call, input) ?? opened);
   }
 
   /** @internal */
   onSettled(session: Session, code: RpcCode | "ok"): void {
     this.#lanes?.group.onSettled(session, code);
-  }
-
-  /** What waits for a session is bounded as what waits in one. */
-  #letWait(call: OutgoingCall): void {
-    if (this.#waiting.size >= this.#maxWaiting) this.#forgetSettled();
-    if (this.#waiting.size >= this.#maxWaiting) throw tooManyWait(this.#waiting.size, this.url);
-    this.#waiting.add(call);
-  }
-
-  /** Calls that have been given up. Not looked for each time while the bound is reached: there may be none. */
-  #forgetSettled(): void {
-    const nowMs = this.host.clock.now();
-    if (nowMs < this.#forgotMs + forgetEveryMs) return;
-    this.#forgotMs = nowMs;
-    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
   }
 
   /** @internal */
@@ -263,7 +237,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   /** @internal */
   onEnded(reason: RpcError): void {
     this.#suspected = false;
-    this.#onSessionEnded?.();
+    this.#reopening.onSessionEnded();
     if (!this.#closed) this.#listeners.tell("lost", { reason });
   }
 
@@ -290,9 +264,9 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     session.end(reason, { quiet: certain, certain });
   }
 
-  #adopt(session: Session): void {
+  /** @internal */
+  adopt(session: Session): void {
     this.#session = session;
-    this.#waiting.clear();
     if (this.#closed) return this.#end();
     // It may have ended while this promise was on its way.
     if (session.state !== "open") return;
@@ -303,76 +277,6 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
     this.#lastIncarnation = incarnation;
     if (last === undefined) this.#listeners.tell("connected", { incarnation });
     else this.#listeners.tell("back", { after: "lost", restarted: last !== incarnation, incarnation });
-  }
-
-  /** Tries until there is a session; once, when no call waits for more. */
-  async #openPatiently(): Promise<Session> {
-    for (let attempt = 0; ; attempt++) {
-      await this.#drained();
-      try {
-        return await this.#open(this);
-      } catch (error) {
-        if (!mayPass(error) || !this.#awaited()) throw error;
-        await this.#pause(pauseMs(attempt, this.#reconnect));
-        if (!this.#awaited()) throw error;
-      }
-    }
-  }
-
-  /** A peer that drains is not asked for another session while it has ours. */
-  #drained(): Promise<void> | undefined {
-    if (this.#session?.state !== "open") return undefined;
-    return new Promise((resolve) => {
-      this.#onSessionEnded = resolve;
-    });
-  }
-
-  /** Ends early when the peer is closed: no timer outlives it. */
-  #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      // The calls that wait keep the process alive.
-      const cancel = this.host.clock.timer(ms, resolve, true);
-      this.#endPause = () => {
-        cancel();
-        resolve();
-      };
-    });
-  }
-
-  /** Whether any call still waits, and may. */
-  #awaited(): boolean {
-    if (this.#closed || !this.patient || !this.host.intake.calls) return false;
-    for (const call of this.#waiting) if (call.settled) this.#waiting.delete(call);
-    return this.#waiting.size > 0;
-  }
-
-  /** Settles at the latest when the peer is closed: calls that wait for the session must not wait for whoever does not answer. */
-  #reopen(): Promise<Session> {
-    return new Promise<Session>((resolve, reject) => {
-      this.#giveUp = () => reject(this.#closedError());
-      // Cleared before anybody hears: who tries again at once must not be given the old attempt.
-      const clear = () => {
-        this.#opening = undefined;
-        this.#giveUp = undefined;
-      };
-      this.#openPatiently().then(
-        (session) => {
-          clear();
-          try {
-            this.#adopt(session);
-            resolve(session);
-          } catch (error) {
-            session.end(error as RpcError);
-            reject(error);
-          }
-        },
-        (error) => {
-          clear();
-          this.#waiting.clear();
-          reject(error);
-        },
-      );
-    });
   }
 
   stats(): PeerStats {
@@ -401,11 +305,10 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.retried.close(this.#closedError());
+    this.retried.close(closedError(this.url));
     this.#lanes?.close();
     this.#end();
-    this.#giveUp?.();
-    this.#endPause?.();
+    this.#reopening.close();
     this.#onClosed(this);
     this.#listeners.tell("closed", {});
     this.#listeners.clear();
@@ -416,11 +319,7 @@ export class Peer implements SessionSource, SessionObserver, AsyncDisposable {
   }
 
   #end(): void {
-    this.#session?.end(this.#closedError());
-  }
-
-  #closedError(): RpcError {
-    return new RpcError({ code: "unavailable", message: `${this.url} has been closed`, origin: "local" });
+    this.#session?.end(closedError(this.url));
   }
 }
 
@@ -428,10 +327,4 @@ const none: WaitingLevel = { calls: 0, bytes: 0 };
 const noneWaiting = { control: none, high: none, normal: none, low: none };
 const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
 
-const forgetEveryMs = 100;
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;
-
-/** Whether another try may fare better: nobody there, or no room. A peer that cannot be understood will not be understood later. */
-function mayPass(error: unknown): boolean {
-  return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
-}

@@ -1,5 +1,5 @@
 import { dropIdleRegistrations } from "../bulk/local-memory.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { closedError } from "../errors/closed.ts";
 import type { AuthKeys } from "../fabric/auth-keys.ts";
 import { listeningUrls } from "../fabric/choose-rail.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
@@ -80,7 +80,7 @@ export class Ports {
   #adopt(port: Port, ports: Port[]): void {
     if (this.#closed) {
       port.close();
-      throw new RpcError({ code: "unavailable", message: "the engine has been closed", origin: "local" });
+      throw closedError("the engine");
     }
     ports.push(port);
     this.#progress.add(port);

@@ -1,11 +1,13 @@
+import { registrations } from "../bulk/local-memory.ts";
 import type { PoolStats } from "../bulk/pool.ts";
 import type { RegistrationStats } from "../bulk/registration-cache.ts";
 import type { LockedMemory } from "../fabric/locked-memory.ts";
-import type { Absences, PortGauges } from "../fabric/port.ts";
+import type { Absences, Port, PortGauges } from "../fabric/port.ts";
 import type { PortDescription } from "../fabric/port-queues.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import type { AdmissionStats } from "../server/admission-stats.ts";
+import type { Session } from "../session/session.ts";
 
 /** What one port of an engine is and holds. */
 export interface PortStats extends PortGauges, PortDescription {
@@ -58,4 +60,31 @@ export interface EngineStats {
   /** Each method that has been called, in each direction: how often, how it ended, how long it took. */
   readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];
+}
+
+/** What all sessions hold together. */
+export function trafficOf(
+  sessions: Iterable<Session>,
+): Pick<EngineStats, "callsOut" | "callsWaiting" | "waitingBytes" | "callsIn" | "queuedBytes"> {
+  const sum = { callsOut: 0, callsWaiting: 0, waitingBytes: 0, callsIn: 0, queuedBytes: 0 };
+  for (const session of sessions) {
+    sum.callsOut += session.callsOut;
+    sum.callsWaiting += session.outgoing.waiting.size;
+    sum.waitingBytes += session.outgoing.waiting.bytes;
+    sum.callsIn += session.callsIn;
+    sum.queuedBytes += session.queuedBytes;
+  }
+  return sum;
+}
+
+export function portStats(port: Port): PortStats {
+  return {
+    url: port.url,
+    provider: port.provider,
+    agent: port.agent,
+    ...port.gauges(),
+    ...port.describe(),
+    registrations: registrations(port),
+    stalls: port.absences(),
+  };
 }
