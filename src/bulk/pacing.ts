@@ -28,8 +28,8 @@ const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
   verbs: { chunkBytes: 256 * kibi, inFlight: 4, windowBytes: 2 * mebi },
 };
 
-export const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
-export const inFlightBounds = { min: 1, max: 256 } as const;
+const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
+const inFlightBounds = { min: 1, max: 256 } as const;
 
 /** How transfers over `port` go, but for what the user asks. Never more in a chunk than the port takes. */
 export function pacingOf(

@@ -35,7 +35,7 @@ export interface RegistrationBounds {
   readonly maxIdleBytes: number;
 }
 
-export const defaultRegistrationBounds: RegistrationBounds = {
+const defaultRegistrationBounds: RegistrationBounds = {
   maxIdle: 256,
   maxIdleBytes: 256 * 1024 * 1024,
 };

@@ -22,11 +22,6 @@ export type ErrorsOf<M extends WithErrors> = {
   readonly [R in keyof M["errors"]]: InferOutput<M["errors"][R]>;
 };
 
-/** The declared reasons of a method, each with the data a handler gives. */
-export type HandlerErrorsOf<M extends WithErrors> = {
-  readonly [R in keyof M["errors"]]: InferInput<M["errors"][R]>;
-};
-
 /** An error the contract declares, with its data. */
 export interface DeclaredRpcError<Reason extends string, Data> extends RpcError {
   readonly reason: Reason;

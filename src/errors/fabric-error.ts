@@ -85,11 +85,6 @@ const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   269: ["FI_ENORX", "resource_exhausted"],
 });
 
-/** libfabric's number for a queue that is full now; never an error of a call, the engine tries again. */
-export const FI_EAGAIN = 11;
-/** libfabric's number for an operation taken back, or flushed from a dead connection. */
-export const FI_ECANCELED = 125;
-
 /** The name of a libfabric error number, "ECONNREFUSED" or "FI_ETRUNC"; `errno 77` for one that is not in the table. */
 export function fabricErrorName(code: number): string {
   return meanings[Math.abs(code)]?.[0] ?? `errno ${Math.abs(code)}`;

@@ -153,10 +153,6 @@ export interface NativeConnectionEvent {
   readonly queuePair: QueuePairAttributes | null;
 }
 
-/** Bits of `register`'s access argument. A region with none is good as a local source or destination only. */
-export const remoteRead = 1;
-export const remoteWrite = 2;
-
 export interface Addon {
   /** Loads libfabric once per process; later calls return the first success's report. Relative names go through the system's search. */
   load(candidates: readonly string[]): LoadReport;
@@ -205,7 +201,7 @@ export interface Addon {
 
   /**
    * Pins and registers memory; returns the region's index or a negated error, and leaves key and base in the extents' buffer. The memory
-   * is kept alive until `deregister` returns 0.
+   * is kept alive until `deregister` returns 0. `access`: the bits of `port.ts`.
    */
   register(
     port: number,

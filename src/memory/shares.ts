@@ -28,10 +28,6 @@ export class Shares implements RegionSharing {
     this.#incarnation = incarnation;
   }
 
-  get size(): number {
-    return this.#shares.size;
-  }
-
   /** @throws TypeError, RangeError for bad options; RpcError `failed_precondition` for a region or an engine that cannot share, `resource_exhausted`. */
   share(region: Region, { leaseMs = defaultLeaseMs }: ShareOptions): RegionHandle {
     if (!(typeof leaseMs === "number" && leaseMs > 0 && leaseMs <= maxLeaseMs))

@@ -24,11 +24,6 @@ export class LentRegions {
     this.#targets = port.immediateBytes > 0 ? NoticeTargets.of(port) : undefined;
   }
 
-  /** How many loans the peer has. Those of no bytes have no key and are not counted. */
-  get size(): number {
-    return this.#loans.size;
-  }
-
   /** The loan by this key; undefined when the peer has none. */
   find(key: bigint): LentRegion | undefined {
     return this.#loans.get(key);

@@ -13,12 +13,10 @@
  *   12 u32  nonce: the receiver's, 0 in a hello
  */
 export const messageHeaderBytes = 16;
-export const messageMagic = 0xcb;
+const messageMagic = 0xcb;
 export const protocolVersion = 1;
 
-/** Frames begin at multiples of this many bytes, counted from the start of the message. */
-export const frameAlignment = 8;
-
+/** Frames begin at multiples of eight bytes, counted from the start of the message. */
 export function alignFrame(offset: number): number {
   return (offset + 7) & ~7;
 }

@@ -3,34 +3,25 @@ import type { Engine, EngineStats } from "cinnabar";
 import { expect } from "vitest";
 import { namePrefix } from "./providers.ts";
 
-/** What an engine that nobody uses must hold: nothing. */
+/** What is nothing at an engine that nobody uses. */
+const counts = [
+  "callsOut",
+  "callsIn",
+  "callsWaiting",
+  "waitingBytes",
+  "deadlines",
+  "queuedBytes",
+  "offeredBytes",
+  "pullingBytes",
+  "quarantinedBytes",
+  "regions",
+] as const;
+
+/** What an engine holds that it must not hold at rest. */
 function held(stats: EngineStats): Record<string, unknown> {
-  const {
-    callsOut,
-    callsIn,
-    callsWaiting,
-    waitingBytes,
-    deadlines,
-    queuedBytes,
-    offeredBytes,
-    pullingBytes,
-    quarantinedBytes,
-    regions,
-    admission,
-    pool,
-    ports,
-  } = stats;
+  const { admission, pool, ports } = stats;
   return {
-    callsOut,
-    callsIn,
-    callsWaiting,
-    waitingBytes,
-    deadlines,
-    queuedBytes,
-    offeredBytes,
-    pullingBytes,
-    quarantinedBytes,
-    regions,
+    ...Object.fromEntries(counts.map((name) => [name, stats[name]])),
     admission: [admission.running, admission.queued, admission.queuedBytes],
     pooledBytes: pool.takenBytes,
     ports: ports.map(({ sends, transfers, regions: registered, freeSlots, registrations }) => ({
@@ -48,16 +39,7 @@ const sendSlots = 64;
 
 function nothing(stats: EngineStats): Record<string, unknown> {
   return {
-    callsOut: 0,
-    callsIn: 0,
-    callsWaiting: 0,
-    waitingBytes: 0,
-    deadlines: 0,
-    queuedBytes: 0,
-    offeredBytes: 0,
-    pullingBytes: 0,
-    quarantinedBytes: 0,
-    regions: 0,
+    ...Object.fromEntries(counts.map((name) => [name, 0])),
     admission: [0, 0, 0],
     pooledBytes: 0,
     ports: stats.ports.map(() => ({ sends: 0, transfers: 0, regions: 0, freeSlots: sendSlots })),
