@@ -1,10 +1,9 @@
-import { randomBytes } from "node:crypto";
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { Completions } from "./completions.ts";
+import { MemRegions } from "./mem-regions.ts";
 import {
   type Absences,
-  access,
   type Extent,
   noAbsences,
   type Port,
@@ -26,9 +25,6 @@ import type { FabricUrl } from "./url.ts";
 const connectionRefused = 111;
 const connectionAborted = 103;
 const cancelled = 125;
-const keyRejected = 266; // FI_ENOKEY
-const notPermitted = 13; // EACCES
-const outOfRange = 34; // ERANGE
 const invalid = 22; // EINVAL
 const truncated = 265; // FI_ETRUNC
 const maxNoticeExtents = 4;
@@ -37,12 +33,6 @@ const noBytes = new Uint8Array(0);
 /** The ports of this thread by name: the whole mem fabric. */
 const ports = new Map<string, MemPort>();
 let unnamed = 0;
-
-interface MemRegion {
-  readonly bytes: Uint8Array;
-  readonly access: number;
-  readonly key: bigint;
-}
 
 interface Entry {
   readonly kind: number;
@@ -88,8 +78,7 @@ export class MemPort implements Port {
   /** What has arrived and has not reached the ring yet, oldest first from `#inboxHead` on. */
   #inbox: Entry[] = [];
   readonly #peers: (MemPort | undefined)[] = [];
-  readonly #regions: (MemRegion | undefined)[] = [];
-  readonly #regionsByKey = new Map<bigint, MemRegion>();
+  readonly #regions = new MemRegions();
   #armed = false;
   #closed = false;
   readonly #receiveDepth: number;
@@ -186,24 +175,11 @@ export class MemPort implements Port {
     byteLength: number,
     rights: number,
   ): RegisteredMemory {
-    const region = {
-      bytes: new Uint8Array(memory, byteOffset, byteLength),
-      access: rights,
-      key: randomBytes(8).readBigUInt64LE(),
-    };
-    let index = this.#regions.indexOf(undefined);
-    if (index < 0) index = this.#regions.length;
-    this.#regions[index] = region;
-    this.#regionsByKey.set(region.key, region);
-    return { index, key: region.key, base: 0n };
+    return this.#regions.add(memory, byteOffset, byteLength, rights);
   }
 
   deregister(index: number, onReleased?: () => void): void {
-    const region = this.#regions[index];
-    if (region !== undefined) {
-      this.#regions[index] = undefined;
-      this.#regionsByKey.delete(region.key);
-    }
+    this.#regions.delete(index);
     onReleased?.();
   }
 
@@ -223,7 +199,7 @@ export class MemPort implements Port {
     let status = peer === undefined || peer.#closed ? connectionAborted : 0;
     let moved = 0;
     for (const extent of extents) {
-      if (status === 0) status = this.#move(op, peer as MemPort, extent);
+      if (status === 0) status = this.#regions.move(op, (peer as MemPort).#regions, extent);
       if (status === 0) moved += extent.bytes;
     }
     if (notice !== undefined && status === 0) {
@@ -232,19 +208,6 @@ export class MemPort implements Port {
       (peer as MemPort).#arrive({ kind: completion.notice, status, token, high, bytes: noBytes, moved });
     }
     this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes, moved });
-  }
-
-  /** 0, or why the peer's memory may not be touched so. */
-  #move(op: TransferOp, peer: MemPort, { local, offset, bytes, key, remote }: Extent): number {
-    const region = peer.#regionsByKey.get(key);
-    if (region === undefined) return keyRejected;
-    if ((region.access & (op === "read" ? access.remoteRead : access.remoteWrite)) === 0) return notPermitted;
-    if (remote + BigInt(bytes) > BigInt(region.bytes.byteLength)) return outOfRange;
-    const here = (this.#regions[local.index] as MemRegion).bytes.subarray(offset, offset + bytes);
-    const there = region.bytes.subarray(Number(remote), Number(remote) + bytes);
-    if (op === "read") here.set(there);
-    else there.set(here);
-    return 0;
   }
 
   progress(_spinUs: number, sink: PortSink): number {
@@ -308,7 +271,7 @@ export class MemPort implements Port {
     return {
       sends: this.#completions.sends,
       transfers: this.#completions.transfers,
-      regions: this.#regionsByKey.size,
+      regions: this.#regions.size,
       addresses: this.#peers.filter((peer) => peer !== undefined).length,
       freeSlots: this.#slots.free,
     };
@@ -317,8 +280,6 @@ export class MemPort implements Port {
   describe(): PortDescription {
     const unread = this.#inbox.length;
     const received = this.#receiveDepth - this.#receiveSlots.length;
-    let registeredBytes = 0;
-    for (const { bytes } of this.#regionsByKey.values()) registeredBytes += bytes.byteLength;
     return {
       queues: {
         send: this.#slots.level,
@@ -330,7 +291,7 @@ export class MemPort implements Port {
         completion: { depth: ringEntries, used: unread, highest: Math.max(this.#mostUnread, unread) },
         waiting: 0,
       },
-      registeredBytes,
+      registeredBytes: this.#regions.registeredBytes,
     };
   }
 
