@@ -75,7 +75,7 @@ export class Pool {
   }
 
   /**
-   * Memory of `bytes` bytes, all zero. Dispose it when it is no longer needed (`using` does); what is forgotten instead gives a
+   * Memory of `bytes` bytes, all zero unless `zero` is false. Dispose it when it is no longer needed (`using` does); what is forgotten instead gives a
    * `CinnabarLeakWarning` when the garbage collector finds it.
    *
    * @throws TypeError or RangeError for arguments that will not do; RpcError `resource_exhausted` when the pool has reached `limits.maxPoolBytes`

@@ -30,8 +30,10 @@ export interface TransferRange {
   readonly localOffset?: number | undefined;
 }
 
+/** What `get` takes. */
 export interface TransferOptions extends TransferRange, TransferControl {}
 
+/** What `put` takes. */
 export interface PutOptions extends TransferOptions {
   /** Tells the region's owner, with this number (0 to 2^32 - 1), when the bytes are in place. Default: nobody is told. */
   readonly notify?: number | undefined;

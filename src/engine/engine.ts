@@ -151,7 +151,8 @@ export class Engine implements AsyncDisposable, RegionOwner {
   /**
    * Connects to the engine at `url`. Resolves when it has welcomed us.
    *
-   * @throws TypeError for a malformed URL; RpcError `unavailable` when nobody answers there.
+   * @throws TypeError or RangeError for a malformed URL or bad options; RpcError `unavailable` when nobody answers there, the code of its refusal when
+   * the peer will have no session.
    */
   connect(url: string, options?: ConnectOptions): Promise<Peer>;
   /**
@@ -202,7 +203,7 @@ export class Engine implements AsyncDisposable, RegionOwner {
    * Borrows a region that another engine has shared: connects to it, if this engine has no session with it yet, and asks for the region. Give it back
    * when you are done (`using` does).
    *
-   * @throws TypeError for what is no handle; RpcError `unavailable` when the owner cannot be reached, `not_found` when it is gone or the region has been
+   * @throws TypeError or RangeError for what is no handle, or bad options; RpcError `unavailable` when the owner cannot be reached, `not_found` when it is gone or the region has been
    * disposed, `deadline_exceeded` when the lease is over or `timeoutMs` have passed, `failed_precondition` for a handle of this engine's own.
    */
   async borrow<A extends Access>(

@@ -21,7 +21,7 @@ export interface EngineLimits extends SessionLimits {
 
 /** What `Engine.open` takes. */
 export interface EngineOptions {
-  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one; for verbs the host may be a device, an interface, or `*`), `shm://name`, `mem://name`; one or several. Default: nowhere, connect only. */
+  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one; for verbs the host may be a device, an interface, or `*`), `shm://name`, `mem://name`, or one of another fabric (`psm3://node:service`); one or several. Default: nowhere, connect only. */
   readonly listen?: string | readonly string[];
   /** Which RDMA devices `verbs://` may use, to listen and to connect: by device, interface, subnet or identifier. Default: any. */
   readonly verbs?: VerbsOptions;

@@ -5,7 +5,12 @@ export interface PeerEvents {
   /** The first session is open. */
   readonly connected: { readonly incarnation: bigint };
   /** It has not answered for longer than it usually takes (it may be computing), but may yet, until `heartbeatMs` is over. */
-  readonly suspect: { readonly phi: number; readonly silentMs: number };
+  readonly suspect: {
+    /** How unlikely the silence is, going by the answers before: 8 is one in 10^8. */
+    readonly phi: number;
+    /** For how long nothing has been heard of it, in milliseconds. */
+    readonly silentMs: number;
+  };
   /** It takes no new calls. */
   readonly draining: Record<string, never>;
   /** The session has ended, not by our doing. */

@@ -23,6 +23,7 @@ import { mostWaiting, tooManyWait } from "./wait-for-session.ts";
 export interface GroupMemberStats {
   readonly url: string;
   readonly state: PeerState;
+  /** Calls to it that have left and have no terminal frame yet. */
   readonly callsOut: number;
   /** Calls to it that wait for a place in its window. */
   readonly callsWaiting: number;

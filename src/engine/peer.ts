@@ -26,7 +26,7 @@ import { type Reopened, Reopening } from "./reopening.ts";
  *   connecting  a session is being opened
  *   connected   calls flow
  *   suspect     calls flow, but it has not answered for longer than it usually takes
- *   draining    it takes no new calls, they fail at once with `unavailable`; those in flight go on
+ *   draining    it takes no new calls, they fail at once with `unavailable` or, with `whileLost: "wait"`, wait for its successor; those in flight go on
  *   lost        the last session ended without our doing; the next call opens another
  *   closed      by us, for good
  */

@@ -12,7 +12,7 @@ import { builtinMethod, fail, isUint64 } from "./builtin-method.ts";
 export interface BorrowOptions {
   /** Gives up: the promise rejects at once. */
   readonly signal?: AbortSignal;
-  /** How long reaching the owner and its answer may take, in milliseconds. Default 5,000. */
+  /** How long reaching the owner and its answer may take, in milliseconds. Default: the engine's `connectTimeoutMs`. */
   readonly timeoutMs?: number;
 }
 

@@ -31,6 +31,7 @@ export interface Counters {
   /** Bytes moved by `get` and `put`. */
   bytesGot: number;
   bytesPut: number;
+  /** Sessions that have begun, those of them that the fabric, silence or broken bytes have ended, and those that one of the sides has closed. */
   sessionsOpened: number;
   sessionsLost: number;
   sessionsClosed: number;
