@@ -1,6 +1,6 @@
 import { systemClock } from "../call/clock.ts";
 import type { Port } from "../fabric/port.ts";
-import { detached, isDetached } from "./region.ts";
+import { detached, isDetached } from "./exposable.ts";
 import { type HeldMemory, RegistrationCache, type RegistrationStats } from "./registration-cache.ts";
 
 const caches = new WeakMap<Port, RegistrationCache>();

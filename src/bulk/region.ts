@@ -9,9 +9,6 @@ import type { RegionCore } from "./region-core.ts";
 import type { RegionHandle, ShareOptions } from "./region-handle.ts";
 import { type Access, type Granting, regionBrand } from "./region-kind.ts";
 
-export { assertInside, detached, isDetached } from "./exposable.ts";
-export type { RegionOwner } from "./region-core.ts";
-
 /**
  * Local memory that calls may lend to their peers: `engine.expose(view, { access })` makes one, a call's input carries it, the handler at
  * the other side reads or writes it in place. The right ends with the call.

@@ -1,10 +1,11 @@
 import type { EjectionOptions } from "../balance/outlier.ts";
-import { type Policy, type PolicyName, policies } from "../balance/policy.ts";
+import type { Policy, PolicyName } from "../balance/policy.ts";
 import { type Resolver, staticResolver } from "../balance/resolver.ts";
 import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { parseUrl } from "../fabric/url.ts";
 import type { WindowLimits } from "../session/in-flight-window.ts";
 import { type LaneOptions, resolveLaneOptions } from "./lane-options.ts";
+import { assertKeyOf, resolvePolicyOption } from "./policy-option.ts";
 import {
   type ReconnectOptions,
   type ResolvedReconnectOptions,
@@ -58,8 +59,7 @@ export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: num
     ejection = {},
   } = options;
   assertTimeoutMs("connect: timeoutMs", timeoutMs);
-  if (keyOf !== undefined && typeof keyOf !== "function")
-    throw new TypeError("connect: keyOf must be a function");
+  assertKeyOf("connect: keyOf", keyOf);
   assertOptions("connect: ejection", ejection, ["consecutiveFailures", "baseMs", "maxShare"]);
   const { consecutiveFailures = 5, baseMs = 10_000, maxShare = 0.5 } = ejection;
   assertBetween("ejection.consecutiveFailures", consecutiveFailures, 1, 1_000_000);
@@ -68,7 +68,7 @@ export function resolveGroupOptions(options: GroupOptions, defaultTimeoutMs: num
   assertBetween("slowStartMs", slowStartMs, 0, 2 ** 31 - 1);
   return {
     timeoutMs,
-    policy: resolvePolicy("connect: policy", policy),
+    policy: resolvePolicyOption("connect: policy", policy),
     keyOf,
     pins: false,
     ejection: { consecutiveFailures, baseMs, maxShare },
@@ -87,15 +87,6 @@ export function resolverOf(where: readonly string[] | Resolver): Resolver {
   }
   if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
   throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
-}
-
-/** @throws TypeError naming `where`. */
-export function resolvePolicy(where: string, policy: PolicyName | Policy): Policy {
-  if (typeof policy === "object" && policy !== null && typeof policy.pick === "function") return policy;
-  if (typeof policy === "string" && Object.hasOwn(policies, policy)) return policies[policy]();
-  throw new TypeError(
-    `${where} must be one of ${Object.keys(policies).join(", ")}, or an object with pick()`,
-  );
 }
 
 function assertBetween(name: string, value: unknown, low: number, high: number): void {

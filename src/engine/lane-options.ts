@@ -1,6 +1,6 @@
 import type { Policy, PolicyName } from "../balance/policy.ts";
 import { assertOptions } from "../contract/check.ts";
-import { resolvePolicy } from "./group-options.ts";
+import { assertKeyOf, resolvePolicyOption } from "./policy-option.ts";
 
 /** How calls go to the lanes of a server that has several. */
 export interface LaneOptions {
@@ -17,8 +17,7 @@ export interface LaneOptions {
 export function resolveLaneOptions(options: LaneOptions = {}): LaneOptions {
   assertOptions("connect: lanes", options, ["policy", "keyOf"]);
   const { policy = "twoChoices", keyOf } = options;
-  resolvePolicy("connect: lanes.policy", policy);
-  if (keyOf !== undefined && typeof keyOf !== "function")
-    throw new TypeError("connect: lanes.keyOf must be a function");
+  resolvePolicyOption("connect: lanes.policy", policy);
+  assertKeyOf("connect: lanes.keyOf", keyOf);
   return keyOf === undefined ? { policy } : { policy, keyOf };
 }
