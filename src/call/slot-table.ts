@@ -87,5 +87,6 @@ export class SlotGenerations {
 }
 
 const slotBits = 20;
-const slotMask = (1 << slotBits) - 1;
+/** The slot of a number. */
+export const slotMask: number = (1 << slotBits) - 1;
 const maxGeneration = 0xfff;

@@ -4,7 +4,7 @@ import { type AnyMethod, isMethod, type MethodBase } from "./unary.ts";
 /** Marks a service; global, so that duplicate copies of the package know each other's. */
 export const serviceBrand: unique symbol = Symbol.for("cinnabar.Service");
 
-/** The methods of a service by name, each made by `unary` or a stream's maker. */
+/** The methods of a service by name, each made by `unary`. */
 export type MethodMap = { readonly [name: string]: MethodBase };
 
 /** What a service promises: a frozen plain value that both sides import, made by `service`. */

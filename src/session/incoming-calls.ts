@@ -1,5 +1,5 @@
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import { SlotGenerations } from "../call/slot-table.ts";
+import { SlotGenerations, slotMask } from "../call/slot-table.ts";
 import { publishSlowIncoming } from "../call/slow-calls.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -15,9 +15,6 @@ import { answerBody, type OfferedBodies } from "./offered-bodies.ts";
 import type { Outbox } from "./outbox.ts";
 import { RegionBorrower } from "./request-regions.ts";
 import type { Session } from "./session.ts";
-
-/** The slot of a call id: see `SlotTable`. The peer keeps it below the limit it was told. */
-const slotMask = (1 << 20) - 1;
 
 /** The calls this side serves in one session. */
 export class IncomingCalls {
@@ -71,6 +68,7 @@ export class IncomingCalls {
   ): void {
     const session = this.#session;
     const { host } = session;
+    // The peer keeps it below the limit it was told.
     const slot = callId & slotMask;
     const { maxRequests } = host.limits;
     if (slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0))
