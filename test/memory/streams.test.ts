@@ -58,21 +58,16 @@ const serving = (handlers: Partial<Handlers> = {}) =>
 
 const small = { chunkBytes: 4096, chunks: 2 };
 
+/** Nothing, whole chunks and one byte off them, and a dozen others. */
+function lengths(random: (below: number) => number): number[] {
+  return [0, 1, 4095, 4096, 4097, 8192, 40_960, ...Array.from({ length: 12 }, () => random(300_000))];
+}
+
 describe.each(providers)("a byte stream over $name", (provider) => {
   it("carries bytes of any number to the handler, in order, whatever the pieces and chunks", async () => {
     const { api, client } = await pair(provider, [serving()]);
     const random = randomNumbers(1);
-    const sizes = [
-      0,
-      1,
-      4095,
-      4096,
-      4097,
-      8192,
-      40_960,
-      ...Array.from({ length: 12 }, () => random(300_000)),
-    ];
-    for (const [index, bytes] of sizes.entries()) {
+    for (const [index, bytes] of lengths(random).entries()) {
       const stream = client.bulkStream("read", { chunkBytes: 4096 + random(20_000), chunks: 2 + random(4) });
       const answer = api(Streams).upload({ data: stream, own: index % 3 === 0 });
       const writer = stream.writable.getWriter();
@@ -90,17 +85,7 @@ describe.each(providers)("a byte stream over $name", (provider) => {
   it("carries bytes of any number from the handler", async () => {
     const { api, client } = await pair(provider, [serving()]);
     const random = randomNumbers(2);
-    const sizes = [
-      0,
-      1,
-      4095,
-      4096,
-      4097,
-      8192,
-      40_960,
-      ...Array.from({ length: 12 }, () => random(300_000)),
-    ];
-    for (const [seed, bytes] of sizes.entries()) {
+    for (const [seed, bytes] of lengths(random).entries()) {
       const into = client.bulkStream("write", { chunkBytes: 4096 + random(20_000), chunks: 2 + random(4) });
       const sum = api(Streams).download({ into, bytes, seed });
       const read = new Checked();
