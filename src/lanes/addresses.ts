@@ -1,4 +1,15 @@
+import { listeningUrls } from "../fabric/choose-rail.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/url.ts";
+
+/**
+ * The published addresses one by one: a `verbs://` URL that stands for several devices becomes one for each. The front and every thread of every lane listen at these, in this order, whatever
+ * devices come and go meanwhile: so each lane has an address for each of the front's, and a lane's number is the same over all of them.
+ *
+ * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none.
+ */
+export function publishedUrls(listen: readonly string[]): string[] {
+  return listen.flatMap((url) => listeningUrls(url, undefined));
+}
 
 /**
  * Where lane `lane` of a front that listens at `url` listens at first: under a name made of the front's, or at the front's host, at a free port or, counted from `firstPort`, at one of its own.
@@ -9,7 +20,9 @@ export function laneUrl(url: string, lane: number, firstPort: number | undefined
   const { scheme, host, name } = parseUrl(url);
   if (scheme === "mem")
     throw new TypeError(`openLanes: listen: "${url}" cannot have lanes, mem:// reaches no other thread`);
-  if (!hasHosts(scheme)) {
+  if (!hasHosts(scheme) && scheme !== "shm")
+    throw new TypeError(`openLanes: listen: "${url}" cannot have lanes, only tcp, verbs and shm can`);
+  if (scheme === "shm") {
     const own = `${name}.lane${lane}`;
     if (own.length > maxNameLength)
       throw new RangeError(
@@ -22,3 +35,24 @@ export function laneUrl(url: string, lane: number, firstPort: number | undefined
 }
 
 const maxNameLength = 64;
+
+/** What the list of lanes may take of a message of 16 KiB. The rest of a welcome stands beside it. */
+const maxListBytes = 12 * 1024;
+
+/**
+ * The list of lanes goes into one message: one that had to be pulled could be overtaken by the next.
+ *
+ * @throws RangeError for more lanes than fit there, with addresses so long.
+ */
+export function assertListFits(url: string, lanes: number, firstPort: number | undefined): void {
+  let bytes = 3;
+  for (let lane = 0; lane < lanes; lane++) {
+    const own = laneUrl(url, lane, firstPort);
+    // As msgpack has it, with the port that it will get: an array of a string and 64 bits.
+    bytes += 1 + 3 + (own.endsWith(":0") ? own.length + 4 : own.length) + 9;
+  }
+  if (bytes > maxListBytes)
+    throw new RangeError(
+      `openLanes: lanes: the list of ${lanes} lanes of "${url}" would have ${bytes} bytes, and may have ${maxListBytes}: take fewer lanes or a shorter ${hasHosts(parseUrl(url).scheme) ? "host" : "name"}`,
+    );
+}

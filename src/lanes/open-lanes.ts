@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import { systemClock } from "../call/clock.ts";
 import { Engine } from "../engine/engine.ts";
 import { channels } from "../observe/channels.ts";
+import { publishedUrls } from "./addresses.ts";
 import { Lane, type LaneDeath } from "./lane.ts";
 import { LaneHost } from "./lane-host.ts";
 import { closeServices, type LaneServices, loadServices } from "./lane-module.ts";
@@ -12,11 +13,12 @@ import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } fro
  * Serves what a module gives in several worker threads behind one address. The module is loaded once in each, and once here (see `front`); it has as its default export, or as `serve`, what `implement` returns,
  * or a function of `{ lane, lanes, data }` that returns it. Resolves when every lane listens; all or nothing. Clients connect to the published address as to any engine.
  *
- * @throws TypeError or RangeError for bad options; RpcError `failed_precondition`, which names the module, when it cannot be loaded or gives no services, `already_exists` when an address
+ * @throws TypeError or RangeError for bad options; RpcError `invalid_argument` or `unimplemented` when no RDMA device fits an address, `failed_precondition`, which names the module, when it cannot be loaded or gives no services, `already_exists` when an address
  * is in use, `deadline_exceeded` when it takes longer than `startTimeoutMs`; DataCloneError for data that cannot be cloned.
  */
 export async function openLanes(module: URL | string, options: LanesOptions): Promise<LaneHost> {
-  const resolved = resolveLanesOptions(module, options, availableParallelism());
+  const asked = resolveLanesOptions(module, options, availableParallelism());
+  const resolved = { ...asked, listen: publishedUrls(asked.listen) };
   let host: LaneHost | undefined;
   const served = new Set<number>();
   const owner = {

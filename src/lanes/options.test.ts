@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { encodeAt } from "../wire/codec.ts";
+import { packLanes } from "../wire/handshake.ts";
 import { laneUrl } from "./addresses.ts";
 import { type LanesOptions, resolveLanesOptions } from "./options.ts";
 
@@ -37,6 +39,17 @@ describe("the options of openLanes", () => {
       { listen: `shm://${"a".repeat(60)}` },
       "has 66 characters and may have 64",
     ],
+    ["a fabric without lanes", { listen: "psm3://*:1" }, "only tcp, verbs and shm can"],
+    [
+      "a list of lanes longer than a message",
+      { listen: `shm://${"a".repeat(40)}`, lanes: 256 },
+      'the list of 256 lanes of "shm://',
+    ],
+    [
+      "such a list of long hosts",
+      { listen: `tcp://${"host.".repeat(10)}net:0`, lanes: 180 },
+      "bytes, and may have 12288: take fewer lanes or a shorter host",
+    ],
     [
       "a lane at the front's port",
       { listen: "tcp://h:7402", lanes: 2, firstLanePort: 7401 },
@@ -58,6 +71,18 @@ describe("the options of openLanes", () => {
     ["a listener that is none", { onLaneDied: 1 }, "onLaneDied must be a function"],
   ])("are not %s", (_, options, message) => {
     expect(() => resolve(options)).toThrow(message);
+  });
+
+  it("have as many lanes as the list of them has room for", () => {
+    expect(resolve({ listen: ["shm://orders", "tcp://0.0.0.0:7400"], lanes: 256 }).lanes).toBe(256);
+    const { listen, lanes } = resolve({ listen: `shm://${"a".repeat(56)}`, lanes: 148 });
+    const list = Array.from({ length: lanes }, (_, lane) => ({
+      url: laneUrl(listen[0] as string, lane, undefined),
+      incarnation: 2n ** 64n - 1n,
+    }));
+    const { start, end } = encodeAt(Buffer.alloc(16 * 1024), 0, packLanes(list));
+    expect(end - start).toBeLessThanOrEqual(12 * 1024);
+    expect(end - start).toBeGreaterThan(11 * 1024);
   });
 
   it.each(["../service.js", "service", 7, null, {}])("want the module as a URL, not %s", (from) => {

@@ -2,7 +2,7 @@ import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
 import { parseUrl } from "../fabric/url.ts";
 import { greetingLimits } from "../wire/handshake.ts";
-import { laneUrl } from "./addresses.ts";
+import { assertListFits } from "./addresses.ts";
 import type { LaneDeath } from "./lane.ts";
 
 /** How soon a lane that has died is replaced. */
@@ -20,7 +20,7 @@ export type LaneEngineOptions = Pick<EngineOptions, (typeof laneEngineOptions)[n
 export interface LanesOptions extends LaneEngineOptions {
   /** The published address, one or several: `tcp://host:port`, `verbs://host:port` or `shm://name`. Each lane has one of its own for each. */
   readonly listen: string | readonly string[];
-  /** How many lanes, 1 to 256. Default: as many as the process may use processors. */
+  /** How many lanes, 1 to 256; fewer where their addresses are so long that the list of them does not fit 12 KiB. Default: as many as the process may use processors. */
   readonly lanes?: number;
   /** For tcp and verbs: lane n listens at port `firstLanePort` + n. Default: at free ports, which firewalls do not know. */
   readonly firstLanePort?: number;
@@ -105,7 +105,7 @@ export function resolveLanesOptions(
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls) || urls.length === 0)
     throw new TypeError("openLanes: listen must be a URL or an array of one or several");
-  for (const url of urls) laneUrl(url, lanes - 1, firstLanePort);
+  for (const url of urls) assertListFits(url, lanes, firstLanePort);
   if (firstLanePort !== undefined) assertNoClash(urls, lanes, firstLanePort);
   const engine = Object.fromEntries(
     laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
