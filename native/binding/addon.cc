@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Cinnabar Authors
 
-// The functions of src/fabric/addon.ts. They read arguments, call the engine, and shape results;
-// nothing else.
+// The functions of src/fabric/addon.ts on an open port. They read arguments, call the engine, and
+// shape results; nothing else.
 
 #include <napi.h>
 
@@ -12,6 +12,7 @@
 #include "binding/describe.h"
 #include "binding/instance.h"
 #include "binding/memory.h"
+#include "binding/open.h"
 #include "binding/verbs.h"
 #include "fabric/library.h"
 
@@ -23,7 +24,6 @@ using Info = Napi::CallbackInfo;
 
 constexpr uint64_t kMostOffset = uint64_t{1} << 53;
 constexpr size_t kMostPath = 4096;
-constexpr size_t kMostKey = 1024;
 constexpr uint64_t kNsPerMs = 1'000'000;
 
 Napi::Value number(const Info& info, int64_t value) {
@@ -77,134 +77,6 @@ Napi::Value load(const Info& info) {
   result.Set("path", report.path);
   result.Set("version", versionPair(env, report.version));
   result.Set("tried", tried);
-  return result;
-}
-
-Napi::Value invalid(const Info& info, const char* what) {
-  return failureObject(info.Env(), {"open", EINVAL, "EINVAL", what});
-}
-
-void callBack(Instance* instance, PortHolder* holder) {
-  Napi::Env env(instance->env());
-  Napi::HandleScope scope(env);
-  {
-    auto lock = holder->guard->drive();
-    holder->port->wake();
-  }
-  instance->call(holder->onWake);
-}
-
-Napi::Value open(const Info& info) {
-  Napi::Env env = info.Env();
-  Instance* instance = Instance::of(env);
-  if (instance == nullptr || !info[0].IsObject()) return invalid(info, "no request");
-  Napi::Object object = info[0].As<Napi::Object>();
-  auto get = [&](const char* name) -> napi_value { return object.Get(name); };
-
-  engine::PortRequest request;
-  std::string scheme;
-  uint64_t service, slotBytes, sendSlots, receiveSlots;
-  uint8_t* ring = nullptr;
-  uint8_t* extents = nullptr;
-  size_t slabLength = 0;
-  size_t ringLength = 0;
-  size_t extentsLength = 0;
-  if (!readString(env, get("scheme"), 8, &scheme) || !fabric::schemeOf(scheme)) {
-    return invalid(info, "the scheme is none that libfabric serves");
-  }
-  request.scheme = *fabric::schemeOf(scheme);
-  if (!readString(env, get("host"), 256, &request.host) ||
-      !readString(env, get("name"), 256, &request.name) ||
-      !readString(env, get("provider"), 64, &request.provider) ||
-      !readInteger(env, get("service"), UINT32_MAX, &service)) {
-    return invalid(info, "host, name and provider are strings, service is a number");
-  }
-  if (!readInteger(env, get("slotBytes"), UINT32_MAX, &slotBytes) ||
-      !readInteger(env, get("sendSlots"), UINT32_MAX, &sendSlots) ||
-      !readInteger(env, get("receiveSlots"), UINT32_MAX, &receiveSlots)) {
-    return invalid(info, "slotBytes, sendSlots and receiveSlots are whole numbers");
-  }
-  // Fetched once: what is checked is what is held, whatever a getter does.
-  napi_value slabValue = get("slab");
-  napi_value ringValue = get("ring");
-  if (!readBuffer(env, slabValue, &request.slab, &slabLength) ||
-      !readBuffer(env, ringValue, &ring, &ringLength)) {
-    return invalid(info, "slab and ring are ArrayBuffers, not detached");
-  }
-  if (sendSlots + receiveSlots > slabLength || slotBytes > slabLength ||
-      (sendSlots + receiveSlots) * slotBytes > slabLength) {
-    return invalid(info, "the slab is smaller than its slots");
-  }
-  if (ringLength < engine::kRingBytes ||
-      reinterpret_cast<uintptr_t>(ring) % alignof(uint32_t) != 0) {
-    return invalid(info, "the ring is too small");
-  }
-  napi_value extentsValue = get("extents");
-  if (!readBuffer(env, extentsValue, &extents, &extentsLength) ||
-      extentsLength < engine::kExtentsBytes ||
-      reinterpret_cast<uintptr_t>(extents) % alignof(engine::Extent) != 0) {
-    return invalid(info, "extents is an ArrayBuffer with room for 256 of them");
-  }
-  Napi::Value onWake = object.Get("onWake");
-  if (!onWake.IsFunction()) return invalid(info, "onWake is a function");
-
-  request.service = static_cast<uint32_t>(service);
-  request.slotBytes = static_cast<uint32_t>(slotBytes);
-  request.sendSlots = static_cast<uint32_t>(sendSlots);
-  request.receiveSlots = static_cast<uint32_t>(receiveSlots);
-  request.ring = reinterpret_cast<uint32_t*>(ring);
-  request.ring[0] = 0;
-  request.ring[1] = 0;
-
-  const uint8_t* key = nullptr;
-  size_t keyLength = 0;
-  Napi::Value authKey = object.Get("authKey");
-  bool isKey = readBytes(env, authKey, &key, &keyLength) && keyLength <= kMostKey;
-  if (!authKey.IsUndefined() && !isKey)
-    return invalid(info, "authKey is a Uint8Array of at most 1024 bytes");
-  request.authKey.assign(key, key + keyLength);
-
-  auto opened = engine::Port::open(request);
-  if (isKey) explicit_bzero(request.authKey.data(), request.authKey.size());
-  if (!opened) return failureObject(env, opened.failure());
-  auto holder = std::make_unique<PortHolder>();
-  holder->port = std::move(*opened);
-  holder->slab = Hold(env, slabValue);
-  holder->ring = Hold(env, ringValue);
-  holder->extents = Hold(env, extentsValue);
-  holder->extentWords = reinterpret_cast<uint64_t*>(extents);
-  holder->onWake = Hold(env, onWake);
-  PortHolder* held = holder.get();
-  holder->wake =
-      Wake::create(env, held->port->waitFd(), [instance, held] { callBack(instance, held); });
-  if (holder->wake == nullptr) {
-    return failureObject(
-        env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});
-  }
-  held->guard =
-      std::make_unique<engine::Guard>(*held->port, [wake = held->wake] { wake->nudge(); });
-
-  const fabric::EndpointTraits& traits = held->port->traits();
-  fabric::RawAddress address = held->port->address();
-  auto bound = fabric::decodeSocketAddress(address.data(), address.size());
-  Napi::Object result = Napi::Object::New(env);
-  result.Set("port", instance->add(std::move(holder)));
-  result.Set("provider", traits.provider);
-  result.Set("version", versionPair(env, fabric::library()->loadedVersion));
-  result.Set("providerVersion", versionPair(env, traits.providerVersion));
-  result.Set("address", bytesObject(env, address));
-  result.Set("host", bound ? bound->host : "");
-  result.Set("service", bound ? bound->port : 0);
-  result.Set("name", held->port->name());
-  result.Set("injectBytes", static_cast<double>(traits.injectBytes));
-  result.Set("maxTransferBytes", static_cast<double>(held->port->maxTransferBytes()));
-  result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
-  result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
-  result.Set("granted", grantedObject(env, traits.granted));
-  result.Set("reportsDeath", held->port->isShm());
-  result.Set("revokesKeys", held->port->isShm() || traits.revokesKeys);
-  result.Set("maxPeers", static_cast<double>(traits.maxPeers));
-  result.Set("refusesSilently", !held->port->isShm());
   return result;
 }
 
@@ -406,7 +278,6 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   if (!Instance::attach(env)) return exports;
   auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
   add("load", Napi::Function::New<load>(env, "load"));
-  add("open", Napi::Function::New<open>(env, "open"));
   add("close", Napi::Function::New<close>(env, "close"));
   add("admit", Napi::Function::New<admit>(env, "admit"));
   add("addressOf", Napi::Function::New<addressOf>(env, "addressOf"));
@@ -424,6 +295,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("disarm", Napi::Function::New<disarm>(env, "disarm"));
   add("setRef", Napi::Function::New<setRef>(env, "setRef"));
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
+  addOpenFunction(env, exports);
   addDescribeFunctions(env, exports);
   addMemoryFunctions(env, exports);
   addVerbsFunctions(env, exports);

@@ -11,6 +11,7 @@ add_library(cinnabar SHARED
   binding/describe.cc
   binding/instance.cc
   binding/memory.cc
+  binding/open.cc
   binding/verbs.cc
   binding/wake.cc)
 target_include_directories(cinnabar SYSTEM PRIVATE ${CMAKE_JS_INC})

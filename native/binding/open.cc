@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "binding/open.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "binding/instance.h"
+#include "binding/verbs.h"
+#include "fabric/library.h"
+
+namespace cinnabar::binding {
+namespace {
+
+using Info = Napi::CallbackInfo;
+
+constexpr size_t kMostKey = 1024;
+
+/// What JavaScript asked for. Its values are fetched once: what is checked is what is held,
+/// whatever a getter does.
+struct Asked {
+  engine::PortRequest request;
+  napi_value slab = nullptr;
+  napi_value ring = nullptr;
+  napi_value extents = nullptr;
+  uint64_t* extentWords = nullptr;
+  Napi::Value onWake;
+
+  ~Asked() {
+    auto& key = request.authKey;
+    if (!key.empty()) explicit_bzero(key.data(), key.size());
+  }
+};
+
+/// nullptr, or what is wrong with the request.
+const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
+  auto get = [&](const char* name) -> napi_value { return object.Get(name); };
+  engine::PortRequest& request = asked->request;
+  std::string scheme;
+  uint64_t service, slotBytes, sendSlots, receiveSlots;
+  uint8_t* ring = nullptr;
+  uint8_t* extents = nullptr;
+  size_t slabLength = 0;
+  size_t ringLength = 0;
+  size_t extentsLength = 0;
+  if (!readString(env, get("scheme"), 8, &scheme) || !fabric::schemeOf(scheme))
+    return "the scheme is none that libfabric serves";
+  request.scheme = *fabric::schemeOf(scheme);
+  if (!readString(env, get("host"), 256, &request.host) ||
+      !readString(env, get("name"), 256, &request.name) ||
+      !readString(env, get("provider"), 64, &request.provider) ||
+      !readInteger(env, get("service"), UINT32_MAX, &service)) {
+    return "host, name and provider are strings, service is a number";
+  }
+  if (!readInteger(env, get("slotBytes"), UINT32_MAX, &slotBytes) ||
+      !readInteger(env, get("sendSlots"), UINT32_MAX, &sendSlots) ||
+      !readInteger(env, get("receiveSlots"), UINT32_MAX, &receiveSlots)) {
+    return "slotBytes, sendSlots and receiveSlots are whole numbers";
+  }
+  asked->slab = get("slab");
+  asked->ring = get("ring");
+  if (!readBuffer(env, asked->slab, &request.slab, &slabLength) ||
+      !readBuffer(env, asked->ring, &ring, &ringLength)) {
+    return "slab and ring are ArrayBuffers, not detached";
+  }
+  if (sendSlots + receiveSlots > slabLength || slotBytes > slabLength ||
+      (sendSlots + receiveSlots) * slotBytes > slabLength) {
+    return "the slab is smaller than its slots";
+  }
+  if (ringLength < engine::kRingBytes || reinterpret_cast<uintptr_t>(ring) % alignof(uint32_t) != 0)
+    return "the ring is too small";
+  asked->extents = get("extents");
+  if (!readBuffer(env, asked->extents, &extents, &extentsLength) ||
+      extentsLength < engine::kExtentsBytes ||
+      reinterpret_cast<uintptr_t>(extents) % alignof(engine::Extent) != 0) {
+    return "extents is an ArrayBuffer with room for 256 of them";
+  }
+  asked->extentWords = reinterpret_cast<uint64_t*>(extents);
+  asked->onWake = object.Get("onWake");
+  if (!asked->onWake.IsFunction()) return "onWake is a function";
+
+  request.service = static_cast<uint32_t>(service);
+  request.slotBytes = static_cast<uint32_t>(slotBytes);
+  request.sendSlots = static_cast<uint32_t>(sendSlots);
+  request.receiveSlots = static_cast<uint32_t>(receiveSlots);
+  request.ring = reinterpret_cast<uint32_t*>(ring);
+  request.ring[0] = 0;
+  request.ring[1] = 0;
+
+  const uint8_t* key = nullptr;
+  size_t keyLength = 0;
+  Napi::Value authKey = object.Get("authKey");
+  bool isKey = readBytes(env, authKey, &key, &keyLength) && keyLength <= kMostKey;
+  if (!authKey.IsUndefined() && !isKey) return "authKey is a Uint8Array of at most 1024 bytes";
+  if (isKey) request.authKey.assign(key, key + keyLength);
+  return nullptr;
+}
+
+void callBack(Instance* instance, PortHolder* holder) {
+  Napi::Env env(instance->env());
+  Napi::HandleScope scope(env);
+  {
+    auto lock = holder->guard->drive();
+    holder->port->wake();
+  }
+  instance->call(holder->onWake);
+}
+
+/// What JavaScript is told of an open port.
+Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
+  const fabric::EndpointTraits& traits = port.traits();
+  fabric::RawAddress address = port.address();
+  auto bound = fabric::decodeSocketAddress(address.data(), address.size());
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("port", number);
+  result.Set("provider", traits.provider);
+  result.Set("version", versionPair(env, fabric::library()->loadedVersion));
+  result.Set("providerVersion", versionPair(env, traits.providerVersion));
+  result.Set("address", bytesObject(env, address));
+  result.Set("host", bound ? bound->host : "");
+  result.Set("service", bound ? bound->port : 0);
+  result.Set("name", port.name());
+  result.Set("injectBytes", static_cast<double>(traits.injectBytes));
+  result.Set("maxTransferBytes", static_cast<double>(port.maxTransferBytes()));
+  result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
+  result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
+  result.Set("granted", grantedObject(env, traits.granted));
+  result.Set("reportsDeath", port.isShm());
+  result.Set("revokesKeys", port.isShm() || traits.revokesKeys);
+  result.Set("maxPeers", static_cast<double>(traits.maxPeers));
+  result.Set("refusesSilently", !port.isShm());
+  return result;
+}
+
+Napi::Value open(const Info& info) {
+  Napi::Env env = info.Env();
+  Instance* instance = Instance::of(env);
+  Asked asked;
+  const char* wrong = instance == nullptr || !info[0].IsObject()
+                          ? "no request"
+                          : read(env, info[0].As<Napi::Object>(), &asked);
+  if (wrong != nullptr) return failureObject(env, {"open", EINVAL, "EINVAL", wrong});
+
+  auto opened = engine::Port::open(asked.request);
+  if (!opened) return failureObject(env, opened.failure());
+  auto holder = std::make_unique<PortHolder>();
+  holder->port = std::move(*opened);
+  holder->slab = Hold(env, asked.slab);
+  holder->ring = Hold(env, asked.ring);
+  holder->extents = Hold(env, asked.extents);
+  holder->extentWords = asked.extentWords;
+  holder->onWake = Hold(env, asked.onWake);
+  PortHolder* held = holder.get();
+  holder->wake =
+      Wake::create(env, held->port->waitFd(), [instance, held] { callBack(instance, held); });
+  if (holder->wake == nullptr) {
+    return failureObject(
+        env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});
+  }
+  held->guard =
+      std::make_unique<engine::Guard>(*held->port, [wake = held->wake] { wake->nudge(); });
+  return openedObject(env, instance->add(std::move(holder)), *held->port);
+}
+
+}  // namespace
+
+void addOpenFunction(Napi::Env env, Napi::Object exports) {
+  exports.Set("open", Napi::Function::New<open>(env, "open"));
+}
+
+}  // namespace cinnabar::binding

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <napi.h>
+
+namespace cinnabar::binding {
+
+/// Adds open, which makes a port of a request.
+void addOpenFunction(Napi::Env env, Napi::Object exports);
+
+}  // namespace cinnabar::binding
