@@ -72,6 +72,13 @@ constexpr std::array kQuirks = {
         "A read is answered, on one connection not before the writes in front of it are in place, "
         "and an empty one needs no right",
         "Ethernet-iWARP"},
+    QuirkEntry{
+        Quirk::completesTwice, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "on soft-iWARP a transfer never ends, or the process crashes, when a connection breaks",
+        "a read that has not left yet is flushed twice (siw_sq_flush of Linux 6.12 and 7.2), and a "
+        "request whose bell has failed is flushed too (libsiw). libfabric then gives the same "
+        "record free twice and hands it to two requests (vrb_poll_cq, rxm_handle_comp_error)",
+        "Ethernet-iWARP"},
 };
 
 constexpr std::array kSettings = {

@@ -31,6 +31,8 @@ enum class Quirk {
   sizedForPeers,
   /// Follow each write with an empty read on the same connection, and wait for both.
   completesOnDeparture,
+  /// Put functions of ours in the place of the device library's (verbs/soft_iwarp.h).
+  completesTwice,
 };
 
 struct QuirkEntry {

@@ -14,9 +14,41 @@
 namespace cinnabar::verbs {
 
 struct Device;
+struct CompletionQueue;
+struct QueuePairHandle;
+
+/// struct ibv_wc.
+struct WorkCompletion {
+  uint64_t id;
+  int status;
+  int operation;
+  uint32_t vendorError;
+  uint32_t bytes;
+  uint32_t immediate;
+  uint32_t queuePair;
+  uint32_t sender;
+  uint32_t flags;
+  uint16_t partition;
+  uint16_t sourceLid;
+  uint8_t serviceLevel;
+  uint8_t destinationBits;
+};
+
+using PollFunction = int(CompletionQueue* queue, int most, WorkCompletion* into);
+/// Of a list of struct ibv_send_wr; returns an error, and where it came to.
+using PostFunction = int(QueuePairHandle* pair, void* request, void** refused);
+
+/// The beginning of struct ibv_context_ops.
+struct DeviceOperations {
+  void* others[11];
+  PollFunction* poll;
+  void* more[13];
+  PostFunction* postSend;
+};
 
 struct DeviceContext {
   Device* device;
+  DeviceOperations operations;
 };
 
 struct CompletionQueue {
@@ -101,6 +133,10 @@ struct SharedReceiveState {
   uint32_t limit;
 };
 
+static_assert(offsetof(WorkCompletion, queuePair) == 28);
+static_assert(sizeof(WorkCompletion) == 48);
+static_assert(offsetof(DeviceContext, operations.poll) == 8 + 11 * 8);
+static_assert(offsetof(DeviceContext, operations.postSend) == 8 + 25 * 8);
 static_assert(offsetof(QueuePairHandle, number) == 52);
 static_assert(offsetof(ConnectionHandle, local) == 32);
 static_assert(offsetof(ConnectionHandle, remote) == 160);

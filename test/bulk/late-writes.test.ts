@@ -13,8 +13,8 @@ import { Late, type LateReport, LateWriter, lateByte } from "./late-writer.ts";
 afterEach(endAllPeers);
 
 /** Under the sanitizers, which take many times as long, enough to see a key that outlives its loan. */
-const rounds = (fabric: string) => (underSanitizers ? 1000 : isDevice(fabric) ? 500 : 10_000);
-/** On a device each write that is refused costs a connection. */
+const rounds = (fabric: string) => (underSanitizers ? 1000 : isDevice(fabric) ? 200 : 10_000);
+/** On a device each write that is refused costs a connection, 20 to 50 ms in the guest. */
 const isDevice = (fabric: string) => fabric.startsWith("verbs");
 const batch = 50;
 const canary = 0x5a;
