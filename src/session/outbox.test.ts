@@ -66,6 +66,41 @@ describe("outbox", () => {
     expect(port.frames).toHaveLength(48);
   });
 
+  it("holds what comes after a frame that must not be overtaken, and sends it in order", () => {
+    const { port, outbox } = setUp();
+    outbox.bare(head(1));
+    outbox.hold();
+    outbox.bare(head(2));
+    outbox.value(head(3), "x", noOffer);
+    outbox.flush();
+    expect(port.frames.map(({ callId }) => callId)).toEqual([1]);
+    outbox.resume();
+    outbox.bare(head(4));
+    outbox.flush();
+    expect(port.frames.map(({ callId }) => callId)).toEqual([1, 2, 3, 4]);
+    expect(outbox.queuedBytes).toBe(0);
+  });
+
+  it("holds behind what finds no slot, and bounds it as all that waits", () => {
+    const { port, told, outbox } = setUp({ slots: 1, maxWaitingBytes: 200 });
+    outbox.bare(head(1));
+    outbox.flush();
+    outbox.bare(head(2));
+    outbox.hold();
+    outbox.bare(head(3));
+    port.complete();
+    outbox.flush();
+    expect(port.frames.map(({ callId }) => callId)).toEqual([1, 2]);
+    outbox.raw(head(4), 0, new Uint8Array(300));
+    expect(told.overrun).toHaveLength(1);
+    outbox.dropHeld();
+    expect(outbox.queuedBytes).toBe(0);
+    port.complete();
+    outbox.bare(head(5));
+    outbox.flush();
+    expect(port.frames.map(({ callId }) => callId)).toEqual([1, 2, 5]);
+  });
+
   it("posts a full message and goes on in the next slot", () => {
     const { port, outbox } = setUp();
     const body = new Uint8Array(1000);

@@ -62,6 +62,9 @@ export class Outbox implements SendOwner {
   #posted = 0;
   /** Whole frames, padded, that found no slot. */
   #waiting: Uint8Array[] = [];
+  /** Those that were put in since `hold`, which wait for `resume`. */
+  #held: Uint8Array[] | undefined;
+  /** Of both. */
   #waitingBytes = 0;
   #closed = false;
   /** While a value is being encoded into the open slot. A getter of the user's may then call, cancel or close: the slot stays as it is. */
@@ -205,11 +208,33 @@ export class Outbox implements SendOwner {
     else if (this.#waiting.length > 0) this.#host.markDirty();
   }
 
+  /** What was put in so far leaves, what comes now waits. */
+  hold(): void {
+    this.#post();
+    this.#held ??= [];
+  }
+
+  /** What waited since `hold` leaves after what came before. */
+  resume(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    this.#waiting.push(...held);
+    if (held.length > 0) this.#host.markDirty();
+  }
+
+  /** The same, without what waited. */
+  dropHeld(): void {
+    for (const { byteLength } of this.#held ?? []) this.#waitingBytes -= byteLength;
+    this.#held = undefined;
+  }
+
   /** Drops what has not been posted and takes nothing more. */
   close(): void {
     this.#closed = true;
     if (!this.#encoding) this.#returnSlot();
     this.#waiting = [];
+    this.#held = undefined;
     this.#waitingBytes = 0;
     if (this.#posted === 0) this.#host.onDrained();
   }
@@ -226,7 +251,7 @@ export class Outbox implements SendOwner {
 
   /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait before us. */
   #openFor(bytes: number): boolean {
-    if (this.#encoding || this.#waiting.length > 0) return false;
+    if (this.#encoding || this.#waiting.length > 0 || this.#held !== undefined) return false;
     if (this.#slot >= 0) {
       if (this.#at + bytes <= this.#messageBytes) return true;
       this.#post();
@@ -271,7 +296,7 @@ export class Outbox implements SendOwner {
 
   #wait(frame: Uint8Array): void {
     if (this.#closed) return;
-    this.#waiting.push(frame);
+    (this.#held ?? this.#waiting).push(frame);
     this.#waitingBytes += frame.byteLength;
     if (this.#waitingBytes > this.#maxWaitingBytes) this.#host.onOverrun(this.#waitingBytes);
     else this.#host.markDirty();

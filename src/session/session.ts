@@ -125,6 +125,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   /** Answers a hello. */
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
     this.#opening.accept(remote, welcome);
+    // It is being pulled, and the connector takes nothing else before it.
+    if (this.#offers.has(sessionBody)) this.#outbox.hold();
   }
 
   /** Answers a hello with a no, and ends. */
@@ -346,8 +348,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   #onPulled(word: number, callId: number): void {
-    if (word === pulledBody.response && callId === 0) this.#offers.released(sessionBody);
-    else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
+    if (word === pulledBody.response && callId === 0) {
+      this.#offers.released(sessionBody);
+      this.#outbox.resume();
+    } else if (word === pulledBody.response) this.#incoming.onBodyPulled(callId);
     else if (word === pulledBody.request) this.outgoing.onBodyPulled(callId);
     else this.fault(`body number ${word} of call ${callId} cannot have been pulled`);
   }
@@ -423,6 +427,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   #sayGoodbye(reason: RpcError, touching: boolean): void {
+    this.#outbox.dropHeld();
     this.say(frameKind.goodbye, { ...lastWords(reason), ...(touching && { t: true }) }, errorWord(reason));
     this.#outbox.flush();
     this.#outbox.close();

@@ -265,6 +265,38 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
     expect(await server.ask("closed")).toBe(3);
   });
 
+  it("close in the middle of a drain, and end their modules once", async () => {
+    const { server, api } = await startLanes(
+      { listen: listen(), lanes: 2 },
+      { lanes: { policy: "roundRobin" } },
+    );
+    const held = [outcome(api.once({ ms: 1e6 })), outcome(api.once({ ms: 1e6 }))];
+    await until(async () => {
+      const { lanes } = await server.ask<{ lanes: number[] }>("stats");
+      return lanes.every((calls) => calls === 1);
+    });
+    expect(await server.ask("drainAndClose")).toBe(2);
+    expect(await Promise.all(held)).toEqual(["unavailable", "unavailable"]);
+    expect(await server.ask("closed")).toBe(3);
+  });
+
+  it("whose module cannot be loaded again are told of, and tried until it can", async () => {
+    const { server, peer } = await startLanes(
+      { listen: listen(), lanes: 1, restart: { minDelayMs: 10, maxDelayMs: 50 } },
+      { ...byKey, reconnect: { whileLost: "wait" } },
+    );
+    await server.ask("break", true);
+    await killLane(peer, 0, "exit");
+    for (const message of [undefined, "broken on purpose", "broken on purpose", "broken on purpose"]) {
+      const died = await server.report("died");
+      expect(died.message ?? "").toContain(message ?? "");
+      expect(died.replacedInMs).toBeLessThanOrEqual(50);
+    }
+    const waiting = peer.client(Laned, { timeoutMs: 30_000 }).where({});
+    await server.ask("break", false);
+    expect(await waiting).toMatchObject({ lane: 0 });
+  });
+
   it("close though one loops for ever", async () => {
     const { server, api, peer } = await startLanes({ listen: listen(), lanes: 2 }, byKey);
     const looping = outcome(api.loop());
@@ -341,6 +373,12 @@ describe("openLanes", () => {
       { data: { hangsIn: 0 }, startTimeoutMs: 2000 },
       "deadline_exceeded",
       /lane 0 has not come to serve within 2000 ms: .*lane-service\.js/,
+    ],
+    [
+      "that never ends at the front",
+      { data: { hangsIn: "front" }, startTimeoutMs: 4000 },
+      "deadline_exceeded",
+      /the front has not come to serve within 4000 ms: .*lane-service\.js/,
     ],
   ])("names a module %s", async (_, options, code, message) => {
     const name = freshName();

@@ -6,11 +6,13 @@ import type { LaneContext, LaneServices } from "cinnabar/lanes";
 import { Laned } from "./laned.ts";
 
 export default async function services({ lane, data }: LaneContext): Promise<LaneServices> {
-  const { failsIn, hangsIn, closed } = (data ?? {}) as {
+  const { failsIn, hangsIn, closed, broken } = (data ?? {}) as {
     readonly failsIn?: number;
-    readonly hangsIn?: number;
+    readonly hangsIn?: number | "front";
     readonly closed?: SharedArrayBuffer;
+    readonly broken?: SharedArrayBuffer;
   };
+  if (broken !== undefined && new Int32Array(broken)[0] === 1) throw new Error("broken on purpose");
   if (lane === failsIn) throw new Error("on purpose");
   if (lane === hangsIn) await new Promise(() => setInterval(() => {}, 1000));
   const here = { lane, thread: threadId };

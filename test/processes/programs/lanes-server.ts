@@ -11,6 +11,7 @@ export interface LanesServerSettings extends LanesOptions {
 
 const { module = "./lane-service.js", data, ...options } = settings<LanesServerSettings>();
 const closed = new SharedArrayBuffer(4);
+const broken = new SharedArrayBuffer(4);
 
 subscribe("cinnabar:lane.serving", (event) => {
   const { lane, urls } = event as { lane: number; urls: string[] };
@@ -20,7 +21,7 @@ subscribe("cinnabar:lane.serving", (event) => {
 try {
   const host = await openLanes(new URL(module, import.meta.url), {
     ...options,
-    data: { ...data, closed },
+    data: { ...data, closed, broken },
     onLaneDied: ({ lane, exitCode, error, replacedInMs, deaths }) =>
       tell("died", { lane, exitCode, message: error?.message, replacedInMs, deaths }),
   });
@@ -43,6 +44,15 @@ try {
     },
     drain: (graceMs: number) => host.drain({ graceMs }),
     close: () => host.close(),
+    drainAndClose: async () => {
+      const drained = host.drain({ graceMs: 60_000 });
+      // The lanes have been asked by the time that they are asked for this.
+      await host.stats();
+      await host.close();
+      return (await drained).aborted.length;
+    },
+    /** Whether the module throws from now on when it is loaded. */
+    break: (isBroken: boolean) => void new Int32Array(broken).fill(isBroken ? 1 : 0),
     /** How many of the modules' `close` have been called. */
     closed: () => new Int32Array(closed)[0],
     footprint,
