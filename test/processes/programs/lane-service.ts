@@ -14,7 +14,12 @@ export default async function services({ lane, data }: LaneContext): Promise<Lan
   };
   if (broken !== undefined && new Int32Array(broken)[0] === 1) throw new Error("broken on purpose");
   if (lane === failsIn) throw new Error("on purpose");
-  if (lane === hangsIn) await new Promise(() => setInterval(() => {}, 1000));
+  // A thread with nothing to wait for would end; the process with the front shall.
+  if (lane === hangsIn)
+    await new Promise(() => {
+      const waiting = setInterval(() => {}, 1000);
+      if (lane === "front") waiting.unref();
+    });
   const here = { lane, thread: threadId };
   const laned = implement(Laned, {
     where: () => here,
