@@ -87,6 +87,5 @@ export class SlotGenerations {
 }
 
 const slotBits = 20;
-/** The slot of a number. */
-export const slotMask: number = (1 << slotBits) - 1;
+const slotMask = (1 << slotBits) - 1;
 const maxGeneration = 0xfff;

@@ -1,5 +1,5 @@
 import type { Loan, OutgoingCall } from "../call/outgoing-call.ts";
-import { SlotTable, slotMask } from "../call/slot-table.ts";
+import { SlotTable } from "../call/slot-table.ts";
 import { codeToNumber } from "../errors/code.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
@@ -19,6 +19,8 @@ import { type WaitingCall, WaitingCalls } from "./waiting-calls.ts";
 import { type WaitingQuestion, WaitingQuestions } from "./waiting-questions.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
+/** The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use, and folds one of the file's own. */
+const slotMask = (1 << 20) - 1;
 const exhaustedWord = codeToNumber("resource_exhausted");
 /** How often to look whether calls starve. */
 const starvedMs = 1000;
