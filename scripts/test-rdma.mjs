@@ -1,15 +1,21 @@
-// `npm run test:rdma [-- vitest filters]`: boots the guest of test/rdma and runs the provider matrix there on Soft-RoCE and soft-iWARP.
+// `npm run test:rdma [-- vitest filters]`: boots the guest of test/rdma and runs the provider matrix there on Soft-RoCE and soft-iWARP. On the libfabric
+// that CINNABAR_LIBFABRIC points at, if it does; what that came to is written to docs/results/.
 import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
-import { prepareGuest, runInGuest } from "./test/rdma.mjs";
+import { versionOf } from "./test/libfabric.mjs";
+import { prepareGuest, runInGuest, writeVerbsResult } from "./test/rdma.mjs";
 
 endChildrenOnSignal();
 
 try {
   await setUp("test");
   await prepareGuest();
-  const { passed, failed, problems } = await runInGuest(process.argv.slice(2));
+  const filters = process.argv.slice(2);
+  const outcome = await runInGuest(filters);
+  const { passed, failed, problems } = outcome;
   for (const problem of problems) console.log(`FAILED  ${problem}`);
+  const library = process.env.CINNABAR_LIBFABRIC;
+  if (library) console.log(`\n${writeVerbsResult(await versionOf(library), filters, outcome)}`);
   console.log(`\n${passed} passed, ${failed} failed`);
   process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
 } catch (error) {

@@ -5,6 +5,7 @@
 #include "fabric/domains.h"
 #include "fabric/info.h"
 #include "fabric/library.h"
+#include "fabric/paging.h"
 
 namespace cinnabar::binding {
 namespace {
@@ -72,10 +73,23 @@ Napi::Value domains(const Info& info) {
   return result;
 }
 
+Napi::Value paging(const Info& info) {
+  Napi::Env env = info.Env();
+  Napi::Array result = Napi::Array::New(env);
+  for (const fabric::DevicePaging& device : fabric::pagingOfDevices()) {
+    Napi::Object entry = Napi::Object::New(env);
+    entry.Set("device", device.device);
+    entry.Set("onDemand", device.servesAll());
+    result.Set(result.Length(), entry);
+  }
+  return result;
+}
+
 }  // namespace
 
 void addDescribeFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("providers", Napi::Function::New<providers>(env, "providers"));
+  exports.Set("paging", Napi::Function::New<paging>(env, "paging"));
   exports.Set("domains", Napi::Function::New<domains>(env, "domains"));
 }
 

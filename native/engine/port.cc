@@ -12,6 +12,7 @@
 
 #include "engine/process_memory.h"
 #include "fabric/needs.h"
+#include "fabric/paging.h"
 #include "fabric/verbs_report.h"
 
 namespace cinnabar::engine {
@@ -42,6 +43,8 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openFirst(const PortRequest& r
     if (provider.scheme == fabric::Scheme::verbs) {
       std::string obstacle = fabric::lockedMemoryObstacle();
       if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
+      obstacle = fabric::pagingObstacle();
+      if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
     }
     fabric::InfoRequest wanted{.provider = &provider,
                                .source = source,

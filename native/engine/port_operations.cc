@@ -127,6 +127,7 @@ int Port::submit(Operation* operation) {
 int Port::post(Operation& operation, Address& address) {
   ssize_t status;
   if (address.neighbour != nullptr && !address.neighbour->isReady()) return -FI_EAGAIN;
+  if (endpoint_->isResting(address.fabric)) return -FI_EAGAIN;
   if (operation.type != Operation::Type::send) {
     return postTransfer(operation, address);
   } else if (address.neighbour != nullptr) {

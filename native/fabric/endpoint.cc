@@ -26,6 +26,8 @@ constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
 // As long as a connect waits by default.
 constexpr auto kAddressLinger = std::chrono::seconds(5);
+// Twice what rxm lets pass between two looks at its connections, and some.
+constexpr auto kRest = std::chrono::milliseconds(25);
 
 /// What libfabric's variable says; 0 if it is no number.
 size_t numberIn(const char* variable) {
@@ -103,6 +105,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.revokesKeys =
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
+  traits.endsFailed = has(Quirk::crashesOnDisconnect);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
   // Whether a write can carry data to its target, whose completion then also says how many bytes
@@ -234,10 +237,26 @@ void Endpoint::disconnect(fi_addr_t address, uint32_t number) {
   if (!traits_.endsConnections || found == inserted_.end()) return;
   if (found->second.connection != number || found->second.unmade) return;
   ++found->second.connection;
+  if (traits_.endsFailed) {
+    found->second.since = std::chrono::steady_clock::now();
+    found->second.restsUntil = found->second.since + kRest;
+    rests_ = true;
+    return;
+  }
   // The number stays valid, since the address has been inserted once more than it is removed.
   fi_addr_t index = FI_ADDR_NOTAVAIL;
   if (fi_av_insert(parts_.av.get(), found->second.raw.data(), 1, &index, 0, nullptr) != 1) return;
   fi_av_remove(parts_.av.get(), &index, 1, 0);
+}
+
+bool Endpoint::isResting(fi_addr_t address) {
+  if (!rests_) return false;
+  auto now = std::chrono::steady_clock::now();
+  auto found = inserted_.find(address);
+  if (found != inserted_.end() && now < found->second.restsUntil) return true;
+  rests_ = std::any_of(inserted_.begin(), inserted_.end(),
+                       [&](const auto& entry) { return now < entry.second.restsUntil; });
+  return false;
 }
 
 void Endpoint::removeUnused() {

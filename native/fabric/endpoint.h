@@ -67,6 +67,9 @@ struct EndpointTraits {
   /// Removing an address ends the connection to it. So does `disconnect`, and an address stays
   /// known for some seconds at least.
   bool endsConnections = false;
+  /// The provider itself ends a connection on which something has failed, a little later. Until
+  /// then its address rests, and `disconnect` does nothing else.
+  bool endsFailed = false;
   Granted granted;
 };
 
@@ -120,6 +123,8 @@ class Endpoint {
   /// Something posted to connection `number` has failed, so that one is broken, whether the
   /// provider has noticed or not: the next post makes another.
   void disconnect(fi_addr_t address, uint32_t number);
+  /// Whether a post would go to a connection that is being ended: to be tried again.
+  bool isResting(fi_addr_t address);
 
  private:
   void drain();
@@ -131,6 +136,7 @@ class Endpoint {
     uint32_t connection = 0;  // how many have been ended by `disconnect`
     bool unmade = false;      // no connection could be begun at the last try
     std::chrono::steady_clock::time_point since;
+    std::chrono::steady_clock::time_point restsUntil;
     RawAddress raw;
   };
   void removeUnused();
@@ -139,6 +145,7 @@ class Endpoint {
   /// the first removal. So an address stays until nobody uses it, and for some seconds at least:
   /// who tries again sooner finds the connection that is being made.
   std::unordered_map<fi_addr_t, Inserted> inserted_;
+  bool rests_ = false;  // perhaps some of them
 };
 
 }  // namespace cinnabar::fabric

@@ -38,6 +38,13 @@ constexpr std::array kQuirks = {
         "is being made, and the peer refuses the next one while it waits for the first. Where none "
         "could even be begun it crashes (rxm_av_remove_handler closes an endpoint that is not "
         "there)"},
+    QuirkEntry{
+        Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(1, 19), kEver,
+        "SIGSEGV in fi_cq_read soon after a transfer was refused and its connection was ended",
+        "verbs announces the end of a connection as it reads an error from the device's queue "
+        "(vrb_shutdown_ep), and the announcement stays when the connection is closed before rxm "
+        "has read it: vrb_eq_match_event takes the event itself for a pointer to it. Left alone, "
+        "rxm closes the connection at its next look, every 10 ms (cm_progress_interval)"},
     QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a process that is killed at the wrong moment makes all its peers spin for ever",
                "who posts to a region, and its owner while it reads, holds a spin lock in it "

@@ -21,6 +21,9 @@ enum class Quirk {
   copiesMessages,
   /// Keep an address for some seconds though nobody uses it.
   endsConnections,
+  /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
+  /// until it is gone.
+  crashesOnDisconnect,
   /// Free what a dead process has locked (engine/undertaker.h).
   leavesLocks,
   /// Nothing can be done from here: the port has to be opened anew.

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <set>
 
+#include "fabric/paging.h"
+
 namespace cinnabar::fabric {
 namespace {
 
@@ -148,6 +150,8 @@ std::optional<Failure> verbsObstacle(const Library& library, const Provider& pro
   if (!device.empty()) return because(device.starts_with("this user") ? EACCES : FI_ENODEV, device);
   std::string locked = lockedMemoryObstacle();
   if (!locked.empty()) return because(FI_ENOMEM, locked);
+  std::string paging = pagingObstacle();
+  if (!paging.empty()) return because(FI_EOPNOTSUPP, paging);
   auto addresses = addressesOf(library, provider);
   if (addresses.empty()) return because(FI_ENODATA, addressObstacle());
   if (source.empty()) return std::nullopt;

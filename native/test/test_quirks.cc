@@ -23,6 +23,8 @@ TEST_SUITE("quirks") {
     CHECK_FALSE(hasQuirk(Quirk::completesOnDeparture, "verbs;ofi_rxm", FI_VERSION(1, 17),
                          "IB-0xfe80000000000000"));
     CHECK_FALSE(hasQuirk(Quirk::drainBeforeClose, "tcp;ofi_rxm", FI_VERSION(1, 17)));
+    CHECK(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(2, 1)));
+    CHECK_FALSE(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(1, 17)));
   }
 
   TEST_CASE("say what goes wrong and why") {
@@ -46,5 +48,15 @@ TEST_SUITE("quirks") {
     CHECK(std::string(getenv("FI_UNIVERSE_SIZE")) == "5");
     CHECK(std::string(getenv("FI_MR_CACHE_MAX_COUNT")) == "0");
     unsetenv("FI_UNIVERSE_SIZE");
+  }
+
+  TEST_CASE("leave on-demand paging to the user: the one device it was tried on loses data") {
+    unsetenv("FI_VERBS_USE_ODP");
+    applySettings(FI_VERSION(2, 1));
+    CHECK(getenv("FI_VERBS_USE_ODP") == nullptr);
+    setenv("FI_VERBS_USE_ODP", "1", 1);
+    applySettings(FI_VERSION(2, 1));
+    CHECK(std::string(getenv("FI_VERBS_USE_ODP")) == "1");
+    unsetenv("FI_VERBS_USE_ODP");
   }
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fabric/fork_safety.h"
+#include "fabric/paging.h"
 #include "fabric/verbs_report.h"
 
 using namespace cinnabar::fabric;
@@ -69,6 +70,29 @@ TEST_SUITE("verbs report") {
     CHECK(has(driverObstacle(machine.root()), "apt-get install ibverbs-providers"));
     machine.with("/etc/libibverbs.d/mlx5.driver");
     CHECK(driverObstacle(machine.root()) == "");
+  }
+}
+
+TEST_SUITE("on-demand paging") {
+  TEST_CASE("is refused on Soft-RoCE, where the user wishes for it and the kernel offers it") {
+    Machine machine;
+    machine.with("/sys/class/infiniband/rxe0/parent").with("/sys/class/infiniband/mlx5_0/fw_ver");
+    unsetenv("FI_VERBS_USE_ODP");
+    CHECK(pagingObstacle({{"rxe0", true, 0x3f}}, machine.root()) == "");
+    setenv("FI_VERBS_USE_ODP", "1", 1);
+    CHECK(has(pagingObstacle({{"mlx5_0", true, 0x3f}, {"rxe0", true, 0x3f}}, machine.root()),
+              "Soft-RoCE (rxe0) puts data in wrong places: unset it"));
+    CHECK(pagingObstacle({{"mlx5_0", true, 0x3f}, {"rxe0", false, 0}}, machine.root()) == "");
+    setenv("FI_VERBS_USE_ODP", "no", 1);
+    CHECK(pagingObstacle({{"rxe0", true, 0x3f}}, machine.root()) == "");
+    unsetenv("FI_VERBS_USE_ODP");
+  }
+
+  TEST_CASE("serves all that rxm does, or does not count") {
+    CHECK(DevicePaging{"x", true, 0x3f}.servesAll());
+    CHECK(DevicePaging{"x", true, 0xff}.servesAll());
+    CHECK_FALSE(DevicePaging{"x", true, 0x1f}.servesAll());  // no receives from a shared queue
+    CHECK_FALSE(DevicePaging{"x", false, 0x3f}.servesAll());
   }
 }
 

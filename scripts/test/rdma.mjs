@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ask, live, root, SetupError } from "../setup/command.mjs";
 import { readReport } from "./vitest.mjs";
@@ -95,4 +95,31 @@ export async function runInGuest(filters, timeoutMs = wholeMs) {
     };
   }
   return readReport(report, ending);
+}
+
+/**
+ * Writes what a run on another libfabric came to.
+ *
+ * @param {string} version of libfabric, "2.1"
+ * @param {readonly string[]} filters as of `runInGuest`
+ * @param {Outcome} outcome
+ * @returns {string} the file
+ */
+export function writeVerbsResult(version, filters, { passed, failed, problems }) {
+  const text = [
+    `# verbs on libfabric ${version}`,
+    "",
+    `\`CINNABAR_LIBFABRIC=… npm run test:rdma\`, in the guest with Soft-RoCE and soft-iWARP: **${passed} passed, ${failed} failed.**`,
+    "",
+    `Written by that command on ${new Date().toISOString().slice(0, 10)}. ${filters.length === 0 ? "All tests over a device." : "Of the tests over a device these:"}`,
+    "",
+    ...filters.map((filter) => `- \`${filter}\``),
+    ...(filters.length === 0 ? [] : [""]),
+    ...(problems.length === 0
+      ? []
+      : ["Failures:", "", ...problems.map((problem) => `- ${problem.split("\n")[0]}`), ""]),
+  ].join("\n");
+  const file = `docs/results/libfabric-${version}-verbs.md`;
+  writeFileSync(join(root, file), text);
+  return file;
 }

@@ -160,6 +160,8 @@ export interface Addon {
   providers(): ProviderReport[];
   /** What the providers that suit this libfabric offer. Needs a successful `load`. */
   domains(): DomainReport[];
+  /** RDMA devices that can be opened here, and whether they fetch the pages of registered memory when they meet them, in every kind of transfer. */
+  paging(): { readonly device: string; readonly onDemand: boolean }[];
 
   open(request: OpenRequest): OpenedPort | NativeError;
   /** Closes the endpoint and everything registered with it, then lets go of all buffers. Idempotent. No completion is delivered afterwards. */

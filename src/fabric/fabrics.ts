@@ -24,6 +24,8 @@ interface MemReport {
 export interface RdmaDeviceReport extends RdmaDevice {
   /** Numeric, as libfabric offers them. Empty where the device cannot be used; the fabric `verbs` says why. */
   readonly addresses: readonly string[];
+  /** Whether it can fetch the pages of registered memory when it meets them, in every kind of transfer that is used here (on-demand paging). False where the device cannot be opened. */
+  readonly onDemandPaging: boolean;
 }
 
 /** What this machine has for Cinnabar. Plain data, stable as JSON: see docs/guide/cli.md. */
@@ -50,6 +52,8 @@ export function describeFabrics(): FabricsReport {
   const { addon, libfabric, providers: found } = providers();
   const native = libfabric.loaded ? addonIfThere() : undefined;
   const domains = native === undefined ? [] : native.domains();
+  const devices = rdmaDevices();
+  const paging = native === undefined || devices.length === 0 ? [] : native.paging();
   return {
     versions: {
       cinnabar: ownVersion(),
@@ -62,9 +66,10 @@ export function describeFabrics(): FabricsReport {
       ...report,
       domains: report.available ? ofProvider(domains, report) : [],
     })),
-    devices: rdmaDevices().map((device) => ({
+    devices: devices.map((device) => ({
       ...device,
       addresses: addressesOf(device, domains),
+      onDemandPaging: paging.some((other) => other.device === device.device && other.onDemand),
     })),
     connections: rdmaConnections({ pid: "all" }),
     lockedMemory: lockedMemory(),

@@ -72,7 +72,7 @@ function fabrics(report: FabricsReport, terminal: Terminal): string {
 
 function devices(report: FabricsReport, terminal: Terminal): string {
   if (report.devices.length === 0) return "No RDMA device.";
-  const rows = report.devices.flatMap(({ device, transport, ports, addresses }) =>
+  const rows = report.devices.flatMap(({ device, transport, ports, addresses, onDemandPaging }) =>
     ports.map(({ port, state, linkLayer, rate, interfaces, gids }) => [
       `${device}:${port}`,
       transport,
@@ -81,10 +81,21 @@ function devices(report: FabricsReport, terminal: Terminal): string {
       rate,
       interfaces.map(({ name, mtuBytes }) => `${name} (${mtuBytes})`).join(" ") || "-",
       addresses.join(" ") || "-",
+      onDemandPaging ? "yes" : "no",
       gids.map(({ gid, type }) => (type === "" ? gid : `${gid} ${type}`)).join(", "),
     ]),
   );
-  const heading = ["DEVICE", "KIND", "STATE", "LINK", "RATE", "INTERFACE (MTU)", "ADDRESSES", "GIDS"];
+  const heading = [
+    "DEVICE",
+    "KIND",
+    "STATE",
+    "LINK",
+    "RATE",
+    "INTERFACE (MTU)",
+    "ADDRESSES",
+    "ON DEMAND",
+    "GIDS",
+  ];
   return table(terminal, heading, rows);
 }
 

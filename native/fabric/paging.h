@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cinnabar::fabric {
+
+/// What an RDMA device can do with memory that is registered but not in its place: it fetches the
+/// pages when it meets them, and none is pinned (on-demand paging, ibv_query_device_ex(3)).
+struct DevicePaging {
+  std::string device;
+  bool offered = false;    // for any transfer: libfabric asks for no more
+  uint32_t transfers = 0;  // IBV_ODP_SUPPORT_… of reliable connections
+  /// Whether it can for all that rxm does with registered memory: send, receive by a shared queue,
+  /// write and read.
+  bool servesAll() const;
+};
+
+/// Of each device that this process can open, by libibverbs; none where that is not installed.
+std::vector<DevicePaging> pagingOfDevices();
+
+/// Why verbs cannot be used while the user wishes for on-demand paging (FI_VERBS_USE_ODP), with
+/// what to do about it; empty where he does not, or nothing stands against it. Soft-RoCE offers it
+/// and puts data in wrong places (docs/design/verbs.md). The kernel's files lie below `root`.
+std::string pagingObstacle(const std::vector<DevicePaging>& devices, const std::string& root);
+std::string pagingObstacle();  // on this machine
+
+}  // namespace cinnabar::fabric
