@@ -2,8 +2,10 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <netinet/in.h>
 #include <rdma/fi_eq.h>
 
+#include <cstdlib>
 #include <deque>
 #include <vector>
 
@@ -80,17 +82,20 @@ class FakeProvider {
     av_.ops = &avOps_;
   }
 
-  std::shared_ptr<engine::SharedEndpoint> endpoint(bool provesWrites = false) {
+  std::shared_ptr<engine::SharedEndpoint> endpoint(fabric::EndpointTraits traits = {}) {
     fabric::Endpoint::Parts parts;
     parts.fabric.reset(&fabric_);
     parts.av.reset(&av_);
     parts.cq.reset(&cq_);
     parts.ep.reset(&ep_);
-    fabric::EndpointTraits traits;
+    if (traits.endsConnections) {
+      auto* info = static_cast<fi_info*>(calloc(1, sizeof(fi_info)));
+      parts.info = fabric::InfoPtr(info, {fabric::library()});
+      parts.info->src_addrlen = sizeof(sockaddr_in);
+    }
     traits.injectBytes = traits.sayBytes = 16;
     traits.maxMessageBytes = 1 << 20;
     traits.vectors = 4;
-    traits.provesWrites = provesWrites;
     return engine::SharedEndpoint::publish(
         "", std::make_unique<fabric::Endpoint>(std::move(parts), traits));
   }

@@ -294,6 +294,32 @@ TEST_SUITE("waiting operations") {
     CHECK(provider.removed.size() == 1);
   }
 
+  /// What came of a message behind one that failed: how many were posted at once, and how often an
+  /// address was removed for it.
+  void checkFailed(bool endsFailed, size_t postedAtOnce, size_t removals) {
+    REQUIRE(haveLibfabric());
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
+    auto endpoint = provider.endpoint({.endsConnections = true, .endsFailed = endsFailed});
+    port.port = std::make_unique<engine::Port>(port.request, endpoint);
+    REQUIRE(port.port->start() == 0);
+    auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+    int a = port.port->admit(raw->data(), raw->size());
+    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.fail(provider.posted[0].context, FI_EIO);
+    port.turn();
+    CHECK(port.entries.size() == 1);
+    CHECK(port.sendPattern(a, 1, 32, 2) == 0);
+    CHECK(provider.posted.size() == postedAtOnce);
+    CHECK(provider.removed.size() == removals);
+    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 2; }));
+    CHECK(provider.removed.size() == removals);
+  }
+  TEST_CASE("what has failed takes its connection along") { checkFailed(false, 2, 1); }
+  TEST_CASE("a connection that the provider ends itself is left to it, and rests meanwhile") {
+    checkFailed(true, 1, 0);
+  }
+
   /// Over a provider whose writes complete when they have left.
   struct ProofFixture {
     FakeProvider provider;
@@ -303,7 +329,8 @@ TEST_SUITE("waiting operations") {
     uint32_t a = 0;
 
     ProofFixture() {
-      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint(true));
+      port.port =
+          std::make_unique<engine::Port>(port.request, provider.endpoint({.provesWrites = true}));
       REQUIRE(port.port->start() == 0);
       auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
       a = static_cast<uint32_t>(port.port->admit(raw->data(), raw->size()));
