@@ -1,7 +1,7 @@
 import type { EngineStats, Region } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { Child, sharedFiles } from "./child.ts";
-import { type Fabric, fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
+import { answersEmptyReads, type Fabric, fabrics, freshUrl, isDevice, underSanitizers } from "./fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./peers.ts";
 import type { Footprint } from "./programs/commands.ts";
 import { Trial } from "./programs/trial.ts";
@@ -43,13 +43,14 @@ describe.each(fabrics)("a server killed over %s", (fabric) => {
 
     const calls: Promise<string>[] = [];
     for (let i = 0; i < 20; i++) calls.push(outcome(trial.hold({ key: `${i}` })));
-    calls.push(outcome(trial.fill({ into: written })), outcome(trial.drain({ from: read })));
+    const phases = answersEmptyReads(fabric) ? ["filling", "draining"] : ["draining"];
+    if (phases.includes("filling")) calls.push(outcome(trial.fill({ into: written })));
+    calls.push(outcome(trial.drain({ from: read })));
     const body = new Uint8Array(8 * mebi);
     for (let i = 0; i < 3; i++) calls.push(untilFailure(() => trial.upload(body)));
     for (let i = 0; i < 3; i++) calls.push(untilFailure(() => trial.download({ bytes: 8 * mebi })));
     for (let i = 0; i < 20; i++) await server.report("held");
-    await server.report("filling");
-    await server.report("draining");
+    for (const phase of phases) await server.report(phase);
     await until(() => engine.stats().counters.bodiesPulled > 3 && engine.stats().pullingBytes > 0);
     await server.stop();
     // More than the slots and the provider take: some of these never leave the process.
@@ -78,7 +79,7 @@ describe.each(fabrics)("a server killed over %s", (fabric) => {
     });
     expect(stats.ports[0]).toMatchObject({ addresses: 0, freeSlots: 64 });
     expect(stats.counters.sessionsLost).toBe(1);
-    expectLoansEnded(stats, [written, read]);
+    expectLoansEnded(stats, phases.length === 2 ? [written, read] : [read]);
 
     // The loop is healthy: the same engine serves another server.
     const second = await startServer({ listen: freshUrl(fabric), heartbeatMs });
@@ -99,7 +100,7 @@ describe.each(fabrics)("a server killed over %s", (fabric) => {
    */
   function expectLoansEnded({ quarantinedBytes, ports }: EngineStats, regions: Region[]): void {
     const kept = fabric !== "shm" && quarantinedBytes > 0;
-    expect(regions.map((region) => region.loans)).toEqual(kept ? [1, 1] : [0, 0]);
+    expect(regions.map((region) => region.loans)).toEqual(regions.map(() => (kept ? 1 : 0)));
     if (kept) return;
     expect(quarantinedBytes).toBe(0);
     // Keys end with their loans.
@@ -163,11 +164,12 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     if (quarantinedBytes === 0) expect(ports[0]?.regions).toBe(0);
   });
 
-  it("leaves nothing behind, two hundred and more times", async () => {
+  it("leaves nothing behind, many times", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
     const engine = await openEngine({});
     const trial = (await engine.connect(url)).client(Trial);
-    const perProcess = 8;
+    // A port of a device locks 30 MiB, and the guest is small and slow.
+    const [perProcess, rounds] = isDevice(fabric) ? [2, 2] : [8, 10];
     const kill = async (processes: number) => {
       const clients = Array.from(
         { length: processes },
@@ -187,8 +189,8 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     const before = await server.ask<Footprint>("footprint");
     const clients: Child[] = [];
     // With the first three 264 engines, more than the 250 peers an shm port can know at a time.
-    for (let round = 0; round < 10; round++) clients.push(...(await kill(3)));
-    // The provider, and who looks after the locks of the dead, let go of theirs a little later, before and after: a leak would show as 240 times what one leaves.
+    for (let round = 0; round < rounds; round++) clients.push(...(await kill(3)));
+    // The provider, and who looks after the locks of the dead, let go of theirs a little later, before and after: a leak would show as 240 (12) times what one leaves.
     const footprint = () => server.ask<Footprint>("footprint");
     await expect
       .poll(async () => (await footprint()).descriptors, soon)
@@ -197,12 +199,13 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     await expect
       .poll(() => server.ask("stats"), soon)
       .toMatchObject({
-        sessions: 1,
+        // A hello that took long was repeated, and either may have made a session; one without a call is asked only when room is short.
+        ...(isDevice(fabric) ? {} : { sessions: 1 }),
         callsIn: 0,
         deadlines: 0,
         queuedBytes: 0,
         quarantinedBytes: 0,
-        ports: [{ addresses: 1, sends: 0, transfers: 0, freeSlots: 64 }],
+        ports: [{ ...(isDevice(fabric) ? {} : { addresses: 1 }), sends: 0, transfers: 0, freeSlots: 64 }],
       });
     // 240 lost sessions: a leak of one 16 KiB slot each would already be 4 MB; garbage and arenas come and go by as much.
     if (!underSanitizers) expect(after.rssBytes - before.rssBytes).toBeLessThan(24 * mebi);

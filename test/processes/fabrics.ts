@@ -9,6 +9,15 @@ export const fabrics: readonly Fabric[] = [
   ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
 ];
 
+/** An RDMA device, which is in software in the guest, where all processes share one processor. */
+export const isDevice = (fabric: Fabric): boolean => fabric !== "shm" && fabric !== "tcp";
+
+/**
+ * Whether a put may be under way while its target sends something else. Linux's soft-iWARP then answers the empty read that proves the put with
+ * bytes, which ends the connection (docs/design/verbs.md).
+ */
+export const answersEmptyReads = (fabric: Fabric): boolean => fabric !== "verbs on siw";
+
 let names = 0;
 
 /** A URL to listen at that nobody else uses. */

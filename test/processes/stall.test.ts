@@ -1,7 +1,7 @@
 import type { EngineStats, Peer } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { Child } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
+import { answersEmptyReads, fabrics, freshUrl, isDevice } from "./fabrics.ts";
 import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./peers.ts";
 import { Memory } from "./programs/memory-service.ts";
 import { Trial } from "./programs/trial.ts";
@@ -65,13 +65,17 @@ describe.each(fabrics)("a server whose handler computes for three heartbeats, ov
     expect(engine.stats().counters).toMatchObject({ sessionsOpened: 1, sessionsLost: 0 });
   });
 
-  it("keeps more peers than there is room for what they send", async () => {
-    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
-    const engines = await Promise.all([1, 2, 3].map(() => openEngine({ heartbeatMs })));
+  // iWARP has no "not ready": a device without room for a message ends the connection.
+  it.skipIf(fabric === "verbs on siw")("keeps more peers than there is room for what they send", async () => {
+    // All this traffic is a second's work for the guest, and its only processor computes meanwhile.
+    const patience = isDevice(fabric) ? 4 : 1;
+    const bound = { heartbeatMs: patience * heartbeatMs };
+    const { server, url } = await startServer({ listen: freshUrl(fabric), ...bound });
+    const engines = await Promise.all([1, 2, 3].map(() => openEngine(bound)));
     const trials = await Promise.all(
       engines.map(async (engine) => (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 })),
     );
-    await server.ask("block", stallMs);
+    await server.ask("block", patience * stallMs);
     await server.report("blocking");
     const load = "x".repeat(10_000);
     const notes = trials.flatMap((trial, writer) =>
@@ -106,7 +110,9 @@ describe.each(fabrics)("a server whose handler computes for three heartbeats, ov
   });
 });
 
-describe.each(fabrics)("a server whose handler computes for two seconds, over %s", (fabric) => {
+const carriers = fabrics.filter(answersEmptyReads);
+
+describe.each(carriers)("a server whose handler computes for two seconds, over %s", (fabric) => {
   it("has its memory read and written meanwhile, as it says itself, and does not look dead", async () => {
     const server = new Child("memory", { listen: freshUrl(fabric), heartbeatMs });
     const [url] = (await server.report("listening")).urls;
@@ -154,7 +160,7 @@ describe.each(fabrics)("a server whose handler computes for two seconds, over %s
   });
 });
 
-describe.each(fabrics)("a client that computes while its call is served, over %s", (fabric) => {
+describe.each(carriers)("a client that computes while its call is served, over %s", (fabric) => {
   it("has its memory read and written meanwhile, and is not lost", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });
     const client = new Child("client", { url, engine: { heartbeatMs }, holds: false, lends: 8 * mebi });
