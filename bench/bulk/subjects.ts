@@ -73,7 +73,12 @@ export function subjects(verbsHost?: string): readonly Subject[] {
     cinnabar("tcp", "tcp://127.0.0.1:0", true),
     net("tcp"),
     grpc("tcp"),
-    ...(verbsHost === undefined ? [] : [cinnabar("verbs", `verbs://${verbsHost}:0`, false)]),
+    ...(verbsHost === undefined
+      ? []
+      : [
+          cinnabar("verbs", `verbs://${verbsHost}:0`, false),
+          cinnabar("tcp-link", `tcp://${verbsHost}:0`, false),
+        ]),
     cinnabar("mem", "mem://bench-bulk", false),
     {
       key: "message-port",

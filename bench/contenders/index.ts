@@ -28,7 +28,14 @@ const cinnabar = (key: string, isInQuick: boolean, listen: (id: string) => strin
 
 /** In the order in which each round measures them. */
 export function contenders(verbsHost?: string): readonly ContenderEntry[] {
-  const verbs = verbsHost === undefined ? [] : [cinnabar("verbs", false, () => `verbs://${verbsHost}:0`)];
+  // What verbs is held against goes the same way: over the interface of the device, not the loopback.
+  const overDevice =
+    verbsHost === undefined
+      ? []
+      : [
+          cinnabar("verbs", false, () => `verbs://${verbsHost}:0`),
+          cinnabar("tcp-link", false, () => `tcp://${verbsHost}:0`),
+        ];
   return [
     cinnabar("shm", true, (id) => `shm://cinnabar-bench-${id}`),
     {
@@ -56,7 +63,7 @@ export function contenders(verbsHost?: string): readonly ContenderEntry[] {
       isInQuick: true,
       load: async (id) => (await import("./net.ts")).netMsgpack({ path: socketPath(id) }),
     },
-    ...verbs,
+    ...overDevice,
     {
       ...cinnabar("mem", false, (id) => `mem://${id}`),
       isSelfServing: true,

@@ -22,6 +22,8 @@ export interface Ponger extends Party {
   url(): Promise<string>;
   /** libfabric's name for it. */
   provider(): Promise<string>;
+  /** The domain of libfabric's that the port is on, such as "rxe0" or "lo". */
+  device(): Promise<string>;
   /** How many milliseconds so many round trips take that start from here. */
   roundTrips(count: number, way: Way): Promise<number>;
 }
@@ -160,6 +162,7 @@ export async function open(role: "listen" | "connect", url: string): Promise<Pon
   return {
     url: async () => port.url,
     provider: async () => port.provider,
+    device: async () => port.describe().granted?.device ?? "",
     roundTrips: (count, way) => pong.roundTrips(count, way),
     close: async () => pong.close(),
   };

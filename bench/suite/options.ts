@@ -32,7 +32,7 @@ export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
   --rounds N         how often each contender is measured in each way
   --round-ms MS      for how long each time
   --machine NAME     what this machine is called in the report
-  --verbs HOST       measure over the RDMA device of that address too`;
+  --verbs HOST       measure over the RDMA device of that address too, and over tcp at it`;
 
 /**
  * @param workloads the names there are

@@ -54,8 +54,15 @@ export const quickRatios: readonly Definition[] = [
   { name: "idle_cpu_percent", ours: ["idle_cpu_percent"] },
 ];
 
-/** Those that only a whole run brings. */
+/** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  small("verbs", 1, "p50_us", "tcp", ["tcp-link"]),
+  small("verbs", 64, "ops", "tcp", ["tcp-link"]),
+  ...["get", "put"].map((op) => ({
+    name: `verbs.bulk.16MiB.${op}_gbps_vs_tcp`,
+    ours: [`verbs.bulk.16MiB.${op}_gbps`],
+    theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
+  })),
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

@@ -1,4 +1,4 @@
-import { fiPingpongUs, lackOfFiPingpong } from "../floor/fi-pingpong.ts";
+import { type FiPingpongPlace, fiPingpongUs, isYielding, lackOfFiPingpong } from "../floor/fi-pingpong.ts";
 import type { Ponger, Way } from "../floor/ponger.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
@@ -10,83 +10,105 @@ const chart = "64 bytes there and back, bare";
 const ratioChart = "64 bytes there and back, bare, beside libfabric's own tool";
 const ways: readonly Way[] = ["tight", "driven"];
 const ponger = new URL("../floor/ponger.js", import.meta.url);
-/** Of about a tenth of a second on a quiet machine. */
-const count = 10_000;
-const warmUpCount = 20_000;
+/** Of about a tenth of a second on a quiet machine; fewer where they take longer than that limit. */
+const mostTrips = 10_000;
+const leastTrips = 50;
+const roundLimitMs = 1000;
+const warmUpTrips = 20_000;
+const warmUpLimitMs = 2000;
+/** How many are made between looks at the clock. */
+const probeTrips = 200;
 
 /**
  * The floor under every call: what libfabric takes from JavaScript with nothing of the engine above it, beside what it takes in C. Two processes each, of
- * which every one has a core.
+ * which every one has a core if there are two.
  */
 export const floor: Workload = {
   name: "floor",
   title: "The floor: a bare port beside libfabric in C",
   about:
-    "64 bytes there and back between two processes, one in flight, mean over 10,000: on the addon's port from a plain loop (tight), from the engine's driver with a turn of the event loop for each look (driven), and by fi_pingpong, " +
-    "which reports half a round trip and is doubled here.",
+    `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with a turn of the event loop ` +
+    "for each look (driven), and by fi_pingpong, which reports half a round trip and is doubled here.",
   isInQuick: false,
 
   async run(run) {
-    const urls = [`shm://cinnabar-floor-${process.pid}`, "tcp://127.0.0.1:0"];
-    if (run.verbsHost !== undefined) urls.push(`verbs://${run.verbsHost}:0`);
+    const { verbsHost: host } = run;
+    const urls: Record<string, string> = {
+      shm: `shm://cinnabar-floor-${process.pid}`,
+      tcp: "tcp://127.0.0.1:0",
+      ...(host === undefined ? {} : { verbs: `verbs://${host}:0` }),
+    };
     const lack = lackOfFiPingpong();
     if (lack !== undefined) run.lack("libfabric's ping-pong", lack);
     const figures: Figure[] = [];
-    for (const url of urls) figures.push(...(await measure(run, url, lack === undefined)));
+    for (const [key, url] of Object.entries(urls)) {
+      if (run.contenders?.includes(key) ?? true)
+        figures.push(...(await measure(run, key, url, lack === undefined)));
+    }
     return figures;
   },
 };
 
-async function measure(run: Run, url: string, withC: boolean): Promise<Figure[]> {
-  const scheme = url.slice(0, url.indexOf(":"));
-  const server = await Child.start<Ponger>(`floor ${scheme}, server`, ponger, ["listen", url]);
+async function measure(run: Run, key: string, url: string, withC: boolean): Promise<Figure[]> {
+  const server = await Child.start<Ponger>(`floor ${key}, server`, ponger, ["listen", url]);
   let client: Child<Ponger> | undefined;
   try {
-    client = await Child.start<Ponger>(`floor ${scheme}, client`, ponger, [
-      "connect",
-      await server.ask("url"),
-    ]);
+    client = await Child.start<Ponger>(`floor ${key}, client`, ponger, ["connect", await server.ask("url")]);
     const provider = await client.ask("provider");
-    for (const way of ways) await client.ask("roundTrips", warmUpCount, way);
+    const place = { provider, ...(await placeOf(server, url)) };
+    const trips: Record<Way, number> = {
+      tight: await warmUp(client, "tight"),
+      driven: await warmUp(client, "driven"),
+    };
     const roundsUs: Record<Way | "c", number[]> = { tight: [], driven: [], c: [] };
     for (let round = 0; round < run.rounds; round++) {
       for (const way of ways)
-        roundsUs[way].push(((await client.ask("roundTrips", count, way)) / count) * 1000);
-      if (withC) roundsUs.c.push(await fiPingpongUs(provider, count));
-      run.tell(`floor ${scheme} (${provider}): ${describe(roundsUs)}`);
+        roundsUs[way].push(((await client.ask("roundTrips", trips[way], way)) / trips[way]) * 1000);
+      if (withC) roundsUs.c.push(await fiPingpongUs(place, trips.tight));
+      run.tell(`floor ${key} (${provider}): ${describe(roundsUs)}`);
     }
-    return figuresOf(scheme, provider, roundsUs);
+    return figuresOf(key, provider, roundsUs);
   } finally {
     await client?.end();
     await server.end();
   }
 }
 
-function figuresOf(
-  scheme: string,
-  provider: string,
-  roundsUs: Record<Way | "c", readonly number[]>,
-): Figure[] {
+/** How many round trips a round has. */
+async function warmUp(client: Child<Ponger>, way: Way): Promise<number> {
+  const started = performance.now();
+  let tripMs = 0;
+  for (let done = 0; done < warmUpTrips && performance.now() - started < warmUpLimitMs; done += probeTrips)
+    tripMs = (await client.ask("roundTrips", probeTrips, way)) / probeTrips;
+  return Math.max(leastTrips, Math.min(mostTrips, Math.round(roundLimitMs / tripMs)));
+}
+
+async function placeOf(server: Child<Ponger>, url: string): Promise<Omit<FiPingpongPlace, "provider">> {
+  if (url.startsWith("shm:")) return { host: "127.0.0.1" };
+  return { host: new URL(url.replace(/^\w+:/, "http:")).hostname, device: await server.ask("device") };
+}
+
+function figuresOf(key: string, provider: string, roundsUs: Record<Way | "c", readonly number[]>): Figure[] {
   const load = loadAverage();
   const common = { unit: "µs", better: "less", load, chart } as const;
   const figures: Figure[] = ways.map((way) => ({
     ...common,
-    name: `${scheme}.floor.${way}.round_trip_us`,
-    subject: `bare port ${scheme}, ${way}`,
+    name: `${key}.floor.${way}.round_trip_us`,
+    subject: `bare port ${key}, ${way}`,
     rounds: roundsUs[way],
   }));
   if (roundsUs.c.length === 0) return figures;
   figures.push({
     ...common,
-    name: `${scheme}.floor.c.round_trip_us`,
-    subject: `fi_pingpong ${scheme}`,
+    name: `${key}.floor.c.round_trip_us`,
+    subject: `fi_pingpong ${key}`,
     rounds: roundsUs.c,
-    note: `provider ${provider}; it polls without giving the processor away`,
+    note: `provider ${provider}; ${isYielding && key === "verbs" ? "made to give the processor away between looks, as there is only one" : "it polls without giving the processor away"}`,
   });
   for (const way of ways)
     figures.push({
-      name: `${scheme}.floor.${way}.vs_libfabric`,
-      subject: `bare port ${scheme}, ${way}`,
+      name: `${key}.floor.${way}.vs_libfabric`,
+      subject: `bare port ${key}, ${way}`,
       chart: ratioChart,
       unit: "times",
       better: "less",

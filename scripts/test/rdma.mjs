@@ -5,16 +5,19 @@ import { readReport } from "./vitest.mjs";
 
 /** @typedef {import("./stages.mjs").Outcome} Outcome */
 
-const guest = "test/rdma/guest";
+export const guest = "test/rdma/guest";
 const folder = join(root, "build", "reports", "rdma");
 const report = join(folder, "vitest.json");
 
-/** The devices of the guest, see test/matrix/verbs.ts. */
-const environment = [
-  "CINNABAR_TEST_VERBS=rxe=10.77.1.1 siw=10.77.2.1",
-  // rxm touches 1024 buffers for each direction as a port opens, and the guest takes up to a millisecond for a page of memory that is new.
-  "FI_OFI_RXM_BUFFER_SIZE=4096",
-];
+/** The devices of the guest, by the address of one end of their cable. */
+export const devices = { rxe: "10.77.1.1", siw: "10.77.2.1" };
+
+/** rxm touches 1024 buffers for each direction as a port opens, and the guest takes up to a millisecond for a page of memory that is new. */
+export const smallBuffers = "FI_OFI_RXM_BUFFER_SIZE=4096";
+
+/** See test/matrix/verbs.ts. */
+const lent = Object.entries(devices).map(([name, host]) => `${name}=${host}`);
+const environment = [`CINNABAR_TEST_VERBS=${lent.join(" ")}`, smallBuffers];
 
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";

@@ -49,6 +49,23 @@ describe("the named ratios", () => {
     expect(ratio).toMatchObject({ ours: "tcp.bulk.16MiB.put_gbps", median: 1.5 });
   });
 
+  it("hold verbs against tcp that goes the same way, get and put each for itself", () => {
+    const { ratios } = resultsWith([
+      figure("verbs.small.1.p50_us", [30]),
+      figure("tcp-link.small.1.p50_us", [20]),
+      figure("tcp.small.1.p50_us", [10]),
+      figure("verbs.bulk.16MiB.get_gbps", [3], more),
+      figure("tcp-link.bulk.16MiB.get_gbps", [2], more),
+      figure("verbs.bulk.16MiB.put_gbps", [1], more),
+      figure("tcp-link.bulk.16MiB.put_gbps", [2], more),
+    ]);
+    expect(ratios).toEqual({
+      "verbs.small.1.p50_vs_tcp": 1.5,
+      "verbs.bulk.16MiB.get_gbps_vs_tcp": 1.5,
+      "verbs.bulk.16MiB.put_gbps_vs_tcp": 0.5,
+    });
+  });
+
   it("leave out what was not measured, in part or at all", () => {
     expect(
       ratiosOf([
