@@ -19,6 +19,9 @@ constexpr size_t kMostAtOnce = 512;
 // The doorbell costs a system call, so it is looked at once in so many calls, and whenever spinning
 // ended with nothing.
 constexpr uint32_t kDoorbellEvery = 32;
+// A yield that takes so long has given the processor to somebody who needs it for more than a
+// moment.
+constexpr auto kLateYield = std::chrono::microseconds(100);
 
 uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
@@ -49,14 +52,20 @@ void Port::noteLevels() {
 }
 
 void Port::spin(uint32_t spinUs, bool rang) {
-  auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spinUs);
+  using std::chrono::steady_clock;
+  auto now = steady_clock::now();
+  auto end = now + std::chrono::microseconds(spinUs);
   do {
     // Whom we wait for may need this very processor: a spin that does not give way holds up the
     // answer for the rest of our time slice. Costs a third of a microsecond when nobody waits.
     sched_yield();
+    auto away = steady_clock::now() - now;
+    if (away > kLateYield) ring_.countLost(away);
     poll(false);
-  } while (ring_.readable() == 0 && std::chrono::steady_clock::now() < end);
-  if (ring_.readable() == 0 && neighbours_ && !rang) poll(true);
+    now = steady_clock::now();
+  } while (ring_.readable() == 0 && now < end);
+  if (ring_.readable() > 0) return ring_.countCaught();
+  if (neighbours_ && !rang) poll(true);
 }
 
 void Port::poll(bool doorbell) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -45,6 +46,13 @@ class Ring {
   uint32_t room() const { return kRingEntries - readable(); }
   /// Entries ever written, mod 2^32.
   uint32_t tail() const { return tail_; }
+  /// A spin gave the processor away and got it back so late.
+  void countLost(std::chrono::nanoseconds away) {
+    lostUs_ += static_cast<uint32_t>(away / std::chrono::microseconds(1));
+    words_[2] = lostUs_;
+  }
+  /// A spin met what it waited for.
+  void countCaught() { words_[3] = ++caught_; }
 
   /// `slot` is the receive slot that a message lends to the reader. The caller has seen that there
   /// is room.
@@ -67,6 +75,8 @@ class Ring {
 
   uint32_t* words_;
   uint32_t tail_ = 0;
+  uint32_t lostUs_ = 0;
+  uint32_t caught_ = 0;
   uint32_t reclaimed_ = 0;
   std::array<uint32_t, kRingEntries> slots_{};
 };

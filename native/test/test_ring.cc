@@ -33,6 +33,15 @@ TEST_SUITE("ring") {
     CHECK(ring.readable() == 1);
   }
 
+  TEST_CASE_FIXTURE(RingFixture, "tells how spins fared, in sums") {
+    ring.countLost(std::chrono::nanoseconds(1'999));
+    ring.countLost(std::chrono::milliseconds(4));
+    ring.countCaught();
+    CHECK(words[2] == 4'001);
+    CHECK(words[3] == 1);
+    CHECK(words[0] == 0);
+  }
+
   TEST_CASE_FIXTURE(RingFixture, "is full after as many entries as it has") {
     for (uint32_t i = 0; i < kRingEntries; ++i) {
       CHECK(ring.room() == kRingEntries - i);

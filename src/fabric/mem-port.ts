@@ -250,6 +250,10 @@ export class MemPort implements Port {
     setImmediate(() => this.onWake());
   }
 
+  /** It does not spin. */
+  readonly spinLostUs = 0;
+  readonly spinCaught = 0;
+
   arm(): boolean {
     if (this.#closed || this.#inbox.length > 0) return false;
     this.#armed = true;

@@ -256,6 +256,14 @@ export class NativePort implements Port {
     return count;
   }
 
+  get spinLostUs(): number {
+    return this.#completions.ring[2] as number;
+  }
+
+  get spinCaught(): number {
+    return this.#completions.ring[3] as number;
+  }
+
   arm(): boolean {
     return !this.#closed && this.#addon.arm(this.#id) === 1;
   }

@@ -164,6 +164,10 @@ export interface Port {
 
   /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
   progress(spinUs: number, sink: PortSink): number;
+  /** How long in all spins have waited for the processor that they gave away; moments do not count. Mod 2^32. */
+  readonly spinLostUs: number;
+  /** How many spins met what they waited for. Mod 2^32. */
+  readonly spinCaught: number;
   /** True when asleep: `onWake` follows. False when there is something to do. */
   arm(): boolean;
   disarm(): void;

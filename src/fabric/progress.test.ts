@@ -17,9 +17,11 @@ class FakePort {
   entries: number[] = [];
   ready = true;
   busy = false;
+  spinLostUs = 0;
+  spinCaught = 0;
   onWake: () => void = () => {};
 
-  progress(): number {
+  progress(_spinUs?: number): number {
     this.turns++;
     return this.entries.shift() ?? 0;
   }
@@ -63,6 +65,32 @@ describe("progress", () => {
     const { turns } = port;
     await manyTurns();
     expect(port.turns).toBe(turns);
+    progress.close();
+  });
+
+  it("leaves waiting to the kernel for a while when a spin has lost its processor, and then spins again", async () => {
+    const { port, progress } = setUp();
+    const spins: number[] = [];
+    port.progress = (spinUs) => {
+      port.turns++;
+      spins.push(spinUs as number);
+      // As on a crowded machine: each spin loses, however long the test is held up between.
+      if (spinUs !== 0) port.spinLostUs += 4000;
+      return 0;
+    };
+    await until(() => {
+      port.onWake();
+      return spins.includes(0);
+    });
+    // A turn for each message then, not half a millisecond of them; two more where the crowd is over in between.
+    const { arms } = port;
+    const from = spins.length;
+    await until(() => port.arms === arms + 1);
+    expect(spins.length).toBeLessThanOrEqual(from + 3);
+    await until(() => {
+      port.onWake();
+      return spins.lastIndexOf(10) > from;
+    });
     progress.close();
   });
 

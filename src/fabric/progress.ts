@@ -1,4 +1,5 @@
 import { performance } from "node:perf_hooks";
+import { Crowd } from "./crowd.ts";
 import { outside } from "./outside.ts";
 import type { Port, PortSink } from "./port.ts";
 
@@ -8,6 +9,7 @@ import type { Port, PortSink } from "./port.ts";
  * A turn is one setImmediate: what was queued leaves, what arrived is handed out, then microtasks run (handlers and callers go on),
  * then the next turn. After `lingerMs` without traffic the ports are armed and nothing runs until one wakes.
  * Polling beats a wake-up by a factor of ten and more in latency (docs/design/progress.md); it stops so that idle costs nothing.
+ * Where others want the processors it loses by a factor of a hundred: then nothing spins, and the ports are armed as soon as nothing is there.
  */
 export class Progress {
   readonly #ports = new Set<Port>();
@@ -21,6 +23,9 @@ export class Progress {
   /** Ports are handing out what has arrived, and must not be asked for more: they may be asked from there, by a handler that closes the engine. */
   #delivering = false;
   #closed = false;
+  readonly #crowd = new Crowd();
+  /** The last turn looked for what had not come, and the ports do not sleep: what comes now has been caught by polling as well. */
+  #looking = false;
   #activeMs = 0;
   /** When the ports were last asked; Infinity while they sleep, for then they say at once that something has come. */
   #polledMs = Number.POSITIVE_INFINITY;
@@ -75,8 +80,16 @@ export class Progress {
     this.#arrivedMs = Math.min(nowMs, this.#polledMs);
     this.#polledMs = nowMs;
     this.#delivering = true;
-    for (const port of this.#ports) if (port.progress(spinUs, this.#sink) > 0) active = true;
+    let lostUs = 0;
+    let caught = 0;
+    for (const port of this.#ports) {
+      if (port.progress(spinUs, this.#sink) > 0) active = true;
+      lostUs += port.spinLostUs;
+      caught += port.spinCaught;
+    }
     this.#delivering = false;
+    this.#crowd.account(lostUs, caught, active && this.#looking, nowMs);
+    this.#looking = !active && spinUs > 0;
     return active;
   }
 
@@ -91,7 +104,9 @@ export class Progress {
     this.#scheduled = undefined;
     const nowMs = performance.now();
     const sent = this.#flush();
-    const active = this.#progress(this.#spinUs(), nowMs) || sent;
+    const crowded = this.#crowd.isHere(nowMs);
+    const arrived = this.#progress(crowded ? 0 : this.#spinUs(), nowMs);
+    const active = arrived || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once need not wait for the next turn.
     this.#flush();
@@ -99,7 +114,9 @@ export class Progress {
       this.#activeMs = nowMs;
       this.#slowPollMs = 1;
     }
-    if (nowMs - this.#activeMs < lingerMs || !this.#sleep()) {
+    // In a crowd what has arrived gets one more turn, in which its answers leave.
+    const lingers = crowded ? arrived : nowMs - this.#activeMs < lingerMs;
+    if (lingers || !this.#sleep()) {
       this.#scheduled ??= setImmediate(this.#turn);
     }
   };
@@ -134,6 +151,7 @@ export class Progress {
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
     this.#polledMs = Number.POSITIVE_INFINITY;
+    this.#looking = false;
     return true;
   }
 

@@ -3,7 +3,9 @@
  *
  *   word 0   tail: entries ever written, mod 2^32; only the port writes it
  *   word 1   head: entries ever consumed, mod 2^32; only JavaScript writes it
- *   word 2…15 reserved, zero
+ *   word 2   lost: microseconds by which spins got the processor back late that they had given away, mod 2^32; only the port writes it
+ *   word 3   caught: spins that met what they waited for, mod 2^32; only the port writes it
+ *   word 4…15 reserved, zero
  *   then `ringEntries` entries of `entryWords` words:
  *     0 kind            one of `completion`
  *     1 status          0, or a positive libfabric error number

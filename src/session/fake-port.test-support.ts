@@ -198,6 +198,9 @@ export class FakePort implements Port {
     return 0;
   }
 
+  readonly spinLostUs = 0;
+  readonly spinCaught = 0;
+
   arm(): boolean {
     return true;
   }

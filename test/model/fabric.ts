@@ -403,6 +403,9 @@ export class ModelPort implements Port {
     setImmediate(() => this.onWake());
   }
 
+  readonly spinLostUs = 0;
+  readonly spinCaught = 0;
+
   arm(): boolean {
     if (this.#closed || this.#inbox.length > 0) return false;
     this.#armed = true;
