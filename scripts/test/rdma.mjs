@@ -22,12 +22,14 @@ const environment = [`CINNABAR_TEST_VERBS=${lent.join(" ")}`, smallBuffers];
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";
 
-/** What `npm test` runs: calls, large bodies, transfers, refusals, and the faults that only these devices have. */
+/** What `npm test` runs: calls, large bodies, transfers, full queues, refusals, and the faults that only these devices have. */
 const shortPart = [
   "test/unary/unary.test.ts",
   "test/unary/overflow.test.ts",
   "test/bulk/end-of-call.test.ts",
+  "test/flow/full-queues.test.ts",
   "test/memory/refusal.test.ts",
+  "test/observe/queues.test.ts",
   "test/rdma",
 ];
 
