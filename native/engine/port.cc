@@ -188,6 +188,8 @@ Port::~Port() { close(); }
 void Port::close() {
   if (!shared_) return;
   if (neighbours_) withdrawAll();
+  // While the senders are still mapped, whose introductions may be in the queue.
+  if (traits().receiveBeforeClose) endpoint_->receiveAll();
   // Peers see the end of the sockets first and stop posting; then nobody of this process copies any
   // more; then the endpoint goes, or stays behind as a mere mapping for other ports of this
   // process; then the regions, which the endpoint may have been using. What was in flight is

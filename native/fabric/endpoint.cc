@@ -24,6 +24,8 @@ constexpr size_t kExpectedAddresses = 64;
 // Those of ucx have some hundred bytes, all others 32 or fewer.
 constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
+// More than one poll brings: a region's queue has 256 places.
+constexpr size_t kScratchReceives = 512;
 // As long as a connect waits by default.
 constexpr auto kAddressLinger = std::chrono::seconds(5);
 // Twice what rxm lets pass between two looks at its connections, and some.
@@ -97,6 +99,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
     return hasQuirk(quirk, traits.provider, library.loadedVersion, info->fabric_attr->name);
   };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
+  traits.receiveBeforeClose = has(Quirk::receiveBeforeClose);
   if (has(Quirk::losesInjected)) traits.injectBytes = 0;
   if (has(Quirk::sizedForPeers)) traits.maxPeers = numberIn("FI_UNIVERSE_SIZE");
   traits.provesWrites = has(Quirk::completesOnDeparture);
@@ -193,6 +196,29 @@ void Endpoint::drain() {
       count = fi_cq_readerr(parts_.cq.get(), &error, 0);
     }
     if (count <= 0) return;
+  }
+}
+
+void Endpoint::receiveAll() {
+  // All receives share the one buffer; nobody looks at it.
+  scratch_.resize(traits_.injectBytes);
+  size_t posted = 0;
+  for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
+    for (; posted < kScratchReceives; ++posted) {
+      if (fi_recv(parts_.ep.get(), scratch_.data(), scratch_.size(), nullptr, FI_ADDR_UNSPEC,
+                  &scratch_) != 0)
+        break;
+    }
+    fi_cq_data_entry entries[64];
+    ssize_t count = fi_cq_read(parts_.cq.get(), entries, std::size(entries));
+    if (count == -FI_EAVAIL) {
+      fi_cq_err_entry error{};
+      if (fi_cq_readerr(parts_.cq.get(), &error, 0) == 1 && error.op_context == &scratch_) --posted;
+      continue;
+    }
+    // The queue is at its end and a receive is left: no message is without one.
+    if (count <= 0) return;
+    for (ssize_t i = 0; i < count; ++i) posted -= entries[i].op_context == &scratch_;
   }
 }
 

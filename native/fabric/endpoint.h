@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "fabric/info.h"
 
@@ -58,6 +59,7 @@ struct EndpointTraits {
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
   bool drainBeforeClose = false;
+  bool receiveBeforeClose = false;  // see receiveAll
   /// Each write is followed by an empty read, which completes when the data is in place.
   bool provesWrites = false;
   /// Connections that the completion queue has room for; 0: any number.
@@ -108,6 +110,10 @@ class Endpoint {
   /// else may be called after it.
   void shut();
 
+  /// Receives and forgets what came without a receive posted, for so long as a peer that floods us
+  /// may hold us up. The queue must not be polled again before the endpoint closes.
+  void receiveAll();
+
   /// Whether it is safe to sleep on the wait fd now (fi_trywait(3)): 0, or -FI_EAGAIN when there is
   /// something to read.
   int tryWait() const;
@@ -131,6 +137,7 @@ class Endpoint {
 
   Parts parts_;
   EndpointTraits traits_;
+  std::vector<uint8_t> scratch_;  // outlives the receives that `receiveAll` leaves posted
   struct Inserted {
     uint32_t uses = 0;
     uint32_t connection = 0;  // how many have been ended by `disconnect`

@@ -22,6 +22,12 @@ constexpr std::array kQuirks = {
         "SIGSEGV in fi_close of the endpoint",
         "rxm reads the completions that a connection left after it has freed the connection, "
         "and posts their receives to it again (rxm_close_conn, rxm_flush_msg_cq)"},
+    QuirkEntry{
+        Quirk::receiveBeforeClose, "shm", FI_VERSION(1, 21), FI_VERSION(2, 5),
+        "eight bytes of another sender's message become zeros in its receiver's region, or SIGSEGV",
+        "an endpoint that closes answers the messages that found no receive, wherever the senders "
+        "asked for no answer (smr_discard compares src_data where op_src is meant): it clears a "
+        "word of the sender's region at the place of the message in its own"},
     QuirkEntry{Quirk::losesInjected, "verbs;ofi_rxm", kAnyVersion, kEver,
                "a message is lost with its connection, and nobody hears of it",
                "rxm forgets the errors of injected messages (RXM_INJECT_TX in "

@@ -15,6 +15,8 @@ enum class Quirk {
   innerWaitFd,
   /// Read the queue empty before the endpoint is closed.
   drainBeforeClose,
+  /// Leave no message without a receive when the endpoint is closed.
+  receiveBeforeClose,
   /// Send with a completion, never inject.
   losesInjected,
   /// Register message buffers for nothing that a peer could use.
