@@ -212,19 +212,25 @@ TEST_SUITE("port") {
     REQUIRE(full.open());
     REQUIRE(sender.open());
     REQUIRE(other.open());
-    int toFull = sender.admit(full), toSender = other.admit(sender);
+    int toFull = sender.admit(full), toSender = other.admit(sender), alsoToFull = other.admit(full);
     sender.sendPattern(toFull, 0, 8, 1);
     other.sendPattern(toSender, 0, 8, 1);
+    other.sendPattern(alsoToFull, 1, 8, 1);
     REQUIRE(eventually({&full, &sender, &other},
-                       [&] { return full.messages.size() == 1 && sender.messages.size() == 1; }));
+                       [&] { return full.messages.size() == 2 && sender.messages.size() == 1; }));
     sender.messages.clear();
 
     for (uint32_t slot = 0; slot < kMessages; ++slot)
       REQUIRE(sender.sendPattern(toFull, slot, kBytes, 2) >= 0);
     full.port->progress(0);  // nobody reads its ring, so one is received and the others are not
+    full.port->close();
+    // The endpoint goes with the last port that knows it.
+    sender.port->forget(static_cast<uint32_t>(toFull));
+    for (int i = 0; i < 200; ++i) sender.turn();
     for (uint32_t slot = 0; slot < kMessages; ++slot)
       REQUIRE(other.sendPattern(toSender, slot, kBytes, 3) >= 0);
-    full.port->close();
+    other.port->forget(static_cast<uint32_t>(alsoToFull));
+    for (int i = 0; i < 200; ++i) other.turn();
     REQUIRE(eventually({&sender, &other}, [&] { return sender.messages.size() == kMessages; }));
     for (const auto& message : sender.messages) CHECK(isPattern(message, 3));
   }
