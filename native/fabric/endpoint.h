@@ -135,9 +135,9 @@ class Endpoint {
  private:
   void drain();
 
+  std::vector<uint8_t> scratch_;  // outlives the receives that `receiveAll` leaves posted
   Parts parts_;
   EndpointTraits traits_;
-  std::vector<uint8_t> scratch_;  // outlives the receives that `receiveAll` leaves posted
   struct Inserted {
     uint32_t uses = 0;
     uint32_t connection = 0;  // how many have been ended by `disconnect`

@@ -24,7 +24,7 @@ constexpr std::array kQuirks = {
         "and posts their receives to it again (rxm_close_conn, rxm_flush_msg_cq)"},
     QuirkEntry{
         Quirk::receiveBeforeClose, "shm", FI_VERSION(1, 21), FI_VERSION(2, 5),
-        "eight bytes of another sender's message become zeros in its receiver's region, or SIGSEGV",
+        "eight bytes of another sender's message become zeros in its receiver's region",
         "an endpoint that closes answers the messages that found no receive, wherever the senders "
         "asked for no answer (smr_discard compares src_data where op_src is meant): it clears a "
         "word of the sender's region at the place of the message in its own"},
