@@ -30,10 +30,13 @@ if (process.argv.includes("--help")) {
 
 let options: Options;
 try {
+  const everywhere = contenders().map(({ key }) => key);
+  const all = contenders("").map(({ key }) => key);
   options = parseOptions(
     process.argv.slice(2),
     workloads.map(({ name }) => name),
-    contenders("").map(({ key }) => key),
+    all,
+    all.filter((key) => !everywhere.includes(key)),
   );
 } catch (error) {
   console.error((error as Error).message);

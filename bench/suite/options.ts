@@ -37,12 +37,14 @@ export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 /**
  * @param workloads the names there are
  * @param contenders the keys there are
+ * @param overDevice those of them that need an RDMA device
  * @throws Error that names the option or the workload that is wrong
  */
 export function parseOptions(
   args: readonly string[],
   workloads: readonly string[],
   contenders: readonly string[],
+  overDevice: readonly string[] = [],
 ): Options {
   const { values, positionals } = parseArgs({
     args: [...args],
@@ -64,6 +66,8 @@ export function parseOptions(
   checkAreKnown("workload", positionals, workloads);
   const only = chosen?.split(",");
   checkAreKnown("contender", only ?? [], contenders);
+  const deviceless = only?.find((key) => values.verbs === undefined && overDevice.includes(key));
+  if (deviceless !== undefined) throw new Error(`The contender "${deviceless}" needs --verbs HOST`);
   for (const [option, text] of Object.entries(texts)) {
     if (text === "") throw new Error(`--${option} is empty`);
   }

@@ -30,6 +30,13 @@ describe("the options of npm run bench", () => {
     );
   });
 
+  it("want the device for contenders that need one", () => {
+    const parse = (...args: string[]) => parseOptions(args, names, [...keys, "verbs"], ["verbs"]);
+    expect(() => parse("--contenders", "shm,verbs")).toThrow('The contender "verbs" needs --verbs HOST');
+    expect(parse("--contenders", "verbs", "--verbs", "10.77.1.1").contenders).toEqual(["verbs"]);
+    expect(parse().contenders).toBeUndefined();
+  });
+
   it("say what is wrong", () => {
     expect(() => parseOptions(["smal"], names, keys)).toThrow(
       'There is no workload "smal"; there are small, bulk',
