@@ -20,7 +20,7 @@ const large = 32 * 1024 * 1024;
 
 describe.each(providers)("a deadline over $name", (provider) => {
   /** Long enough for a pull of as much to begin on a busy machine. Software devices take their time to register and map it. */
-  const pullMs = provider.scheme === "verbs" ? 8000 : 1500;
+  const pullMs = provider.scheme === "verbs" ? 5000 : 1500;
 
   it("is ten seconds by default; the method's, the client's and the call's word come before it, the last one last", async () => {
     const { api } = await pair(provider, [timing(never)]);
