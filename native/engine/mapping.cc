@@ -34,6 +34,7 @@ void Mappings::onDrained() {
     endpoint_.remove(entry.address);
     --taken_;
   }
+  if (places_ && !retired_.empty()) places_->clearUnused();
   retired_.clear();
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/places.h"
 #include "engine/shared_endpoint.h"
 
 namespace cinnabar::engine {
@@ -33,9 +34,10 @@ struct Mapping {
 /// The shm address vector.
 ///
 /// Removing an entry is where the provider is weakest. It keeps the old peer's numbers in the
-/// entry's place and gives the place to the next peer: harmless for small messages, which are all
-/// that is sent, unless the old peer never answered the introduction; then the next one would never
-/// be introduced, so such a place is given up for good. And a dead peer's introduction that is
+/// entry's place and gives the place to the next peer: harmless in 1.17 for small messages, which
+/// are all that is sent, unless the old peer never answered the introduction; then the next one
+/// would never be introduced, so such a place is given up for good. In 2.1 the next one would never
+/// be mapped, so the numbers are cleared (places.h). And a dead peer's introduction that is
 /// still in our own queue would map the peer again, so removal waits until the queue was seen
 /// empty.
 class Mappings {
@@ -47,6 +49,8 @@ class Mappings {
   std::shared_ptr<Mapping> map(const std::string& fabricName,
                                std::shared_ptr<SharedEndpoint> local);
 
+  /// The file of our region, before anybody is mapped.
+  void setRegion(int file) { places_ = PeerPlaces::of(file); }
   bool hasRetired() const { return !retired_.empty(); }
   /// The completion queue was just polled to its end with receives posted.
   void onDrained();
@@ -64,6 +68,7 @@ class Mappings {
     std::shared_ptr<SharedEndpoint> local;
   };
   std::vector<Retired> retired_;
+  std::unique_ptr<PeerPlaces> places_;
   std::vector<std::shared_ptr<SharedEndpoint>> givenUp_;
   size_t taken_ = 0;  // live, retired and given up
 };

@@ -154,6 +154,7 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
   if (int code = port->claim_->publish(); code != 0) {
     return fabric::Failure{"listen doorbell", code, strerror(code), "cannot publish the shm name"};
   }
+  port->mappings_->setRegion(port->claim_->regionFile());
   return port;
 }
 

@@ -16,7 +16,7 @@
 
 namespace cinnabar::engine {
 
-/// The head of a shm region, as far as the lock in it.
+/// The head of a shm region, and the lock in it.
 class RegionHead {
  public:
   /// nullptr unless the file is a region of that process, of a layout that is known here.
@@ -24,6 +24,7 @@ class RegionHead {
   ~RegionHead();
 
   pthread_spinlock_t* lock() const;
+  const uint8_t* bytes() const { return static_cast<const uint8_t*>(page_); }
 
  private:
   RegionHead(void* page, size_t lockAt) : page_(page), lockAt_(lockAt) {}

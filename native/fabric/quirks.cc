@@ -59,6 +59,11 @@ constexpr std::array kQuirks = {
                "a process that is killed at the wrong moment makes all its peers spin for ever",
                "the queue has no lock any more, but the pool of buffers has (smr_get_txbuf, "
                "smr_release_txbuf)"},
+    QuirkEntry{
+        Quirk::remembersPeers, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+        "SIGSEGV in fi_inject, to the 257th peer at the earliest",
+        "removing an address leaves the peer's number in the region (smr_map_del), and a peer that "
+        "gets its place, of 256, is then not mapped (smr_map_add, smr_verify_peer)"},
     QuirkEntry{Quirk::stopsQueues, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
                "a process that is killed at the wrong moment stops what it was posting to: those "
                "behind it are lost by heartbeat",

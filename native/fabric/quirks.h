@@ -28,7 +28,9 @@ enum class Quirk {
   crashesOnDisconnect,
   /// Free what a dead process has locked (engine/undertaker.h).
   leavesLocks,
-  /// Nothing can be done from here: the port has to be opened anew.
+  /// Clear what a removed peer leaves in its place (engine/places.h).
+  remembersPeers,
+  /// Not cured (docs/design/shm.md): the port has to be opened anew.
   stopsQueues,
   /// Tell the target of a write by a message.
   hidesWrites,

@@ -336,6 +336,32 @@ TEST_SUITE("doorbell") {
     CHECK(eventually({&alive, &peer}, [&] { return alive.messages.size() == 1; }));
   }
 
+  // The provider keeps what it knew of a peer in the peer's place, and has 256 of those.
+  TEST_CASE_FIXTURE(DoorbellFixture, "a port meets more peers in its life than there are places") {
+    constexpr uint8_t kPeers = 3, kRounds = 100;
+    TestPort here(Scheme::shm);
+    REQUIRE(here.open());
+    for (uint8_t round = 0; round < kRounds; ++round) {
+      CAPTURE(round);
+      std::vector<std::unique_ptr<TestPort>> peers;
+      std::vector<uint32_t> addresses;
+      for (uint8_t i = 0; i < kPeers; ++i) {
+        TestPort& peer = *peers.emplace_back(std::make_unique<TestPort>(Scheme::shm));
+        REQUIRE(peer.open());
+        int to = here.admit(peer);
+        REQUIRE(to >= 0);
+        addresses.push_back(static_cast<uint32_t>(to));
+        REQUIRE(here.sendPattern(to, i, 64, i) >= 0);
+        REQUIRE(eventually({&here, &peer}, [&] { return peer.messages.size() == 1; }));
+        CHECK(isPattern(peer.messages[0], i));
+      }
+      here.entries.clear();
+      peers.clear();
+      REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == kPeers; }));
+      for (uint32_t address : addresses) CHECK(here.port->forget(address) == 0);
+    }
+  }
+
   TEST_CASE_FIXTURE(DoorbellFixture, "ports leave no file and no descriptor behind") {
     {
       TestPort warm(Scheme::shm);
