@@ -96,6 +96,7 @@ void Port::answerAsking(uint64_t nowNs, uint64_t absentNs) {
 void Port::say(Address& address) {
   const std::vector<uint8_t>& message = address.vouch->message;
   Neighbour* neighbour = address.neighbour;
+  if (endpoint_->isResting(address.fabric)) return;
   if (neighbour == nullptr) {
     onPosted(address, fi_inject(endpoint_->ep(), message.data(), message.size(), address.fabric));
     return;

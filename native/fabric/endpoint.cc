@@ -108,7 +108,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.revokesKeys =
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
-  traits.endsFailed = has(Quirk::crashesOnDisconnect);
+  if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
   // Whether a write can carry data to its target, whose completion then also says how many bytes
@@ -263,9 +263,9 @@ void Endpoint::disconnect(fi_addr_t address, uint32_t number) {
   if (!traits_.endsConnections || found == inserted_.end()) return;
   if (found->second.connection != number || found->second.unmade) return;
   ++found->second.connection;
-  if (traits_.endsFailed) {
+  if (traits_.rest.count() > 0) {
     found->second.since = std::chrono::steady_clock::now();
-    found->second.restsUntil = found->second.since + kRest;
+    found->second.restsUntil = found->second.since + traits_.rest;
     rests_ = true;
     return;
   }

@@ -69,9 +69,9 @@ struct EndpointTraits {
   /// Removing an address ends the connection to it. So does `disconnect`, and an address stays
   /// known for some seconds at least.
   bool endsConnections = false;
-  /// The provider itself ends a connection on which something has failed, a little later. Until
-  /// then its address rests, and `disconnect` does nothing else.
-  bool endsFailed = false;
+  /// If not 0, the provider itself ends a connection on which something has failed, within so long.
+  /// Until then its address rests, and `disconnect` does nothing else.
+  std::chrono::milliseconds rest{0};
   Granted granted;
 };
 

@@ -20,8 +20,9 @@ TEST_SUITE("absence") {
     TestPort port{fabric::Scheme::tcp, "", kSlots, kSlots, 64};
     int a, b;
 
-    AbsenceFixture() {
-      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint());
+    explicit AbsenceFixture(fabric::EndpointTraits traits = {}) {
+      REQUIRE(haveLibfabric());
+      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint(traits));
       REQUIRE(port.port->start() == 0);
       a = admit();
       b = admit();
@@ -148,6 +149,22 @@ TEST_SUITE("absence") {
     port.port->endAbsence();
     port.turn();
     CHECK(port.count(engine::Completion::sent) == 1);
+  }
+
+  struct RestingFixture : AbsenceFixture {
+    RestingFixture() : AbsenceFixture({.endsConnections = true, .rest = std::chrono::hours(1)}) {}
+  };
+  TEST_CASE_FIXTURE(RestingFixture, "nothing is said on a connection that is being ended") {
+    REQUIRE(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.fail(provider.posted[0].context, FI_EIO);
+    port.turn();
+    provider.posted.clear();
+    port.port->beginAbsence();
+    hear(0, 0xa);
+    hear(1, 0xb);
+    turn(0);
+    turn(1);
+    CHECK(spoken() == To{static_cast<fi_addr_t>(b)});
   }
 
   TEST_CASE_FIXTURE(AbsenceFixture, "a vouch ends with its address, or by itself") {

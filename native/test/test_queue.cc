@@ -294,30 +294,42 @@ TEST_SUITE("waiting operations") {
     CHECK(provider.removed.size() == 1);
   }
 
-  /// What came of a message behind one that failed: how many were posted at once, and how often an
-  /// address was removed for it.
-  void checkFailed(bool endsFailed, size_t postedAtOnce, size_t removals) {
-    REQUIRE(haveLibfabric());
+  /// Two messages to one peer, the second behind the failure of the first.
+  struct FailedFixture {
     FakeProvider provider;
     TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
-    auto endpoint = provider.endpoint({.endsConnections = true, .endsFailed = endsFailed});
-    port.port = std::make_unique<engine::Port>(port.request, endpoint);
-    REQUIRE(port.port->start() == 0);
-    auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
-    int a = port.port->admit(raw->data(), raw->size());
-    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
-    provider.fail(provider.posted[0].context, FI_EIO);
-    port.turn();
-    CHECK(port.entries.size() == 1);
-    CHECK(port.sendPattern(a, 1, 32, 2) == 0);
-    CHECK(provider.posted.size() == postedAtOnce);
-    CHECK(provider.removed.size() == removals);
-    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 2; }));
-    CHECK(provider.removed.size() == removals);
+
+    void send(std::chrono::milliseconds rest) {
+      REQUIRE(haveLibfabric());
+      auto endpoint = provider.endpoint({.endsConnections = true, .rest = rest});
+      port.port = std::make_unique<engine::Port>(port.request, endpoint);
+      REQUIRE(port.port->start() == 0);
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+      int a = port.port->admit(raw->data(), raw->size());
+      CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+      provider.fail(provider.posted[0].context, FI_EIO);
+      port.turn();
+      CHECK(port.entries.size() == 1);
+      CHECK(port.sendPattern(a, 1, 32, 2) == 0);
+    }
+  };
+  TEST_CASE_FIXTURE(FailedFixture, "what has failed takes its connection along") {
+    send(std::chrono::milliseconds(0));
+    CHECK(provider.posted.size() == 2);
+    CHECK(provider.removed.size() == 1);
   }
-  TEST_CASE("what has failed takes its connection along") { checkFailed(false, 2, 1); }
-  TEST_CASE("a connection that the provider ends itself is left to it, and rests meanwhile") {
-    checkFailed(true, 1, 0);
+  TEST_CASE_FIXTURE(FailedFixture,
+                    "a connection that the provider ends itself is left to it, and rests") {
+    send(std::chrono::hours(1));
+    usleep(10'000);  // longer than waiting messages are left alone
+    port.turn();
+    CHECK(provider.posted.size() == 1);
+    CHECK(provider.removed.empty());
+  }
+  TEST_CASE_FIXTURE(FailedFixture, "what waits for a new connection goes when the rest is over") {
+    send(std::chrono::milliseconds(20));
+    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 2; }));
+    CHECK(provider.removed.empty());
   }
 
   /// Over a provider whose writes complete when they have left.
