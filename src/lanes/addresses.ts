@@ -5,10 +5,16 @@ import { formatHostUrl, hasHosts, parseUrl } from "../fabric/url.ts";
  * The published addresses one by one: a `verbs://` URL that stands for several devices becomes one for each. The front and every thread of every lane listen at these, in this order, whatever
  * devices come and go meanwhile: so each lane has an address for each of the front's, and a lane's number is the same over all of them.
  *
- * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none.
+ * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none; RangeError where the devices' addresses are too long for so many lanes.
  */
-export function publishedUrls(listen: readonly string[]): string[] {
-  return listen.flatMap((url) => listeningUrls(url, undefined));
+export function publishedUrls(
+  listen: readonly string[],
+  lanes: number,
+  firstPort: number | undefined,
+): string[] {
+  const urls = listen.flatMap((url) => listeningUrls(url, undefined));
+  for (const url of urls) assertListFits(url, lanes, firstPort);
+  return urls;
 }
 
 /**

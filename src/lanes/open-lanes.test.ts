@@ -60,10 +60,10 @@ beforeEach(() => {
 });
 afterEach(() => void vi.restoreAllMocks());
 
-const open = () =>
+const open = (lanes = 2) =>
   openLanes(new URL("file:///service.js"), {
     listen: wildcard,
-    lanes: 2,
+    lanes,
     front: "refer",
     restart: { minDelayMs: 1 },
     onLaneDied() {},
@@ -85,4 +85,12 @@ it("lanes at every device have an address for each of the front's, also one that
     onRails,
     ["tcp://127.0.0.1:7010", "tcp://127.0.0.2:7011"],
   ]);
+});
+
+it("the list of lanes at a device's address is bounded as at any other", async () => {
+  rails.urls = ["tcp://127.0.0.1:0", "tcp://[2001:db8:1234:5678:9abc:def0:1234:5678]:0"];
+  await expect(open(200)).rejects.toThrow(
+    'the list of 200 lanes of "tcp://[2001:db8:1234:5678:9abc:def0:1234:5678]:0" would have 13003 bytes',
+  );
+  expect(threads).toHaveLength(0);
 });

@@ -18,7 +18,8 @@ import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } fro
  */
 export async function openLanes(module: URL | string, options: LanesOptions): Promise<LaneHost> {
   const asked = resolveLanesOptions(module, options, availableParallelism());
-  const resolved = { ...asked, listen: publishedUrls(asked.listen) };
+  const listen = publishedUrls(asked.listen, asked.lanes, asked.firstLanePort);
+  const resolved = { ...asked, listen };
   let host: LaneHost | undefined;
   const served = new Set<number>();
   const owner = {
