@@ -184,7 +184,7 @@ export class Links {
       try {
         return await this.#sessions.connect(
           port,
-          port.admit(address),
+          address,
           replyTo,
           peer.url,
           last ? leftMs : attemptMs,
