@@ -45,7 +45,8 @@ export async function runVitest({
  * @returns {Outcome}
  */
 export function readReport(report, ending) {
-  /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: { status: string }[] }[] }} */
+  /** @typedef {{ status: string, fullName: string, failureMessages?: string[] }} Assertion */
+  /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: Assertion[] }[] }} */
   let files;
   try {
     files = JSON.parse(readFileSync(report, "utf8"));
@@ -57,13 +58,17 @@ export function readReport(report, ending) {
   /** @type {string[]} */
   const problems = [];
   for (const file of files.testResults) {
-    const statuses = file.assertionResults.map((result) => result.status);
-    const failures = statuses.filter((status) => status === "failed").length;
-    passed += statuses.filter((status) => status === "passed").length;
+    const name = file.name.replace(root, "");
+    const failures = file.assertionResults.filter((result) => result.status === "failed");
+    passed += file.assertionResults.filter((result) => result.status === "passed").length;
+    failed += failures.length;
+    for (const { fullName, failureMessages } of failures)
+      problems.push(`${name}: ${fullName.trim()}: ${failureMessages?.[0]?.split("\n")[0] ?? ""}`);
     // A file that cannot be loaded has no tests to fail.
-    failed += file.status === "failed" ? Math.max(1, failures) : failures;
-    if (file.status === "failed")
-      problems.push(`${file.name.replace(root, "")} ${file.message.split("\n")[0]}`.trim());
+    if (file.status === "failed" && failures.length === 0) {
+      failed += 1;
+      problems.push(`${name} ${file.message.split("\n")[0]}`.trim());
+    }
   }
   if (ending !== "0" && failed === 0) {
     failed += 1;
