@@ -63,12 +63,11 @@ async function frontServices({ module, lanes, data, front }: ResolvedLanesOption
   return loadServices(module, { lane: "front", lanes, data: structuredClone(data) });
 }
 
-/** As a lane's thread does, the front has so long. */
+/** As a lane's thread does, the front has so long. The threads of the lanes keep the process alive meanwhile, the timer does not: the opening may have failed before. */
 function inTime<T>(loading: Promise<T>, { module, startTimeoutMs }: ResolvedLanesOptions): Promise<T> {
   return new Promise((resolve, reject) => {
-    const cancel = systemClock.timer(startTimeoutMs, () =>
-      reject(startsTooLong("the front", module, startTimeoutMs)),
-    );
+    const tooLong = () => reject(startsTooLong("the front", module, startTimeoutMs));
+    const cancel = systemClock.timer(startTimeoutMs, tooLong, true);
     loading.then(resolve, reject).finally(cancel);
   });
 }
