@@ -8,6 +8,7 @@ add_executable(cinnabar_native_tests
   test/test_address.cc
   test/test_allocation.cc
   test/test_connections.cc
+  test/test_device_connections.cc
   test/test_crc32c.cc
   test/test_device_memory.cc
   test/test_doorbell.cc

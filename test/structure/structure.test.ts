@@ -88,6 +88,12 @@ describe("the tree", () => {
     expect(stale).toEqual([]);
   });
 
+  it("builds every file of C++ tests", () => {
+    const built = readFileSync(join(root, "native/cmake/tests.cmake"), "utf8");
+    const files = readdirSync(join(root, "native/test")).filter((name) => name.endsWith(".cc"));
+    expect(files.filter((name) => !built.includes(`test/${name}`))).toEqual([]);
+  });
+
   it("names every file after what is in it", () => {
     const vague = /^(utils?|helpers?|misc|common|stuff)$/i;
     expect(everything.filter((path) => vague.test(basename(path, extname(path))))).toEqual([]);
