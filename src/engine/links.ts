@@ -184,7 +184,7 @@ export class Links {
       try {
         return await this.#sessions.connect(
           port,
-          address,
+          port.admit(address),
           replyTo,
           peer.url,
           last ? leftMs : attemptMs,

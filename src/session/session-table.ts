@@ -14,7 +14,6 @@ import {
   versionFault,
 } from "../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, protocolVersion } from "../wire/message.ts";
-import { GivenUpHellos } from "./given-up-hellos.ts";
 import type { WindowLimits } from "./in-flight-window.ts";
 import { NoticeTargets } from "./notice-targets.ts";
 import { Session } from "./session.ts";
@@ -36,8 +35,7 @@ export class ConnectSilence extends RpcError {
 /**
  * The sessions of one engine, and what arrives at its ports: each message goes to the session it names, a hello makes a new one.
  *
- * A message's index and nonce prove that it is meant for this session and no other before it; anything else is a stray, counted and dropped. Only a
- * welcome that comes too late is answered, by a goodbye.
+ * A message's index and nonce prove that it is meant for this session and no other before it; anything else is a stray, counted and dropped.
  */
 export class SessionTable implements PortSink {
   readonly #host: SessionHost;
@@ -46,7 +44,6 @@ export class SessionTable implements PortSink {
   readonly #free: number[] = [];
   /** By port and address, kept beyond a session's end: its peer's death may still be told. A new session at the address takes the place. */
   readonly #byAddress = new Map<Port, Map<number, Session>>();
-  readonly #givenUp = new GivenUpHellos();
   #size = 0;
   /** False from the moment the engine drains. */
   accepting = true;
@@ -63,24 +60,26 @@ export class SessionTable implements PortSink {
     for (const session of this.#sessions) if (session !== undefined) yield session;
   }
 
-  /** Opens a session towards a raw address, and settles when the peer has welcomed us. */
+  /** Opens a session towards an address, and settles when the peer has welcomed us. */
   async connect(
     port: Port,
-    address: Uint8Array,
+    address: number,
     replyTo: Uint8Array,
     peerName: string,
     timeoutMs: number,
     window?: WindowLimits,
   ): Promise<Session> {
     const host = this.#host;
-    const full = this.#fullWith(port, 1);
-    if (full !== undefined)
+    // The address is in use already.
+    const full = this.#fullWith(port, 0);
+    if (full !== undefined) {
+      port.forget(address);
       throw new RpcError({ code: "resource_exhausted", message: full, origin: "local" });
-    const session = this.#add(port, port.admit(address), peerName, window);
-    const cancelTimer = host.clock.timer(timeoutMs, () => {
-      this.#givenUp.add(session, address);
-      session.end(new ConnectSilence(peerName, timeoutMs), { quiet: true });
-    });
+    }
+    const session = this.#add(port, address, peerName, window);
+    const cancelTimer = host.clock.timer(timeoutMs, () =>
+      session.end(new ConnectSilence(peerName, timeoutMs), { quiet: true }),
+    );
     try {
       await session.connect(
         packGreeting({ ...this.#greeting(session), address: replyTo, lanes: [], services: [] }),
@@ -112,14 +111,7 @@ export class SessionTable implements PortSink {
       else this.#malformed(port, fault);
     } else if (session !== undefined) session.receive(offset, bytes);
     else if (view.getUint32(offset + 8, true) === 0) this.#onHello(port, offset, bytes);
-    else this.#onStray(port, offset, bytes);
-  }
-
-  #onStray(port: Port, offset: number, bytes: number): void {
-    this.#host.counters.strays++;
-    const path = this.#givenUp.welcomedBy(port, offset, bytes);
-    if (path !== undefined)
-      this.#turnAway(port, path, "unavailable", "its welcome came too late", frameKind.goodbye);
+    else this.#host.counters.strays++;
   }
 
   /** The session that a message names and proves to be meant for. */
@@ -178,10 +170,7 @@ export class SessionTable implements PortSink {
       return this.#probeIdle();
     }
     const address = this.#admit(port, greeting);
-    if (address === undefined) {
-      this.#host.counters.sessionsRefused++;
-      return;
-    }
+    if (address === undefined) return;
     const session = this.#add(port, address, `peer ${greeting.incarnation.toString(16)} over ${port.scheme}`);
     const lanes = this.#host.lanesFor(port);
     session.accept(
@@ -204,22 +193,21 @@ export class SessionTable implements PortSink {
 
   /** Tells whoever said hello why it cannot have a session. */
   #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
-    this.#host.counters.sessionsRefused++;
-    this.#turnAway(port, path, code, message, frameKind.refuse);
-  }
-
-  #turnAway(port: Port, path: ReturnPath, code: RpcCode, message: string, kind: number): void {
     const address = this.#admit(port, path);
     if (address === undefined) return;
-    const error = new RpcError({ code, message, origin: "remote" });
-    this.#add(port, address, `peer over ${port.scheme}`).turnAway(path, error, kind);
+    this.#host.counters.sessionsRefused++;
+    this.#add(port, address, `peer over ${port.scheme}`).refuse(
+      path,
+      new RpcError({ code, message, origin: "remote" }),
+    );
   }
 
-  /** Undefined where whoever spoke is gone already, or lied about where it is. */
   #admit(port: Port, path: ReturnPath): number | undefined {
     try {
       return port.admit(path.address);
     } catch {
+      // Whoever said hello is gone already, or lied about where it is.
+      this.#host.counters.sessionsRefused++;
       return undefined;
     }
   }

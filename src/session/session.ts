@@ -129,10 +129,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     if (this.#offers.has(sessionBody)) this.#outbox.hold();
   }
 
-  /** Answers a hello by a refuse, or a welcome by a goodbye, and ends. */
-  turnAway(remote: ReturnPath, error: RpcError, kind: number): void {
+  /** Answers a hello with a no, and ends. */
+  refuse(remote: ReturnPath, error: RpcError): void {
     this.addressTo(remote);
-    this.say(kind, lastWords(error), errorWord(error));
+    this.say(frameKind.refuse, lastWords(error), errorWord(error));
     this.#outbox.flush();
     this.host.kick();
     this.end(error);

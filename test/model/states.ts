@@ -59,7 +59,7 @@ export class StateWatch {
     this.#before(DeadlineWheel.prototype, "arm", (_, item: Timed) => see(item));
     this.#before(Attempt.prototype, "start", see);
     this.#before(Session.prototype, "request", (_, call: OutgoingCall) => see(call));
-    for (const name of ["connect", "accept", "turnAway"] as const) this.#before(Session.prototype, name, see);
+    for (const name of ["connect", "accept", "refuse"] as const) this.#before(Session.prototype, name, see);
     this.#before(Peer.prototype, "session", (peer) => {
       if (!this.#peers.has(peer)) this.#peers.set(peer, "connecting");
     });

@@ -147,7 +147,7 @@ export class LossyPair {
       async () => {
         const session = await table.connect(
           port,
-          Buffer.from(name),
+          port.admit(Buffer.from(name)),
           Buffer.from(`${name}-client`),
           name,
           1000,
