@@ -65,7 +65,8 @@ export async function pair(
   const server = await openEngine({ listen, serve: services, ...options.server }, endsHard);
   const url = server.urls[0] as string;
   const client = await openEngine(options.client, endsHard);
-  const peer = await client.connect(url);
+  // A software device in a guest of one processor takes its time now and then, and a hello is repeated only twice in the default of 5 s.
+  const peer = await client.connect(url, provider.scheme === "verbs" ? { timeoutMs: 20_000 } : {});
   return { server, client, peer, url, api: (service, clientOptions) => peer.client(service, clientOptions) };
 }
 

@@ -51,7 +51,11 @@ describe.each(cables)("verbs on $name", (cable) => {
       double: (body) => Buffer.concat([body, body]),
     });
     const server = await openEngine({ listen: cable.urls[0], serve: [blocks], heartbeatMs: 2000 }, true);
-    const client = await openEngine({ listen: cable.urls[1], heartbeatMs: 2000 }, true);
+    // After a cable was pulled a connection may take several tries.
+    const client = await openEngine(
+      { listen: cable.urls[1], heartbeatMs: 2000, connectTimeoutMs: 15_000 },
+      true,
+    );
     return { client, server, url: server.urls[0] as string, filling: () => filling };
   }
 
