@@ -53,6 +53,8 @@ export class Movement implements RunOwner {
   #onStep: (() => void)[] = [];
   #listening = false;
   #cancelTimer: (() => void) | undefined;
+  /** The provider has refused it, and its owner is being asked why. */
+  #refusal: RpcError | undefined;
   #beganMs = 0;
   #settledMs = 0;
 
@@ -188,11 +190,12 @@ export class Movement implements RunOwner {
   }
 
   #refuse(status: number): void {
-    const error = refused(this, status);
-    if (error instanceof RpcError) return this.#fail(error);
+    const { error, explained } = refused(this, status);
+    if (explained === undefined) return this.#fail(error);
+    this.#refusal = error;
     // The call's end or the user's signal may come first.
-    error.then((explained) => {
-      if (!this.#settled) this.#fail(explained);
+    explained.then((reason) => {
+      if (!this.#settled) this.#fail(reason);
     });
   }
 
@@ -207,7 +210,12 @@ export class Movement implements RunOwner {
       this.#cancelTimer = this.route.clock.timer(timeoutMs, () => this.#fail(givenUp(this, timeoutMs)), true);
   }
 
-  readonly #onCallAborted = (): void => this.#fail(this.#call.signal.reason);
+  readonly #onCallAborted = (): void => {
+    const { reason } = this.#call.signal;
+    // A session that is lost while the owner is asked was lost to this refusal: its connection broke.
+    const lost = this.#refusal !== undefined && reason instanceof RpcError && reason.code === "unavailable";
+    this.#fail(lost ? this.#refusal : reason);
+  };
   readonly #onAborted = (): void => this.#fail(givenUp(this, this.#control.signal?.reason));
 
   #fail(error: unknown): void {

@@ -43,11 +43,15 @@ export function stoppedEarly(failed: Failed): RpcError {
   });
 }
 
-/**
- * The provider refused it with `status`. Where that does not say why, the owner is asked, if there is a way to; then the error is a promise, which
- * does not reject.
- */
-export function refused(failed: Failed, status: number): RpcError | Promise<RpcError> {
+/** Why the provider did not do it. */
+export interface Refusal {
+  readonly error: RpcError;
+  /** Where that does not say why and the owner can be asked: what it says, or `error`. Does not reject. */
+  readonly explained?: Promise<RpcError>;
+}
+
+/** The provider refused it with `status`. */
+export function refused(failed: Failed, status: number): Refusal {
   const { port, explain } = failed.route;
   const reason = reasons[status];
   const error = fabricError({
@@ -58,11 +62,12 @@ export function refused(failed: Failed, status: number): RpcError | Promise<RpcE
     transferredBytes: failed.moved,
   });
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
-  if (!silent || explain === undefined) return error;
-  return ask(failed, explain.bind(failed.route)).then(
-    (explained) => (explained === undefined ? error : withDetail(explained, error)),
+  if (!silent || explain === undefined) return { error };
+  const explained = ask(failed, explain.bind(failed.route)).then(
+    (answer) => (answer === undefined ? error : withDetail(answer, error)),
     () => error,
   );
+  return { error, explained };
 }
 
 async function ask(

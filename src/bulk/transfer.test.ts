@@ -373,6 +373,26 @@ describe("a transfer between pieces", () => {
     expect(error.message).toContain("get of 18 bytes in 3 parts ended after 0 bytes: beyond its end");
   });
 
+  it("keeps the provider's error when the session is lost while its owner is asked, and no other end of the call", async () => {
+    const attempt = async (reason: RpcError) => {
+      const { route, call, port, remote } = setUp();
+      const asking: TransferRoute = { ...route, explain: () => new Promise(() => {}) };
+      const getting = transfer("get", asking, call, remote, new Uint8Array(5));
+      port.transfers[0]?.settle(125);
+      call.abort(reason);
+      return failure(getting);
+    };
+    const lost = await attempt(
+      new RpcError({ code: "unavailable", message: "the peer is lost", origin: "fabric" }),
+    );
+    expect(lost).toMatchObject({ code: "unavailable", fabric: { code: 125 }, transferredBytes: 0 });
+    expect(lost.message).toContain("get of 5 bytes");
+    const late = await attempt(
+      new RpcError({ code: "deadline_exceeded", message: "too late", origin: "remote" }),
+    );
+    expect(late.code).toBe("deadline_exceeded");
+  });
+
   it("keeps the provider's error when the owner cannot be asked, and where it says why", async () => {
     const { route, call, port, remote } = setUp();
     let asked = 0;

@@ -2,15 +2,17 @@ import type { RefusedTransfer } from "../bulk/transfer-route.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { builtin } from "../wire/builtin.ts";
 import type { Session } from "./session.ts";
+import { brokenByRefusal } from "./session-ends.ts";
 
-/** How long the owner is waited for. */
-const explainMs = 2000;
+/** How long the owner is waited for: the question needs a connection anew, so it has the time that a connect has by default. */
+const explainMs = 5000;
 
 /**
  * Asks the owner of lent memory why its provider refused a transfer of ours; nothing when it knows no reason, or does not answer.
  *
  * A provider that refuses without a reason (tcp) breaks the connection, and opens another for what is sent next. What was under way on the first, in
- * either direction, may be lost without anybody being told: so the session ends, at both sides, as soon as the transfer has heard why.
+ * either direction, may be lost without anybody being told: so the session ends, at both sides, as soon as the transfer has heard why. Where a message of
+ * either side is found to be lost before that, it ends without the owner's word.
  */
 export async function explainRefusal(
   session: Session,
@@ -26,15 +28,7 @@ export async function explainRefusal(
     return code === "permission_denied" || code === "out_of_range" ? (error as RpcError) : undefined;
   } finally {
     // Not before the transfer has been told: the end of the session would be its reason.
-    setImmediate(() =>
-      session.end(
-        new RpcError({
-          code: "unavailable",
-          message: `the connection with ${session.peerName} broke when a transfer was refused`,
-          origin: "fabric",
-        }),
-      ),
-    );
+    setImmediate(() => session.end(brokenByRefusal(session.peerName)));
   }
 }
 

@@ -24,6 +24,15 @@ export function sendFailure(peerName: string, provider: string, status: number):
   });
 }
 
+/** Why a session ends whose connection broke because the owner of memory refused a transfer of ours. */
+export function brokenByRefusal(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the connection with ${peerName} broke when a transfer was refused`,
+    origin: "fabric",
+  });
+}
+
 /** Why a session ends whose peer has said a last word: a refusal or a goodbye. */
 export function farewell(peerName: string, kind: number, word: number, body: unknown): RpcError {
   const said = parseError(word, body);

@@ -28,6 +28,7 @@ import { Parting } from "./parting.ts";
 import { explainRefusal } from "./refusal.ts";
 import { RemoteState } from "./remote-state.ts";
 import {
+  brokenByRefusal,
   brokenProtocol,
   farewell,
   lastWords,
@@ -62,6 +63,8 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   readonly peerName: string;
   state: SessionState = "opening";
   #receiving = false;
+  /** A transfer of ours was refused: the connection has broken, and the session ends when the owner has said why. */
+  #refused = false;
   /** Whether it is on the engine's list of sessions to flush. */
   dirty = false;
   /** What the peer said of itself; undefined while opening. */
@@ -393,7 +396,10 @@ export class Session implements Answering, OutboxHost, TransferRoute {
   }
 
   onSendFailed(status: number): void {
-    this.end(sendFailure(this.peerName, this.port.provider, status), { quiet: true, certain: true });
+    const reason = this.#refused
+      ? brokenByRefusal(this.peerName)
+      : sendFailure(this.peerName, this.port.provider, status);
+    this.end(reason, { quiet: true, certain: true });
   }
 
   onOverrun(waitingBytes: number): void {
@@ -468,6 +474,7 @@ export class Session implements Answering, OutboxHost, TransferRoute {
     return this.host.clock;
   }
   explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
+    this.#refused = true;
     return explainRefusal(this, refused);
   }
 
