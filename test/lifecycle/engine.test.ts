@@ -58,7 +58,7 @@ describe.each(providers)("an engine over $name", (provider) => {
       await using server = await Engine.open({ listen: url, serve: [living()] });
       url = again(server);
       await using client = await Engine.open();
-      const peer = await client.connect(url);
+      const peer = await client.connect(url, { timeoutMs: provider.connectTimeoutMs });
       expect(await peer.client(Life).ping()).toBe("pong");
     }
   });

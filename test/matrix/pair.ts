@@ -62,11 +62,11 @@ export async function pair(
   { endsHard = false, ...options }: PairOptions = {},
 ): Promise<Pair> {
   const listen = provider.freshUrl();
-  const server = await openEngine({ listen, serve: services, ...options.server }, endsHard);
+  const { heartbeatMs, connectTimeoutMs } = provider;
+  const server = await openEngine({ listen, serve: services, heartbeatMs, ...options.server }, endsHard);
   const url = server.urls[0] as string;
-  const client = await openEngine(options.client, endsHard);
-  // A software device in a guest of one processor takes its time now and then, and a hello is repeated only twice in the default of 5 s.
-  const peer = await client.connect(url, provider.scheme === "verbs" ? { timeoutMs: 20_000 } : {});
+  const client = await openEngine({ heartbeatMs, ...options.client }, endsHard);
+  const peer = await client.connect(url, { timeoutMs: connectTimeoutMs });
   return { server, client, peer, url, api: (service, clientOptions) => peer.client(service, clientOptions) };
 }
 

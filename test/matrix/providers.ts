@@ -11,6 +11,16 @@ export interface Provider {
   deadUrl(): string;
   /** Whether the provider reaches peers by connections, as tcp and verbs do: they break on a refused transfer, and say nothing of a peer that is not there. */
   readonly hasConnections: boolean;
+  /**
+   * How long the first connect of a process may take, in milliseconds. It touches some ten thousand new pages of memory where a software device is used
+   * in a guest, and each costs it a part of a millisecond, or more than one when the machine is busy.
+   */
+  readonly connectTimeoutMs: number;
+  /**
+   * The bound of the heartbeat, in milliseconds. A heartbeat that is sent while a broken connection is made anew is lost, and the session with it, before
+   * the owner of memory has said why it refused a transfer.
+   */
+  readonly heartbeatMs: number;
   /** Whether the largest bodies and transfers run here: once a scheme is enough, they are the bulk of the run time. */
   readonly carriesLargest: boolean;
 }
@@ -26,6 +36,8 @@ const named = (scheme: "mem" | "shm"): Provider => ({
   freshUrl: () => `${scheme}://${freshName()}`,
   deadUrl: () => `${scheme}://${freshName()}`,
   hasConnections: false,
+  connectTimeoutMs: 5000,
+  heartbeatMs: 1000,
   carriesLargest: true,
 });
 
@@ -36,6 +48,8 @@ const at = (scheme: "tcp" | "verbs", name: string, host: string, carriesLargest:
   freshUrl: () => `${scheme}://${host}:0`,
   deadUrl: () => `${scheme}://${host}:1`,
   hasConnections: true,
+  connectTimeoutMs: scheme === "verbs" ? 20_000 : 5000,
+  heartbeatMs: scheme === "verbs" ? 10_000 : 1000,
   carriesLargest,
 });
 

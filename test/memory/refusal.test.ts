@@ -10,12 +10,6 @@ const Hole = service("hole.v1", {
   wait: unary({ timeoutMs: 60_000 }),
 });
 
-/**
- * The question to the owner needs a connection anew, which can take a second over a software device. A heartbeat that is sent meanwhile is lost with the
- * broken connection, and the session with it: then there is nobody to be asked.
- */
-const patient = { heartbeatMs: 60_000 };
-
 type Change = Partial<{ bytes: number; shift: bigint; key: bigint; access: number }>;
 
 /** A handle on the same memory that claims more than was granted. */
@@ -55,7 +49,7 @@ describe.each(providers)("a transfer that its owner refuses over $name", (provid
               }),
           }),
         ],
-        { server: patient, client: patient, endsHard: true },
+        { endsHard: true },
       );
       // Lent whole pages, so that what lies beyond is not there by chance.
       using into = client.expose(new Uint8Array(4096), { access: "read" });
