@@ -129,7 +129,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   status = fi_domain(fabric, info, &domain, nullptr);
   if (status != 0) return fail("fi_domain", status);
   adopt(parts.domain, domain);
-  if (has(Quirk::completesTwice)) verbs::mendSoftIwarp();
+  if (has(Quirk::completesInDisorder)) verbs::mendSoftIwarp();
 
   fi_av_attr avAttr{};
   avAttr.type = FI_AV_UNSPEC;

@@ -91,11 +91,11 @@ constexpr std::array kQuirks = {
         "and an empty one needs no right",
         "Ethernet-iWARP"},
     QuirkEntry{
-        Quirk::completesTwice, "verbs;ofi_rxm", kAnyVersion, kEver,
-        "on soft-iWARP a transfer never ends, or the process crashes, when a connection breaks",
-        "a read that has not left yet is flushed twice (siw_sq_flush of Linux 6.12 and 7.2), and a "
-        "request whose bell has failed is flushed too (libsiw). libfabric then gives the same "
-        "record free twice and hands it to two requests (vrb_poll_cq, rxm_handle_comp_error)",
+        Quirk::completesInDisorder, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "on soft-iWARP transfers never end, or the process crashes, when a connection breaks",
+        "completions come in another order than requests were posted, twice, or not at all "
+        "(verbs/soft_iwarp.h). libfabric takes the first of its list for each, frees records that "
+        "are in use and forgets others (vrb_poll_cq, vrb_flush_sq)",
         "Ethernet-iWARP"},
 };
 

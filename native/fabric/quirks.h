@@ -39,7 +39,7 @@ enum class Quirk {
   /// Follow each write with an empty read on the same connection, and wait for both.
   completesOnDeparture,
   /// Put functions of ours in the place of the device library's (verbs/soft_iwarp.h).
-  completesTwice,
+  completesInDisorder,
 };
 
 struct QuirkEntry {

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "fabric/library.h"
 #include "verbs/linkage.h"
 #include "verbs/rdma_abi.h"
 
@@ -134,13 +133,6 @@ void find(const char* library, const char* name, F** into) {
   dlclose(handle);
 }
 
-/// libfabric itself, or its provider for verbs where that is a file of its own.
-bool callsVerbs(const LoadedObject& object) {
-  if (object.path().find("verbs-fi") != std::string_view::npos) return true;
-  const fabric::Library* library = fabric::library();
-  return library != nullptr && object.contains(reinterpret_cast<const void*>(library->getinfo));
-}
-
 /// "" or why not.
 std::string putInPlace() {
   Original found;
@@ -152,9 +144,9 @@ std::string putInPlace() {
   if (found.nextEvent == nullptr || found.resolveAddress == nullptr)
     return "librdmacm.so.1 is not loaded";
   original = found;
-  if (replaceInLinkage(callsVerbs, "rdma_get_cm_event", replacement(nextEvent)) == 0)
+  if (replaceInLibfabric("rdma_get_cm_event", replacement(nextEvent)) == 0)
     return "this libfabric does not call rdma_get_cm_event by its linkage table";
-  replaceInLinkage(callsVerbs, "rdma_resolve_addr", replacement(resolveAddress));
+  replaceInLibfabric("rdma_resolve_addr", replacement(resolveAddress));
   return "";
 }
 

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fabric/library.h"
+
 namespace cinnabar::verbs {
 namespace {
 
@@ -155,6 +157,12 @@ struct Request {
   unsigned places;
 };
 
+bool callsVerbs(const LoadedObject& object) {
+  if (object.path().find("verbs-fi") != std::string_view::npos) return true;
+  const fabric::Library* library = fabric::library();
+  return library != nullptr && object.contains(reinterpret_cast<const void*>(library->getinfo));
+}
+
 }  // namespace
 
 unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const char* symbol,
@@ -169,6 +177,10 @@ unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const ch
       },
       &request);
   return request.places;
+}
+
+unsigned replaceInLibfabric(const char* symbol, void* instead) {
+  return replaceInLinkage(callsVerbs, symbol, instead);
 }
 
 }  // namespace cinnabar::verbs

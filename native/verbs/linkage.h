@@ -21,4 +21,7 @@ class LoadedObject {
 unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const char* symbol,
                           void* instead);
 
+/// The same in libfabric itself, or in its provider for verbs where that is a file of its own.
+unsigned replaceInLibfabric(const char* symbol, void* instead);
+
 }  // namespace cinnabar::verbs

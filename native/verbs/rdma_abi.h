@@ -34,9 +34,15 @@ struct WorkCompletion {
   uint8_t destinationBits;
 };
 
+/// The beginning of struct ibv_send_wr.
+struct WorkRequest {
+  uint64_t id;
+  WorkRequest* next;
+};
+
 using PollFunction = int(CompletionQueue* queue, int most, WorkCompletion* into);
-/// Of a list of struct ibv_send_wr; returns an error, and where it came to.
-using PostFunction = int(QueuePairHandle* pair, void* request, void** refused);
+/// Of a list; returns an error, and where it came to.
+using PostFunction = int(QueuePairHandle* pair, WorkRequest* request, WorkRequest** refused);
 
 /// The beginning of struct ibv_context_ops.
 struct DeviceOperations {

@@ -5,86 +5,75 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <string_view>
-#include <unordered_map>
+
+#include "verbs/completion_order.h"
+#include "verbs/linkage.h"
 
 namespace cinnabar::verbs {
 namespace {
 
-// enum ibv_wc_status, enum ibv_wc_opcode.
-constexpr int kFlushed = 5;
-constexpr int kRead = 2;
 /// What libsiw returns when its write(2) to the kernel has failed, and for nothing else.
 constexpr int kBellFailed = -1;
-/// The kernel writes both completions without a pause, but perhaps just now.
-constexpr auto kTwinWait = std::chrono::microseconds(20);
 
 // All devices of libsiw have the same.
 std::atomic<PollFunction*> originalPoll = nullptr;
 std::atomic<PostFunction*> originalPost = nullptr;
+void (*originalDestroy)(ConnectionHandle* id) = nullptr;
 
-/// Completions that were read too early, one of a queue at most.
-struct Held {
-  std::mutex mutex;
-  std::unordered_map<CompletionQueue*, WorkCompletion> ofQueue;
-  std::atomic<size_t> count = 0;
-};
-
-Held& held() {
-  static auto* all = new Held;
-  return *all;
-}
-
-bool take(CompletionQueue* queue, WorkCompletion* into) {
-  Held& all = held();
-  if (all.count.load(std::memory_order_relaxed) == 0) return false;
-  std::lock_guard lock(all.mutex);
-  auto found = all.ofQueue.find(queue);
-  if (found == all.ofQueue.end()) return false;
-  *into = found->second;
-  all.ofQueue.erase(found);
-  all.count = all.ofQueue.size();
-  return true;
-}
-
-void hold(CompletionQueue* queue, const WorkCompletion& completion) {
-  Held& all = held();
-  std::lock_guard lock(all.mutex);
-  all.ofQueue[queue] = completion;
-  all.count = all.ofQueue.size();
-}
-
-/// Reads the completion behind a flushed read, and drops it if it tells of the same one.
-void dropTwin(CompletionQueue* queue, const WorkCompletion& first) {
-  WorkCompletion next;
-  auto until = std::chrono::steady_clock::now() + kTwinWait;
-  while (originalPoll.load()(queue, 1, &next) <= 0) {
-    if (std::chrono::steady_clock::now() >= until) return;
-  }
-  bool isTwin = next.id == first.id && next.queuePair == first.queuePair && next.status == kFlushed;
-  if (!isTwin) hold(queue, next);
+/// Never destroyed: libfabric's threads may outlive every destructor.
+CompletionOrder& order() {
+  static auto* one = new CompletionOrder;
+  return *one;
 }
 
 /// In the place of libsiw's poll_cq.
 int poll(CompletionQueue* queue, int most, WorkCompletion* into) {
   int count = 0;
   while (count < most) {
-    WorkCompletion& completion = into[count];
-    int status = take(queue, &completion) ? 1 : originalPoll.load()(queue, 1, &completion);
+    if (order().take(queue, &into[count])) {
+      ++count;
+      continue;
+    }
+    WorkCompletion completion;
+    int status = originalPoll.load()(queue, 1, &completion);
     if (status < 0 && count == 0) return status;
     if (status <= 0) break;
-    ++count;
-    if (completion.status == kFlushed && completion.operation == kRead) dropTwin(queue, completion);
+    if (CompletionOrder::isNumber(completion.id)) {
+      order().add(queue, completion);
+    } else {
+      into[count++] = completion;
+    }
   }
   return count;
 }
 
 /// In the place of libsiw's post_send. libfabric posts one at a time.
-int post(QueuePairHandle* pair, void* request, void** refused) {
+int post(QueuePairHandle* pair, WorkRequest* request, WorkRequest** refused) {
+  uint64_t id = request->id;
+  uint64_t number = order().begin(pair, id);
+  request->id = number;
   int status = originalPost.load()(pair, request, refused);
-  return status == kBellFailed ? 0 : status;
+  request->id = id;
+  if (status == kBellFailed) return 0;
+  if (status != 0) order().refuse(number);
+  return status;
+}
+
+/// In the place of rdma_destroy_ep.
+void destroy(ConnectionHandle* id) {
+  QueuePairHandle* pair = id->queuePair;
+  originalDestroy(id);
+  if (pair != nullptr) order().forget(pair);
+}
+
+/// So that the end of connections is seen: true, or else nothing can be put into order.
+bool watchConnections(void* connections) {
+  originalDestroy =
+      reinterpret_cast<void (*)(ConnectionHandle*)>(dlsym(connections, "rdma_destroy_ep"));
+  return originalDestroy != nullptr &&
+         replaceInLibfabric("rdma_destroy_ep", reinterpret_cast<void*>(&destroy)) > 0;
 }
 
 bool isOfSoftIwarp(PollFunction* function) {
@@ -105,6 +94,8 @@ void mendSoftIwarp(DeviceOperations& operations) {
   __atomic_store_n(&operations.poll, &poll, __ATOMIC_RELEASE);
 }
 
+void forgetSoftIwarp(QueuePairHandle* pair) { order().forget(pair); }
+
 void mendSoftIwarp() {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
@@ -116,7 +107,10 @@ void mendSoftIwarp() {
   if (devices != nullptr) {
     // librdmacm opens each device once, and libfabric takes them from it.
     for (DeviceContext** device = devices; *device != nullptr; ++device) {
-      if (isOfSoftIwarp((*device)->operations.poll)) mendSoftIwarp((*device)->operations);
+      DeviceOperations& operations = (*device)->operations;
+      if (!isOfSoftIwarp(operations.poll)) continue;
+      if (originalDestroy == nullptr && !watchConnections(library)) order().giveUpOrder();
+      mendSoftIwarp(operations);
     }
     give(devices);
   }
