@@ -167,7 +167,8 @@ export class Movement implements RunOwner {
     const complete = this.moved === this.total;
     if (!this.#settled && complete) this.#complete();
     else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
-    else if (!this.#settled) this.#refuse(status);
+    // Also where nobody waits for the reason: what was refused may have broken the connection, with all that was under way on it.
+    else if (status !== 0) this.#refuse(status);
     this.#land();
     // Last: it may send the terminal frame.
     this.#call.endTransfer();

@@ -393,6 +393,17 @@ describe("a transfer between pieces", () => {
     expect(late.code).toBe("deadline_exceeded");
   });
 
+  it("asks the owner also when the call has been cancelled meanwhile: the connection may have broken with all that was on it", async () => {
+    const { route, call, port, remote, answers } = setUp();
+    let asked = 0;
+    const asking: TransferRoute = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
+    const getting = transfer("get", asking, call, remote, new Uint8Array(5));
+    call.abort(cancelled);
+    expect(await failure(getting)).toBe(cancelled);
+    port.transfers[0]?.settle(125);
+    expect([asked, answers.length]).toEqual([1, 1]);
+  });
+
   it("keeps the provider's error when the owner cannot be asked, and where it says why", async () => {
     const { route, call, port, remote } = setUp();
     let asked = 0;
