@@ -38,7 +38,7 @@ export const stages = [
   },
   { name: "native", what: "C++ tests, release build", run: () => runNativeTests("release") },
   { name: "vitest", what: "all TypeScript tests", run: (filters) => runVitest({ filters }) },
-  { name: "rdma", what: "a part of the tests on RDMA devices, in a guest", run: runInEveryRun },
+  { name: "rdma", what: "tests on RDMA devices, in a guest", run: runInEveryRun },
   {
     name: "sanitizers",
     what: "C++ tests and the tests that use the addon, under ASan, UBSan and LSan",

@@ -146,17 +146,20 @@ describe.each(providers)("calls over $name, more than the peer takes at once", (
     expect(client.stats().counters.retries).toBe(0);
   });
 
-  it("neither overrun the server nor get lost, a hundred thousand at once", async () => {
+  // A hundred thousand take minutes on a device in a guest.
+  const many = provider.carriesLargest ? 100_000 : 10_000;
+
+  it(`neither overrun the server nor get lost, ${many} at once`, async () => {
     const { implementation } = working();
     const { api, client, server } = await pair(provider, [implementation]);
     const work = api(Work, { timeoutMs: 120_000 });
     let sum = 0;
     const calls: Promise<void>[] = [];
-    for (let i = 0; i < 100_000; i++) calls.push(work.count(i).then((place) => void (sum += place)));
-    expect(client.stats()).toMatchObject({ callsOut: 4096, callsWaiting: 95_904 });
+    for (let i = 0; i < many; i++) calls.push(work.count(i).then((place) => void (sum += place)));
+    expect(client.stats()).toMatchObject({ callsOut: 4096, callsWaiting: many - 4096 });
     await Promise.all(calls);
-    expect(sum).toBe((100_000 * 99_999) / 2);
-    expect(server.stats().counters).toMatchObject({ requestsStarted: 100_000, malformed: 0 });
+    expect(sum).toBe((many * (many - 1)) / 2);
+    expect(server.stats().counters).toMatchObject({ requestsStarted: many, malformed: 0 });
   }, 120_000);
 });
 
