@@ -12,7 +12,7 @@ const report = join(folder, "vitest.json");
 /** The devices of the guest, by the address of one end of their cable. */
 export const devices = { rxe: "10.77.1.1", siw: "10.77.2.1" };
 
-/** rxm touches 1024 buffers for each direction as a port opens, and in the guest a page of memory that is new takes its time: some 0.05 ms, on the slow kernel 0.3 ms and more. */
+/** rxm touches 1024 buffers for each direction as a port opens, and in the guest a page of memory that is new takes its time: some 0.1 ms, on the slow kernel 0.3 ms and more. */
 export const smallBuffers = "FI_OFI_RXM_BUFFER_SIZE=4096";
 
 /** See test/matrix/verbs.ts. */

@@ -107,7 +107,7 @@ describe.each(verbs)("RDMA connections on $name", (provider) => {
     const events = connectionEvents();
     const { server, url } = await startServer({ listen: provider.freshUrl() });
     const engine = await openEngine({}, true);
-    await engine.connect(url);
+    await engine.connect(url, { timeoutMs: provider.connectTimeoutMs });
     await expect.poll(() => toPeer(events, url), soon).toContain("established");
     await server.destroy();
     await expect.poll(() => toPeer(events, url), soon).toContain("disconnected");

@@ -18,7 +18,7 @@ describe.each(verbs)("other processes, over $name", (provider) => {
     const heartbeatMs = 2_000;
     const first = await startServer({ listen: provider.freshUrl(), heartbeatMs });
     const engine = await openEngine({ heartbeatMs });
-    const peer = await engine.connect(first.url);
+    const peer = await engine.connect(first.url, { timeoutMs: provider.connectTimeoutMs });
     const trial = peer.client(Trial, { timeoutMs: 100_000 });
     const from = engine.expose(new Uint8Array(mebi), { access: "read" });
     const calls = [outcome(trial.hold({ key: "k" })), outcome(trial.drain({ from }))];
@@ -42,7 +42,7 @@ describe.each(verbs)("other processes, over $name", (provider) => {
     const server = new Child("memory", { listen: provider.freshUrl(), heartbeatMs });
     const [url] = (await server.report("listening")).urls;
     const engine = await openEngine({ heartbeatMs });
-    const memory = (await engine.connect(url)).client(Memory);
+    const memory = (await engine.connect(url, { timeoutMs: provider.connectTimeoutMs })).client(Memory);
     await memory.share({ bytes: 8, value: 0 });
     await using read = await engine.borrow(await memory.share({ bytes: mebi, value: 0 }));
     const target = new Int32Array(mebi / 4);
