@@ -24,6 +24,7 @@ add_executable(cinnabar_native_tests
   test/test_reassembly.cc
   test/test_ring.cc
   test/test_soft_iwarp.cc
+  test/test_stopped_queue.cc
   test/test_thread.cc
   test/test_threads.cc
   test/test_transfers.cc

@@ -24,6 +24,8 @@ struct BellPage {
   alignas(64) std::atomic<uint32_t> starved;
   /// Odd while this port is in the middle of copying from or to a neighbour's memory; see keys.h.
   alignas(64) std::atomic<uint32_t> copying;
+  /// Odd while this port is inside a post to a neighbour's queue; see stopped_queue.h.
+  alignas(64) std::atomic<uint32_t> posting;
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
@@ -60,6 +62,11 @@ class Bell {
   void endCopy() {
     if (--copies_ == 0) page_->copying.store(++copying_, std::memory_order_release);
   }
+  /// From here to `endPost` this port may have taken a place in a neighbour's queue and not yet
+  /// filled it. Each is ordered behind the post before it, so that who sees a new number sees that
+  /// post whole; the place is taken by an atomic exchange, which no store passes.
+  void beginPost() { page_->posting.store(++posting_, std::memory_order_release); }
+  void endPost() { page_->posting.store(++posting_, std::memory_order_release); }
   /// Swallows what was written to the eventfd.
   void drain();
 
@@ -72,6 +79,7 @@ class Bell {
   BellPage* page_;
   uint32_t copying_ = 0;  // as written to the page
   uint32_t copies_ = 0;
+  uint32_t posting_ = 0;  // as written to the page
 };
 
 /// A peer's bell, made of descriptors that the peer sent.
@@ -96,6 +104,8 @@ class RemoteBell {
   }
   /// Odd while the peer is in the middle of a copy, and another number after each.
   uint32_t copying() const { return page_->copying.load(std::memory_order_acquire); }
+  /// Odd while the peer is inside a post, and another number after each.
+  uint32_t posting() const { return page_->posting.load(std::memory_order_acquire); }
 
  private:
   RemoteBell(Fd event, BellPage* mapped) : eventFd_(std::move(event)), page_(mapped) {}

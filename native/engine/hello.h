@@ -39,7 +39,7 @@ enum class HelloKind : uint32_t { hello = 1, mapped = 2, refused = 3 };
 /// The one message format; fixed size, both sides are of one machine.
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
 
   uint32_t magic = kMagic;
   uint32_t version = kVersion;

@@ -260,6 +260,7 @@ void Neighbours::end(Neighbour& neighbour) {
   neighbour.bell.reset();
   neighbour.keys.reset();
   ended_.push_back(&neighbour);
+  ++endings_;
 }
 
 void Neighbours::ringAll() {
@@ -268,19 +269,20 @@ void Neighbours::ringAll() {
   }
 }
 
-std::vector<CopyUnderWay> Neighbours::copiesUnderWay() const {
+std::vector<UnderWay> Neighbours::underWay(Word word) const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::vector<CopyUnderWay> all;
+  std::vector<UnderWay> all;
   for (const auto& [id, neighbour] : all_) {
-    uint32_t word = neighbour->bell ? neighbour->bell->copying() : 0;
-    if (word % 2 != 0) all.push_back({id, word});
+    uint32_t seen = neighbour->bell ? (*neighbour->bell.*word)() : 0;
+    if (seen % 2 != 0) all.push_back({id, seen});
   }
   return all;
 }
 
-bool Neighbours::isUnderWay(const CopyUnderWay& copy) const {
-  auto found = all_.find(copy.neighbour);
-  return found != all_.end() && found->second->bell && found->second->bell->copying() == copy.word;
+bool Neighbours::isUnderWay(const UnderWay& seen, Word word) const {
+  auto found = all_.find(seen.neighbour);
+  if (found == all_.end() || !found->second->bell) return false;
+  return (*found->second->bell.*word)() == seen.word;
 }
 
 Neighbour* Neighbours::findById(uint32_t id) {

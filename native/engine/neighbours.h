@@ -48,8 +48,8 @@ struct Neighbour {
   bool isGone() const { return state == State::gone; }
 };
 
-/// A neighbour that was in the middle of a copy, and its word then.
-struct CopyUnderWay {
+/// A neighbour that was in the middle of a copy, or of a post, and its word then.
+struct UnderWay {
   uint32_t neighbour;
   uint32_t word;
 };
@@ -81,8 +81,14 @@ class Neighbours {
   void ringAll();
   /// The copies that may still use what was just taken out of the key table. Neighbours that come
   /// later map the table as it is then.
-  std::vector<CopyUnderWay> copiesUnderWay() const;
-  bool isUnderWay(const CopyUnderWay& copy) const;
+  std::vector<UnderWay> copiesUnderWay() const { return underWay(&RemoteBell::copying); }
+  bool isCopying(const UnderWay& copy) const { return isUnderWay(copy, &RemoteBell::copying); }
+  /// The posts that may have taken a place in our queue and not yet filled it. Neighbours that come
+  /// later take none of those that are taken now.
+  std::vector<UnderWay> postsUnderWay() const { return underWay(&RemoteBell::posting); }
+  bool isPosting(const UnderWay& post) const { return isUnderWay(post, &RemoteBell::posting); }
+  /// How many neighbours have ended so far.
+  uint64_t ended() const { return endings_; }
   /// The neighbour that was told to use this id in fragments.
   Neighbour* findById(uint32_t id);
 
@@ -97,6 +103,9 @@ class Neighbours {
   void end(Neighbour& neighbour);
   void setState(Neighbour& neighbour, Neighbour::State state);
   void erase(Neighbour& neighbour);
+  using Word = uint32_t (RemoteBell::*)() const;
+  std::vector<UnderWay> underWay(Word word) const;
+  bool isUnderWay(const UnderWay& seen, Word word) const;
 
   ShmClaim& claim_;
   Bell& bell_;
@@ -106,6 +115,7 @@ class Neighbours {
   Fd epoll_;
   std::unordered_map<uint32_t, std::unique_ptr<Neighbour>> all_;
   std::vector<Neighbour*> ended_;
+  uint64_t endings_ = 0;
   uint32_t nextId_ = 1;
   uint32_t meeting_ = 0;
   uint64_t clock_ = 0;

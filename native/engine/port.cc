@@ -155,6 +155,7 @@ fabric::Result<std::unique_ptr<Port>> Port::openShm(const PortRequest& request) 
     return fabric::Failure{"listen doorbell", code, strerror(code), "cannot publish the shm name"};
   }
   port->mappings_->setRegion(port->claim_->regionFile());
+  port->stopped_ = StoppedQueue::of(port->claim_->regionFile());
   return port;
 }
 
@@ -198,6 +199,7 @@ void Port::close() {
   shared_->retire();
   for (Address& address : addresses_) address.neighbour = nullptr;
   neighbours_.reset();
+  stopped_.reset();
   mappings_.reset();
   if (claim_) claim_->release();
   if (shared_.use_count() == 1) endpoint_->shut();
@@ -282,7 +284,7 @@ bool Port::isCopied(uint32_t index) {
   auto found = awaited_.find(index);
   if (found == awaited_.end()) return false;
   std::erase_if(found->second,
-                [this](const CopyUnderWay& copy) { return !neighbours_->isUnderWay(copy); });
+                [this](const UnderWay& copy) { return !neighbours_->isCopying(copy); });
   if (!found->second.empty()) return true;
   awaited_.erase(found);
   return false;

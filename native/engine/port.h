@@ -17,6 +17,7 @@
 #include "engine/reassembly.h"
 #include "engine/ring.h"
 #include "engine/shared_endpoint.h"
+#include "engine/stopped_queue.h"
 #include "engine/vouch.h"
 #include "fabric/memory.h"
 
@@ -110,7 +111,7 @@ class Port {
   int waitFd() const;
   /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
   /// look again by itself.
-  bool wantsRetry() const { return !waiting_.empty() || !unposted_.empty(); }
+  bool wantsRetry() const { return !waiting_.empty() || !unposted_.empty() || isStopped(); }
 
   /// Has the guard answer the peer behind an address in the reader's absence. 0, or a negated
   /// error.
@@ -201,6 +202,7 @@ class Port {
   void answerAsking(uint64_t nowNs, uint64_t absentNs);
   void say(Address& address);
 
+  bool isStopped() const { return stopped_ && stopped_->isStopped(); }
   uint32_t usedReceives() const { return receiveSlots_ - postedReceives_; }
   uint32_t unreadCompletions() const {
     return ring_.readable() + static_cast<uint32_t>(overflow_.size());
@@ -219,6 +221,7 @@ class Port {
 
   // Closed in this order by close(); the members' own order is of no matter.
   std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<StoppedQueue> stopped_;  // where the provider needs it
   std::unique_ptr<Bell> bell_;
   std::unique_ptr<KeyTable> keys_;
   std::unique_ptr<Mappings> mappings_;
@@ -229,7 +232,7 @@ class Port {
   std::vector<std::unique_ptr<fabric::Region>> regions_;
   std::vector<uint32_t> freeRegions_;
   /// Copies that neighbours had begun when a region was withdrawn, by region.
-  std::unordered_map<uint32_t, std::vector<CopyUnderWay>> awaited_;
+  std::unordered_map<uint32_t, std::vector<UnderWay>> awaited_;
 
   std::deque<Receive> receives_;
   std::vector<uint32_t> unposted_;  // receive slots the provider would not take yet

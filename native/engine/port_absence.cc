@@ -103,8 +103,10 @@ void Port::say(Address& address) {
   }
   if (!neighbour->isReady() || message.size() > neighbour->slotBytes) return;
   fi_addr_t to = neighbour->mapping->address;
+  bell_->beginPost();
   if (fi_inject(endpoint_->ep(), message.data(), message.size(), to) == 0)
     neighbour->mapping->answered = true;
+  bell_->endPost();
   neighbour->bell->ring();
 }
 

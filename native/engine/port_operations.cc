@@ -154,6 +154,7 @@ int Port::postFragments(Operation& operation, Address& address) {
   fi_addr_t to = neighbour.mapping->address;
   uint64_t most = std::min<uint64_t>(traits().injectBytes, neighbour.slotBytes);
   ssize_t status;
+  bell_->beginPost();
   if (operation.bytes <= most) {
     status = fi_inject(endpoint_->ep(), slab_ + operation.offset, operation.bytes, to);
   } else {
@@ -166,6 +167,7 @@ int Port::postFragments(Operation& operation, Address& address) {
       if (status == 0) operation.done += piece;
     } while (status == 0 && operation.done < operation.bytes);
   }
+  bell_->endPost();
   // After EAGAIN too: the provider may have left its introduction in the peer's queue.
   neighbour.bell->ring();
   if (status != 0) return static_cast<int>(status);
@@ -240,9 +242,11 @@ int Port::postPart(Operation& operation, Address& address) {
   // FI_DELIVERY_COMPLETE).
   uint64_t write = FI_COMPLETION | FI_DELIVERY_COMPLETE;
   if (operation.notifies) write |= FI_REMOTE_CQ_DATA;
+  if (neighbour != nullptr) bell_->beginPost();
   ssize_t status = operation.type == Operation::Type::read
                        ? fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION)
                        : fi_writemsg(endpoint_->ep(), &message, write);
+  if (neighbour != nullptr) bell_->endPost();
   part->connection = onPosted(address, status);
   if (status != 0) {
     giveBack(*part);

@@ -29,7 +29,8 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
 uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
-  bool doorbell = neighbours_ && (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting());
+  bool doorbell = neighbours_ &&
+                  (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting() || isStopped());
   poll(doorbell);
   if (ring_.readable() == 0 && spinUs > 0 && copies_.empty()) spin(spinUs, doorbell);
   copyNs_ = 0;
@@ -76,7 +77,8 @@ void Port::poll(bool doorbell) {
   reap();
   if (!neighbours_) return;
   if (doorbell) pollDoorbell();
-  if (mappings_->hasRetired() && queueDrained_) mappings_->onDrained();
+  // Behind a place that nobody fills there may be anything.
+  if (mappings_->hasRetired() && queueDrained_ && !isStopped()) mappings_->onDrained();
   if (bell_->takeStarved()) neighbours_->ringAll();
 }
 
@@ -84,7 +86,8 @@ void Port::pollDoorbell() {
   sinceDoorbell_ = 0;
   std::vector<Neighbour*> gone;
   neighbours_->poll(gone);
-  if (gone.empty()) return;
+  bool goesOn = stopped_ && stopped_->passOver(*neighbours_);
+  if (gone.empty() && !goesOn) return;
   // What a peer sent before it went is already here, and comes first.
   reap();
   for (Neighbour* neighbour : gone) peerGone(neighbour);

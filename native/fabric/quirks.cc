@@ -64,11 +64,12 @@ constexpr std::array kQuirks = {
         "SIGSEGV in fi_inject, to the 257th peer at the earliest",
         "removing an address leaves the peer's number in the region (smr_map_del), and a peer that "
         "gets its place, of 256, is then not mapped (smr_map_add, smr_verify_peer)"},
-    QuirkEntry{Quirk::stopsQueues, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-               "a process that is killed at the wrong moment stops what it was posting to: those "
-               "behind it are lost by heartbeat",
-               "a place in the queue that was taken and not filled is waited for "
-               "(ofi_atomic_queue.h)"},
+    QuirkEntry{
+        Quirk::stopsQueues, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+        "a process that is killed at the wrong moment stops what it was posting to: all that "
+        "is behind it there is lost by heartbeat",
+        "a place in the queue that was taken and not filled is waited for "
+        "(ofi_atomic_queue.h)"},
     QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",
                "the completion's length is not filled in; tcp, its successor, does "

@@ -30,7 +30,7 @@ enum class Quirk {
   leavesLocks,
   /// Clear what a removed peer leaves in its place (engine/places.h).
   remembersPeers,
-  /// Not cured (docs/design/shm.md): the port has to be opened anew.
+  /// Pass over what a dead process took in a queue and did not fill (engine/stopped_queue.h).
   stopsQueues,
   /// Tell the target of a write by a message.
   hidesWrites,

@@ -21,6 +21,7 @@
 #include <sstream>
 
 #include "test/harness.h"
+#include "test/region_queue.h"
 
 namespace cinnabar::test {
 namespace {
@@ -125,6 +126,26 @@ int dieLocking(const std::string& peerAddress) {
   if (!region) return 1;
   pthread_spin_lock(region->lock());
   say("locked");
+  raise(SIGKILL);
+  return 1;
+}
+
+/// Meets a peer and, when it is told, takes a place in the peer's queue and dies, as if killed in
+/// the midst of a post.
+int diePosting(const std::string& peerAddress) {
+  TestPort here(fabric::Scheme::shm);
+  if (!here.open()) return 1;
+  auto address = fromHex(peerAddress);
+  int to = here.port->admit(address.data(), address.size());
+  here.sendPattern(to, 0, 8, 1);
+  if (!eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; })) return 1;
+  auto* queue = RegionQueue::of(getppid());
+  if (queue == nullptr) return 1;
+  say("met");
+  std::string order;
+  std::getline(std::cin, order);
+  queue->take();
+  say("taken");
   raise(SIGKILL);
   return 1;
 }
@@ -261,6 +282,7 @@ int playPart(int argc, char** argv) {
   if (!haveLibfabric()) return 1;
   if (part == "echo") return echo(scheme, extra);
   if (part == "die-locking") return dieLocking(extra);
+  if (part == "die-posting") return diePosting(extra);
   if (part == "mover") return mover(extra, true);
   if (part == "mover-without-copies") return mover(extra, false);
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));

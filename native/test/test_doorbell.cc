@@ -93,6 +93,22 @@ TEST_SUITE("doorbell") {
     CHECK(remote->copying() != first);
   }
 
+  TEST_CASE("a bell shows that a post is under way, and each by a number of its own") {
+    auto bell = Bell::create();
+    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+    REQUIRE(remote);
+    CHECK(remote->posting() % 2 == 0);
+    bell->beginPost();
+    uint32_t first = remote->posting();
+    CHECK(first % 2 == 1);
+    bell->endPost();
+    CHECK(remote->posting() % 2 == 0);
+    bell->beginPost();
+    CHECK(remote->posting() % 2 == 1);
+    CHECK(remote->posting() != first);
+    CHECK(remote->copying() == 0);
+  }
+
   TEST_CASE("descriptors that are no bell are refused, and closed") {
     int before = openDescriptors();
     auto bell = Bell::create();

@@ -29,6 +29,8 @@ TEST_SUITE("quirks") {
     CHECK_FALSE(hasQuirk(Quirk::receiveBeforeClose, "shm", FI_VERSION(1, 17)));
     CHECK(hasQuirk(Quirk::remembersPeers, "shm", FI_VERSION(2, 1)));
     CHECK_FALSE(hasQuirk(Quirk::remembersPeers, "shm", FI_VERSION(1, 17)));
+    CHECK(hasQuirk(Quirk::stopsQueues, "shm", FI_VERSION(2, 1)));
+    CHECK_FALSE(hasQuirk(Quirk::stopsQueues, "shm", FI_VERSION(1, 17)));
   }
 
   TEST_CASE("say what goes wrong and why") {
