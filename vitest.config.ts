@@ -1,6 +1,34 @@
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
+
+/**
+ * Units that want a process of their own: they load the addon, or put something in the place of what all others use.
+ */
+const needProcess = [
+  "src/fabric/{host,native-port}.test.ts",
+  "src/lanes/*.test.ts",
+  "src/memory/{slab,device}-memory.test.ts",
+  "src/memory/without-addon.test.ts",
+  "src/transfer/checksum.test.ts",
+  "src/wire/{codec,decode-value}.test.ts",
+];
+
+/** Folders of `test/` whose engines live in the test's own process. */
+const inProcess = [
+  ...["admission", "balance", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
+  ...["regression", "retry", "unary"],
+];
+
+/**
+ * Files share a process and what it has imported: their tests leave nothing behind, and importing takes longer than
+ * testing. Where leaks are looked for and on devices, whose ports hold much of a small machine, each file has a
+ * process.
+ */
+const inSharedProcesses = {
+  isolate: process.env.CINNABAR_LEAK_CHECK !== undefined || process.env.CINNABAR_TEST_VERBS !== undefined,
+  restoreMocks: true,
+};
 
 export default defineConfig({
   resolve: {
@@ -10,18 +38,52 @@ export default defineConfig({
         find: /^cinnabar\/lanes$/,
         replacement: fileURLToPath(new URL("src/lanes/index.ts", import.meta.url)),
       },
+      {
+        find: /^cinnabar\/standard$/,
+        replacement: fileURLToPath(new URL("src/standard.ts", import.meta.url)),
+      },
       { find: /^cinnabar$/, replacement: fileURLToPath(new URL("src/index.ts", import.meta.url)) },
     ],
   },
   test: {
-    // Processes, not threads: each file gets an addon, a libfabric and exit handlers of its own.
+    // Processes, not threads: each gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",
-    // Two at least, also on two cores: most tests wait, for other processes, peers and timers.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
-    include: ["src/**/*.test.ts", "test/**/*.test.ts", "packages/*/src/**/*.test.ts"],
+    // Three at least, also on two cores: tests of processes wait for most of their time.
+    maxWorkers: Math.max(3, availableParallelism() - 1),
+    globalSetup: ["test/processes/support/bundle-programs.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
     exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**"],
-    // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still ends.
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "units",
+          include: ["src/**/*.test.ts", "packages/*/src/**/*.test.ts"],
+          exclude: [...configDefaults.exclude, ...needProcess],
+          ...inSharedProcesses,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "behaviour",
+          include: inProcess.map((folder) => `test/${folder}/**/*.test.ts`),
+          setupFiles: ["test/matrix/nothing-left.ts"],
+          ...inSharedProcesses,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "processes",
+          include: ["test/**/*.test.ts", ...needProcess],
+          exclude: [...configDefaults.exclude, ...inProcess.map((folder) => `test/${folder}/**`)],
+          setupFiles: ["test/matrix/nothing-left.ts"],
+        },
+      },
+    ],
+    // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still
+    // ends.
     testTimeout: 60_000,
     hookTimeout: 60_000,
     teardownTimeout: 20_000,

@@ -1,13 +1,16 @@
 /**
- * Cinnabar measured beside its peers: every contender in processes of its own, all by turns within each round, so that what else the machine does falls on
- * all of them alike. docs/guide/benchmarks.md says how to run it and how to read it.
+ * Cinnabar measured beside its peers: every contender in processes of its own, all by turns within each round, so that
+ * what else the machine does falls on all of them alike. docs/guide/benchmarks.md says how to run it and how to read
+ * it.
  *
  * `node build/bench/main.js [WORKLOAD…] [OPTION…]`, see `--help`
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { contenders } from "./contenders/index.ts";
 import { report } from "./report/report.ts";
+import { writePictures } from "./report/write-pictures.ts";
 import { compare, readResults } from "./suite/against.ts";
 import { endChildrenOnSignal } from "./suite/child.ts";
 import { appendRelease, checkIsNew } from "./suite/history.ts";
@@ -18,7 +21,8 @@ import { runWorkloads } from "./suite/run.ts";
 import { describeComparison, describeResults } from "./suite/terminal.ts";
 import { workloads } from "./workloads/index.ts";
 
-const historyFile = new URL("../../bench/results/history.json", import.meta.url);
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const historyFile = `${root}bench/results/history.json`;
 /** npm runs scripts in the package's folder; a file on the command line means the folder the person is in. */
 const place = (file: string) => resolve(process.env.INIT_CWD ?? ".", file);
 
@@ -41,6 +45,10 @@ try {
 } catch (error) {
   console.error((error as Error).message);
   process.exit(1);
+}
+if (options.figures) {
+  for (const file of writePictures(root)) console.log(file);
+  process.exit();
 }
 // What would make the run useless is found before it.
 const { against, record } = options;

@@ -1,4 +1,4 @@
-// The server puts a million numbers straight into the client's memory; the message carries only a handle on it.
+// The server writes a million numbers into the memory of the client. The message only describes that memory.
 // Run it with `node build/examples/02-bulk.js [url]`.
 import { bulk, Engine, implement, service, unary } from "cinnabar";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-// A file of any length goes to the server and comes back in capitals, through a ring of chunks: neither side ever holds all of it.
+// The client sends lines to the server and gets them back in capitals. Neither side holds all of the data.
 // Run it with `node build/examples/03-streams.js [url]`.
 import { bulkStream, Engine, implement, service, unary } from "cinnabar";
 import { z } from "zod";

@@ -1,5 +1,6 @@
-// `npm run bench:rdma [-- rxe|siw] [OPTION…]`: boots the guest of test/rdma and measures there, over each of its devices, calls and transfers beside tcp
-// through the same virtual cable, and the bare port beside libfabric's own ping-pong. Options are those of `npm run bench`. Results: bench/results/.
+// `npm run bench:rdma [-- rxe|siw] [OPTION…]`: boots the guest of test/rdma and measures there, over each of its
+// devices, calls and transfers beside tcp through the same virtual cable, and the bare port beside libfabric's own
+// ping-pong. Options are those of `npm run bench`. Results: bench/results/.
 import { join } from "node:path";
 import { endChildrenOnSignal, live, root } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";

@@ -4,12 +4,18 @@ import { z } from "zod";
 const op = z.enum(["get", "put"]);
 const measured = z.object({ transfers: z.int(), elapsedMs: z.number() });
 
-/** Filling and comparing hundreds of megabytes is computing without a pause; it must not pass for death, on a busy machine least of all. */
+/**
+ * Filling and comparing hundreds of megabytes is computing without a pause; it must not pass for death, on a busy
+ * machine least of all.
+ */
 export const heartbeatMs = 60_000;
 
 /** The server's handlers move the bytes, as they would in use; the client lends the memory. */
 export const Bulk = service("bench.bulk.v1", {
-  /** Makes the server's memory; `fill` and `verify` name the side whose pattern goes in, or must be there, in all slots or the first. */
+  /**
+   * Makes the server's memory; `fill` and `verify` name the side whose pattern goes in, or must be there, in all slots
+   * or the first.
+   */
   prepare: unary({
     input: z.object({
       bytes: z.int(),
@@ -38,7 +44,9 @@ export const Bulk = service("bench.bulk.v1", {
     output: z.object({}),
   }),
 
-  /** A small call that lends nothing, and one that lends a region nobody touches: the difference is what lending costs. */
+  /**
+   * A small call that lends nothing, and one that lends a region nobody touches: the difference is what lending costs.
+   */
   nothing: unary({ input: z.object({}), output: z.object({}) }),
   hold: unary({ input: z.object({ region: bulk("read_write") }), output: z.object({}) }),
 });

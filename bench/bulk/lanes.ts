@@ -7,7 +7,10 @@ export interface Measured {
 /** Until when to go on: for a time, or for so many transfers. Each lane does at least one. */
 export type Stretch = { readonly durationMs: number } | { readonly transfers: number };
 
-/** Runs transfers with so many in flight; a lane begins its next when its last has ended. The clock stops with the last of all. */
+/**
+ * Runs transfers with so many in flight; a lane begins its next when its last has ended. The clock stops with the last
+ * of all.
+ */
 export async function runLanes(
   inFlight: number,
   stretch: Stretch,

@@ -5,7 +5,10 @@ import type { Measured } from "./lanes.ts";
 export interface BulkParty extends Party {
   /** Where the other party finds it; empty for one that nobody needs to find. */
   address(): Promise<string>;
-  /** Makes memory for transfers of that size in so many lanes, and lets go of what the former size had. Rejects when other bytes arrive than were sent. */
+  /**
+   * Makes memory for transfers of that size in so many lanes, and lets go of what the former size had. Rejects when
+   * other bytes arrive than were sent.
+   */
   prepare(bytes: number, lanes: number): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Memory for transfers of one size. Each lane has a slot of its own, so that more in flight touch more memory, as they would; only the largest sizes
- * share, to leave the machine some.
+ * Memory for transfers of one size. Each lane has a slot of its own, so that more in flight touch more memory, as they
+ * would; only the largest sizes share, to leave the machine some.
  */
 export class Slots {
   readonly memory: Uint8Array;

@@ -5,7 +5,10 @@ import type { BulkParty, Driver } from "./party.ts";
 export interface Way {
   /** As the driver knows it. */
   readonly name: string;
-  /** As figures end that are its own, before the unit: `get` in `shm.bulk.16MiB.get_gbps`; empty where there is but one worth comparing with. */
+  /**
+   * As figures end that are its own, before the unit: `get` in `shm.bulk.16MiB.get_gbps`; empty where there is but one
+   * worth comparing with.
+   */
   readonly key: string;
   /** One that others are compared with, or that is; the others only show what a choice costs. */
   readonly isMain: boolean;

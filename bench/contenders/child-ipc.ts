@@ -7,7 +7,10 @@ import { Waiting } from "./waiting.ts";
 
 const role = "bench-echo-child";
 
-/** The channel of `fork` with structured clones (`serialization: "advanced"`). The server is a child of the client: there is no other way. */
+/**
+ * The channel of `fork` with structured clones (`serialization: "advanced"`). The server is a child of the client:
+ * there is no other way.
+ */
 export function childIpc(): Contender {
   return {
     async connect() {

@@ -12,7 +12,10 @@ export interface Measured {
   readonly quantilesUs: readonly number[];
 }
 
-/** A contender's client, in a process of its own: it has the clock, so that nothing of another contender weighs on what it measures. */
+/**
+ * A contender's client, in a process of its own: it has the clock, so that nothing of another contender weighs on what
+ * it measures.
+ */
 export interface ClientParty extends Party {
   /** Rejects when something else comes back than was sent. */
   check(): Promise<void>;
@@ -20,7 +23,10 @@ export interface ClientParty extends Party {
   measure(payload: Payload, inFlight: number, durationMs: number): Promise<Measured>;
 }
 
-/** With many in flight, how many calls of one caller share one look at the clock, which itself costs as much as a tenth of the fastest call. */
+/**
+ * With many in flight, how many calls of one caller share one look at the clock, which itself costs as much as a tenth
+ * of the fastest call.
+ */
 const callsPerLook = 8;
 
 export async function open(

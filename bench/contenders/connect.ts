@@ -7,8 +7,8 @@ import type { Contender } from "./contender.ts";
 import { Echo } from "./echo_pb.ts";
 
 /**
- * @connectrpc/connect-node over HTTP/2 without encryption, its own protocol, each call with a deadline. It would compress answers above 1 KiB; that is
- * left off, since on one host it only costs.
+ * @connectrpc/connect-node over HTTP/2 without encryption, its own protocol, each call with a deadline. It would
+ * compress answers above 1 KiB; that is left off, since on one host it only costs.
  */
 export function connectNode(): Contender {
   return {

@@ -13,7 +13,10 @@ export interface ContenderEntry {
   readonly isSelfServing?: true;
   /** What must be known about its figures. */
   readonly note?: string;
-  /** Loads its library, so that a process has none but its own. `id` is the same word in its server and its client, and in no other contender's. */
+  /**
+   * Loads its library, so that a process has none but its own. `id` is the same word in its server and its client, and
+   * in no other contender's.
+   */
   load(id: string): Promise<Contender>;
 }
 

@@ -6,7 +6,10 @@ import { Waiting } from "./waiting.ts";
 
 const role = "bench echo worker";
 
-/** `postMessage` to a worker thread and back, by structured clone. The server is a thread of the client's process: there is no other way. */
+/**
+ * `postMessage` to a worker thread and back, by structured clone. The server is a thread of the client's process: there
+ * is no other way.
+ */
 export function messagePort(): Contender {
   return {
     async connect() {

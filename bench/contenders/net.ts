@@ -10,7 +10,10 @@ const headerBytes = 8;
 /** Longer bodies are written as they are instead of being copied behind their header. */
 const copiedBytes = 4096;
 
-/** What one would write by hand: node:net, msgpack, a length before each message; no schemas, no deadlines, nothing else. `listen` is a port's or a socket's place. */
+/**
+ * What one would write by hand: node:net, msgpack, a length before each message; no schemas, no deadlines, nothing
+ * else. `listen` is a port's or a socket's place.
+ */
 export function netMsgpack(listen: NetConnectOpts): Contender {
   return {
     async serve() {
@@ -50,7 +53,7 @@ export function netMsgpack(listen: NetConnectOpts): Contender {
 }
 
 /** Frames over a socket: what one turn sends leaves in one write, and what arrives is read in place. */
-class Frames {
+export class Frames {
   readonly #socket: Socket;
   readonly #onFrame: (id: number, body: Buffer) => void;
   /** What has come of a frame that is not all there, and how long it must be before another look is worth it. */
@@ -66,7 +69,8 @@ class Frames {
     socket.on("error", () => {});
   }
 
-  send(id: number, body: Buffer): void {
+  /** False when what waits to be written is much, as `socket.write` tells. */
+  send(id: number, body: Buffer): boolean {
     const socket = this.#socket;
     if (socket.writableCorked === 0) {
       socket.cork();
@@ -77,8 +81,8 @@ class Frames {
     frame.writeUInt32LE(body.byteLength, 0);
     frame.writeUInt32LE(id, 4);
     if (isCopied) body.copy(frame, headerBytes);
-    socket.write(frame);
-    if (!isCopied) socket.write(body);
+    const hasRoom = socket.write(frame);
+    return isCopied ? hasRoom : socket.write(body);
   }
 
   #take(chunk: Buffer): void {

@@ -7,7 +7,10 @@ import { Waiting } from "./waiting.ts";
 /** How many messages are in flight is for the callers to bound. */
 const noMarks = { sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 };
 
-/** zeromq.js, DEALER to ROUTER, msgpack in one frame after the call's number in another. `bind` is an endpoint to listen at. */
+/**
+ * zeromq.js, DEALER to ROUTER, msgpack in one frame after the call's number in another. `bind` is an endpoint to listen
+ * at.
+ */
 export function zeromq(bind: string): Contender {
   return {
     async serve() {

@@ -10,15 +10,23 @@ export interface Stretch {
 }
 
 export interface EchoClients extends Usage {
-  /** Adds so many engines with a session each; how long each took from the engine's opening to the welcome, in milliseconds. */
+  /**
+   * Adds so many engines with a session each; how long each took from the engine's opening to the welcome, in
+   * milliseconds.
+   */
   connect(engines: number): Promise<number[]>;
-  /** How long connecting takes on an engine that has its port already, in milliseconds; the sessions are closed again. */
+  /**
+   * How long connecting takes on an engine that has its port already, in milliseconds; the sessions are closed again.
+   */
   reconnect(times: number): Promise<number[]>;
   /** Every engine has so many calls in flight for so long. */
   run(inFlight: number, forMs: number): Promise<Stretch>;
 }
 
-/** Clients of one server, as many engines in this process as are asked for, in full dress: checked by zod, with a deadline. */
+/**
+ * Clients of one server, as many engines in this process as are asked for, in full dress: checked by zod, with a
+ * deadline.
+ */
 export async function open(url: string): Promise<EchoClients> {
   const engines: Engine[] = [];
   const clients: Client<typeof Echo>[] = [];

@@ -33,7 +33,10 @@ export function lackOfFiPingpong(): string | undefined {
   return isThere ? undefined : `${program} is not installed; it belongs to Debian's package libfabric-bin`;
 }
 
-/** Microseconds for one round trip in C, mean over `count`: two processes of libfabric's tool, on reliable datagram endpoints as ours. */
+/**
+ * Microseconds for one round trip in C, mean over `count`: two processes of libfabric's tool, on reliable datagram
+ * endpoints as ours.
+ */
 export async function fiPingpongUs(
   { provider, device, host }: FiPingpongPlace,
   count: number,
@@ -49,8 +52,9 @@ export async function fiPingpongUs(
   });
   const ended = once(server, "close");
   try {
-    // It does not say when it listens; a client that comes too early ends at once with nothing. The client's device is the one that reaches the server's
-    // address: another than the server's, where two of one machine are at the ends of a cable.
+    // It does not say when it listens; a client that comes too early ends at once with nothing. The client's device is
+    // the one that reaches the server's address: another than the server's, where two of one machine are at the ends of
+    // a cable.
     for (const limit = performance.now() + limitMs; performance.now() < limit; ) {
       const output = await outputOf(program, [...common, "-P", port, host], env);
       const halfUs = readUsPerTransfer(output);
@@ -64,14 +68,20 @@ export async function fiPingpongUs(
   }
 }
 
-/** What the addon sets for itself, so that both run on the same queues (native/fabric/quirks.cc); without the first the tool finds no room on Soft-RoCE. */
+/**
+ * What the addon sets for itself, so that both run on the same queues (native/fabric/quirks.cc); without the first the
+ * tool finds no room on Soft-RoCE.
+ */
 async function settingsOf(provider: string): Promise<NodeJS.ProcessEnv> {
   if (provider !== "verbs;ofi_rxm") return {};
   const settings = { FI_UNIVERSE_SIZE: "127", FI_OFI_RXM_USE_SRX: "1", FI_OFI_RXM_MSG_RX_SIZE: "896" };
   return isYielding ? { ...settings, LD_PRELOAD: await yielding() } : settings;
 }
 
-/** Whether the tool is made to give the processor away, over verbs: on a machine with one its figure would tell of the kernel's clock and little else. */
+/**
+ * Whether the tool is made to give the processor away, over verbs: on a machine with one its figure would tell of the
+ * kernel's clock and little else.
+ */
 export const isYielding = availableParallelism() === 1;
 
 /** What is preloaded for that, compiled at its first use. */
@@ -88,7 +98,9 @@ let compiled: Promise<string> | undefined;
 /** The build has no C; the source lies beside that of this file. */
 const yieldingSource = fileURLToPath(new URL("../../../bench/floor/yielding.c", import.meta.url));
 
-/** The tool divides what it took by twice the number of messages that it sent: a transfer is one way, half a round trip. */
+/**
+ * The tool divides what it took by twice the number of messages that it sent: a transfer is one way, half a round trip.
+ */
 export function readUsPerTransfer(output: string): number | undefined {
   const lines = output.split("\n").map((line) => line.trim().split(/\s+/));
   const titles = lines.findIndex((words) => words.includes("usec/xfer"));

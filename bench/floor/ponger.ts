@@ -1,8 +1,8 @@
 import { setImmediate as turn } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { openConnectingPort, openListeningPort } from "../../src/fabric/open-port.ts";
-import type { Port, PortSink, SendOwner } from "../../src/fabric/port.ts";
-import { defaultLayout } from "../../src/fabric/port-layout.ts";
+import type { Port, PortSink, SendListener } from "../../src/fabric/port.ts";
+import { defaultLayout } from "../../src/fabric/port.ts";
 import { Progress } from "../../src/fabric/progress.ts";
 import { locate } from "../../src/fabric/target.ts";
 import type { Party } from "../suite/child.ts";
@@ -11,8 +11,8 @@ import type { Party } from "../suite/child.ts";
 export const messageBytes = 64;
 
 /**
- * Who asks the port for what has come: `driven` by the engine's own driver, one turn of the event loop for each look, as it is under calls; `tight`, a plain
- * loop around the native call, as C would.
+ * Who asks the port for what has come: `driven` by the engine's own driver, one turn of the event loop for each look,
+ * as it is under calls; `tight`, a plain loop around the native call, as C would.
  */
 export type Way = "driven" | "tight";
 
@@ -39,7 +39,7 @@ const spinUs = 10;
 /** A tight loop holds the thread; one whose other end is gone must let it go. */
 const tightLimitMs = 10_000;
 
-const noOwner: SendOwner = { onSent: () => {} };
+const noOwner: SendListener = { onSent: () => {} };
 
 class Pong implements PortSink {
   readonly port: Port;
@@ -51,7 +51,8 @@ class Pong implements PortSink {
 
   constructor(port: Port) {
     this.port = port;
-    this.#progress = new Progress(this, () => false);
+    this.#progress = new Progress();
+    this.#progress.sink = this;
     this.#progress.add(port);
     port.setRef(true);
   }
@@ -80,7 +81,7 @@ class Pong implements PortSink {
       this.#loop();
       return performance.now() - begun;
     }
-    this.#progress.kick();
+    this.#progress.wake();
     await ended;
     return performance.now() - begun;
   }
@@ -114,7 +115,7 @@ class Pong implements PortSink {
     throw new Error("a message was lost");
   }
 
-  onNotice(): void {}
+  onPutNotification(): void {}
 
   onPeerGone(port: Port, address: number): void {
     port.forget(address);

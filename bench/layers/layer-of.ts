@@ -20,12 +20,16 @@ export interface Frame {
 /** Of this project's folders; all others of `src/` only decide what happens next, to whom and when. */
 const byFolder: Readonly<Record<string, Layer>> = {
   contract: "validation",
+  options: "validation",
   wire: "codec",
   fabric: "ports",
+  libfabric: "ports",
+  rdma: "ports",
 };
 
 /**
- * The layer that a function belongs to. "caller" where that is up to whoever called it: functions of the language itself. Undefined for no work at all.
+ * The layer that a function belongs to. "caller" where that is up to whoever called it: functions of the language
+ * itself. Undefined for no work at all.
  */
 export function layerOf({ functionName, url }: Frame): Layer | "caller" | undefined {
   if (functionName === "(idle)") return undefined;
@@ -35,10 +39,9 @@ export function layerOf({ functionName, url }: Frame): Layer | "caller" | undefi
   if (url === "") return "caller";
   if (url.startsWith("node:")) return "event loop";
   if (url.includes("/node_modules/zod/")) return "validation";
-  if (url.includes("/node_modules/msgpackr/")) return "codec";
   // V8 counts a function of the addon as the one that calls it, and those here do little else.
   if (/\/fabric\/native-port\.js$/.test(url)) return "native";
-  const folder = /\/(?:dist|src)\/([a-z]+)\/[^/]+$/.exec(url)?.[1];
+  const folder = /\/(?:dist|src)\/([a-z-]+)\/[^/]+$/.exec(url)?.[1];
   return folder === undefined ? "benchmark" : (byFolder[folder] ?? "scheduling");
 }
 

@@ -14,8 +14,8 @@ const timeoutMs = 1_000_000;
 const batch = 500;
 
 /**
- * A client with calls that are never answered: `sent`, as many as are made; or `waiting`, all but one for a place in the window. With a URL of mem the server
- * is in this process as well.
+ * A client with calls that are never answered: `sent`, as many as are made; or `waiting`, all but one for a place in
+ * the window. With a URL of mem the server is in this process as well.
  */
 export async function open(url: string, phase: "sent" | "waiting"): Promise<Caller> {
   const server = url.startsWith("mem:") ? await openHolder(url) : undefined;

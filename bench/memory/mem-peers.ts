@@ -7,7 +7,10 @@ import { limits } from "./contract.ts";
 export interface MemPeers extends Usage {
   /** Opens so many more sessions: `sessions` of the same client engine, `engines` of one each. */
   add(count: number, kind: "sessions" | "engines"): Promise<void>;
-  /** Processor time of one call, both ends together, in microseconds: mean over so many, one in flight, beside those that are idle. */
+  /**
+   * Processor time of one call, both ends together, in microseconds: mean over so many, one in flight, beside those
+   * that are idle.
+   */
   callUs(count: number): Promise<number>;
 }
 

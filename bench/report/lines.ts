@@ -12,7 +12,10 @@ const top = 30;
 const height = 380;
 const foot = height - 42;
 
-/** How a quantity grows: a line for each subject through its medians, with a whisker at each point from the lowest round to the highest. */
+/**
+ * How a quantity grows: a line for each subject through its medians, with a whisker at each point from the lowest round
+ * to the highest.
+ */
 export function curves(title: string, figures: readonly SummedFigure[]): Markup {
   const subjects = [...new Set(figures.map(({ subject }) => subject))];
   const along = scaleOf(

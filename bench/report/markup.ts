@@ -9,7 +9,10 @@ export class Markup {
 
 export type Value = Markup | string | number | undefined | readonly (Markup | undefined)[];
 
-/** markup`<b>${text}</b>`: each value is escaped unless it is markup; lists are put together, and what is undefined is left out. */
+/**
+ * markup`<b>${text}</b>`: each value is escaped unless it is markup; lists are put together, and what is undefined is
+ * left out.
+ */
 export function markup(parts: TemplateStringsArray, ...values: readonly Value[]): Markup {
   return new Markup(parts.map((part, index) => part + render(values[index])).join(""));
 }

@@ -1,5 +1,5 @@
-// What a process does before its first call, told to whoever started it as milliseconds since the process began: `start.js [URL]`. Without a URL it does
-// nothing but to say so.
+// What a process does before its first call, told to whoever started it as milliseconds since the process began:
+// `start.js [URL]`. Without a URL it does nothing but to say so.
 const [, , listen] = process.argv;
 const begunMs = performance.now();
 let importedMs = begunMs;

@@ -8,7 +8,10 @@ export const Stall = service("bench.stall.v1", {
     input: z.object({ bytes: z.int() }),
     output: z.object({ written: handle("write"), read: handle("read") }),
   }),
-  /** Computes for so long. The last word of `written` before and after, and how far the first word of `read` was counted up meanwhile. */
+  /**
+   * Computes for so long. The last word of `written` before and after, and how far the first word of `read` was counted
+   * up meanwhile.
+   */
   stall: unary({
     input: z.object({ ms: z.int() }),
     output: z.object({ first: z.int(), last: z.int(), counted: z.int() }),

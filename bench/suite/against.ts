@@ -50,8 +50,8 @@ export function compare(before: Results, now: Results): Comparison {
 }
 
 /**
- * Whether the medians lie further apart than both spreads together explain: no round of the one lies among those of the other, and the medians differ by more
- * than half of both spreads.
+ * Whether the medians lie further apart than both spreads together explain: no round of the one lies among those of the
+ * other, and the medians differ by more than half of both spreads.
  */
 export function isBeyondNoise(before: Summary, now: Summary): boolean {
   const areApart = before.highest < now.lowest || now.highest < before.lowest;

@@ -1,7 +1,10 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-/** What a module that runs as a process of its own gives from `open`: methods that may take their time, of values that IPC can carry. */
+/**
+ * What a module that runs as a process of its own gives from `open`: methods that may take their time, of values that
+ * IPC can carry.
+ */
 export interface Party {
   close(): Promise<void>;
 }
@@ -36,7 +39,10 @@ const program = fileURLToPath(new URL("./child-process.js", import.meta.url));
 const graceMs = 10_000;
 const running = new Set<ChildProcess>();
 
-/** The near end of a party in a process of its own. A process that ends before it is asked to is an error that names it, of whatever is asked of it. */
+/**
+ * The near end of a party in a process of its own. A process that ends before it is asked to is an error that names it,
+ * of whatever is asked of it.
+ */
 export class Child<P extends Party> {
   readonly #process: ChildProcess;
   readonly #name: string;
@@ -124,7 +130,10 @@ export class Child<P extends Party> {
   }
 }
 
-/** When the program is told to end, its children end with it: they may close what they have for a moment, then they are killed. */
+/**
+ * When the program is told to end, its children end with it: they may close what they have for a moment, then they are
+ * killed.
+ */
 export function endChildrenOnSignal(): void {
   const momentMs = 1000;
   let isEnding = false;

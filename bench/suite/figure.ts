@@ -5,16 +5,23 @@ export type Unit =
   | "s"
   | "ns"
   | "calls/s"
+  | "items/s"
   | "GB/s"
+  | "%"
   | "% of a core"
   | "bytes"
   | "MiB"
   | "times"
   | "count";
 
-/** One number that was measured, round after round: the smallest thing that a run brings, and that outputs are made of. */
+/**
+ * One number that was measured, round after round: the smallest thing that a run brings, and that outputs are made of.
+ */
 export interface Figure {
-  /** Unique in a run and the same in every run: subject, work, measure, with the unit at its end, such as `shm.small.1.p50_us`. */
+  /**
+   * Unique in a run and the same in every run: subject, work, measure, with the unit at its end, such as
+   * `shm.small.1.p50_us`.
+   */
   readonly name: string;
   /** Who was measured, as charts and tables call it, such as `Cinnabar shm` or `grpc-js tcp`. */
   readonly subject: string;
@@ -28,7 +35,10 @@ export interface Figure {
   readonly load: number;
   /** Where it stands on the curve of its subject; all figures of the chart then have one. */
   readonly at?: Point;
-  /** Which part of its subject's whole it is: the parts of one subject are stacked in one bar, in the order in which they come. */
+  /**
+   * Which part of its subject's whole it is: the parts of one subject are stacked in one bar, in the order in which
+   * they come.
+   */
   readonly part?: string;
   /** For a distribution of latencies: the value at each share of `shares`, over all rounds. */
   readonly quantiles?: readonly number[];

@@ -2,6 +2,8 @@ import { parseArgs } from "node:util";
 
 export interface Options {
   readonly quick: boolean;
+  /** Measure nothing: draw the README's pictures from bench/results/last.json. */
+  readonly figures: boolean;
   /** The workloads to run, by name; all of them when none is named. */
   readonly only: readonly string[];
   readonly rounds: number;
@@ -24,6 +26,8 @@ export interface Options {
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
 
   --quick            only what the named ratios need, in less than 55 s
+  --figures          measure nothing; draw the README's pictures and table
+                     from bench/results/last.json
   --json FILE        write the results as data
   --html FILE        write the report
   --against FILE     say what moved beyond noise since those results
@@ -51,6 +55,7 @@ export function parseOptions(
     allowPositionals: true,
     options: {
       quick: { type: "boolean", default: false },
+      figures: { type: "boolean", default: false },
       json: { type: "string" },
       html: { type: "string" },
       against: { type: "string" },
@@ -62,7 +67,7 @@ export function parseOptions(
       verbs: { type: "string" },
     },
   });
-  const { quick, rounds, "round-ms": roundMs, contenders: chosen, ...texts } = values;
+  const { quick, figures, rounds, "round-ms": roundMs, contenders: chosen, ...texts } = values;
   checkAreKnown("workload", positionals, workloads);
   const only = chosen?.split(",");
   checkAreKnown("contender", only ?? [], contenders);
@@ -74,6 +79,7 @@ export function parseOptions(
   return {
     ...texts,
     quick,
+    figures,
     only: positionals,
     ...(only === undefined ? {} : { contenders: only }),
     rounds: integer("--rounds", rounds ?? "5"),

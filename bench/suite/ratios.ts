@@ -14,7 +14,10 @@ interface Definition {
   readonly name: string;
   /** Where several are ours (get and put), the one that fares worst against theirs counts. */
   readonly ours: readonly string[];
-  /** Where several are theirs (TCP and Unix socket), the one that fares best counts. Without theirs the figure itself is told. */
+  /**
+   * Where several are theirs (TCP and Unix socket), the one that fares best counts. Without theirs the figure itself is
+   * told.
+   */
   readonly theirs?: readonly string[];
 }
 
@@ -39,6 +42,12 @@ const bulk = (transport: string, size: string, beside: string, theirs: readonly 
   theirs: theirs.map((key) => `${key}.bulk.${size}.gbps`),
 });
 
+const stream = (transport: string, beside: string, theirs: readonly string[]): Definition => ({
+  name: `${transport}.stream.items_vs_${beside}`,
+  ours: [`${transport}.stream.items`],
+  theirs: theirs.map((key) => `${key}.stream.items`),
+});
+
 /** Those that `--quick` promises. */
 export const quickRatios: readonly Definition[] = [
   small("shm", 1, "p50_us", "grpc", overShm.grpc),
@@ -51,6 +60,11 @@ export const quickRatios: readonly Definition[] = [
   bulk("shm", "16MiB", "net", ["net-unix", "net-tcp"]),
   bulk("shm", "16MiB", "grpc", ["grpc-unix", "grpc-tcp"]),
   bulk("tcp", "16MiB", "net", ["net-tcp"]),
+  stream("shm", "net", overShm.net),
+  stream("shm", "grpc", overShm.grpc),
+  stream("tcp", "net", overTcp.net),
+  stream("tcp", "grpc", overTcp.grpc),
+  { name: "shm.oneway.ops_vs_call", ours: ["shm.oneway.ops"], theirs: ["shm.oneway.calls"] },
   { name: "idle_cpu_percent", ours: ["idle_cpu_percent"] },
 ];
 
@@ -63,6 +77,15 @@ const furtherRatios: readonly Definition[] = [
     ours: [`verbs.bulk.16MiB.${op}_gbps`],
     theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
   })),
+  ...["shm", "tcp"].flatMap((fabric) =>
+    [1, 64].flatMap((inFlight) =>
+      ["metadata", "middleware"].map((variant) => ({
+        name: `${fabric}.along.${inFlight}.${variant}_vs_plain`,
+        ours: [`${fabric}.along.${inFlight}.${variant}_us`],
+        theirs: [`${fabric}.along.${inFlight}.plain_us`],
+      })),
+    ),
+  ),
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

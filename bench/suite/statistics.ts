@@ -24,7 +24,8 @@ export function summarize(rounds: readonly number[]): Summary {
 }
 
 /**
- * How many times `ours` is `theirs`, by the median over rounds of what both did within the same round: what else the machine did then fell on both.
+ * How many times `ours` is `theirs`, by the median over rounds of what both did within the same round: what else the
+ * machine did then fell on both.
  */
 export function pairedRatio(ours: readonly number[], theirs: readonly number[]): Summary {
   const ratios = ours.slice(0, theirs.length).map((value, round) => value / (theirs[round] ?? Number.NaN));

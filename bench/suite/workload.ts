@@ -9,11 +9,15 @@ export interface Run {
   readonly roundMs: number;
   /** The address of an RDMA device, such as `10.0.0.1`; without it nothing is measured over verbs. */
   readonly verbsHost?: string;
-  /** The keys of those that are measured, as `shm` or `net-tcp`, where workloads have contenders; all of them without. */
+  /**
+   * The keys of those that are measured, as `shm` or `net-tcp`, where workloads have contenders; all of them without.
+   */
   readonly contenders?: readonly string[];
   /** A line of progress. */
   tell(line: string): void;
-  /** That a subject cannot be measured here, and why: it stands in every output, so that nothing is left out in silence. */
+  /**
+   * That a subject cannot be measured here, and why: it stands in every output, so that nothing is left out in silence.
+   */
   lack(subject: string, why: string): void;
 }
 

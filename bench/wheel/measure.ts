@@ -6,7 +6,10 @@ import type { Deadlines, Spread, Subject } from "./subjects.ts";
 setFlagsFromString("--expose-gc");
 const gc = runInNewContext("gc") as () => void;
 
-/** One subject with so many deadlines pending, once. Times are the processor's, so that what else the machine does is not among them. */
+/**
+ * One subject with so many deadlines pending, once. Times are the processor's, so that what else the machine does is
+ * not among them.
+ */
 export interface Reading {
   readonly armNs: number;
   readonly disarmNs: number;

@@ -1,7 +1,10 @@
-import { type Clock, systemClock } from "../../src/call/clock.ts";
-import { DeadlineWheel, Timed } from "../../src/call/deadline-wheel.ts";
+import { type Clock, systemClock } from "../../src/time/clock.ts";
+import { DeadlineWheel, Timed } from "../../src/time/deadline-wheel.ts";
 
-/** One way to hold the deadlines of calls, under the same load as the others. A deadline is known by its number, from 0 on. */
+/**
+ * One way to hold the deadlines of calls, under the same load as the others. A deadline is known by its number, from 0
+ * on.
+ */
 export interface Deadlines {
   /** Makes what a call brings along anyway, so that none of it counts as the deadline's. */
   prepare(count: number): void;
@@ -93,7 +96,9 @@ class OnTimers implements Deadlines {
   }
 }
 
-/** How long the deadlines are: all the same, as when one client's default holds; or any, as when time left is handed on. */
+/**
+ * How long the deadlines are: all the same, as when one client's default holds; or any, as when time left is handed on.
+ */
 export type Spread = "one length" | "any length";
 
 export interface Subject {

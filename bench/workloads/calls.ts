@@ -66,7 +66,9 @@ class Running {
   }
 }
 
-/** Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on. */
+/**
+ * Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on.
+ */
 export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promise<Figure[]> {
   const isWanted = ({ key, isInQuick }: Pick<ContenderEntry, "key" | "isInQuick">) =>
     run.contenders?.includes(key) ?? (isInQuick || !run.quick);

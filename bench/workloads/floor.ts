@@ -20,8 +20,8 @@ const warmUpLimitMs = 2000;
 const probeTrips = 200;
 
 /**
- * The floor under every call: what libfabric takes from JavaScript with nothing of the engine above it, beside what it takes in C. Two processes each, of
- * which every one has a core if there are two.
+ * The floor under every call: what libfabric takes from JavaScript with nothing of the engine above it, beside what it
+ * takes in C. Two processes each, of which every one has a core if there are two.
  */
 export const floor: Workload = {
   name: "floor",

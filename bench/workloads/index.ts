@@ -1,4 +1,5 @@
 import type { Workload } from "../suite/workload.ts";
+import { along } from "./along.ts";
 import { binary } from "./binary.ts";
 import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
@@ -9,15 +10,23 @@ import { floor } from "./floor.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
 import { memory } from "./memory.ts";
+import { oneWay } from "./one-way.ts";
+import { overload } from "./overload.ts";
 import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
 import { small } from "./small.ts";
 import { stall } from "./stall.ts";
+import { streams } from "./streams.ts";
 import { wheel } from "./wheel.ts";
 
-/** All that `npm run bench` measures, in the order in which it is run and reported. A workload is a file in this folder and a line here. */
+/**
+ * All that `npm run bench` measures, in the order in which it is run and reported. A workload is a file in this folder
+ * and a line here.
+ */
 export const workloads: readonly Workload[] = [
   small,
+  streams,
+  oneWay,
   binary,
   bulk,
   bulkBeside,
@@ -30,6 +39,8 @@ export const workloads: readonly Workload[] = [
   memory,
   scaling,
   stall,
+  overload,
   lanes,
+  along,
   wheel,
 ];

@@ -1,6 +1,6 @@
 /**
- * A fixed number of buffers, made once and used again: memory that is registered with a network card is best registered once.
- * Whoever comes when all are out waits in line.
+ * A fixed number of buffers, made once and used again: memory that is registered with a network card is best registered
+ * once. Whoever comes when all are out waits in line.
  */
 export class BufferPool {
   readonly #free: Uint8Array[];

@@ -26,7 +26,10 @@ export interface Catalog {
   readonly skipped: Skipped;
 }
 
-/** Reads what lies at the named entries of the root; `[""]` is the root itself. Symbolic links are counted, never followed. */
+/**
+ * Reads what lies at the named entries of the root; `[""]` is the root itself. Symbolic links are counted, never
+ * followed.
+ */
 export async function readCatalog(
   root: string,
   entries: readonly string[],

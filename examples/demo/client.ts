@@ -1,5 +1,5 @@
-// The pulling process: `node build/examples/demo/client.js FOLDER URL …`; the folder is where the reference hashes are taken. A URL that begins with
-// "net+" is a plain socket's, and compared with the one before it.
+// The pulling process: `node build/examples/demo/client.js FOLDER URL …`; the folder is where the reference hashes are
+// taken. A URL that begins with "net+" is a plain socket's, and compared with the one before it.
 import { Engine, type Peer, RpcError } from "cinnabar";
 import { Files } from "./contract.ts";
 import { describe, stopSignal } from "./lifetime.ts";
@@ -67,7 +67,8 @@ async function run(): Promise<number> {
       openWindow: socketWindows(socket),
       results: [] as PullResult[],
     }));
-    // Where there is something to compare with, each comes first once and last once, so that neither finds the warmer caches.
+    // Where there is something to compare with, each comes first once and last once, so that neither finds the warmer
+    // caches.
     const turns = theirs.length === 0 ? [ours] : [ours, ...theirs, ...theirs, ours];
     for (const { provider, openWindow, results } of turns)
       results.push(await pullAll(openWindow, files, disk, `pulling over ${provider}`, stop));

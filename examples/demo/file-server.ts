@@ -7,7 +7,10 @@ import type { Catalog } from "./catalog.ts";
 import { Files } from "./contract.ts";
 import { describe } from "./lifetime.ts";
 
-/** Bytes read from the disk at a time. Big enough to hide the cost of a transfer, small enough to stay in a processor's cache. */
+/**
+ * Bytes read from the disk at a time. Big enough to hide the cost of a transfer, small enough to stay in a processor's
+ * cache.
+ */
 export const pieceBytes = 1 << 20;
 /** Writes from here on are measured as bandwidth; below, what is measured is how long a small one takes. */
 const bandwidthBytes = 256 << 10;

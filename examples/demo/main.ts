@@ -1,4 +1,5 @@
-// `node build/examples/demo/main.js [--over shm,tcp] [--compare] [FOLDER]`: starts a server process and a client process, and ends both.
+// `node build/examples/demo/main.js [--over shm,tcp] [--compare] [FOLDER]`: starts a server process and a client
+// process, and ends both.
 import { parseArgs } from "node:util";
 import { describe } from "./lifetime.ts";
 import { Role } from "./processes.ts";

@@ -31,8 +31,8 @@ export interface PulledFile {
 const longestKept = 3;
 
 /**
- * Pulls every file through a fixed set of windows and compares the SHA-256 of what arrived with the disk's. A file that cannot be had or
- * differs is a problem to be told; a server that is gone ends it all.
+ * Pulls every file through a fixed set of windows and compares the SHA-256 of what arrived with the disk's. A file that
+ * cannot be had or differs is a problem to be told; a server that is gone ends it all.
  */
 export async function pullAll(
   openWindow: OpenWindow,

@@ -10,7 +10,9 @@ export interface Measurement {
     readonly p50Us: number;
     readonly p99Us: number;
   };
-  /** The large writes into the client's memory alone: what they carried, and for how long at least one was under way. */
+  /**
+   * The large writes into the client's memory alone: what they carried, and for how long at least one was under way.
+   */
   readonly rma?: { readonly bytes: number; readonly busyMs: number };
   /** What this was done beside, to be compared. */
   readonly comparedWith?: Measurement | undefined;
@@ -42,7 +44,10 @@ const lastColumns: readonly Column[] = [
   ],
 ];
 
-/** The demo's result, a line for each provider. With sockets among them a column says how many times as fast as the socket beside it each was. */
+/**
+ * The demo's result, a line for each provider. With sockets among them a column says how many times as fast as the
+ * socket beside it each was.
+ */
 export function formatTable(measurements: readonly Measurement[]): string {
   const isCompared = measurements.some(({ comparedWith }) => comparedWith !== undefined);
   const shown = [

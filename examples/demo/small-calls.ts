@@ -4,7 +4,10 @@ const warmUpCalls = 1_000;
 const leastCalls = 5_000;
 const inFlight = 32;
 
-/** Stats every file one after the other, again and again until there is enough to take a percentile of; then many at a time. */
+/**
+ * Stats every file one after the other, again and again until there is enough to take a percentile of; then many at a
+ * time.
+ */
 export async function measureSmallCalls(client: FilesClient, paths: readonly string[], signal: AbortSignal) {
   const stat = (index: number) => client.stat({ path: paths[index % paths.length] ?? "" }, { signal });
 

@@ -18,7 +18,10 @@ interface Request {
   readonly length: number;
 }
 
-/** Serves the same files from the same process by plain sockets; reads the disk in the same pieces, one being read while one is being written. */
+/**
+ * Serves the same files from the same process by plain sockets; reads the disk in the same pieces, one being read while
+ * one is being written.
+ */
 export async function serveSockets(catalog: Catalog): Promise<Sockets> {
   const connections = new Set<Socket>();
   const listen = async (where: string | { port: number; host: string }): Promise<Server> => {

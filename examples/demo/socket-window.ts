@@ -3,8 +3,9 @@ import { connect, type Socket } from "node:net";
 import type { OpenWindow, Pulled } from "./window.ts";
 
 /**
- * Windows that are read into from a socket of node:net, straight where the bytes belong, which is the fastest way it has. A request is a line of JSON,
- * the answer nothing but the bytes asked for; a server that does not have them ends the connection.
+ * Windows that are read into from a socket of node:net, straight where the bytes belong, which is the fastest way it
+ * has. A request is a line of JSON, the answer nothing but the bytes asked for; a server that does not have them ends
+ * the connection.
  */
 export function socketWindows(url: string): OpenWindow {
   const [, path] = /^net\+unix:(.*)$/.exec(url) ?? [];

@@ -10,8 +10,8 @@ export interface Source {
 }
 
 /**
- * What is served when nothing is named: Node's own installation, hundreds of megabytes of real files on every machine that can run this.
- * Named piece by piece, because a Node from a package lies in /usr among everything else.
+ * What is served when nothing is named: Node's own installation, hundreds of megabytes of real files on every machine
+ * that can run this. Named piece by piece, because a Node from a package lies in /usr among everything else.
  */
 export function nodeInstallation(): Source {
   const root = dirname(dirname(process.execPath));

@@ -19,7 +19,7 @@
 namespace cinnabar::binding {
 namespace {
 
-using engine::Operation;
+using transport::Operation;
 using Info = Napi::CallbackInfo;
 
 constexpr uint64_t kMostOffset = uint64_t{1} << 53;
@@ -190,7 +190,7 @@ Napi::Value registerRegion(const Info& info) {
   if (region < 0) return number(info, region);
   auto index = static_cast<uint32_t>(region);
   holder->regions[index] = Hold(info.Env(), info[1]);
-  if (auto pages = engine::Allocation::of(bytes)) holder->pages[index] = std::move(pages);
+  if (auto pages = base::Allocation::of(bytes)) holder->pages[index] = std::move(pages);
   holder->guard->update();
   holder->extentWords[0] = holder->port->region(index)->key();
   holder->extentWords[1] = holder->port->region(index)->base();
@@ -215,17 +215,17 @@ Napi::Value transfer(const Info& info, Operation::Type type) {
   Used holder(info);
   if (!holder) return number(info, -EBADF);
   uint64_t address, count, token;
-  if (!integer(info, 1, UINT32_MAX, &address) || !integer(info, 2, engine::kMostExtents, &count) ||
-      !integer(info, 3, UINT32_MAX, &token)) {
+  if (!integer(info, 1, UINT32_MAX, &address) ||
+      !integer(info, 2, transport::kMostExtents, &count) || !integer(info, 3, UINT32_MAX, &token)) {
     return number(info, -EINVAL);
   }
-  uint64_t notice = 0;
+  uint64_t notification = 0;
   bool notifies = info.Length() > 4 && !info[4].IsUndefined();
-  if (notifies && !readBigInt(info.Env(), info[4], &notice)) return number(info, -EINVAL);
-  auto* extents = reinterpret_cast<const engine::Extent*>(holder->extentWords);
-  return number(info,
-                holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
-                                       static_cast<uint32_t>(token), notifies ? &notice : nullptr));
+  if (notifies && !readBigInt(info.Env(), info[4], &notification)) return number(info, -EINVAL);
+  auto* extents = reinterpret_cast<const transport::Extent*>(holder->extentWords);
+  return number(info, holder->port->transfer(type, static_cast<uint32_t>(address), extents, count,
+                                             static_cast<uint32_t>(token),
+                                             notifies ? &notification : nullptr));
 }
 
 Napi::Value read(const Info& info) { return transfer(info, Operation::Type::read); }
@@ -274,6 +274,29 @@ Napi::Value gauge(const Info& info) {
   return number(info, static_cast<int64_t>(level));
 }
 
+Napi::Value connections(const Info& info) {
+  Napi::Env env = info.Env();
+  Used holder(info);
+  if (!holder) return number(info, -EBADF);
+  const transport::Transport& transport = holder->port->transport();
+  // In this order: one that is made in between is in the list and not in the number.
+  auto made = static_cast<double>(transport.connectionsMade());
+  std::vector<transport::Connection> all = transport.connections();
+  Napi::Array open = Napi::Array::New(env, all.size());
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    Napi::Object entry = Napi::Object::New(env);
+    entry.Set("number", static_cast<double>(all[i].number));
+    entry.Set("peer", bytesObject(env, all[i].peer));
+    entry.Set("inbound", all[i].isInbound);
+    entry.Set("up", all[i].isUp);
+    open.Set(i, entry);
+  }
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("open", open);
+  result.Set("made", made);
+  return result;
+}
+
 Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   if (!Instance::attach(env)) return exports;
   auto add = [&](const char* name, Napi::Function function) { exports.Set(name, function); };
@@ -295,6 +318,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("disarm", Napi::Function::New<disarm>(env, "disarm"));
   add("setRef", Napi::Function::New<setRef>(env, "setRef"));
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
+  add("connections", Napi::Function::New<connections>(env, "connections"));
   addOpenFunction(env, exports);
   addDescribeFunctions(env, exports);
   addMemoryFunctions(env, exports);

@@ -6,6 +6,7 @@
 #include "fabric/info.h"
 #include "fabric/library.h"
 #include "fabric/paging.h"
+#include "fabric/patches.h"
 
 namespace cinnabar::binding {
 namespace {
@@ -85,11 +86,45 @@ Napi::Value paging(const Info& info) {
   return result;
 }
 
+const char* nameOf(fabric::PatchState state) {
+  switch (state) {
+    case fabric::PatchState::notNeeded:
+      return "not needed";
+    case fabric::PatchState::off:
+      return "off";
+    case fabric::PatchState::ready:
+      return "ready";
+    case fabric::PatchState::applied:
+      return "applied";
+  }
+  return "";
+}
+
+Napi::Value patches(const Info& info) {
+  Napi::Env env = info.Env();
+  Napi::Array result = Napi::Array::New(env);
+  for (const fabric::PatchEntry& patch : fabric::patchTable()) {
+    Napi::Object entry = Napi::Object::New(env);
+    std::string name = patch.name;
+    entry.Set("name", name);
+    entry.Set("library", patch.library);
+    entry.Set("version", fabric::patchedVersion(patch.patch));
+    entry.Set("what", patch.what);
+    entry.Set("why", patch.why);
+    entry.Set("state", nameOf(fabric::patchState(patch)));
+    entry.Set("switchOff", "CINNABAR_NO_PATCHES=" + name);
+    entry.Set("switchOn", patch.canBeForced ? "CINNABAR_PATCHES=" + name : "");
+    result.Set(result.Length(), entry);
+  }
+  return result;
+}
+
 }  // namespace
 
 void addDescribeFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("providers", Napi::Function::New<providers>(env, "providers"));
   exports.Set("paging", Napi::Function::New<paging>(env, "paging"));
+  exports.Set("patches", Napi::Function::New<patches>(env, "patches"));
   exports.Set("domains", Napi::Function::New<domains>(env, "domains"));
 }
 

@@ -6,7 +6,8 @@
 
 namespace cinnabar::binding {
 
-/// Adds providers and domains, which tell what libfabric offers on this machine.
+/// Adds providers, domains, paging and patches, which describe this machine and what is changed in
+/// its libraries.
 void addDescribeFunctions(Napi::Env env, Napi::Object exports);
 
 }  // namespace cinnabar::binding

@@ -8,11 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/allocation.h"
 #include "binding/arguments.h"
 #include "binding/wake.h"
-#include "engine/allocation.h"
 #include "engine/guard.h"
-#include "verbs/connection_events.h"
+#include "transport/verbs/connection_events.h"
 
 namespace cinnabar::binding {
 
@@ -34,7 +34,7 @@ struct PortHolder {
   std::unordered_map<uint32_t, Hold> regions;
   /// Of regions in memory of our own: its pages outlast its buffer, which a dying environment
   /// finalizes before it closes its ports.
-  std::unordered_map<uint32_t, std::shared_ptr<engine::Allocation>> pages;
+  std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
 };
 
 /// A watch over connections, and who is called when it has something.

@@ -5,15 +5,15 @@
 #include <cerrno>
 #include <memory>
 
+#include "base/allocation.h"
+#include "base/crc32c.h"
 #include "binding/arguments.h"
-#include "engine/allocation.h"
-#include "engine/crc32c.h"
 #include "fabric/device_memory.h"
 
 namespace cinnabar::binding {
 namespace {
 
-using engine::Allocation;
+using base::Allocation;
 using Info = Napi::CallbackInfo;
 
 // The longest external buffer that Node 20 takes.
@@ -27,7 +27,7 @@ Napi::Value crc32c(const Info& info) {
       !readInteger(info.Env(), info[1], UINT32_MAX, &seed)) {
     return Napi::Number::New(info.Env(), -EINVAL);
   }
-  return Napi::Number::New(info.Env(), engine::crc32c(bytes, length, static_cast<uint32_t>(seed)));
+  return Napi::Number::New(info.Env(), base::crc32c(bytes, length, static_cast<uint32_t>(seed)));
 }
 
 Napi::Value noMemory(const Info& info, uint64_t bytes) {

@@ -37,7 +37,7 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
   auto get = [&](const char* name) -> napi_value { return object.Get(name); };
   engine::PortRequest& request = asked->request;
   std::string scheme;
-  uint64_t service, slotBytes, sendSlots, receiveSlots;
+  uint64_t service, slotBytes, sendSlots, receiveSlots, maxConnections, maxIdleConnectionMs;
   uint8_t* ring = nullptr;
   uint8_t* extents = nullptr;
   size_t slabLength = 0;
@@ -57,6 +57,10 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
       !readInteger(env, get("receiveSlots"), UINT32_MAX, &receiveSlots)) {
     return "slotBytes, sendSlots and receiveSlots are whole numbers";
   }
+  if (!readInteger(env, get("maxConnections"), UINT32_MAX, &maxConnections) ||
+      !readInteger(env, get("maxIdleConnectionMs"), UINT32_MAX, &maxIdleConnectionMs)) {
+    return "maxConnections and maxIdleConnectionMs are whole numbers";
+  }
   asked->slab = get("slab");
   asked->ring = get("ring");
   if (!readBuffer(env, asked->slab, &request.slab, &slabLength) ||
@@ -71,8 +75,8 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
     return "the ring is too small";
   asked->extents = get("extents");
   if (!readBuffer(env, asked->extents, &extents, &extentsLength) ||
-      extentsLength < engine::kExtentsBytes ||
-      reinterpret_cast<uintptr_t>(extents) % alignof(engine::Extent) != 0) {
+      extentsLength < transport::kExtentsBytes ||
+      reinterpret_cast<uintptr_t>(extents) % alignof(transport::Extent) != 0) {
     return "extents is an ArrayBuffer with room for 256 of them";
   }
   asked->extentWords = reinterpret_cast<uint64_t*>(extents);
@@ -83,6 +87,8 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
   request.slotBytes = static_cast<uint32_t>(slotBytes);
   request.sendSlots = static_cast<uint32_t>(sendSlots);
   request.receiveSlots = static_cast<uint32_t>(receiveSlots);
+  request.maxConnections = static_cast<uint32_t>(maxConnections);
+  request.maxIdleConnectionMs = static_cast<uint32_t>(maxIdleConnectionMs);
   request.ring = reinterpret_cast<uint32_t*>(ring);
   request.ring[0] = 0;
   request.ring[1] = 0;
@@ -109,7 +115,8 @@ void callBack(Instance* instance, PortHolder* holder) {
 /// What JavaScript is told of an open port.
 Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
   const fabric::EndpointTraits& traits = port.traits();
-  fabric::RawAddress address = port.address();
+  const transport::Transport& transport = port.transport();
+  fabric::RawAddress address = transport.address();
   auto bound = fabric::decodeSocketAddress(address.data(), address.size());
   Napi::Object result = Napi::Object::New(env);
   result.Set("port", number);
@@ -119,16 +126,19 @@ Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
   result.Set("address", bytesObject(env, address));
   result.Set("host", bound ? bound->host : "");
   result.Set("service", bound ? bound->port : 0);
-  result.Set("name", port.name());
+  result.Set("name", transport.name());
   result.Set("injectBytes", static_cast<double>(traits.injectBytes));
   result.Set("maxTransferBytes", static_cast<double>(port.maxTransferBytes()));
   result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
   result.Set("granted", grantedObject(env, traits.granted));
-  result.Set("reportsDeath", port.isShm());
-  result.Set("revokesKeys", port.isShm() || traits.revokesKeys);
+  result.Set("reportsDeath", transport.reportsDeath());
+  result.Set("revokesKeys", transport.revokesKeys());
   result.Set("maxPeers", static_cast<double>(traits.maxPeers));
-  result.Set("refusesSilently", !port.isShm());
+  result.Set("watchesSockets", transport.watchesSockets());
+  result.Set("countsConnections", transport.countsConnections());
+  result.Set("trustsStreams", transport.trustsStreams());
+  result.Set("refusesSilently", transport.refusesSilently());
   return result;
 }
 

@@ -5,8 +5,8 @@
 #include <cerrno>
 
 #include "binding/instance.h"
-#include "verbs/connection_events.h"
-#include "verbs/kernel.h"
+#include "transport/verbs/connection_events.h"
+#include "transport/verbs/kernel.h"
 
 namespace cinnabar::binding {
 namespace {

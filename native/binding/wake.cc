@@ -29,12 +29,17 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
   if (napi_get_uv_event_loop(env, &loop) != napi_ok) return nullptr;
   Wake* wake = new Wake(std::move(onWake));
   uv_handle_s* timer = allocate(kUvTimer, wake);
+  if (timer == nullptr) {
+    delete wake;
+    return nullptr;
+  }
   uv_timer_init(loop, timer);
   uv_unref(timer);
   wake->timer_ = timer;
   wake->open_ = 1;
   uv_handle_s* async = allocate(kUvAsync, wake);
-  if (uv_async_init(loop, async, [](uv_handle_s* handle) { owner(handle)->fire(); }) != 0) {
+  if (async == nullptr ||
+      uv_async_init(loop, async, [](uv_handle_s* handle) { owner(handle)->fire(); }) != 0) {
     free(async);
     wake->destroy({});
     return nullptr;
@@ -44,7 +49,7 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
   wake->async_ = async;
   wake->open_ = 2;
   uv_handle_s* poll = allocate(kUvPoll, wake);
-  if (uv_poll_init(loop, poll, fd) != 0) {
+  if (poll == nullptr || uv_poll_init(loop, poll, fd) != 0) {
     free(poll);
     wake->destroy({});
     return nullptr;

@@ -14,7 +14,7 @@ namespace cinnabar::binding {
 /// thread wants it. Lives until its handles are closed; see `destroy`.
 class Wake {
  public:
-  /// nullptr if the loop refuses the descriptor.
+  /// nullptr if the loop refuses the descriptor, or there is no memory for its handles.
   static Wake* create(napi_env env, int fd, std::function<void()> onWake);
 
   /// Starts waiting. With `retry`, calls back after a while even if nothing came.

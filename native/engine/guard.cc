@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "engine/clock.h"
+#include "base/clock.h"
 
 namespace cinnabar::engine {
 namespace {
@@ -114,7 +114,7 @@ void Guard::update() {
 Absences Guard::absences() const {
   Absences all = absences_;
   if (absentSinceNs_ == 0) return all;
-  uint64_t ns = nowNs() - absentSinceNs_;
+  uint64_t ns = base::nowNs() - absentSinceNs_;
   ++all.count;
   all.totalNs += ns;
   all.longestNs = std::max(all.longestNs, ns);
@@ -130,7 +130,7 @@ void Guard::start() {
 
 void Guard::run() {
   uint64_t turn = 0;
-  uint64_t sinceNs = nowNs();  // when the last of the owner's turns was noticed
+  uint64_t sinceNs = base::nowNs();  // when the last of the owner's turns was noticed
   while (!stopping_) {
     if (!relevant_) {
       rest(false);
@@ -138,10 +138,10 @@ void Guard::run() {
     }
     if (uint64_t latest = turns_; latest != turn) {
       turn = latest;
-      sinceNs = nowNs();
+      sinceNs = base::nowNs();
     }
     if (asleep_) {
-      uint64_t quietNs = nowNs() - sinceNs;
+      uint64_t quietNs = base::nowNs() - sinceNs;
       if (quietNs > kQuietNs) {
         rest(true);
       } else {
@@ -150,7 +150,7 @@ void Guard::run() {
       // Nothing has come that it should wake up for, or it is up.
       if (!asleep_ || !wait(true, 0)) continue;
     }
-    uint64_t dueNs = nowNs();
+    uint64_t dueNs = base::nowNs();
     wait(false, kLeaveNs);
     if (turns_ == turn) standIn(turn, asleep_ ? dueNs : sinceNs);
   }
@@ -173,7 +173,7 @@ void Guard::standIn(uint64_t turn, uint64_t sinceNs) {
   }
   for (bool nudged = false; !stopping_;) {
     StandIn outlook;
-    uint64_t now = nowNs();
+    uint64_t now = base::nowNs();
     if (!ExitGate::instance().enter()) {
       stopping_ = true;
       return;

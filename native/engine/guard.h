@@ -7,9 +7,9 @@
 #include <functional>
 #include <mutex>
 
-#include "engine/fd.h"
+#include "base/fd.h"
+#include "base/thread.h"
 #include "engine/port.h"
-#include "engine/thread.h"
 
 namespace cinnabar::engine {
 
@@ -63,7 +63,7 @@ class Guard {
 
   Port& port_;
   const std::function<void()> nudge_;
-  const Fd signal_;  // ends every sleep of the guard
+  const base::Fd signal_;  // ends every sleep of the guard
 
   std::mutex mutex_;            // of the port, and of all that follows
   uint64_t absentSinceNs_ = 0;  // 0: the owner is there, or is thought to be
@@ -76,7 +76,7 @@ class Guard {
   std::atomic<bool> waiting_ = false;  // the owner waits for the lock
   std::atomic<bool> resting_ = false;  // the guard waits for a signal
   std::atomic<bool> stopping_ = false;
-  Thread thread_;
+  base::Thread thread_;
 };
 
 }  // namespace cinnabar::engine

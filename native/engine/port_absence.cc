@@ -17,45 +17,45 @@ constexpr uint64_t kGlanceNs = 10'000'000;
 }  // namespace
 
 int Port::vouch(uint32_t index, Vouch vouch) {
-  Address* address = find(index);
+  Address* address = addresses_.find(index);
   if (address == nullptr) return -FI_EINVAL;
   if (vouch.message.size() > traits().sayBytes || vouch.everyNs == 0) return -FI_EINVAL;
   unvouch(index);
-  if (!vouched_.emplace(vouch.mark, index).second) return -FI_EADDRINUSE;
+  if (!vouches_.byMark.emplace(vouch.mark, index).second) return -FI_EADDRINUSE;
   address->vouch = std::make_unique<Vouch>(std::move(vouch));
   return 0;
 }
 
 void Port::unvouch(uint32_t index) {
-  Address* address = find(index);
+  Address* address = addresses_.find(index);
   if (address == nullptr || !address->vouch) return;
-  vouched_.erase(address->vouch->mark);
+  vouches_.byMark.erase(address->vouch->mark);
   address->vouch.reset();
 }
 
 void Port::beginAbsence() {
-  absent_ = true;
-  for (auto [mark, index] : vouched_) addresses_[index].vouch->asked = false;
+  vouches_.isAbsent = true;
+  for (auto [mark, index] : vouches_.byMark) addresses_[index].vouch->asked = false;
 }
 
 void Port::endAbsence() {
-  absent_ = false;
-  if (bell_) bell_->wake();
+  vouches_.isAbsent = false;
+  transport_->wake();
 }
 
 StandIn Port::standIn(uint64_t nowNs, uint64_t absentNs) {
-  copyNs_ = 0;
+  transport_->endTurn();
   // Before the descriptor is asked: what is said may have to wait for it.
   answerAsking(nowNs, absentNs);
   int status = prepareSleep();
-  bool full = ring_.room() == 0 || !overflow_.empty() || postedReceives_ == 0;
+  bool full = completions_.ring.room() == 0 || completions_.hasOverflow() || slots_.posted() == 0;
   if (full) {
     // Who asks now cannot be heard any more.
-    for (auto [mark, index] : vouched_) addresses_[index].vouch->asked = true;
+    for (auto [mark, index] : vouches_.byMark) addresses_[index].vouch->asked = true;
   }
   StandIn outlook;
   if (wantsRetry() || sends_ + transfers_ > 0) outlook.untilNs = nowNs + kGlanceNs;
-  for (auto [mark, index] : vouched_) {
+  for (auto [mark, index] : vouches_.byMark) {
     const Vouch& vouch = *addresses_[index].vouch;
     if (vouch.asked && absentNs < vouch.forNs)
       outlook.untilNs = std::min(outlook.untilNs, vouch.dueNs);
@@ -74,8 +74,8 @@ void Port::onMessageInAbsence(const uint8_t* bytes, size_t length) {
   uint64_t mark;
   static_assert(sizeof mark == kMarkBytes);
   std::memcpy(&mark, bytes + kMarkAt, sizeof mark);
-  auto found = vouched_.find(mark);
-  if (found == vouched_.end()) return;
+  auto found = vouches_.byMark.find(mark);
+  if (found == vouches_.byMark.end()) return;
   Vouch& vouch = *addresses_[found->second].vouch;
   if (vouch.asked) return;
   vouch.asked = true;
@@ -83,31 +83,14 @@ void Port::onMessageInAbsence(const uint8_t* bytes, size_t length) {
 }
 
 void Port::answerAsking(uint64_t nowNs, uint64_t absentNs) {
-  for (auto [mark, index] : vouched_) {
+  for (auto [mark, index] : vouches_.byMark) {
     Vouch& vouch = *addresses_[index].vouch;
     if (!vouch.asked || vouch.dueNs > nowNs || absentNs >= vouch.forNs) continue;
     vouch.dueNs = nowNs + vouch.everyNs;
-    say(addresses_[index]);
+    // Past whatever waits for the same address: to the peer it makes no difference. What the
+    // provider will not take now is said the next time.
+    transport_->say(*addresses_[index].peer, vouch.message.data(), vouch.message.size());
   }
-}
-
-/// Sends what is vouched, past whatever waits for the same address: to the peer it makes no
-/// difference. What the provider will not take now is said the next time.
-void Port::say(Address& address) {
-  const std::vector<uint8_t>& message = address.vouch->message;
-  Neighbour* neighbour = address.neighbour;
-  if (endpoint_->isResting(address.fabric)) return;
-  if (neighbour == nullptr) {
-    onPosted(address, fi_inject(endpoint_->ep(), message.data(), message.size(), address.fabric));
-    return;
-  }
-  if (!neighbour->isReady() || message.size() > neighbour->slotBytes) return;
-  fi_addr_t to = neighbour->mapping->address;
-  bell_->beginPost();
-  if (fi_inject(endpoint_->ep(), message.data(), message.size(), to) == 0)
-    neighbour->mapping->answered = true;
-  bell_->endPost();
-  neighbour->bell->ring();
 }
 
 }  // namespace cinnabar::engine

@@ -16,9 +16,6 @@ namespace {
 constexpr size_t kBatch = 64;
 // Completions taken in one call, so that a flood cannot keep the caller's loop from turning.
 constexpr size_t kMostAtOnce = 512;
-// The doorbell costs a system call, so it is looked at once in so many calls, and whenever spinning
-// ended with nothing.
-constexpr uint32_t kDoorbellEvery = 32;
 // A yield that takes so long has given the processor to somebody who needs it for more than a
 // moment.
 constexpr auto kLateYield = std::chrono::microseconds(100);
@@ -29,30 +26,26 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
 uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
-  bool doorbell = neighbours_ &&
-                  (++sinceDoorbell_ >= kDoorbellEvery || neighbours_->isMeeting() || isStopped());
-  poll(doorbell);
-  if (ring_.readable() == 0 && spinUs > 0 && copies_.empty()) spin(spinUs, doorbell);
-  copyNs_ = 0;
-  return ring_.readable();
+  bool looks = transport_->beginTurn();
+  poll(looks);
+  if (completions_.ring.readable() == 0 && spinUs > 0 && !transport_->isMoving())
+    spin(spinUs, looks);
+  transport_->endTurn();
+  return completions_.ring.readable();
 }
 
 /// Takes back what the reader of the ring is through with.
 void Port::reclaim() {
   // Both levels fall here only, so this sees every height that they reach.
-  if (ring_.readable() > 0) noteLevels();
-  ring_.reclaim([this](uint32_t slot) { postReceive(slot); });
-  if (usedAddresses_.empty() || ring_.readable() > 0 || !overflow_.empty()) return;
-  freeAddresses_.insert(freeAddresses_.end(), usedAddresses_.begin(), usedAddresses_.end());
-  usedAddresses_.clear();
+  if (completions_.ring.readable() > 0) {
+    slots_.noteLevel();
+    completions_.noteLevel();
+  }
+  completions_.ring.reclaim([this](uint32_t slot) { slots_.post(slot); });
+  if (addresses_.hasWorn() && completions_.unread() == 0) addresses_.onRingRead();
 }
 
-void Port::noteLevels() {
-  mostReceives_ = std::max(mostReceives_, usedReceives());
-  mostCompletions_ = std::max(mostCompletions_, unreadCompletions());
-}
-
-void Port::spin(uint32_t spinUs, bool rang) {
+void Port::spin(uint32_t spinUs, bool looked) {
   using std::chrono::steady_clock;
   auto now = steady_clock::now();
   auto end = now + std::chrono::microseconds(spinUs);
@@ -61,42 +54,37 @@ void Port::spin(uint32_t spinUs, bool rang) {
     // answer for the rest of our time slice. Costs a third of a microsecond when nobody waits.
     sched_yield();
     auto away = steady_clock::now() - now;
-    if (away > kLateYield) ring_.countLost(away);
+    if (away > kLateYield) completions_.ring.countLost(away);
     poll(false);
     now = steady_clock::now();
-  } while (ring_.readable() == 0 && now < end);
-  if (ring_.readable() > 0) return ring_.countCaught();
-  if (neighbours_ && !rang) poll(true);
+  } while (completions_.ring.readable() == 0 && now < end);
+  if (completions_.ring.readable() > 0) return completions_.ring.countCaught();
+  if (transport_->looks() && !looked) poll(true);
 }
 
-void Port::poll(bool doorbell) {
-  flushOverflow();
-  retryReceives();
-  retryWaiting(false);
-  copyPieces();
+void Port::poll(bool looks) {
+  completions_.flush();
+  slots_.retry();
+  retryWaiting();
+  advance();
   reap();
-  if (!neighbours_) return;
-  if (doorbell) pollDoorbell();
-  // Behind a place that nobody fills there may be anything.
-  if (mappings_->hasRetired() && queueDrained_ && !isStopped()) mappings_->onDrained();
-  if (bell_->takeStarved()) neighbours_->ringAll();
+  if (transport_->hasNews()) takeNews();
+  if (!disconnected_.empty() && isDrained_) tellDisconnected();
+  if (looks) look();
+  transport_->endPoll(isDrained_);
 }
 
-void Port::pollDoorbell() {
-  sinceDoorbell_ = 0;
-  std::vector<Neighbour*> gone;
-  neighbours_->poll(gone);
-  bool goesOn = stopped_ && stopped_->passOver(*neighbours_);
-  if (gone.empty() && !goesOn) return;
-  // What a peer sent before it went is already here, and comes first.
+void Port::look() {
+  std::vector<transport::Peer*> gone;
+  if (!transport_->look(gone)) return;
   reap();
-  for (Neighbour* neighbour : gone) peerGone(neighbour);
+  for (transport::Peer* peer : gone) peerGone(*peer);
 }
 
 int Port::arm() {
   if (asleep_) return 1;
   reclaim();
-  if (ring_.readable() > 0) return 0;
+  if (completions_.ring.readable() > 0) return 0;
   int status = prepareSleep();
   asleep_ = status == 1;
   return status;
@@ -105,73 +93,28 @@ int Port::arm() {
 /// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or
 /// is to be done now.
 int Port::prepareSleep() {
-  uint32_t tail = ring_.tail();
-  auto busy = [&] { return ring_.tail() != tail || !copies_.empty() || !overflow_.empty(); };
-  if (neighbours_) {
-    // In this order: swallow old rings, announce the sleep, ask full peers to ring back, look once
-    // more. See bell.h. A ring that comes after the announcement must stay in the eventfd.
-    poll(true);
-    if (busy()) return 0;
-    bell_->fallAsleep();
-    for (uint32_t index : waiting_) {
-      Neighbour* neighbour = addresses_[index].neighbour;
-      if (neighbour->isReady()) neighbour->bell->setStarved();
-    }
-    poll(false);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (bell_->takeStarved()) neighbours_->ringAll();
-    if (!busy()) return 1;
-    bell_->wake();
-    return 0;
-  }
-  poll(false);
+  uint32_t tail = completions_.ring.tail();
+  auto busy = [&] {
+    return completions_.ring.tail() != tail || transport_->isMoving() || completions_.hasOverflow();
+  };
+  // In this order: take in what there is, announce the sleep, ask full peers to ring back, look
+  // once more.
+  poll(true);
   if (busy()) return 0;
-  int status = endpoint_->tryWait();
-  if (status == -FI_EAGAIN) return 0;
-  if (status != 0) return status;
-  reap();
-  return busy() ? 0 : 1;
+  int status = transport_->announceSleep();
+  if (status != 0) return status == -FI_EAGAIN ? 0 : status;
+  for (uint32_t index : addresses_.waiting) transport_->askForRoom(*addresses_[index].peer);
+  poll(false);
+  transport_->lastLook();
+  if (!busy()) return 1;
+  transport_->wake();
+  return 0;
 }
 
 void Port::wake() {
   if (!asleep_) return;
   asleep_ = false;
-  if (bell_) bell_->wake();
-  sinceDoorbell_ = kDoorbellEvery;  // it may have been a socket
-}
-
-void Port::deliver(const Entry& entry) {
-  if (overflow_.empty() && ring_.room() > 0) {
-    ring_.push(entry);
-  } else {
-    overflow_.push_back(entry);
-  }
-}
-
-void Port::flushOverflow() {
-  while (!overflow_.empty() && ring_.room() > 0) {
-    ring_.push(overflow_.front());
-    overflow_.pop_front();
-  }
-}
-
-void Port::postReceive(uint32_t slot) {
-  uint8_t* bytes = slab_ + uint64_t{slotBytes_} * (sendSlots_ + slot);
-  void* descriptor = slabRegion_ ? slabRegion_->descriptor() : nullptr;
-  ssize_t status =
-      fi_recv(endpoint_->ep(), bytes, slotBytes_, descriptor, FI_ADDR_UNSPEC, &receives_[slot]);
-  if (status == 0) {
-    ++postedReceives_;
-  } else {
-    unposted_.push_back(slot);
-  }
-}
-
-void Port::retryReceives() {
-  if (unposted_.empty()) return;
-  std::vector<uint32_t> slots;
-  slots.swap(unposted_);
-  for (uint32_t slot : slots) postReceive(slot);
+  transport_->wake();
 }
 
 /// Moves completions from the queue into the ring while there is room for one each. True if there
@@ -179,8 +122,8 @@ void Port::retryReceives() {
 bool Port::reap() {
   fi_cq_data_entry entries[kBatch];
   size_t taken = 0;
-  while (taken < kMostAtOnce && overflow_.empty()) {
-    size_t room = std::min<size_t>(ring_.room(), kBatch);
+  while (taken < kMostAtOnce && !completions_.hasOverflow()) {
+    size_t room = std::min<size_t>(completions_.ring.room(), kBatch);
     if (room == 0) {
       // Nothing can be taken, but the provider still moves what peers read and write.
       fi_cq_read(endpoint_->cq(), entries, 0);
@@ -193,32 +136,32 @@ bool Port::reap() {
       continue;
     }
     if (count <= 0) {
-      queueDrained_ = postedReceives_ > 0;
+      isDrained_ = slots_.posted() > 0;
       return taken > 0;
     }
     taken += static_cast<size_t>(count);
     for (ssize_t i = 0; i < count; ++i) {
       // Of a peer's making: no receive of ours is used up, and the context is not ours.
       if (entries[i].flags & FI_REMOTE_WRITE) {
-        onNotice(entries[i]);
+        onNotification(entries[i]);
         continue;
       }
-      auto* context = static_cast<Context*>(entries[i].op_context);
+      auto* context = static_cast<transport::Context*>(entries[i].op_context);
       if (context == nullptr) continue;
       switch (context->kind) {
-        case Context::Kind::receive:
-          onReceived(static_cast<Receive&>(*context), entries[i]);
+        case transport::Context::Kind::receive:
+          onReceived(static_cast<transport::Receive&>(*context), entries[i]);
           break;
-        case Context::Kind::operation:
+        case transport::Context::Kind::operation:
           onSent(static_cast<Operation*>(context), 0, 0);
           break;
-        case Context::Kind::part:
+        case transport::Context::Kind::part:
           onPartDone(static_cast<Part*>(context), 0, 0);
           break;
       }
     }
   }
-  queueDrained_ = false;
+  isDrained_ = false;
   return taken > 0;
 }
 
@@ -227,57 +170,51 @@ void Port::reapError() {
   if (fi_cq_readerr(endpoint_->cq(), &error, 0) != 1) return;
   // A peer's write that did not arrive whole is for the peer to hear of.
   if (error.flags & FI_REMOTE_WRITE) return;
-  auto* context = static_cast<Context*>(error.op_context);
+  auto* context = static_cast<transport::Context*>(error.op_context);
   if (context == nullptr) return;
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
-  if (context->kind == Context::Kind::operation) {
+  if (context->kind == transport::Context::Kind::operation) {
     onSent(static_cast<Operation*>(context), status, positive(error.prov_errno));
     return;
   }
-  if (context->kind == Context::Kind::part) {
+  if (context->kind == transport::Context::Kind::part) {
     onPartDone(static_cast<Part*>(context), status, positive(error.prov_errno));
     return;
   }
-  uint32_t slot = static_cast<Receive*>(context)->slot;
-  --postedReceives_;
+  uint32_t slot = static_cast<transport::Receive*>(context)->slot;
+  slots_.onReceived();
   Entry entry{Completion::message, status};
-  entry.token = slotBytes_ * (sendSlots_ + slot);
-  entry.bytes = static_cast<uint32_t>(std::min<size_t>(error.len, slotBytes_));
+  entry.token = slots_.offsetOf(slot);
+  entry.bytes = static_cast<uint32_t>(std::min<size_t>(error.len, slots_.slotBytes()));
   entry.providerError = positive(error.prov_errno);
-  ring_.push(entry, slot);
+  completions_.ring.push(entry, slot);
 }
 
 /// A peer's write with data has arrived. Where writes without data are told of too (FI_RMA_EVENT),
 /// they are nothing to us.
-void Port::onNotice(const fi_cq_data_entry& completion) {
+void Port::onNotification(const fi_cq_data_entry& completion) {
   if (!(completion.flags & FI_REMOTE_CQ_DATA)) return;
-  Entry entry{Completion::notice};
+  Entry entry{Completion::notification};
   entry.token = static_cast<uint32_t>(completion.data);
   entry.high = static_cast<uint32_t>(completion.data >> 32);
   entry.bytes = static_cast<uint32_t>(std::min<size_t>(completion.len, UINT32_MAX));
-  ring_.push(entry);
+  completions_.ring.push(entry);
 }
 
-void Port::onReceived(Receive& receive, const fi_cq_data_entry& completion) {
-  --postedReceives_;
+void Port::onReceived(transport::Receive& receive, const fi_cq_data_entry& completion) {
+  slots_.onReceived();
   Entry entry{Completion::message};
-  entry.token = slotBytes_ * (sendSlots_ + receive.slot);
+  entry.token = slots_.offsetOf(receive.slot);
   entry.bytes = static_cast<uint32_t>(completion.len);
-  if (neighbours_ && (completion.flags & FI_REMOTE_CQ_DATA)) {
-    uint32_t sender = static_cast<uint32_t>(completion.data >> 32);
-    size_t whole = 0;
-    auto outcome = Reassembly::Outcome::garbage;
-    if (neighbours_->findById(sender) != nullptr) {
-      outcome = reassembly_.add(completion.data, slab_ + entry.token, completion.len, &whole);
-    }
-    if (outcome == Reassembly::Outcome::more || outcome == Reassembly::Outcome::garbage) {
-      return postReceive(receive.slot);
-    }
-    entry.bytes = static_cast<uint32_t>(std::min<size_t>(whole, slotBytes_));
-    if (outcome == Reassembly::Outcome::tooLarge) entry.status = FI_ETRUNC;
+  if (completion.flags & FI_REMOTE_CQ_DATA) {
+    transport::Arrival arrival =
+        transport_->assemble(completion.data, slots_.at(entry.token), completion.len);
+    if (!arrival.isWhole) return slots_.post(receive.slot);
+    entry.bytes = static_cast<uint32_t>(std::min<size_t>(arrival.bytes, slots_.slotBytes()));
+    entry.status = arrival.status;
   }
-  ring_.push(entry, receive.slot);
-  if (absent_) onMessageInAbsence(slab_ + entry.token, entry.bytes);
+  completions_.ring.push(entry, receive.slot);
+  if (vouches_.isAbsent) onMessageInAbsence(slots_.at(entry.token), entry.bytes);
 }
 
 }  // namespace cinnabar::engine

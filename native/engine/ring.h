@@ -2,10 +2,12 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 namespace cinnabar::engine {
 
@@ -15,7 +17,19 @@ constexpr uint32_t kEntryWords = 8;
 constexpr uint32_t kHeaderWords = 16;
 constexpr size_t kRingBytes = (kHeaderWords + kRingEntries * kEntryWords) * sizeof(uint32_t);
 
-enum class Completion : uint32_t { message = 1, sent = 2, transfer = 3, peerGone = 4, notice = 5 };
+enum class Completion : uint32_t {
+  message = 1,
+  sent = 2,
+  transfer = 3,
+  peerGone = 4,
+  notification = 5,
+  turnedAway = 6,  // token: for lack of descriptors, in all; bytes: for what they sent
+  /// The message in a send slot waits elsewhere, and the slot is free again. `sent` follows with
+  /// the token in `high`.
+  parked = 7,
+  /// The connection with the peer of an address (token) has ended. It may live.
+  disconnected = 8
+};
 
 struct Entry {
   Completion kind;
@@ -23,7 +37,9 @@ struct Entry {
   uint32_t token = 0;
   uint32_t bytes = 0;
   uint32_t providerError = 0;
-  uint32_t high = 0;  // notice: the upper half of its data, of which token is the lower
+  // notification: the upper half of its data, of which token is the lower; parked: the token of
+  // the `sent` that follows
+  uint32_t high = 0;
 };
 
 /// Writes completions into the ring that JavaScript reads. Does not own the memory.
@@ -56,7 +72,18 @@ class Ring {
 
   /// `slot` is the receive slot that a message lends to the reader. The caller has seen that there
   /// is room.
-  void push(const Entry& entry, uint32_t slot = kNoSlot);
+  void push(const Entry& entry, uint32_t slot = kNoSlot) {
+    uint32_t position = tail_ % kRingEntries;
+    uint32_t* words = words_ + kHeaderWords + position * kEntryWords;
+    words[0] = static_cast<uint32_t>(entry.kind);
+    words[1] = entry.status;
+    words[2] = entry.token;
+    words[3] = entry.bytes;
+    words[4] = entry.providerError;
+    words[5] = entry.high;
+    slots_[position] = slot;
+    words_[0] = ++tail_;
+  }
 
   /// Calls `back(slot)` for every receive slot whose entry the head has passed since the last call.
   template <typename F>
@@ -79,6 +106,39 @@ class Ring {
   uint32_t caught_ = 0;
   uint32_t reclaimed_ = 0;
   std::array<uint32_t, kRingEntries> slots_{};
+};
+
+/// The ring, and behind it the completions made here that found it full.
+class Completions {
+ public:
+  explicit Completions(uint32_t* words) : ring(words) {}
+
+  /// For what the provider tells, which stays in its queue while there is no room.
+  Ring ring;
+
+  void deliver(const Entry& entry) {
+    if (overflow_.empty() && ring.room() > 0) {
+      ring.push(entry);
+    } else {
+      overflow_.push_back(entry);
+    }
+  }
+  void flush() {
+    while (!overflow_.empty() && ring.room() > 0) {
+      ring.push(overflow_.front());
+      overflow_.pop_front();
+    }
+  }
+  bool hasOverflow() const { return !overflow_.empty(); }
+
+  /// Those that the reader has not passed, and the most at any `noteLevel` so far.
+  uint32_t unread() const { return ring.readable() + static_cast<uint32_t>(overflow_.size()); }
+  uint32_t mostUnread() const { return std::max(mostUnread_, unread()); }
+  void noteLevel() { mostUnread_ = mostUnread(); }
+
+ private:
+  std::deque<Entry> overflow_;
+  uint32_t mostUnread_ = 0;
 };
 
 }  // namespace cinnabar::engine

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace cinnabar::engine {
@@ -22,6 +23,12 @@ struct Vouch {
   uint64_t forNs = 0;            // of one absence
   bool asked = false;            // the peer has sent something in this absence
   uint64_t dueNs = 0;
+};
+
+/// The addresses that are vouched for.
+struct Vouches {
+  std::unordered_map<uint64_t, uint32_t> byMark;
+  bool isAbsent = false;
 };
 
 /// How it stands after a turn in the reader's absence.

@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 
@@ -85,6 +86,24 @@ std::optional<HostPort> decodeSocketAddress(const uint8_t* bytes, size_t length)
     default:
       return std::nullopt;
   }
+}
+
+bool isEveryAddress(const uint8_t* bytes, size_t length) {
+  if (familyOf(bytes, length) != AF_INET6) return false;
+  sockaddr_in6 six;
+  std::memcpy(&six, bytes, sizeof six);
+  return IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
+}
+
+RawAddress mapToSix(const uint8_t* bytes, size_t length) {
+  sockaddr_in four{};
+  std::memcpy(&four, bytes, std::min(length, sizeof four));
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = four.sin_port;
+  six.sin6_addr.s6_addr[10] = six.sin6_addr.s6_addr[11] = 0xff;
+  std::memcpy(&six.sin6_addr.s6_addr[12], &four.sin_addr, sizeof four.sin_addr);
+  return bytesOf(six);
 }
 
 bool isShmName(std::string_view name) {

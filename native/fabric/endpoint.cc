@@ -12,7 +12,6 @@
 
 #include "fabric/quirks.h"
 #include "fabric/signals.h"
-#include "verbs/soft_iwarp.h"
 
 namespace cinnabar::fabric {
 namespace {
@@ -26,8 +25,6 @@ constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
 // More than one poll brings: a region's queue has 256 places.
 constexpr size_t kScratchReceives = 512;
-// As long as a connect waits by default.
-constexpr auto kAddressLinger = std::chrono::seconds(5);
 // Twice what rxm lets pass between two looks at its connections, and some.
 constexpr auto kRest = std::chrono::milliseconds(25);
 
@@ -108,7 +105,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.revokesKeys =
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
+  traits.disordersCompletions = has(Quirk::completesInDisorder);
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
+  traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   bool shm = request.provider->scheme == Scheme::shm;
   // Whether a write can carry data to its target, whose completion then also says how many bytes
@@ -129,7 +128,6 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   status = fi_domain(fabric, info, &domain, nullptr);
   if (status != 0) return fail("fi_domain", status);
   adopt(parts.domain, domain);
-  if (has(Quirk::completesInDisorder)) verbs::mendSoftIwarp();
 
   fi_av_attr avAttr{};
   avAttr.type = FI_AV_UNSPEC;
@@ -231,70 +229,15 @@ fi_addr_t Endpoint::insert(const uint8_t* address) {
   fi_addr_t index = FI_ADDR_NOTAVAIL;
   int inserted = fi_av_insert(parts_.av.get(), address, 1, &index, 0, nullptr);
   if (inserted != 1) return FI_ADDR_NOTAVAIL;
-  Inserted& known = inserted_[index];
-  ++known.uses;
-  if (!traits_.endsConnections) return index;
-  if (known.raw.empty()) {
-    known.raw.assign(address, address + parts_.info->src_addrlen);
-    known.since = std::chrono::steady_clock::now();
-  }
-  removeUnused();
+  ++uses_[index];
   return index;
 }
 
 void Endpoint::remove(fi_addr_t address) {
-  auto found = inserted_.find(address);
-  if (found == inserted_.end() || found->second.uses == 0) return;
-  if (--found->second.uses > 0) return;
-  if (traits_.endsConnections) return removeUnused();
-  inserted_.erase(found);
+  auto found = uses_.find(address);
+  if (found == uses_.end() || --found->second > 0) return;
+  uses_.erase(found);
   fi_av_remove(parts_.av.get(), &address, 1, 0);
-}
-
-uint32_t Endpoint::onPosted(fi_addr_t address, ssize_t status) {
-  auto found = inserted_.find(address);
-  if (found == inserted_.end()) return 0;
-  found->second.unmade = status != 0 && status != -FI_EAGAIN;
-  return found->second.connection;
-}
-
-void Endpoint::disconnect(fi_addr_t address, uint32_t number) {
-  auto found = inserted_.find(address);
-  if (!traits_.endsConnections || found == inserted_.end()) return;
-  if (found->second.connection != number || found->second.unmade) return;
-  ++found->second.connection;
-  if (traits_.rest.count() > 0) {
-    found->second.since = std::chrono::steady_clock::now();
-    found->second.restsUntil = found->second.since + traits_.rest;
-    rests_ = true;
-    return;
-  }
-  // The number stays valid, since the address has been inserted once more than it is removed.
-  fi_addr_t index = FI_ADDR_NOTAVAIL;
-  if (fi_av_insert(parts_.av.get(), found->second.raw.data(), 1, &index, 0, nullptr) != 1) return;
-  fi_av_remove(parts_.av.get(), &index, 1, 0);
-}
-
-bool Endpoint::isResting(fi_addr_t address) {
-  if (!rests_) return false;
-  auto now = std::chrono::steady_clock::now();
-  auto found = inserted_.find(address);
-  if (found != inserted_.end() && now < found->second.restsUntil) return true;
-  rests_ = std::any_of(inserted_.begin(), inserted_.end(),
-                       [&](const auto& entry) { return now < entry.second.restsUntil; });
-  return false;
-}
-
-void Endpoint::removeUnused() {
-  auto now = std::chrono::steady_clock::now();
-  std::erase_if(inserted_, [&](auto& entry) {
-    if (entry.second.uses > 0 || now - entry.second.since < kAddressLinger) return false;
-    // It would crash. Costs an address, until one that is reached there is forgotten.
-    if (entry.second.unmade) return false;
-    fi_addr_t address = entry.first;
-    fi_av_remove(parts_.av.get(), &address, 1, 0);
-    return true;
-  });
 }
 
 }  // namespace cinnabar::fabric

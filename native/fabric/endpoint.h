@@ -66,12 +66,15 @@ struct EndpointTraits {
   size_t maxPeers = 0;
   /// A registration that is closed is void at once, for what is under way too.
   bool revokesKeys = false;
-  /// Removing an address ends the connection to it. So does `disconnect`, and an address stays
-  /// known for some seconds at least.
+  /// Removing an address ends the connection to it (transport/verbs/connection_addresses.h).
   bool endsConnections = false;
   /// If not 0, the provider itself ends a connection on which something has failed, within so long.
-  /// Until then its address rests, and `disconnect` does nothing else.
+  /// Until then its address rests, and is not removed.
   std::chrono::milliseconds rest{0};
+  /// The device library completes requests otherwise than libfabric is entitled to think.
+  bool disordersCompletions = false;
+  /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).
+  bool trustsStreams = false;
   Granted granted;
 };
 
@@ -104,7 +107,10 @@ class Endpoint {
 
   fid_ep* ep() const { return parts_.ep.get(); }
   fid_cq* cq() const { return parts_.cq.get(); }
+  fid_av* av() const { return parts_.av.get(); }
   fid_domain* domain() const { return parts_.domain.get(); }
+  /// How long its own address is, and thus a peer's.
+  size_t addressBytes() const { return parts_.info->src_addrlen; }
 
   /// Closes the endpoint and its queues, but not the domain, so that regions can follow. Nothing
   /// else may be called after it.
@@ -123,36 +129,14 @@ class Endpoint {
   fi_addr_t insert(const uint8_t* address);
   void remove(fi_addr_t address);
 
-  /// What came of a post to the address. The number of the connection it went to, which
-  /// `disconnect` wants.
-  uint32_t onPosted(fi_addr_t address, ssize_t status);
-  /// Something posted to connection `number` has failed, so that one is broken, whether the
-  /// provider has noticed or not: the next post makes another.
-  void disconnect(fi_addr_t address, uint32_t number);
-  /// Whether a post would go to a connection that is being ended: to be tried again.
-  bool isResting(fi_addr_t address);
-
  private:
   void drain();
 
   std::vector<uint8_t> scratch_;  // outlives the receives that `receiveAll` leaves posted
   Parts parts_;
   EndpointTraits traits_;
-  struct Inserted {
-    uint32_t uses = 0;
-    uint32_t connection = 0;  // how many have been ended by `disconnect`
-    bool unmade = false;      // no connection could be begun at the last try
-    std::chrono::steady_clock::time_point since;
-    std::chrono::steady_clock::time_point restsUntil;
-    RawAddress raw;
-  };
-  void removeUnused();
-
-  /// Providers may give an address that they know the same number again, and end its connection at
-  /// the first removal. So an address stays until nobody uses it, and for some seconds at least:
-  /// who tries again sooner finds the connection that is being made.
-  std::unordered_map<fi_addr_t, Inserted> inserted_;
-  bool rests_ = false;  // perhaps some of them
+  /// Providers may give an address that they know the same number again.
+  std::unordered_map<fi_addr_t, uint32_t> uses_;
 };
 
 }  // namespace cinnabar::fabric

@@ -2,21 +2,14 @@
 // Copyright The Cinnabar Authors
 #include "fabric/fork_safety.h"
 
-#include <charconv>
 #include <cstdlib>
-#include <utility>
+
+#include "base/kernel_version.h"
 
 namespace cinnabar::fabric {
 
 bool copiesPinnedPages(std::string_view release) {
-  unsigned major = 0;
-  unsigned minor = 0;
-  const char* end = release.data() + release.size();
-  auto first = std::from_chars(release.data(), end, major);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return false;
-  auto second = std::from_chars(first.ptr + 1, end, minor);
-  if (second.ec != std::errc()) return false;
-  return std::pair(major, minor) >= std::pair(5u, 12u);
+  return base::kernelVersion(release) >= base::KernelVersion(5, 12);
 }
 
 void keepForksSafe(std::string_view release) {

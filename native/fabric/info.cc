@@ -6,13 +6,16 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "fabric/needs.h"
+#include "fabric/shm_room.h"
 #include "fabric/signals.h"
 #include "fabric/verbs_report.h"
 
@@ -28,14 +31,13 @@ constexpr size_t kShmDepthMost = 1024;
 // enough.
 constexpr size_t kShmAnswers = 128;
 
-void* copyOf(const void* bytes, size_t length) {
-  void* copy = malloc(length);
-  std::memcpy(copy, bytes, length);
-  return copy;
-}
-
-uint8_t* bytesCopyOf(const std::vector<uint8_t>& bytes) {
-  return static_cast<uint8_t*>(copyOf(bytes.data(), bytes.size()));
+/// Fields that fi_freeinfo releases with free(). False if there is no memory.
+template <typename T>
+bool copyInto(T** field, const void* bytes, size_t length) {
+  *field = static_cast<T*>(malloc(length));
+  if (*field == nullptr) return false;
+  std::memcpy(*field, bytes, length);
+  return true;
 }
 
 const char* textOrNull(const std::string& text) { return text.empty() ? nullptr : text.c_str(); }
@@ -55,30 +57,44 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   }
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
-  // Both are released by fi_freeinfo with free().
-  hints->fabric_attr->prov_name =
-      static_cast<char*>(copyOf(provider.name, strlen(provider.name) + 1));
-  if (!request.authKey.empty()) {
-    hints->domain_attr->auth_key = bytesCopyOf(request.authKey);
-    hints->domain_attr->auth_key_size = request.authKey.size();
-    hints->ep_attr->auth_key = bytesCopyOf(request.authKey);
-    hints->ep_attr->auth_key_size = request.authKey.size();
+  if (!copyInto(&hints->fabric_attr->prov_name, provider.name, strlen(provider.name) + 1))
+    return {};
+  const auto& key = request.authKey;
+  if (!key.empty()) {
+    if (!copyInto(&hints->domain_attr->auth_key, key.data(), key.size()) ||
+        !copyInto(&hints->ep_attr->auth_key, key.data(), key.size()))
+      return {};
+    hints->domain_attr->auth_key_size = key.size();
+    hints->ep_attr->auth_key_size = key.size();
   }
-  if (!request.source.empty()) {
-    hints->src_addr = copyOf(request.source.data(), request.source.size());
-    hints->src_addrlen = request.source.size();
+  const auto& source = request.source;
+  if (!source.empty()) {
+    if (!copyInto(&hints->src_addr, source.data(), source.size())) return {};
+    hints->src_addrlen = source.size();
   }
   if (provider.scheme == Scheme::shm) {
     hints->addr_format = FI_ADDR_STR;
     hints->tx_attr->size = kShmAnswers;
     hints->rx_attr->size =
-        std::clamp(std::bit_ceil(request.receives + 1), kShmDepthLeast, kShmDepthMost);
+        std::clamp(std::bit_ceil(request.receives), kShmDepthLeast, kShmDepthMost);
   } else if (addressingOf(provider.scheme) == Addressing::socket) {
     int family = request.source.empty() ? request.family
                                         : familyOf(request.source.data(), request.source.size());
     hints->addr_format = family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
   }
   return hints;
+}
+
+// libfabric's shm provider offers nothing when /dev/shm is short of room for one endpoint.
+constexpr uint64_t kShmRoom = 32 << 20;
+
+std::string lackOfRoom(const Provider& provider) {
+  struct statvfs memory {};
+  if (provider.scheme != Scheme::shm || statvfs("/dev/shm", &memory) != 0) return "";
+  uint64_t free = uint64_t{memory.f_bavail} * memory.f_frsize;
+  if (free >= kShmRoom) return "";
+  return ": it needs 32 MiB of free space in /dev/shm, which has " + std::to_string(free >> 20) +
+         " MiB; give a container more by --shm-size";
 }
 
 }  // namespace
@@ -98,12 +114,15 @@ Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request) {
   const char* node = textOrNull(request.node);
   const char* service = textOrNull(request.service);
   bool named = node != nullptr || service != nullptr;
+  std::optional<ShmRoom> room;
+  if (request.provider->scheme == Scheme::shm) room.emplace();
   uint64_t flags = named && request.isOurs ? FI_SOURCE : 0;
   int status = library.getinfo(api, node, service, flags, hints.get(), &list);
   std::string name = request.provider->name;
   if (status != 0) {
     return library.fail("fi_getinfo", status,
-                        "provider " + name + " offers no reliable datagram endpoint here");
+                        "provider " + name + " offers no reliable datagram endpoint here" +
+                            lackOfRoom(*request.provider));
   }
   return InfoPtr(list, InfoDeleter{&library});
 }

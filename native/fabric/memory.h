@@ -18,8 +18,8 @@ constexpr uint32_t kRemoteWrite = 2;
 ///
 /// Where the provider asks for registrations of local memory too (FI_MR_LOCAL), what a peer may do
 /// and what we do are registered apart: verbs on iWARP lets peers write whatever is registered to
-/// read into, and rxm lets them read whatever is registered to send from. What we lend to be read
-/// would else be writable.
+/// read into, and rxm lets them read whatever is registered to send from. What we grant for
+/// reading would else be writable.
 class Region {
  public:
   /// What the memory serves on this side.
@@ -48,20 +48,20 @@ class Region {
   void withdraw(bool keyToo);
   bool isWithdrawn() const { return withdrawn_; }
   /// Whether it was registered for peers.
-  bool isLent() const { return lent_; }
+  bool isGranted() const { return granted_; }
 
   /// Local transfers under way; the region must not be released while there are some.
   uint32_t users = 0;
 
  private:
-  Region(uint8_t* bytes, size_t length, uint64_t localRights, bool lent)
-      : bytes_(bytes), length_(length), localRights_(localRights), lent_(lent) {}
+  Region(uint8_t* bytes, size_t length, uint64_t localRights, bool granted)
+      : bytes_(bytes), length_(length), localRights_(localRights), granted_(granted) {}
 
   uint8_t* bytes_;
   size_t length_;
   uint64_t base_ = 0;
   uint64_t localRights_;  // 0 where the provider needs no registration for our own use
-  bool lent_;
+  bool granted_;
   bool withdrawn_ = false;
   Fid<fid_mr> mr_;     // for peers; null where they may do nothing
   Fid<fid_mr> local_;  // for our own use

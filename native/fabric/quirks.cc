@@ -10,6 +10,19 @@
 namespace cinnabar::fabric {
 namespace {
 
+constexpr const char* kSocketsSymptom =
+    "a child process inherits the sockets, nobody hears of a refused connection, and a process "
+    "without descriptors spins";
+constexpr const char* kSocketsReason =
+    "the provider makes descriptors that stay open in exec, keeps the error of a failed connect to "
+    "itself and answers EAGAIN for ever (xnet_connect_done, xnet_get_conn), and leaves what it "
+    "cannot accept in the listener's queue (xnet_accept_sock)";
+constexpr const char* kStreamsSymptom = "56 bytes from anybody who can connect end the process";
+constexpr const char* kStreamsReason =
+    "the fields of a header are believed: an acknowledgement that nobody awaits is taken from an "
+    "empty list (xnet_handle_ack), runs of memory are counted by the sender (xnet_op_write). Read "
+    "in 1.17 to 2.6 and in the development of August 2026";
+
 constexpr std::array kQuirks = {
     QuirkEntry{Quirk::innerWaitFd, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "an idle port wakes for ever",
@@ -17,6 +30,14 @@ constexpr std::array kQuirks = {
                "readable after the first completion (mended in 1.18.2)"},
     QuirkEntry{Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18), FI_VERSION(1, 19),
                "an idle port wakes for ever", "as net of 1.17"},
+    QuirkEntry{Quirk::leavesSockets, "net", kAnyVersion, kEver, kSocketsSymptom, kSocketsReason},
+    QuirkEntry{Quirk::leavesSockets, "tcp", kAnyVersion, kEver, kSocketsSymptom, kSocketsReason},
+    QuirkEntry{Quirk::leavesSockets, "tcp;ofi_rxm", kAnyVersion, kEver, kSocketsSymptom,
+               kSocketsReason},
+    QuirkEntry{Quirk::trustsStreams, "net", kAnyVersion, kEver, kStreamsSymptom, kStreamsReason},
+    QuirkEntry{Quirk::trustsStreams, "tcp", kAnyVersion, kEver, kStreamsSymptom, kStreamsReason},
+    QuirkEntry{Quirk::trustsStreams, "tcp;ofi_rxm", kAnyVersion, kEver, kStreamsSymptom,
+               "as tcp, and no filter is made for it"},
     QuirkEntry{
         Quirk::drainBeforeClose, "verbs;ofi_rxm", kAnyVersion, kEver,
         "SIGSEGV in fi_close of the endpoint",
@@ -70,6 +91,12 @@ constexpr std::array kQuirks = {
         "is behind it there is lost by heartbeat",
         "a place in the queue that was taken and not filled is waited for "
         "(ofi_atomic_queue.h)"},
+    QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
+               "SIGBUS in whoever writes to a region when /dev/shm is full",
+               "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
+    QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+               "SIGBUS in whoever writes to a region when /dev/shm is full",
+               "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
     QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",
                "the completion's length is not filled in; tcp, its successor, does "
@@ -95,14 +122,15 @@ constexpr std::array kQuirks = {
         Quirk::completesInDisorder, "verbs;ofi_rxm", kAnyVersion, kEver,
         "on soft-iWARP transfers never end, or the process crashes, when a connection breaks",
         "completions come in another order than requests were posted, twice, or not at all "
-        "(verbs/soft_iwarp.h). libfabric takes the first of its list for each, frees records that "
+        "(transport/verbs/soft_iwarp.h). libfabric takes the first of its list for each, frees "
+        "records that "
         "are in use and forgets others (vrb_poll_cq, vrb_flush_sq)",
         "Ethernet-iWARP"},
 };
 
 constexpr std::array kSettings = {
     Setting{"FI_MR_CACHE_MAX_COUNT", "0", kAnyVersion, kEver,
-            "on verbs a revoked key goes on working, and a region lent to read takes writes",
+            "on verbs a revoked key goes on working, and a region granted for reading takes writes",
             "the registration cache keeps what was deregistered, with all rights"},
     // (896 + 127 * 128) entries are what a queue of 32,767 holds, the least that devices have: rxe.
     Setting{"FI_UNIVERSE_SIZE", "127", kAnyVersion, kEver,

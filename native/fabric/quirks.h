@@ -26,19 +26,26 @@ enum class Quirk {
   /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
   /// until it is gone.
   crashesOnDisconnect,
-  /// Free what a dead process has locked (engine/undertaker.h).
+  /// Free what a dead process has locked (transport/shm/stale_lock_reaper.h).
   leavesLocks,
-  /// Clear what a removed peer leaves in its place (engine/places.h).
+  /// Clear what a removed peer leaves in its place (transport/shm/peer_slots.h).
   remembersPeers,
-  /// Pass over what a dead process took in a queue and did not fill (engine/stopped_queue.h).
+  /// Pass over what a dead process took in a queue and did not fill
+  /// (transport/shm/stopped_queue.h).
   stopsQueues,
+  /// Reserve the memory of a region when it is made (fabric/shm_room.h).
+  reservesNothing,
   /// Tell the target of a write by a message.
   hidesWrites,
   /// Have no more peers than FI_UNIVERSE_SIZE says.
   sizedForPeers,
   /// Follow each write with an empty read on the same connection, and wait for both.
   completesOnDeparture,
-  /// Put functions of ours in the place of the device library's (verbs/soft_iwarp.h).
+  /// Put functions of ours in the place of libc's (transport/tcp/socket_calls.h).
+  leavesSockets,
+  /// Compare what comes with what an honest peer may send (transport/tcp/stream_filter.h).
+  trustsStreams,
+  /// Put functions of ours in the place of the device library's (transport/verbs/soft_iwarp.h).
   completesInDisorder,
 };
 

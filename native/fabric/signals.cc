@@ -4,10 +4,10 @@
 
 namespace cinnabar::fabric {
 namespace {
-std::mutex mutex;
+std::mutex handlersMutex;
 }
 
-SignalKeeper::SignalKeeper() : lock_(mutex) {
+SignalKeeper::SignalKeeper() : lock_(handlersMutex) {
   for (int signal = 1; signal < kStandardSignals; ++signal)
     sigaction(signal, nullptr, &saved_[signal]);
 }

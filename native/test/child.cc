@@ -26,7 +26,7 @@
 namespace cinnabar::test {
 namespace {
 
-using engine::Operation;
+using transport::Operation;
 
 bool inputEnded() {
   pollfd input{0, POLLIN, 0};
@@ -250,24 +250,24 @@ std::vector<uint8_t> fromHex(const std::string& text) {
   return bytes;
 }
 
-engine::BellPage* bellPageOf(pid_t pid) {
+shm::DoorbellPage* doorbellPageOf(pid_t pid) {
   std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::error_code error;
     auto target = std::filesystem::read_symlink(entry.path(), error).string();
-    if (error || target.find("memfd:cinnabar-bell") == std::string::npos) continue;
-    engine::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    if (error || target.find("memfd:cinnabar-doorbell") == std::string::npos) continue;
+    base::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
     void* page =
-        mmap(nullptr, engine::kBellBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (page != MAP_FAILED) return static_cast<engine::BellPage*>(page);
+        mmap(nullptr, shm::kDoorbellBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (page != MAP_FAILED) return static_cast<shm::DoorbellPage*>(page);
   }
   return nullptr;
 }
 
-std::unique_ptr<engine::RegionHead> regionOf(pid_t pid) {
+std::unique_ptr<shm::RegionHead> regionOf(pid_t pid) {
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    engine::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    auto region = file ? engine::RegionHead::map(file.get(), pid) : nullptr;
+    base::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    auto region = file ? shm::RegionHead::map(file.get(), pid) : nullptr;
     if (region) return region;
   }
   return nullptr;

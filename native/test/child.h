@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/bell.h"
-#include "engine/undertaker.h"
+#include "transport/shm/doorbell.h"
+#include "transport/shm/stale_lock_reaper.h"
 
 namespace cinnabar::test {
 
@@ -43,12 +43,13 @@ int playPart(int argc, char** argv);
 /// For good.
 bool forbidCopies();
 
-/// The bell page of a process's only shm port, as its neighbours map it; nullptr if it has none.
-engine::BellPage* bellPageOf(pid_t pid);
+/// The doorbell page of a process's only shm port, as its neighbours map it; nullptr if it has
+/// none.
+shm::DoorbellPage* doorbellPageOf(pid_t pid);
 
 /// The head of some shm region of a process; nullptr if it has none that this libfabric's layout
 /// fits.
-std::unique_ptr<engine::RegionHead> regionOf(pid_t pid);
+std::unique_ptr<shm::RegionHead> regionOf(pid_t pid);
 
 std::string toHex(const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> fromHex(const std::string& text);

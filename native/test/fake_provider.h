@@ -5,12 +5,13 @@
 #include <netinet/in.h>
 #include <rdma/fi_eq.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <vector>
 
-#include "engine/shared_endpoint.h"
 #include "fabric/address.h"
+#include "transport/open_endpoint.h"
 
 namespace cinnabar::test {
 
@@ -25,7 +26,10 @@ class FakeProvider {
 
   FakeProvider() {
     instance_ = this;
-    fidOps_.close = [](fid*) { return 0; };
+    fidOps_.close = [](fid*) {
+      ++instance_->closed;
+      return 0;
+    };
     messages_.recv = [](fid_ep*, void*, size_t, void*, fi_addr_t, void* context) -> ssize_t {
       if (instance_->refuseReceives) return -FI_EAGAIN;
       instance_->receives.push_back(context);
@@ -82,13 +86,17 @@ class FakeProvider {
     av_.ops = &avOps_;
   }
 
-  std::shared_ptr<engine::SharedEndpoint> endpoint(fabric::EndpointTraits traits = {}) {
+  std::unique_ptr<transport::Transport> transport(fabric::EndpointTraits traits = {}) {
+    return transport::transportFor(fabric::Scheme::tcp, endpoint(traits));
+  }
+
+  std::unique_ptr<fabric::Endpoint> endpoint(fabric::EndpointTraits traits = {}) {
     fabric::Endpoint::Parts parts;
     parts.fabric.reset(&fabric_);
     parts.av.reset(&av_);
     parts.cq.reset(&cq_);
     parts.ep.reset(&ep_);
-    if (traits.endsConnections) {
+    if (traits.endsConnections || traits.provesWrites) {
       auto* info = static_cast<fi_info*>(calloc(1, sizeof(fi_info)));
       parts.info = fabric::InfoPtr(info, {fabric::library()});
       parts.info->src_addrlen = sizeof(sockaddr_in);
@@ -96,8 +104,7 @@ class FakeProvider {
     traits.injectBytes = traits.sayBytes = 16;
     traits.maxMessageBytes = 1 << 20;
     traits.vectors = 4;
-    return engine::SharedEndpoint::publish(
-        "", std::make_unique<fabric::Endpoint>(std::move(parts), traits));
+    return std::make_unique<fabric::Endpoint>(std::move(parts), traits);
   }
 
   void complete(void* context) { completions.push_back({context, 0, 0, nullptr, 0}); }
@@ -125,6 +132,7 @@ class FakeProvider {
   std::vector<size_t> lengths;   // and the first run of each
   bool refuseReceives = false;
   size_t tries = 0;
+  std::atomic<size_t> closed = 0;  // objects
   fi_addr_t nextAddress = 0;
 
  private:

@@ -64,9 +64,9 @@ struct TestPort {
   }
 
   /// A transfer of one extent.
-  int transfer(engine::Operation::Type type, int address, uint32_t region, uint64_t offset,
+  int transfer(transport::Operation::Type type, int address, uint32_t region, uint64_t offset,
                uint64_t bytes, uint64_t key, uint64_t remote, uint32_t token) {
-    engine::Extent extent{region, offset, bytes, key, remote};
+    transport::Extent extent{region, offset, bytes, key, remote};
     return port->transfer(type, static_cast<uint32_t>(address), &extent, 1, token);
   }
 
@@ -90,6 +90,13 @@ struct TestPort {
       }
     }
     ring[1] = head;
+  }
+
+  /// The send slot that an entry gives back, or a number that none has. A message that was taken
+  /// out of its slot has another token when it is sent.
+  uint32_t freedSlot(const engine::Entry& entry) const {
+    bool frees = entry.kind == engine::Completion::sent || entry.kind == engine::Completion::parked;
+    return frees && entry.token < slab.size() ? entry.token / request.slotBytes : UINT32_MAX;
   }
 
   size_t count(engine::Completion kind) const {

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/fd.h"
+#include "base/fd.h"
 
 namespace cinnabar::test {
 
@@ -44,7 +44,7 @@ struct RegionQueue {
   /// Of a process's only shm port; nullptr if it has none. Stays mapped.
   static RegionQueue* of(pid_t pid) {
     for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
-      engine::Fd opened(open(file.path().c_str(), O_RDWR | O_CLOEXEC));
+      base::Fd opened(open(file.path().c_str(), O_RDWR | O_CLOEXEC));
       struct stat info;
       if (!opened || fstat(opened.get(), &info) != 0 || info.st_size < 4096) continue;
       auto bytes = static_cast<size_t>(info.st_size);

@@ -22,7 +22,7 @@ TEST_SUITE("absence") {
 
     explicit AbsenceFixture(fabric::EndpointTraits traits = {}) {
       REQUIRE(haveLibfabric());
-      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint(traits));
+      port.port = std::make_unique<engine::Port>(port.request, provider.transport(traits));
       REQUIRE(port.port->start() == 0);
       a = admit();
       b = admit();

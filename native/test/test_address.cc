@@ -88,4 +88,17 @@ TEST_SUITE("providers") {
     CHECK(schemeOf("mem") == std::nullopt);
     CHECK(schemeOf("") == std::nullopt);
   }
+
+  TEST_CASE("of version 4 have a place among those of version 6") {
+    auto four = encodeSocketAddress("10.1.2.3", 7400);
+    auto six = mapToSix(four->data(), four->size());
+    auto decoded = decodeSocketAddress(six.data(), six.size());
+    REQUIRE(decoded);
+    CHECK(decoded->host == "::ffff:10.1.2.3");
+    CHECK(decoded->port == 7400);
+    auto every = encodeSocketAddress("::", 1);
+    CHECK(isEveryAddress(every->data(), every->size()));
+    CHECK_FALSE(isEveryAddress(six.data(), six.size()));
+    CHECK_FALSE(isEveryAddress(four->data(), four->size()));
+  }
 }

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "engine/allocation.h"
+#include "base/allocation.h"
 
-using cinnabar::engine::Allocation;
+using cinnabar::base::Allocation;
 
 TEST_SUITE("allocation") {
   TEST_CASE("gives pages of zeros, and takes them back with the last owner") {

@@ -8,13 +8,15 @@
 #include <cerrno>
 #include <vector>
 
+#include "fabric/linkage.h"
 #include "test/harness.h"
-#include "verbs/connection_events.h"
-#include "verbs/kernel.h"
-#include "verbs/linkage.h"
+#include "transport/verbs/connection_events.h"
+#include "transport/verbs/kernel.h"
 
 using namespace cinnabar;
 using namespace cinnabar::verbs;
+using fabric::LoadedObject;
+using fabric::replaceInLinkage;
 
 namespace {
 
@@ -30,11 +32,13 @@ pid_t pretend() { return 1; }
 TEST_SUITE("connections") {
   TEST_CASE("a watch is told in order, and how much it has missed") {
     if (!test::haveLibfabric()) return;
+    setenv("CINNABAR_PATCHES", "connection-events", 1);
     std::string reason;
     auto watch = ConnectionWatch::open(&reason);
     if (watch == nullptr) {
       // A libfabric without verbs.
       CHECK_FALSE(reason.empty());
+      unsetenv("CINNABAR_PATCHES");
       return;
     }
     CHECK_FALSE(isReadable(*watch));
@@ -54,6 +58,19 @@ TEST_SUITE("connections") {
     watch.reset();
     tellWatches({.event = 9});
     CHECK(second->take(&lost).size() == 1);
+    unsetenv("CINNABAR_PATCHES");
+  }
+
+  TEST_CASE("nothing is replaced unless the user asks for it") {
+    if (!test::haveLibfabric()) return;
+    std::string reason;
+    CHECK(ConnectionWatch::open(&reason) == nullptr);
+    CHECK(reason == "off; CINNABAR_PATCHES=connection-events switches it on");
+    setenv("CINNABAR_PATCHES", "connection-events", 1);
+    setenv("CINNABAR_NO_PATCHES", "all", 1);
+    CHECK(ConnectionWatch::open(&reason) == nullptr);
+    unsetenv("CINNABAR_PATCHES");
+    unsetenv("CINNABAR_NO_PATCHES");
   }
 
   TEST_CASE("nothing is replaced where there is nothing of that name") {

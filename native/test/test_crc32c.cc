@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/crc32c.h"
+#include "base/crc32c.h"
 
-using namespace cinnabar::engine;
+using namespace cinnabar::base;
 
 namespace {
 

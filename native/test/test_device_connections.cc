@@ -20,8 +20,8 @@ TEST_SUITE("connections of devices") {
 
     void send(std::chrono::milliseconds rest) {
       REQUIRE(haveLibfabric());
-      auto endpoint = provider.endpoint({.endsConnections = true, .rest = rest});
-      port.port = std::make_unique<engine::Port>(port.request, endpoint);
+      auto endpoint = provider.transport({.endsConnections = true, .rest = rest});
+      port.port = std::make_unique<engine::Port>(port.request, std::move(endpoint));
       REQUIRE(port.port->start() == 0);
       auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
       int a = port.port->admit(raw->data(), raw->size());
@@ -60,16 +60,17 @@ TEST_SUITE("connections of devices") {
     uint32_t a = 0;
 
     ProofFixture() {
+      REQUIRE(haveLibfabric());
       port.port =
-          std::make_unique<engine::Port>(port.request, provider.endpoint({.provesWrites = true}));
+          std::make_unique<engine::Port>(port.request, provider.transport({.provesWrites = true}));
       REQUIRE(port.port->start() == 0);
       auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
       a = static_cast<uint32_t>(port.port->admit(raw->data(), raw->size()));
       region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), 4096, 0));
     }
     int write() {
-      engine::Extent extent{region, 0, 10, 1, 0};
-      return port.port->transfer(engine::Operation::Type::write, a, &extent, 1, 5);
+      transport::Extent extent{region, 0, 10, 1, 0};
+      return port.port->transfer(transport::Operation::Type::write, a, &extent, 1, 5);
     }
   };
 

@@ -10,15 +10,17 @@
 #include <fstream>
 #include <functional>
 
-#include "engine/bell.h"
-#include "engine/claim.h"
-#include "engine/hello.h"
-#include "engine/keys.h"
 #include "test/harness.h"
+#include "transport/shm/claim.h"
+#include "transport/shm/doorbell.h"
+#include "transport/shm/hello.h"
+#include "transport/shm/keys.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
 using namespace cinnabar::engine;
+using namespace cinnabar::shm;
+using base::Fd;
 using fabric::Scheme;
 
 namespace {
@@ -56,64 +58,64 @@ TEST_SUITE("doorbell") {
     DoorbellFixture() { REQUIRE(haveLibfabric()); }
   };
 
-  TEST_CASE("a bell writes only to a sleeper, and only once") {
-    auto bell = Bell::create();
-    REQUIRE(bell);
-    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+  TEST_CASE("a doorbell writes only to a sleeper, and only once") {
+    auto doorbell = Doorbell::create();
+    REQUIRE(doorbell);
+    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), Fd(dup(doorbell->eventFd())));
     REQUIRE(remote);
     uint64_t count = 0;
     remote->ring();
-    CHECK(read(bell->eventFd(), &count, sizeof count) == -1);
-    bell->fallAsleep();
+    CHECK(read(doorbell->eventFd(), &count, sizeof count) == -1);
+    doorbell->fallAsleep();
     remote->ring();
     remote->ring();
-    CHECK(read(bell->eventFd(), &count, sizeof count) == 8);
+    CHECK(read(doorbell->eventFd(), &count, sizeof count) == 8);
     CHECK(count == 1);
-    CHECK_FALSE(bell->takeStarved());
+    CHECK_FALSE(doorbell->takeStarved());
     remote->setStarved();
-    CHECK(bell->takeStarved());
-    CHECK_FALSE(bell->takeStarved());
+    CHECK(doorbell->takeStarved());
+    CHECK_FALSE(doorbell->takeStarved());
   }
 
-  TEST_CASE("a bell shows that a copy is under way, and each by a number of its own") {
-    auto bell = Bell::create();
-    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+  TEST_CASE("a doorbell shows that a copy is under way, and each by a number of its own") {
+    auto doorbell = Doorbell::create();
+    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), Fd(dup(doorbell->eventFd())));
     REQUIRE(remote);
     CHECK(remote->copying() % 2 == 0);
-    bell->beginCopy();
+    doorbell->beginCopy();
     uint32_t first = remote->copying();
     CHECK(first % 2 == 1);
-    bell->beginCopy();
-    bell->endCopy();
+    doorbell->beginCopy();
+    doorbell->endCopy();
     CHECK(remote->copying() == first);
-    bell->endCopy();
+    doorbell->endCopy();
     CHECK(remote->copying() % 2 == 0);
-    bell->beginCopy();
+    doorbell->beginCopy();
     CHECK(remote->copying() % 2 == 1);
     CHECK(remote->copying() != first);
   }
 
-  TEST_CASE("a bell shows that a post is under way, and each by a number of its own") {
-    auto bell = Bell::create();
-    auto remote = RemoteBell::adopt(Fd(dup(bell->pageFd())), Fd(dup(bell->eventFd())));
+  TEST_CASE("a doorbell shows that a post is under way, and each by a number of its own") {
+    auto doorbell = Doorbell::create();
+    auto remote = RemoteDoorbell::adopt(Fd(dup(doorbell->pageFd())), Fd(dup(doorbell->eventFd())));
     REQUIRE(remote);
     CHECK(remote->posting() % 2 == 0);
-    bell->beginPost();
+    doorbell->beginPost();
     uint32_t first = remote->posting();
     CHECK(first % 2 == 1);
-    bell->endPost();
+    doorbell->endPost();
     CHECK(remote->posting() % 2 == 0);
-    bell->beginPost();
+    doorbell->beginPost();
     CHECK(remote->posting() % 2 == 1);
     CHECK(remote->posting() != first);
     CHECK(remote->copying() == 0);
   }
 
-  TEST_CASE("descriptors that are no bell are refused, and closed") {
+  TEST_CASE("descriptors that are no doorbell are refused, and closed") {
     int before = openDescriptors();
-    auto bell = Bell::create();
+    auto doorbell = Doorbell::create();
     auto adopt = [&](int page, int event) {
-      return RemoteBell::adopt(Fd(page), Fd(event)) != nullptr;
+      return RemoteDoorbell::adopt(Fd(page), Fd(event)) != nullptr;
     };
     auto memory = [](off_t size, int seals) {
       int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -121,15 +123,15 @@ TEST_SUITE("doorbell") {
       if (seals != 0) fcntl(fd, F_ADD_SEALS, seals);
       return fd;
     };
-    CHECK_FALSE(adopt(memory(4096, 0), dup(bell->eventFd())));             // could shrink: SIGBUS
-    CHECK_FALSE(adopt(memory(100, F_SEAL_SHRINK), dup(bell->eventFd())));  // too small
-    CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK | F_SEAL_WRITE), dup(bell->eventFd())));
-    CHECK_FALSE(adopt(open("/dev/null", O_RDWR | O_CLOEXEC), dup(bell->eventFd())));
+    CHECK_FALSE(adopt(memory(4096, 0), dup(doorbell->eventFd())));  // could shrink: SIGBUS
+    CHECK_FALSE(adopt(memory(100, F_SEAL_SHRINK), dup(doorbell->eventFd())));  // too small
+    CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK | F_SEAL_WRITE), dup(doorbell->eventFd())));
+    CHECK_FALSE(adopt(open("/dev/null", O_RDWR | O_CLOEXEC), dup(doorbell->eventFd())));
     CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK), open("/dev/null", O_RDWR | O_CLOEXEC)));
     CHECK_FALSE(adopt(memory(4096, F_SEAL_SHRINK), memory(4096, 0)));
     CHECK_FALSE(adopt(-1, -1));
-    CHECK(adopt(memory(4096, F_SEAL_SHRINK), dup(bell->eventFd())));
-    bell.reset();
+    CHECK(adopt(memory(4096, F_SEAL_SHRINK), dup(doorbell->eventFd())));
+    doorbell.reset();
     CHECK(openDescriptors() == before);
   }
 
@@ -142,7 +144,7 @@ TEST_SUITE("doorbell") {
     peer.sendPattern(to, 0, 8, 1);
     REQUIRE(eventually({&port, &peer}, [&] { return port.messages.size() == 1; }));
     int before = openDescriptors();
-    auto bell = Bell::create();
+    auto doorbell = Doorbell::create();
 
     HelloMessage good;
     good.kind = static_cast<uint32_t>(HelloKind::hello);
@@ -167,21 +169,21 @@ TEST_SUITE("doorbell") {
         [&](const Fd& s) { bytes(s, sizeof(HelloMessage) + 1); },
         [&](const Fd& s) { bytes(s, 60000); },
         [&](const Fd& s) { hello(s, same, -1, -1); },
-        [&](const Fd& s) { hello(s, same, bell->eventFd(), bell->pageFd()); },
-        [&](const Fd& s) { hello(s, same, keys->fd(), bell->eventFd()); },
+        [&](const Fd& s) { hello(s, same, doorbell->eventFd(), doorbell->pageFd()); },
+        [&](const Fd& s) { hello(s, same, keys->fd(), doorbell->eventFd()); },
         [&](const Fd& s) {
-          sendHello(s.get(), good, {bell->pageFd(), bell->eventFd(), bell->pageFd()});
+          sendHello(s.get(), good, {doorbell->pageFd(), doorbell->eventFd(), doorbell->pageFd()});
         },
         [&](const Fd& s) {
-          hello(s, same, bell->pageFd(), bell->eventFd());
+          hello(s, same, doorbell->pageFd(), doorbell->eventFd());
         },  // its file does not exist
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.version = 9; }, bell->pageFd(), bell->eventFd());
+              s, [](auto& m) { m.version = 9; }, doorbell->pageFd(), doorbell->eventFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.kind = 9; }, bell->pageFd(), bell->eventFd());
+              s, [](auto& m) { m.kind = 9; }, doorbell->pageFd(), doorbell->eventFd());
         },
         [&](const Fd& s) {
           hello(
@@ -189,21 +191,21 @@ TEST_SUITE("doorbell") {
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.kind = 2; }, bell->pageFd(), bell->eventFd());
+              s, [](auto& m) { m.kind = 2; }, doorbell->pageFd(), doorbell->eventFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { memset(m.name, 'a', sizeof m.name); }, bell->pageFd(),
-              bell->eventFd());
+              s, [](auto& m) { memset(m.name, 'a', sizeof m.name); }, doorbell->pageFd(),
+              doorbell->eventFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { strcpy(m.fabricName, "../../etc/passwd"); }, bell->pageFd(),
-              bell->eventFd());
+              s, [](auto& m) { strcpy(m.fabricName, "../../etc/passwd"); }, doorbell->pageFd(),
+              doorbell->eventFd());
         },
         [&](const Fd& s) {
           hello(
-              s, [](auto& m) { m.fabricName[0] = 0; }, bell->pageFd(), bell->eventFd());
+              s, [](auto& m) { m.fabricName[0] = 0; }, doorbell->pageFd(), doorbell->eventFd());
         },
         [&](const Fd& s) {
           // More descriptors than anybody asked for.
@@ -219,7 +221,7 @@ TEST_SUITE("doorbell") {
           part->cmsg_type = SCM_RIGHTS;
           part->cmsg_len = CMSG_LEN(100 * sizeof(int));
           for (int i = 0; i < 100; ++i) {
-            int fd = bell->eventFd();
+            int fd = doorbell->eventFd();
             memcpy(CMSG_DATA(part) + static_cast<size_t>(i) * sizeof fd, &fd, sizeof fd);
           }
           sendmsg(s.get(), &header, MSG_NOSIGNAL);
@@ -240,7 +242,7 @@ TEST_SUITE("doorbell") {
     }
     CHECK(wasDropped(port, silent[0]));
     silent.clear();
-    bell.reset();
+    doorbell.reset();
     keys.reset();
     CHECK(eventually({&port, &peer}, [&] { return openDescriptors() == before; }));
     peer.sendPattern(to, 0, 8, 2);
@@ -254,7 +256,7 @@ TEST_SUITE("doorbell") {
     REQUIRE(port.open());
     Fd socket = connectTo("one-version");
     REQUIRE(socket);
-    auto bell = Bell::create();
+    auto doorbell = Doorbell::create();
     HelloMessage message;
     message.kind = static_cast<uint32_t>(HelloKind::hello);
     message.slotBytes = 1024;
@@ -262,7 +264,7 @@ TEST_SUITE("doorbell") {
     strcpy(message.name, "somebody");
     strcpy(message.fabricName, "cnbr~0~somebody~0123456789abcdef");
     auto keys = KeyTable::create();
-    sendHello(socket.get(), message, {bell->pageFd(), bell->eventFd(), keys->fd()});
+    sendHello(socket.get(), message, {doorbell->pageFd(), doorbell->eventFd(), keys->fd()});
     Received answer;
     CHECK(eventually({&port}, [&] {
       answer = receiveHello(socket.get());
@@ -388,11 +390,12 @@ TEST_SUITE("doorbell") {
       TestPort a(Scheme::shm), b(Scheme::shm);
       REQUIRE(a.open());
       REQUIRE(b.open());
-      std::string file = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~" + a.port->name();
+      std::string file =
+          "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~" + a.port->transport().name();
       int to = a.admit(b);
       a.sendPattern(to, 0, 8, 1);
       REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 1; }));
-      std::string name = a.port->name();
+      std::string name = a.port->transport().name();
       a.port->close();
       b.port->close();
       CHECK(holdRegionFile(name, name).get() == -1);

@@ -12,8 +12,8 @@ using namespace cinnabar;
 using namespace cinnabar::test;
 using engine::Completion;
 using engine::Guard;
-using engine::Operation;
 using fabric::Scheme;
+using transport::Operation;
 
 namespace {
 
@@ -34,7 +34,7 @@ struct Guarded : TestPort {
     TestPort::turn();
   }
   /// Lends memory to whoever learns the key.
-  int lend(std::vector<uint8_t>& memory) {
+  int grant(std::vector<uint8_t>& memory) {
     auto lock = guard->use();
     int region = port->registerRegion(memory.data(), memory.size(), 3);
     guard->update();
@@ -91,7 +91,7 @@ TEST_SUITE("guard") {
       REQUIRE(owner.open());
       Caller caller(scheme);
       REQUIRE(caller.meet(owner));
-      int region = owner.lend(memory);
+      int region = owner.grant(memory);
       REQUIRE(region >= 0);
       uint64_t key = owner.port->region(static_cast<uint32_t>(region))->key();
       uint64_t base = owner.port->region(static_cast<uint32_t>(region))->base();
@@ -127,7 +127,7 @@ TEST_SUITE("guard") {
       REQUIRE(owner.open());
       Caller caller(scheme);
       REQUIRE(caller.meet(owner));
-      REQUIRE(owner.lend(memory) >= 0);
+      REQUIRE(owner.grant(memory) >= 0);
       auto arm = [&] {
         auto lock = owner.guard->drive();
         int armed = owner.port->arm();
@@ -159,7 +159,7 @@ TEST_SUITE("guard") {
     Guarded owner(Scheme::tcp);
     REQUIRE(owner.open());
     std::vector<uint8_t> memory(64);
-    int region = owner.lend(memory);
+    int region = owner.grant(memory);
     REQUIRE(in({}, [&] { return owner.nudges == 1; }));
     owner.turn();
     {
@@ -174,7 +174,7 @@ TEST_SUITE("guard") {
     // And it takes the port up again.
     nudges = owner.nudges;
     owner.turn();
-    owner.lend(memory);
+    owner.grant(memory);
     CHECK(in({}, [&] { return owner.nudges > nudges; }));
   }
 
@@ -184,7 +184,7 @@ TEST_SUITE("guard") {
     for (int i = 0; i < 30; ++i) {
       Guarded owner(i % 2 == 0 ? Scheme::shm : Scheme::tcp);
       REQUIRE(owner.open());
-      owner.lend(memory);
+      owner.grant(memory);
       if (i % 3 == 1) REQUIRE(in({}, [&] { return owner.nudges == 1; }));
       if (i % 3 == 2) owner.turn();
     }
@@ -201,7 +201,7 @@ TEST_SUITE("guard") {
       std::atomic<int> failures{0};
       std::atomic<bool> over{false};
       fabric::RawAddress address = owner.port->address();
-      int region = owner.lend(memory);
+      int region = owner.grant(memory);
       uint64_t key = owner.port->region(static_cast<uint32_t>(region))->key();
       uint64_t base = owner.port->region(static_cast<uint32_t>(region))->base();
       std::thread peer([&] {
@@ -219,7 +219,8 @@ TEST_SUITE("guard") {
         while (!over) {
           here.turn();
           for (const engine::Entry& entry : here.entries) {
-            if (entry.kind == Completion::sent) free.push_back(entry.token / TestPort::kSlotBytes);
+            uint32_t freed = here.freedSlot(entry);
+            if (freed != UINT32_MAX) free.push_back(freed);
           }
           here.entries.clear();
           for (; !free.empty() && sent < kMessages; ++sent) {

@@ -9,12 +9,14 @@
 #include <atomic>
 #include <thread>
 
-#include "engine/keys.h"
 #include "test/harness.h"
+#include "transport/shm/keys.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
 using namespace cinnabar::engine;
+using namespace cinnabar::shm;
+using base::Fd;
 using fabric::Scheme;
 
 TEST_SUITE("keys") {
@@ -60,7 +62,7 @@ TEST_SUITE("keys") {
     CHECK(remote->find(key(99), &range));
   }
 
-  TEST_CASE("a range refuses what it was not lent for") {
+  TEST_CASE("a range refuses what it was not granted for") {
     KeyRange range{1000, 100, fabric::kRemoteRead};
     CHECK(range.refuses(1000, 100, fabric::kRemoteRead) == 0);
     CHECK(range.refuses(1099, 1, fabric::kRemoteRead) == 0);
@@ -130,24 +132,24 @@ TEST_SUITE("keys") {
     CHECK(seen > 0);
   }
 
-  struct LentFixture {
+  struct GrantFixture {
     TestPort a{Scheme::shm}, b{Scheme::shm};
     int to = -1;
     std::vector<uint8_t> local = std::vector<uint8_t>(8192, 1);
-    std::vector<uint8_t> lent = std::vector<uint8_t>(8192, 2);
+    std::vector<uint8_t> granted = std::vector<uint8_t>(8192, 2);
     uint32_t here = 0, there = 0;
     uint64_t key = 0, base = 0;
 
-    LentFixture() {
+    GrantFixture() {
       REQUIRE(haveLibfabric());
       REQUIRE(a.open());
       REQUIRE(b.open());
       to = a.admit(b);
       here = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
-      lend(fabric::kRemoteRead);
+      grant(fabric::kRemoteRead);
     }
-    void lend(uint32_t access) {
-      there = static_cast<uint32_t>(b.port->registerRegion(lent.data(), 4096, access));
+    void grant(uint32_t access) {
+      there = static_cast<uint32_t>(b.port->registerRegion(granted.data(), 4096, access));
       key = b.port->region(there)->key();
       base = b.port->region(there)->base();
     }
@@ -163,7 +165,7 @@ TEST_SUITE("keys") {
     }
   };
 
-  TEST_CASE_FIXTURE(LentFixture, "over shm, memory is reached by its key and within it only") {
+  TEST_CASE_FIXTURE(GrantFixture, "over shm, memory is reached by its key and within it only") {
     CHECK(run({extent(key, base, 4096)}).status == 0);
     CHECK(local[4095] == 2);
     std::fill(local.begin(), local.end(), 1);
@@ -177,11 +179,11 @@ TEST_SUITE("keys") {
     CHECK(run({extent(key, UINT64_MAX - 4096, 4096)}).status == ERANGE);
     CHECK(run({extent(key, 16, 16)}).status == ERANGE);
     CHECK(local == std::vector<uint8_t>(8192, 1));
-    CHECK(lent == std::vector<uint8_t>(8192, 2));
+    CHECK(granted == std::vector<uint8_t>(8192, 2));
     CHECK(a.port->gauge(Gauge::transfers) == 0);
   }
 
-  TEST_CASE_FIXTURE(LentFixture, "over shm, nothing is copied from a refused extent on") {
+  TEST_CASE_FIXTURE(GrantFixture, "over shm, nothing is copied from a refused extent on") {
     Entry entry = run({extent(key, base, 100, 0), extent(key, base + 100, 100, 100),
                        extent(key ^ 1, base, 100, 200), extent(key, base, 100, 300)});
     CHECK(entry.status == FI_ENOKEY);
@@ -191,22 +193,22 @@ TEST_SUITE("keys") {
     CHECK(local[300] == 1);
   }
 
-  TEST_CASE_FIXTURE(LentFixture,
+  TEST_CASE_FIXTURE(GrantFixture,
                     "over shm, a key that was taken back is dead, and a new one is not") {
     uint64_t old = key;
     CHECK(run({extent(old, base, 16)}).status == 0);
     CHECK(b.port->deregisterRegion(there) == 0);
     CHECK(b.port->gauge(Gauge::regions) == 0);
     CHECK(run({extent(old, base, 16)}).status == FI_ENOKEY);
-    lend(fabric::kRemoteWrite);
+    grant(fabric::kRemoteWrite);
     CHECK(run({extent(old, base, 16)}).status == FI_ENOKEY);
     std::fill(local.begin(), local.end(), 1);
     CHECK(run({extent(key, base, 16)}, Operation::Type::write).status == 0);
-    CHECK(lent[15] == 1);
+    CHECK(granted[15] == 1);
     CHECK(run({extent(key, base, 16)}).status == EACCES);
   }
 
-  TEST_CASE_FIXTURE(LentFixture, "over shm, a key taken back ends a copy between two pieces") {
+  TEST_CASE_FIXTURE(GrantFixture, "over shm, a key taken back ends a copy between two pieces") {
     std::vector<uint8_t> from(64 << 20, 5), into(64 << 20);
     auto large = static_cast<uint32_t>(b.port->registerRegion(from.data(), from.size(), 1));
     auto sink = static_cast<uint32_t>(a.port->registerRegion(into.data(), into.size(), 0));
@@ -224,7 +226,7 @@ TEST_SUITE("keys") {
     CHECK(a.entries.back().bytes < from.size());
   }
 
-  TEST_CASE_FIXTURE(LentFixture, "over shm, memory that is not there is an error, not a success") {
+  TEST_CASE_FIXTURE(GrantFixture, "over shm, memory that is not there is an error, not a success") {
     void* page = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     auto region = static_cast<uint32_t>(b.port->registerRegion(page, 8192, 3));
     uint64_t at = b.port->region(region)->base();
@@ -237,11 +239,12 @@ TEST_SUITE("keys") {
     munmap(page, 8192);
   }
 
-  TEST_CASE_FIXTURE(LentFixture, "as many regions as find room can be lent, and one more later") {
+  TEST_CASE_FIXTURE(GrantFixture,
+                    "as many regions as find room can be granted, and one more later") {
     std::vector<uint32_t> all;
     int status = 0;
     while (all.size() < kKeyEntries) {
-      status = b.port->registerRegion(lent.data(), 1, 1);
+      status = b.port->registerRegion(granted.data(), 1, 1);
       if (status < 0) break;
       all.push_back(static_cast<uint32_t>(status));
     }
@@ -249,6 +252,6 @@ TEST_SUITE("keys") {
     uint64_t some = b.port->region(all[all.size() / 2])->key();
     CHECK(run({extent(some, b.port->region(all[0])->base(), 1)}).status == 0);
     for (uint32_t index : all) REQUIRE(b.port->deregisterRegion(index) == 0);
-    CHECK(b.port->registerRegion(lent.data(), 1, 1) >= 0);
+    CHECK(b.port->registerRegion(granted.data(), 1, 1) >= 0);
   }
 }

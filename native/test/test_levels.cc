@@ -10,8 +10,8 @@ using namespace cinnabar;
 using namespace cinnabar::test;
 using engine::Completion;
 using engine::Gauge;
-using engine::Operation;
 using fabric::Scheme;
+using transport::Operation;
 
 TEST_SUITE("levels") {
   struct LevelsFixture {
@@ -25,12 +25,12 @@ TEST_SUITE("levels") {
     REQUIRE(a.open());
     REQUIRE(b.open());
     std::vector<uint8_t> there(4096), here(4096);
-    int lent = b.port->registerRegion(there.data(), there.size(), fabric::kRemoteRead);
+    int granted = b.port->registerRegion(there.data(), there.size(), fabric::kRemoteRead);
     int local = a.port->registerRegion(here.data(), here.size(), 0);
-    REQUIRE(lent >= 0);
+    REQUIRE(granted >= 0);
     REQUIRE(local >= 0);
     CHECK(b.port->gauge(Gauge::registeredBytes) == there.size());
-    const fabric::Region* region = b.port->region(static_cast<uint32_t>(lent));
+    const fabric::Region* region = b.port->region(static_cast<uint32_t>(granted));
     int to = a.admit(b);
     for (uint32_t token = 0; token < kTransfers; ++token) {
       REQUIRE(a.transfer(Operation::Type::read, to, static_cast<uint32_t>(local), 0, 64,
@@ -95,7 +95,8 @@ TEST_SUITE("levels") {
       }
       a.turn();
       for (const auto& entry : a.entries) {
-        if (entry.kind == Completion::sent) busy[entry.token / TestPort::kSlotBytes] = false;
+        uint32_t freed = a.freedSlot(entry);
+        if (freed != UINT32_MAX) busy[freed] = false;
       }
       a.entries.clear();
     };

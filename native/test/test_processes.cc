@@ -15,8 +15,8 @@
 using namespace cinnabar;
 using namespace cinnabar::test;
 using engine::Completion;
-using engine::Operation;
 using fabric::Scheme;
+using transport::Operation;
 
 namespace {
 
@@ -249,11 +249,11 @@ TEST_SUITE("processes") {
     }
   }
 
-  struct Lent {
+  struct Grant {
     std::vector<uint8_t> memory = std::vector<uint8_t>(4 << 20, 7);
     uint32_t index;
     uint64_t key, base;
-    explicit Lent(TestPort& port, uint32_t access = 3)
+    explicit Grant(TestPort& port, uint32_t access = 3)
         : index(static_cast<uint32_t>(
               port.port->registerRegion(memory.data(), memory.size(), access))),
           key(port.port->region(index)->key()),
@@ -275,8 +275,8 @@ TEST_SUITE("processes") {
       int back = other.admit(here);
       other.sendPattern(back, 0, 8, 1);
       REQUIRE(eventually({&here, &other}, [&] { return here.messages.size() == 2; }));
-      Lent lent(here), later(here), own(here, 0);
-      auto read = [&](const Lent& from) {
+      Grant granted(here), later(here), own(here, 0);
+      auto read = [&](const Grant& from) {
         other.entries.clear();
         uint64_t bytes = own.memory.size();
         static std::vector<uint8_t> into(4 << 20);
@@ -288,29 +288,29 @@ TEST_SUITE("processes") {
         CHECK(other.port->deregisterRegion(region) == 0);
         return other.entries.back().status;
       };
-      CHECK(read(lent) == 0);
+      CHECK(read(granted) == 0);
 
       remote.child.kill(SIGSTOP);
       int status = 0;
       REQUIRE(waitpid(remote.child.pid(), &status, WUNTRACED) == remote.child.pid());
       REQUIRE(WIFSTOPPED(status));
       // As it looks when the stop hits between the two ends of a copy.
-      engine::BellPage* page = bellPageOf(remote.child.pid());
+      shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
       REQUIRE(page != nullptr);
       page->copying = page->copying + 1;
-      CHECK(here.port->deregisterRegion(lent.index) == -FI_EBUSY);
-      CHECK(read(lent) == FI_ENOKEY);  // dead for all who begin now
+      CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
+      CHECK(read(granted) == FI_ENOKEY);  // dead for all who begin now
       CHECK(here.port->deregisterRegion(own.index) == 0);
       uint32_t regions = here.port->gauge(engine::Gauge::regions);
       CHECK(regions == 2);
       for (int i = 0; i < 1000; ++i) here.turn();
-      CHECK(here.port->deregisterRegion(lent.index) == -FI_EBUSY);
+      CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
       CHECK(here.port->gauge(engine::Gauge::regions) == regions);
       CHECK(read(later) == 0);
 
       if (signal == SIGCONT) page->copying = page->copying + 1;
       remote.child.kill(signal);
-      CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(lent.index) == 0; }));
+      CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(granted.index) == 0; }));
       CHECK(here.port->deregisterRegion(later.index) == 0);
       CHECK(here.port->gauge(engine::Gauge::regions) == 0);
       if (signal == SIGCONT) CHECK(roundTrip(here, to, 100));
@@ -324,14 +324,14 @@ TEST_SUITE("processes") {
     int to = remote.meet(here);
     REQUIRE(to >= 0);
     CHECK(roundTrip(here, to, 100));
-    engine::BellPage* page = bellPageOf(remote.child.pid());
+    shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
     REQUIRE(page != nullptr);
-    Lent lent(here), later(here);
+    Grant granted(here), later(here);
     page->copying = 1;
-    CHECK(here.port->deregisterRegion(lent.index) == -FI_EBUSY);
+    CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
     page->copying = 2;
     page->copying = 3;  // another one
-    CHECK(here.port->deregisterRegion(lent.index) == 0);
+    CHECK(here.port->deregisterRegion(granted.index) == 0);
     CHECK(here.port->deregisterRegion(later.index) == -FI_EBUSY);
     page->copying = 4;
     CHECK(here.port->deregisterRegion(later.index) == 0);
@@ -345,9 +345,9 @@ TEST_SUITE("processes") {
     int to = remote.meet(here);
     REQUIRE(to >= 0);
     CHECK(roundTrip(here, to, 100));
-    engine::BellPage* page = bellPageOf(remote.child.pid());
+    shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
     REQUIRE(page != nullptr);
-    Lent lent(here);
+    Grant granted(here);
     page->copying = 1;
     here.port->close();
   }
@@ -358,7 +358,7 @@ TEST_SUITE("processes") {
     Child child({"--part", part, "shm", toHex(here.port->address())});
     REQUIRE(eventually({&here}, [&] { return here.messages.size() == 1; }));
     REQUIRE(child.hear() == "1");
-    Lent lent(here), readable(here, fabric::kRemoteRead);
+    Grant granted(here), readable(here, fabric::kRemoteRead);
     auto ask = [&](const std::string& what, uint64_t key, uint64_t remote, uint64_t bytes) {
       child.tell(what + " " + std::to_string(key) + " " + std::to_string(remote) + " " +
                  std::to_string(bytes));
@@ -367,22 +367,22 @@ TEST_SUITE("processes") {
     };
     for (uint64_t bytes : {100, 5000, 4 << 20}) {
       std::string all = "0 " + std::to_string(bytes);
-      CHECK(ask("read", lent.key, lent.base, bytes) == all);
-      CHECK(ask("write", lent.key, lent.base, bytes) == all);
-      CHECK(lent.memory[bytes - 1] == 7);
+      CHECK(ask("read", granted.key, granted.base, bytes) == all);
+      CHECK(ask("write", granted.key, granted.base, bytes) == all);
+      CHECK(granted.memory[bytes - 1] == 7);
     }
     CHECK(ask("read", readable.key, readable.base + 10, 10) == "0 10");
     auto refusal = [](int code) { return std::to_string(code) + " 0"; };
     CHECK(ask("write", readable.key, readable.base, 10) == refusal(EACCES));
-    CHECK(ask("write", lent.key, lent.base + 1, lent.memory.size()) == refusal(ERANGE));
-    CHECK(ask("write", lent.key, lent.base - 1, 10) == refusal(ERANGE));
-    CHECK(ask("write", lent.key ^ 4, lent.base, 10) == refusal(FI_ENOKEY));
-    CHECK(ask("read", lent.key ^ 4, lent.base, 10) == refusal(FI_ENOKEY));
-    CHECK(here.port->deregisterRegion(lent.index) == 0);
-    CHECK(ask("read", lent.key, lent.base, 10) == refusal(FI_ENOKEY));
+    CHECK(ask("write", granted.key, granted.base + 1, granted.memory.size()) == refusal(ERANGE));
+    CHECK(ask("write", granted.key, granted.base - 1, 10) == refusal(ERANGE));
+    CHECK(ask("write", granted.key ^ 4, granted.base, 10) == refusal(FI_ENOKEY));
+    CHECK(ask("read", granted.key ^ 4, granted.base, 10) == refusal(FI_ENOKEY));
+    CHECK(here.port->deregisterRegion(granted.index) == 0);
+    CHECK(ask("read", granted.key, granted.base, 10) == refusal(FI_ENOKEY));
     CHECK(ask("read", readable.key, readable.base, 10) == "0 10");
   }
-  TEST_CASE_FIXTURE(ProcessesFixture, "another process reaches what it was lent, by copies") {
+  TEST_CASE_FIXTURE(ProcessesFixture, "another process reaches what it was granted, by copies") {
     moved("mover");
   }
   // Forbidding is for good, so these run in a process of their own. Both sides are forbidden: where
@@ -392,7 +392,7 @@ TEST_SUITE("processes") {
   };
   TEST_CASE_FIXTURE(
       ForbiddenFixture,
-      "another process reaches what it was lent, where it may not copy" * doctest::skip()) {
+      "another process reaches what it was granted, where it may not copy" * doctest::skip()) {
     moved("mover-without-copies");
   }
 
@@ -404,11 +404,12 @@ TEST_SUITE("processes") {
     Child child({"--part", "mover-without-copies", "shm", toHex(here.port->address())});
     REQUIRE(eventually({&here}, [&] { return here.messages.size() == 1; }));
     REQUIRE(child.hear() == "1");
-    Lent lent(here);
-    engine::BellPage* page = bellPageOf(child.pid());
+    Grant granted(here);
+    shm::DoorbellPage* page = doorbellPageOf(child.pid());
     REQUIRE(page != nullptr);
     // The provider of this side has a part in the copy, and is not let.
-    child.tell("write " + std::to_string(lent.key) + " " + std::to_string(lent.base) + " 4194304");
+    child.tell("write " + std::to_string(granted.key) + " " + std::to_string(granted.base) +
+               " 4194304");
     // A write that the provider puts off leaves its mark for a moment only, and another number.
     auto end = std::chrono::steady_clock::now() + kDeadline;
     uint64_t seen = 0;
@@ -418,9 +419,9 @@ TEST_SUITE("processes") {
       seen = now;
     }
     REQUIRE(seen % 2 == 1);
-    CHECK(here.port->deregisterRegion(lent.index) == -FI_EBUSY);
-    CHECK(here.port->deregisterRegion(lent.index) == -FI_EBUSY);
-    CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(lent.index) == 0; }));
+    CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
+    CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
+    CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(granted.index) == 0; }));
   }
 
   TEST_CASE("where processes may not copy, the provider does, for those who may") {

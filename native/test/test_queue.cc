@@ -18,7 +18,7 @@ TEST_SUITE("waiting operations") {
     int a, b;
 
     QueueFixture() {
-      port.port = std::make_unique<engine::Port>(port.request, provider.endpoint());
+      port.port = std::make_unique<engine::Port>(port.request, provider.transport());
       REQUIRE(port.port->start() == 0);
       a = admit();
       b = admit();
@@ -63,6 +63,50 @@ TEST_SUITE("waiting operations") {
     CHECK(port.port->gauge(Gauge::waiting) == 0);
     CHECK(port.count(Completion::sent) == 20);  // the injected ones; the others are at the provider
     CHECK(port.port->gauge(Gauge::sends) == 20);
+  }
+
+  TEST_CASE_FIXTURE(QueueFixture,
+                    "what waits for stuck peers holds half of the slots, and leaves in order") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    for (uint32_t i = 0; i < 49; ++i) {
+      CHECK(port.sendPattern(a, i, 32, static_cast<uint8_t>(i)) == 0);
+    }
+    port.turn();
+    CHECK(port.count(Completion::parked) == 16);
+    CHECK(port.port->gauge(Gauge::waiting) == 49);
+    CHECK(port.port->gauge(Gauge::sends) == 49);
+    // Their slots are free: what is written there does not change what waits.
+    CHECK(port.sendPattern(b, 32, 32, 200) == 0);
+    CHECK(provider.posted.size() == 1);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    CHECK(port.last(Completion::sent)->token == 32 * 64);
+    // One address has no more than so many: the next is held back.
+    CHECK(port.sendPattern(a, 49, 32, 49) == 0);
+    CHECK(port.sendPattern(a, 49, 32, 49) == -FI_EBUSY);
+    provider.stuck.clear();
+    REQUIRE(settle(51));
+    for (uint32_t i = 0; i < 50; ++i) CHECK(provider.posted[i + 1].bytes[0] == i);
+    for (uint32_t i = 0; i < 50; ++i) provider.complete(provider.posted[i + 1].context);
+    REQUIRE(eventually({&port}, [&] { return port.count(Completion::sent) == 51; }));
+    CHECK(port.port->gauge(Gauge::sends) == 0);
+    // Each is told of by the token that it was given when it left its slot.
+    std::vector<uint32_t> given, told;
+    for (const auto& entry : port.entries) {
+      if (entry.kind == Completion::parked) given.push_back(entry.high);
+      if (entry.kind == Completion::sent && entry.token >= 1u << 31) told.push_back(entry.token);
+    }
+    CHECK(given == told);
+  }
+
+  TEST_CASE_FIXTURE(QueueFixture, "a message that was taken out of its slot ends with its peer") {
+    provider.stuck = {static_cast<fi_addr_t>(a)};
+    for (uint32_t i = 0; i < 48; ++i) CHECK(port.sendPattern(a, i, 32, 1) == 0);
+    CHECK(port.port->forget(a) == 0);
+    REQUIRE(eventually({&port}, [&] { return port.count(Completion::sent) == 48; }));
+    CHECK(port.last(Completion::sent)->status == FI_ECANCELED);
+    CHECK(port.port->gauge(Gauge::sends) == 0);
+    for (uint32_t i = 0; i < 48; ++i) CHECK(port.sendPattern(b, i, 32, 1) == 0);
   }
 
   TEST_CASE_FIXTURE(QueueFixture, "a stuck peer does not hold up another") {
@@ -135,7 +179,7 @@ TEST_SUITE("waiting operations") {
     int region = port.port->registerRegion(memory.data(), memory.size(), 0);
     REQUIRE(region >= 0);
     auto index = static_cast<uint32_t>(region);
-    REQUIRE(port.transfer(engine::Operation::Type::read, a, index, 0, 4096, 1, 0, 99) == 0);
+    REQUIRE(port.transfer(transport::Operation::Type::read, a, index, 0, 4096, 1, 0, 99) == 0);
     CHECK(port.port->deregisterRegion(index) == -FI_EBUSY);
     port.port->forget(static_cast<uint32_t>(a));
     port.turn();
@@ -153,9 +197,9 @@ TEST_SUITE("waiting operations") {
     std::vector<uint8_t> memory = std::vector<uint8_t>(4096);
     uint32_t region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), 4096, 0));
     int read(size_t extents, uint32_t token) {
-      std::vector<engine::Extent> all;
+      std::vector<transport::Extent> all;
       for (size_t i = 0; i < extents; ++i) all.push_back({region, i * 10, 10, 1, i * 10});
-      return port.port->transfer(engine::Operation::Type::read, static_cast<uint32_t>(a),
+      return port.port->transfer(transport::Operation::Type::read, static_cast<uint32_t>(a),
                                  all.data(), all.size(), token);
     }
     bool isFree() { return port.port->gauge(Gauge::transfers) == 0; }
@@ -354,7 +398,7 @@ TEST_SUITE("waiting operations") {
     std::vector<uint8_t> memory(100);
     auto region = static_cast<uint32_t>(p.registerRegion(memory.data(), 100, 0));
     auto read = [&](int to, uint32_t of, uint64_t offset, uint64_t bytes, uint64_t remote) {
-      return port.transfer(engine::Operation::Type::read, to, of, offset, bytes, 1, remote, 1);
+      return port.transfer(transport::Operation::Type::read, to, of, offset, bytes, 1, remote, 1);
     };
     CHECK(read(77, region, 0, 1, 0) == -FI_EINVAL);
     CHECK(read(a, 77, 0, 1, 0) == -FI_EINVAL);
@@ -364,17 +408,17 @@ TEST_SUITE("waiting operations") {
     CHECK(read(a, region, UINT64_MAX, 2, 0) == -FI_EINVAL);
     CHECK(read(a, region, 0, UINT64_MAX, 0) == -FI_EINVAL);
     CHECK(read(a, region, 0, 2, UINT64_MAX - 1) == -FI_EINVAL);
-    std::vector<engine::Extent> extents(engine::kMostExtents + 1, {region, 0, 1, 1, 0});
+    std::vector<transport::Extent> extents(transport::kMostExtents + 1, {region, 0, 1, 1, 0});
     auto many = [&](size_t count) {
-      return p.transfer(engine::Operation::Type::read, address, extents.data(), count, 1);
+      return p.transfer(transport::Operation::Type::read, address, extents.data(), count, 1);
     };
     CHECK(many(0) == -FI_EINVAL);
-    CHECK(many(engine::kMostExtents + 1) == -FI_EINVAL);
+    CHECK(many(transport::kMostExtents + 1) == -FI_EINVAL);
     extents[200].offset = 100;
-    CHECK(many(engine::kMostExtents) == -FI_EINVAL);
+    CHECK(many(transport::kMostExtents) == -FI_EINVAL);
     std::vector<uint8_t> large(1 << 20);
     auto whole = static_cast<uint32_t>(p.registerRegion(large.data(), large.size(), 0));
-    std::fill(extents.begin(), extents.end(), engine::Extent{whole, 0, 1 << 19, 1, 0});
+    std::fill(extents.begin(), extents.end(), transport::Extent{whole, 0, 1 << 19, 1, 0});
     CHECK(many(3) == -FI_EMSGSIZE);
     CHECK(many(2) == 0);
     CHECK(p.deregisterRegion(whole) == -FI_EBUSY);

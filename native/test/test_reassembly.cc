@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "engine/reassembly.h"
+#include "transport/shm/reassembly.h"
 
-using namespace cinnabar::engine;
+using namespace cinnabar::shm;
 using Outcome = Reassembly::Outcome;
 
 TEST_SUITE("reassembly") {

@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-#include "verbs/soft_iwarp.h"
+#include "transport/verbs/soft_iwarp.h"
 
 using namespace cinnabar::verbs;
 
@@ -20,7 +20,7 @@ std::deque<WorkCompletion> toTell[2];
 std::vector<uint64_t> posted;
 CompletionQueue queues[2];
 QueuePairHandle pairs[2];
-int bell = 0;
+int doorbell = 0;
 
 int tell(CompletionQueue* queue, int most, WorkCompletion* into) {
   auto& left = toTell[queue - queues];
@@ -34,7 +34,7 @@ int tell(CompletionQueue* queue, int most, WorkCompletion* into) {
 
 int ring(QueuePairHandle*, WorkRequest* request, WorkRequest**) {
   posted.push_back(request->id);
-  return bell;
+  return doorbell;
 }
 
 /// A device's table with one connection for each queue.
@@ -42,7 +42,7 @@ struct Mended {
   Mended() {
     for (auto& left : toTell) left.clear();
     posted.clear();
-    bell = 0;
+    doorbell = 0;
     operations.poll = tell;
     operations.postSend = ring;
     mendSoftIwarp(operations);
@@ -152,7 +152,7 @@ TEST_SUITE("soft-iWARP") {
   TEST_CASE("takes a request for posted of which the kernel would not hear, and no other") {
     Mended device;
     for (auto [said, heard] : {std::pair(0, 0), {-1, 0}, {-12, -12}, {-22, -22}}) {
-      bell = said;
+      doorbell = said;
       WorkRequest request{10, nullptr};
       CHECK(device.operations.postSend(&pairs[0], &request, nullptr) == heard);
     }

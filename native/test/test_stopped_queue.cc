@@ -8,15 +8,16 @@
 #include <functional>
 #include <set>
 
-#include "engine/stopped_queue.h"
 #include "fabric/quirks.h"
 #include "test/child.h"
 #include "test/harness.h"
 #include "test/region_queue.h"
+#include "transport/shm/stopped_queue.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
 using namespace cinnabar::engine;
+using namespace cinnabar::shm;
 using fabric::Scheme;
 
 namespace {
@@ -259,14 +260,14 @@ TEST_SUITE("stopped queue") {
     CHECK(comesBack(here, witness.to, 1000));
     Victim victim(here);
     here.messages.clear();
-    BellPage* page = bellPageOf(witness.child.pid());
+    DoorbellPage* page = doorbellPageOf(witness.child.pid());
     RegionQueue* queue = RegionQueue::of(getpid());
     auto region = regionOf(getpid());
     REQUIRE(page != nullptr);
     REQUIRE(queue != nullptr);
     REQUIRE(region);
     // Whoever posts more than fits a place takes one first, then a buffer, for which it needs the
-    // lock. Once a peer has died the lock is taken away from us (undertaker.h).
+    // lock. Once a peer has died the lock is taken away from us (stale_lock_reaper.h).
     pthread_spin_lock(region->lock());
     int64_t place = queue->taken;
     REQUIRE(here.sendPattern(witness.to, 0, 1000, 3) >= 0);
@@ -288,7 +289,7 @@ TEST_SUITE("stopped queue") {
       REQUIRE(here.open());
       Echo witness(here), stopped(here);
       Victim victim(here);
-      BellPage* page = bellPageOf(stopped.child.pid());
+      DoorbellPage* page = doorbellPageOf(stopped.child.pid());
       RegionQueue* queue = RegionQueue::of(getpid());
       REQUIRE(page != nullptr);
       REQUIRE(queue != nullptr);

@@ -6,13 +6,13 @@
 
 #include <atomic>
 
-#include "engine/thread.h"
+#include "base/thread.h"
 #include "test/child.h"
 #include "test/harness.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
-using engine::Thread;
+using base::Thread;
 
 namespace {
 

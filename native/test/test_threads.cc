@@ -45,8 +45,8 @@ TEST_SUITE("threads") {
         memcpy(here.slot(31), mine.data(), mine.size());
         here.port->send(static_cast<uint32_t>(to), 31 * TestPort::kSlotBytes, mine.size());
         bool answered = eventually({&here}, [&] {
-          here.transfer(engine::Operation::Type::write, to, static_cast<uint32_t>(region), 0, 4096,
-                        key, base, 1);
+          here.transfer(transport::Operation::Type::write, to, static_cast<uint32_t>(region), 0,
+                        4096, key, base, 1);
           return here.messages.size() >= 3;
         });
         if (!answered) ++failures;

@@ -8,8 +8,8 @@
 using namespace cinnabar;
 using namespace cinnabar::test;
 using engine::Completion;
-using engine::Operation;
 using fabric::Scheme;
+using transport::Operation;
 
 TEST_SUITE("transfers") {
   struct PortFixture {
@@ -84,7 +84,7 @@ TEST_SUITE("transfers") {
     std::vector<uint8_t> local = std::vector<uint8_t>(6 << 20);
     std::vector<uint8_t> remote = std::vector<uint8_t>(6 << 20);
     std::vector<uint32_t> here, there;
-    std::vector<engine::Extent> extents;
+    std::vector<transport::Extent> extents;
     uint64_t total = 0;
 
     explicit Scattered(Scheme scheme, const std::string& provider = "") : a(scheme), b(scheme) {
@@ -114,11 +114,11 @@ TEST_SUITE("transfers") {
         total += bytes;
       }
     }
-    uint8_t* localAt(const engine::Extent& extent) {
+    uint8_t* localAt(const transport::Extent& extent) {
       return const_cast<uint8_t*>(a.port->region(static_cast<uint32_t>(extent.region))->bytes()) +
              extent.offset;
     }
-    uint8_t* remoteAt(const engine::Extent& extent) {
+    uint8_t* remoteAt(const transport::Extent& extent) {
       for (uint32_t index : there) {
         const fabric::Region* region = b.port->region(index);
         if (region->key() == extent.key) return region->bytes() + (extent.remote - region->base());
@@ -229,12 +229,13 @@ TEST_SUITE("transfers") {
         all.a.entries.clear();
         all.b.entries.clear();
         REQUIRE(a.transfer(Operation::Type::write, to, all.extents.data(), count, 3, &data) == 0);
-        REQUIRE(eventually({&all.a, &all.b}, [&] { return all.b.count(Completion::notice) == 1; }));
+        REQUIRE(eventually({&all.a, &all.b},
+                           [&] { return all.b.count(Completion::notification) == 1; }));
         CHECK(all.same());  // without looking at the initiator again
-        const engine::Entry& notice = all.b.entries[0];
-        CHECK(notice.status == 0);
-        CHECK((uint64_t{notice.high} << 32 | notice.token) == data);
-        CHECK(notice.bytes == all.total);
+        const engine::Entry& notification = all.b.entries[0];
+        CHECK(notification.status == 0);
+        CHECK((uint64_t{notification.high} << 32 | notification.token) == data);
+        CHECK(notification.bytes == all.total);
         REQUIRE(
             eventually({&all.a, &all.b}, [&] { return all.a.count(Completion::transfer) == 1; }));
         CHECK(all.a.entries[0].status == 0);
@@ -249,7 +250,7 @@ TEST_SUITE("transfers") {
     // Many more than there are receives, and messages between them: neither uses up the other's.
     all.plan(1, 64);
     all.b.entries.clear();
-    uint64_t noticed = 0, messages = 0;
+    uint64_t notified = 0, messages = 0;
     for (uint64_t i = 0; i < 2000; ++i) {
       REQUIRE(a.transfer(Operation::Type::write, to, all.extents.data(), 1, 3, &i) == 0);
       if (i % 10 == 0) all.a.sendPattern(all.to, static_cast<uint32_t>(i / 10 % 32), 8, 1);
@@ -260,17 +261,17 @@ TEST_SUITE("transfers") {
     REQUIRE(eventually({&all.a, &all.b}, [&] {
       for (const auto& entry : all.b.entries) {
         if (entry.kind == Completion::message) ++messages;
-        if (entry.kind != Completion::notice) continue;
-        ordered = ordered && entry.token == noticed;
-        ++noticed;
+        if (entry.kind != Completion::notification) continue;
+        ordered = ordered && entry.token == notified;
+        ++notified;
       }
       all.b.entries.clear();
-      return noticed == 2000 && messages >= 150;
+      return notified == 2000 && messages >= 150;
     }));
     CHECK(ordered);
   }
 
-  TEST_CASE_FIXTURE(PortFixture, "a notice is refused where the provider does not carry it") {
+  TEST_CASE_FIXTURE(PortFixture, "a notification is refused where the provider does not carry it") {
     uint64_t data = 1;
     for (Scheme scheme : {Scheme::tcp, Scheme::shm}) {
       Scattered all(scheme);
@@ -290,7 +291,7 @@ TEST_SUITE("transfers") {
     }
   }
 
-  TEST_CASE_FIXTURE(PortFixture, "a refused write with a notice gives no notice over tcp") {
+  TEST_CASE_FIXTURE(PortFixture, "a refused write with a notification gives none over tcp") {
     Scattered all(Scheme::tcp);
     if (all.a.port->traits().immediateBytes == 0) return;
     uint64_t data = 1;

@@ -6,7 +6,9 @@ import { fileURLToPath } from "node:url";
 /** The root of the checkout; every command of these scripts runs there. */
 export const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** A failure with a sentence for the person at the terminal: what failed and what to do. It is printed without a stack. */
+/**
+ * A failure with a sentence for the person at the terminal: what failed and what to do. It is printed without a stack.
+ */
 export class SetupError extends Error {
   /**
    * @param {string} message
@@ -19,19 +21,39 @@ export class SetupError extends Error {
   }
 }
 
-/** @type {Set<import("node:child_process").ChildProcess>} */
-const running = new Set();
+/**
+ * What has been started and goes on; true where it leads a process group of its own. @type
+ * {Map<import("node:child_process").ChildProcess, boolean>}
+ */
+const running = new Map();
+
+let isEnding = false;
 
 /**
  * Ends with the children: a set-up stopped by Ctrl-C or a supervisor must not leave a compiler running.
  *
+ * @param {{ graceMs?: number }} [options] how long children may take to end theirs; less than the parent's own grace
  * @returns {() => void} stops watching, for a program with signal handling of its own that comes after
  */
-export function endChildrenOnSignal() {
+export function endChildrenOnSignal({ graceMs = 3_000 } = {}) {
   /** @param {NodeJS.Signals} signal */
   const end = (signal) => {
-    for (const child of running) child.kill(signal);
-    process.exit(signal === "SIGINT" ? 130 : 143);
+    if (isEnding) return;
+    isEnding = true;
+    const kill = killer(signal);
+    const exit = () => {
+      for (const [child, leadsGroup] of running) if (leadsGroup) killer("SIGKILL")(child, true);
+      process.exit(signal === "SIGINT" ? 130 : 143);
+    };
+    for (const [child, leadsGroup] of running) {
+      kill(child, leadsGroup);
+      child.once("close", () => {
+        running.delete(child);
+        if (running.size === 0) exit();
+      });
+    }
+    if (running.size === 0) exit();
+    setTimeout(exit, graceMs);
   };
   process.on("SIGINT", end);
   process.on("SIGTERM", end);
@@ -41,15 +63,27 @@ export function endChildrenOnSignal() {
   };
 }
 
+/** @param {NodeJS.Signals} signal */
+function killer(signal) {
+  /** @param {import("node:child_process").ChildProcess} child @param {boolean} leadsGroup */
+  return (child, leadsGroup) => {
+    try {
+      if (child.pid !== undefined) process.kill(leadsGroup ? -child.pid : child.pid, signal);
+    } catch {
+      // it has ended by itself
+    }
+  };
+}
+
 /**
- * Runs a command quietly and says on one line that it goes on. On failure the last lines of its output become part of the error,
- * because they are what a reader needs and the rest is noise.
+ * Runs a command quietly and says on one line that it goes on. On failure the last lines of its output become part of
+ * the error, because they are what a reader needs and the rest is noise.
  *
  * @param {string} title what is being done, in the words of the progress lines
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ env?: NodeJS.ProcessEnv, advice?: string, excerpt?: (output: string) => string }} [options] `excerpt` takes what matters
- * from a failed command's output; by default that is its end
+ * @param {{ env?: NodeJS.ProcessEnv, advice?: string, excerpt?: (output: string) => string }} [options] `excerpt` takes
+ * what matters from a failed command's output; by default that is its end
  * @returns {Promise<string>} everything the command wrote
  */
 export async function step(title, command, args, options = {}) {
@@ -61,12 +95,12 @@ export async function step(title, command, args, options = {}) {
     env: { ...process.env, ...options.env },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  running.add(child);
+  running.set(child, false);
   child.stdout.on("data", (chunk) => (output += chunk));
   child.stderr.on("data", (chunk) => (output += chunk));
   const stillWorking = setInterval(() => {
     const line = lastLines(output, 1).trim().slice(0, 160);
-    console.log(`[setup]   ${seconds(started)} ${line}`);
+    console.log(`[setup]   ${title}: ${seconds(started)} ${line}`);
   }, 15_000);
   try {
     const ending = await ended(child);
@@ -85,35 +119,62 @@ export async function step(title, command, args, options = {}) {
 }
 
 /**
+ * Waits for all of them, also where one fails, so that none is left running; then fails as the first that did.
+ *
+ * @param {readonly Promise<unknown>[]} works
+ */
+export async function allOf(works) {
+  for (const result of await Promise.allSettled(works)) {
+    if (result.status === "rejected") throw result.reason;
+  }
+}
+
+/** Between the request to end and the kill. */
+const killGraceMs = 8_000;
+
+/**
  * Runs a command with its output passed through; for test stages, whose output is the point.
  *
  * @param {string} command
  * @param {readonly string[]} args
- * @param {{ env?: NodeJS.ProcessEnv, timeoutMs?: number }} [options] after `timeoutMs` the command is killed with all that it has started
+ * @param {{ env?: NodeJS.ProcessEnv, timeoutMs?: number, output?: number | ((chunk: Buffer) => void) }} [options] after
+ * `timeoutMs` the command is ended with all that it has started; `output`: an open file that takes what it writes, or
+ * who is told of it beside the terminal
  * @returns {Promise<string>} "0", another exit status, a signal's name, "a timeout", or why it could not start
  */
-export async function live(command, args, { env = {}, timeoutMs } = {}) {
+export async function live(command, args, { env = {}, timeoutMs, output = 1 } = {}) {
+  const leadsGroup = timeoutMs !== undefined;
+  const isTold = typeof output === "function";
   const child = spawn(command, args, {
     cwd: root,
     env: { ...process.env, ...env },
-    stdio: "inherit",
+    stdio: isTold ? ["ignore", "pipe", "inherit"] : ["ignore", output, output === 1 ? 2 : output],
     // A process group of its own, so that nothing it has started outlives the timeout.
-    detached: timeoutMs !== undefined,
+    detached: leadsGroup,
   });
-  running.add(child);
+  running.set(child, leadsGroup);
+  if (isTold) {
+    child.stdout?.on("data", (chunk) => {
+      process.stdout.write(chunk);
+      output(chunk);
+    });
+  }
   let timedOut = false;
-  const timer =
-    timeoutMs === undefined
-      ? undefined
-      : setTimeout(() => {
-          timedOut = true;
-          if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
-        }, timeoutMs);
+  /** @type {NodeJS.Timeout[]} */
+  const timers = [];
+  if (timeoutMs !== undefined) {
+    const expire = () => {
+      timedOut = true;
+      killer("SIGTERM")(child, true);
+      timers.push(setTimeout(() => killer("SIGKILL")(child, true), killGraceMs));
+    };
+    timers.push(setTimeout(expire, timeoutMs));
+  }
   try {
     const ending = await ended(child);
     return timedOut ? "a timeout" : ending;
   } finally {
-    clearTimeout(timer);
+    for (const timer of timers) clearTimeout(timer);
     running.delete(child);
   }
 }
@@ -157,12 +218,16 @@ export function onPath(program) {
 
 /**
  * @param {import("node:child_process").ChildProcess} child
- * @returns {Promise<string>}
+ * @returns {Promise<string>} does not settle once this process ends, so that nothing follows
  */
 function ended(child) {
   return new Promise((resolve) => {
-    child.once("error", (error) => resolve(error.message));
-    child.once("close", (status, signal) => resolve(signal ?? String(status)));
+    /** @param {string} ending */
+    const settle = (ending) => {
+      if (!isEnding) resolve(ending);
+    };
+    child.once("error", (error) => settle(error.message));
+    child.once("close", (status, signal) => settle(signal ?? String(status)));
   });
 }
 

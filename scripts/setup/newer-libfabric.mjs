@@ -2,10 +2,11 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { onPath, SetupError, step } from "./command.mjs";
+import { rootPrefix } from "./system-packages.mjs";
 
 /**
- * A libfabric newer than the system's, built from Debian's own source package. Nothing is installed: it stays in the user's cache folder, and is
- * found there the next time. To build it anew, remove the folder.
+ * A libfabric newer than the system's, built from Debian's own source package. It is not installed: it stays in the
+ * user's cache folder, and is found there the next time. To build it anew, remove the folder.
  *
  * @param {string} suite a suite of Debian: "trixie" has 2.1, "sid" the newest
  * @returns {Promise<{ path: string, from: string }>} the library, and in words where it comes from
@@ -15,7 +16,7 @@ export async function newerLibfabric(suite) {
   const finished = join(folder, "finished");
   const path = join(folder, "install", "lib", "libfabric.so.1");
   if (!existsSync(finished) || !existsSync(path)) {
-    checkTools();
+    await installTools();
     rmSync(folder, { recursive: true, force: true });
     mkdirSync(join(folder, "lists", "partial"), { recursive: true });
     const { source, version } = await unpackSource(suite, folder);
@@ -42,17 +43,29 @@ const tools = {
   xz: "xz-utils",
 };
 
-function checkTools() {
+/** Installs the tools that are missing where that may be done, as the set-up does. */
+async function installTools() {
   const missing = Object.entries(tools).filter(([program]) => onPath(program) === undefined);
   if (missing.length === 0) return;
-  throw new SetupError(
-    `libfabric cannot be built here: ${missing.map(([program]) => program).join(", ")} not found.`,
-    `Run this, then the command again:\n    sudo apt-get install ${missing.map(([, name]) => name).join(" ")}`,
-  );
+  const packages = missing.map(([, name]) => name);
+  const byHand = `sudo apt-get install ${packages.join(" ")}`;
+  const prefix = await rootPrefix();
+  if (onPath("apt-get") === undefined || prefix === undefined) {
+    throw new SetupError(
+      `libfabric cannot be built here: ${missing.map(([program]) => program).join(", ")} not found.`,
+      `Run this, then the command again:\n    ${byHand}`,
+    );
+  }
+  const [command = "", ...args] = [...prefix, "apt-get", "install", "-y", "-q", "--no-install-recommends"];
+  await step(`Debian packages ${packages.join(" ")}`, command, [...args, ...packages], {
+    env: { DEBIAN_FRONTEND: "noninteractive" },
+    advice: `Run this by hand to see what is wrong:\n    ${byHand}`,
+  });
 }
 
 /**
- * Downloads and unpacks the source package, by an apt configuration of its own beside the system's, which stays as it is.
+ * Downloads and unpacks the source package, by an apt configuration of its own beside the system's, which stays as it
+ * is.
  *
  * @param {string} suite
  * @param {string} folder

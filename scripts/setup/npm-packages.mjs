@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { root, SetupError, step } from "./command.mjs";
 
 /**
- * Installs the npm packages unless what is installed is what package-lock.json says. npm writes `node_modules/.package-lock.json`
- * at the very end of an installation, so comparing the two also catches one that was interrupted, and accepts one made by hand.
+ * Installs the npm packages unless what is installed is what package-lock.json says. npm writes
+ * `node_modules/.package-lock.json` at the very end of an installation, so comparing the two also catches one that was
+ * interrupted, and accepts one made by hand.
  */
 export async function installNpmPackages() {
   if (isInstalled()) return;

@@ -1,20 +1,25 @@
 import { buildAddon, buildTypeScript } from "./builds.mjs";
-import { SetupError } from "./command.mjs";
+import { allOf, SetupError } from "./command.mjs";
 import { installNpmPackages } from "./npm-packages.mjs";
-import { installSystemPackages } from "./system-packages.mjs";
+import { installSystemPackages, rememberRefused } from "./system-packages.mjs";
 
 /**
- * Brings the checkout to where `purpose` can run, from whatever state it is in, and takes well under a second when nothing is missing.
- * Imports nothing outside Node: it is what a fresh clone runs first.
+ * Brings the checkout to where `purpose` can run, from whatever state it is in, and takes well under a second when
+ * nothing is missing. Imports nothing outside Node: it is what a fresh clone runs first.
  *
  * @param {"demo" | "bench" | "test"} purpose
  */
 export async function setUp(purpose) {
   checkNode();
-  await installNpmPackages();
-  await installSystemPackages(purpose);
-  await buildAddon();
-  await buildTypeScript();
+  /** @type {readonly string[]} */
+  let refused = [];
+  const systemPackages = async () => {
+    refused = await installSystemPackages(purpose);
+  };
+  await allOf([installNpmPackages(), systemPackages()]);
+  // The note is kept in node_modules, which npm has just made.
+  rememberRefused(refused);
+  await allOf([buildAddon(), buildTypeScript(purpose)]);
 }
 
 /**

@@ -7,8 +7,9 @@ import { root } from "./command.mjs";
 const folder = join(root, "node_modules", ".cinnabar-setup");
 
 /**
- * The hash of the named files and folders: their paths and contents. Contents, not times, because a checkout changes times
- * without changing anything that matters, and a build that is skipped wrongly costs more than reading a few hundred files.
+ * The hash of the named files and folders: their paths and contents. Contents, not times, because a checkout changes
+ * times without changing anything that matters, and a build that is skipped wrongly costs more than reading a few
+ * hundred files.
  *
  * @param {readonly string[]} paths relative to the root
  * @param {(path: string) => boolean} [wanted]

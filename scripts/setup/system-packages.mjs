@@ -4,8 +4,8 @@ import { ask, onPath, SetupError, step } from "./command.mjs";
 import { isCurrent, markCurrent } from "./stamp.mjs";
 
 /**
- * What the build needs from the system, by the name of the Debian (and Ubuntu) package that brings it. Each is looked for by what it
- * provides, so a compiler or a libfabric that was installed in another way counts as well.
+ * What the build needs from the system, by the name of the Debian (and Ubuntu) package that brings it. Each is looked
+ * for by what it provides, so a compiler or a libfabric that was installed in another way counts as well.
  *
  * @typedef {object} SystemPackage
  * @property {string} name
@@ -37,19 +37,22 @@ const forBenchmarks = [
   { name: "libfabric-bin", isThere: () => onPath("fi_pingpong") !== undefined, isOptional: true },
 ];
 
-/** @param {"demo" | "bench" | "test"} purpose */
+/**
+ * @param {"demo" | "bench" | "test"} purpose
+ * @returns {Promise<readonly string[]>} the optional packages that cannot be had here
+ */
 export async function installSystemPackages(purpose) {
   const extra = { demo: [], bench: forBenchmarks, test: forTesting }[purpose];
   const lack = await lacking([...forBuilding, ...extra]);
   const missing = lack.filter((item) => !(item.isOptional && wasRefused(item)));
-  if (missing.length === 0) return;
+  if (missing.length === 0) return [];
 
   const names = missing.map((item) => item.name);
   const byHand = `apt-get update && apt-get install -y --no-install-recommends ${names.join(" ")}`;
   const required = missing.filter((item) => !item.isOptional);
   const prefix = await rootPrefix();
   if (onPath("apt-get") === undefined || prefix === undefined) {
-    if (required.length === 0) return;
+    if (required.length === 0) return [];
     const why = onPath("apt-get") === undefined ? "this system has no apt-get" : "only root may install them";
     throw new SetupError(
       `System packages are missing: ${names.join(", ")}; ${why}.`,
@@ -83,26 +86,34 @@ export async function installSystemPackages(purpose) {
     await installing(required);
   }
   const optional = missing.filter((item) => item.isOptional);
+  /** @type {readonly string[]} */
+  let refused = [];
   if (optional.length > 0) {
     try {
       if (required.length === 0) await listing();
       await installing(optional);
     } catch {
-      const without = optional.map((item) => item.name);
-      console.log(`[setup] ${without.join(" ")} cannot be installed here; going on without`);
-      for (const name of without) markCurrent(refusal(name), "refused");
+      refused = optional.map((item) => item.name);
+      console.log(`[setup] ${refused.join(" ")} cannot be installed here; going on without`);
     }
   }
 
   const still = (await lacking(required)).map((item) => item.name);
   if (still.length > 0) throw new SetupError(`Installed, yet still not found: ${still.join(", ")}.`, advice);
+  return refused;
 }
 
 /**
- * What could not be had once is not tried for again each time, which takes longer than all else: until the npm packages are installed anew.
+ * Notes what could not be had, until the npm packages are installed anew: to try again each time takes longer than all
+ * else.
  *
- * @param {SystemPackage} item
+ * @param {readonly string[]} names
  */
+export function rememberRefused(names) {
+  for (const name of names) markCurrent(refusal(name), "refused");
+}
+
+/** @param {SystemPackage} item */
 const wasRefused = (item) => isCurrent(refusal(item.name), "refused", []);
 
 /** @param {string} name */
@@ -157,7 +168,7 @@ async function hasHeader(header) {
  *
  * @returns {Promise<string[] | undefined>}
  */
-async function rootPrefix() {
+export async function rootPrefix() {
   if (process.getuid?.() === 0) return [];
   if (onPath("sudo") !== undefined && (await ask("sudo", ["-n", "true"])).ok) return ["sudo", "-n"];
   return undefined;

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ask, root, SetupError } from "../setup/command.mjs";
+import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { runNativeTests } from "./native-tests.mjs";
 import { runVitest } from "./vitest.mjs";
 
@@ -12,16 +13,39 @@ const outcomes = join(root, "build", "reports", "libfabric");
 /** What never opens a fabric. */
 const withoutFabric = ["bench", "docs", "golden", "matrix", "model", "rdma", "scripts", "structure", "types"];
 
+/** mem has no libfabric in it; the tests of it alone come along where no name tells them apart. */
+const withoutMem = "--testNamePattern=^(?!.*over '?mem\\b)";
+
+/** Of src/, the folders with tests that open a fabric. */
+const withFabric = ["engine", "fabric", "libfabric", "memory", "rdma", "transfer"];
+
 /** Folders of tests, and first the C++ tests. */
 export const areas = [
   "native",
-  "src/bulk",
-  "src/engine",
-  "src/fabric",
+  ...withFabric.map((name) => `src/${name}`).filter(hasTests),
   ...readdirSync(join(root, "test"), { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && !withoutFabric.includes(entry.name))
     .map((entry) => `test/${entry.name}`),
 ];
+
+/** The areas in stages of some minutes each; the last has all that no other has. */
+export function areasOfStages() {
+  const processes = ["test/processes"];
+  const bulk = areas.filter((area) => /^test\/(bulk|memory|unary)$/.test(area));
+  const native = areas.filter((area) => /^(native|src\/.*)$/.test(area));
+  const taken = [...native, ...processes, ...bulk];
+  return [
+    { name: "native", areas: native, seconds: 60 },
+    { name: "processes", areas: processes, seconds: 400 },
+    { name: "bulk", areas: bulk, seconds: 100 },
+    { name: "rest", areas: areas.filter((area) => !taken.includes(area)), seconds: 100 },
+  ];
+}
+
+/** @param {string} folder */
+function hasTests(folder) {
+  return readdirSync(join(root, folder)).some((name) => name.endsWith(".test.ts"));
+}
 
 /**
  * Which libfabric the addon finds at a path.
@@ -54,14 +78,48 @@ export async function runArea(area, path, version) {
       : await runVitest({
           name: `vitest-libfabric-${version}`,
           filters: [`${area}/`],
-          // mem has no libfabric in it; the tests of it alone come along where no name tells them apart.
-          args: ["--testNamePattern=^(?!.*over '?mem\\b)"],
+          args: [withoutMem],
           env,
         });
   mkdirSync(outcomes, { recursive: true });
   const date = new Date().toISOString().slice(0, 10);
   writeFileSync(outcomeFile(area, version), JSON.stringify({ date, ...outcome }));
   return outcome;
+}
+
+/**
+ * Runs several areas against Debian's newer libfabric, for a stage of `npm run test:all`; writes no result.
+ *
+ * @param {string} name
+ * @param {readonly string[]} chosen
+ * @param {number | undefined} workers
+ * @returns {Promise<Outcome>}
+ */
+export async function runAreas(name, chosen, workers) {
+  const given = process.env.CINNABAR_LIBFABRIC;
+  const { path, from } = given ? { path: given, from: given } : await newerLibfabric("trixie");
+  console.log(`libfabric ${await versionOf(path)}: ${from}`);
+  const env = { CINNABAR_LIBFABRIC: path };
+  const folders = chosen.filter((area) => area !== "native");
+  const native =
+    folders.length < chosen.length
+      ? await runNativeTests("release", env)
+      : { passed: 0, failed: 0, problems: [] };
+  if (folders.length === 0) return native;
+  const scripts = await runVitest({
+    name: `libfabric-${name}`,
+    filters: folders.map((folder) => `${folder}/`),
+    workers,
+    args: [withoutMem],
+    env,
+  });
+  return {
+    ...scripts,
+    passed: native.passed + scripts.passed,
+    failed: native.failed + scripts.failed,
+    problems: [...native.problems, ...scripts.problems],
+    leftOut: [],
+  };
 }
 
 /**

@@ -1,7 +1,8 @@
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { root, SetupError, step } from "../setup/command.mjs";
+import { buildNative } from "../setup/builds.mjs";
+import { root } from "../setup/command.mjs";
 
 /** @typedef {import("./stages.mjs").Outcome} Outcome */
 
@@ -14,24 +15,14 @@ import { root, SetupError, step } from "../setup/command.mjs";
  */
 export async function runNativeTests(preset, env = {}) {
   const folder = await buildNative(preset, "cinnabar_native_tests");
-  const program = findBelow(folder, (name) => name === "cinnabar_native_tests");
-  if (program === undefined) throw new SetupError(`No cinnabar_native_tests in ${folder} after its build`);
-  const { ending, output } = await liveAndKept(program, [], env);
+  const program = join(folder, "cinnabar_native_tests");
+  const { ending, output } = await liveAndKept(program, ["--duration=true"], env);
   return readSummary(output, ending);
 }
 
-/**
- * Configures one preset and builds one target of it.
- *
- * @param {string} preset
- * @param {string} target
- * @returns {Promise<string>} the build's folder
- */
-export async function buildNative(preset, target) {
-  const folder = join(root, "native", `build-${preset}`);
-  await step(`configure ${preset}`, "cmake", ["-S", "native", "--preset", preset]);
-  await step(`build ${target}, ${preset}`, "cmake", ["--build", folder, "--target", target]);
-  return folder;
+/** For data races. The C++ tests alone, because Node itself is not built for it. */
+export function runUnderThreadSanitizer() {
+  return runNativeTests("tsan", { TSAN_OPTIONS: `suppressions=${join(root, "native/test/tsan.supp")}` });
 }
 
 /**
@@ -65,6 +56,9 @@ export function nativeSourceFiles(folder = "native") {
   });
 }
 
+/** "0.501234 s: a guard sees a pause", a line of doctest's for each test. */
+const durations = /^(\d+\.\d+) s: (.*)$/gm;
+
 /**
  * @param {string} output
  * @param {string} ending
@@ -78,10 +72,19 @@ export function readSummary(output, ending) {
   }
   const passed = Number(summary[1]);
   const failed = Number(summary[2]);
+  const slowest = [...output.matchAll(durations)]
+    .map(([, seconds, name]) => ({ name: `C++: ${name}`, seconds: Number(seconds) }))
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, 10);
   if (ending !== "0" && failed === 0) {
-    return { passed, failed: 1, problems: [`the C++ tests ended with ${ending} though no case failed`] };
+    return {
+      passed,
+      failed: 1,
+      problems: [`the C++ tests ended with ${ending} though no case failed`],
+      slowest,
+    };
   }
-  return { passed, failed, problems: failed === 0 ? [] : [`${failed} C++ test cases failed`] };
+  return { passed, failed, problems: failed === 0 ? [] : [`${failed} C++ test cases failed`], slowest };
 }
 
 /**
@@ -100,7 +103,7 @@ function liveAndKept(command, args, env) {
     });
     child.stdout.on("data", (chunk) => {
       output += chunk;
-      process.stdout.write(chunk);
+      process.stdout.write(String(chunk).replace(/^\d+\.\d+ s: .*\n/gm, ""));
     });
     child.once("error", (error) => resolve({ ending: error.message, output }));
     child.once("close", (status, signal) => resolve({ ending: signal ?? String(status), output }));

@@ -6,13 +6,15 @@ import { readReport } from "./vitest.mjs";
 /** @typedef {import("./stages.mjs").Outcome} Outcome */
 
 export const guest = "test/rdma/guest";
-const folder = join(root, "build", "reports", "rdma");
-const report = join(folder, "vitest.json");
+const reports = join(root, "build", "reports", "rdma");
 
 /** The devices of the guest, by the address of one end of their cable. */
 export const devices = { rxe: "10.77.1.1", siw: "10.77.2.1" };
 
-/** rxm touches 1024 buffers for each direction as a port opens, and in the guest a page of memory that is new takes its time: some 0.1 ms, on the slow kernel 0.3 ms and more. */
+/**
+ * rxm touches 1024 buffers for each direction as a port opens, and in the guest a page of memory that is new takes its
+ * time: some 0.1 ms, on the slow kernel 0.3 ms and more.
+ */
 export const smallBuffers = "FI_OFI_RXM_BUFFER_SIZE=4096";
 
 /** See test/matrix/verbs.ts. */
@@ -22,37 +24,67 @@ const environment = [`CINNABAR_TEST_VERBS=${lent.join(" ")}`, smallBuffers];
 /** Every test over a device has its name in it. */
 const onDevices = "verbs on ";
 
-/** A test gets them from one of these. */
+/** A test gets them from one of these; those of test/rdma/ are for nothing else. */
 const namesDevices =
-  /from "[./]*(?:matrix\/)?(?:providers|verbs)\.ts"|from "[./]*(?:processes\/)?fabrics\.ts"/;
+  /from "[./]*(?:matrix\/)?(?:providers|verbs)\.ts"|from "[./]*(?:processes\/)?(?:support\/)?fabrics\.ts"/;
 
 /** The files that have tests over devices: to load the others takes the guest minutes. */
-const filesOnDevices = () =>
+export const filesOnDevices = () =>
   readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".test.ts"))
     .map((name) => `test/${name}`)
-    .filter((file) => namesDevices.test(readFileSync(join(root, file), "utf8")))
+    .filter(
+      (file) => file.startsWith("test/rdma/") || namesDevices.test(readFileSync(join(root, file), "utf8")),
+    )
     .sort();
 
-/** What every run leaves to `npm run test:rdma`: tests that start processes by the dozen, or wait for minutes. test/rdma/ has their short form. */
-const longest = "test/processes/";
-
-/** What every run has on the slow kernel, in about five minutes: calls, transfers, memory that is lent, full queues, and the faults that only these devices have. */
-const slowPart = [
-  "test/bulk/",
-  "test/flow/full-queues.test.ts",
-  "test/memory/refusal.test.ts",
-  "test/observe/queues.test.ts",
-  "test/rdma/",
-  "test/unary/overflow.test.ts",
-  "test/unary/unary.test.ts",
+/**
+ * What every run has: peers that find each other, connections that end, transfers, and bodies too long for a message.
+ */
+export const smokeOnDevices = [
+  "test/rdma/peers",
+  "test/rdma/connections",
+  "test/bulk/transfer",
+  "test/unary/overflow",
 ];
 
+/**
+ * The parts of a whole run, each some minutes; a file belongs to the first that has it, and to the last where none
+ * does. `quiet`: processes that are killed, stopped and timed, on the one processor of the guest: their bounds of time
+ * hold on a machine that does nothing else.
+ */
+const parts = [
+  { name: "faults", seconds: 90, has: /^test\/rdma\// },
+  { name: "bulk", seconds: 120, has: /^test\/bulk\// },
+  { name: "memory", seconds: 120, has: /^test\/memory\// },
+  { name: "calls", seconds: 150, has: /^test\/unary\// },
+  { name: "lanes", seconds: 300, quiet: true, has: /^test\/(balance|processes)\/lanes/ },
+  { name: "deaths", seconds: 300, quiet: true, has: /^test\/processes\/(death|stall|pause|teardown)/ },
+  { name: "chaos", seconds: 300, quiet: true, has: /^test\/processes\/(chaos|pressure|long-run)/ },
+  { name: "processes", seconds: 300, quiet: true, has: /^test\/processes\// },
+  { name: "rest", seconds: 150, has: /^/ },
+];
+
+/** @returns {{ name: string, seconds: number, quiet: boolean, files: readonly string[] }[]} */
+export function partsOnDevices() {
+  const files = filesOnDevices();
+  return parts.map(({ name, seconds, quiet = false }, index) => ({
+    name,
+    seconds,
+    quiet,
+    files: files.filter((file) => parts.findIndex(({ has }) => has.test(file)) === index),
+  }));
+}
+
 /** What a run of everything takes at most, on the slow kernel too. */
-const wholeMs = 60 * 60_000;
-/** What every run may take, on a machine that builds the kernel first: one that does not do here, and the slow one after it. */
-const everyRunMs = 30 * 60_000;
-const prepareMs = 12 * 60_000;
+const wholeMs = 90 * 60_000;
+const partMs = 25 * 60_000;
+
+/** Whether a kernel is there, and which. @returns {Promise<string | undefined>} */
+export async function kernelOfGuest() {
+  const { ok, output } = await ask(guest, ["--ready"]);
+  return ok ? output.trim() : undefined;
+}
 
 /** Builds the guest's kernel where there is none. Takes some minutes, once for a machine. */
 export async function prepareGuest() {
@@ -62,45 +94,31 @@ export async function prepareGuest() {
 }
 
 /**
- * The part for every run, or why not: a machine that cannot build or boot the guest says so, and passes.
+ * A part of the tests on devices, or why not: a machine on which the guest does not boot says so, and passes.
  *
+ * @param {string} name
+ * @param {readonly string[]} files
  * @returns {Promise<Outcome>}
  */
-export async function runInEveryRun() {
-  const started = performance.now();
-  let kernel = await ask(guest, ["--ready"]);
-  if (!kernel.ok) {
-    const ending = await live(guest, ["--prepare"], { timeoutMs: prepareMs });
-    if (ending !== "0") return withoutGuest(`the guest's kernel cannot be built here: ${ending}`);
-    console.log(`the guest's kernel was built in ${Math.round((performance.now() - started) / 1000)} s`);
-    kernel = await ask(guest, ["--ready"]);
-  }
+export async function runPartOnDevices(name, files) {
   const booted = await live(guest, ["--timeout", "60", "--", "true"], { timeoutMs: 90_000 });
-  if (booted !== "0") return withoutGuest(`the guest does not boot on this machine: ${booted}`);
-  const quick = kernel.output.trim().endsWith(", quick");
-  console.log(
-    `the guest: ${kernel.output.trim()}; ${quick ? `all tests on devices but ${longest}` : "a part of the tests on devices"}`,
-  );
-  const part = quick ? filesOnDevices().filter((file) => !file.startsWith(longest)) : slowPart;
-  return runInGuest(part, everyRunMs - (performance.now() - started));
-}
-
-/**
- * @param {string} reason
- * @returns {Outcome}
- */
-function withoutGuest(reason) {
-  const skipped = `NO TEST ON RDMA DEVICES: ${reason}; \`${guest} --console -- true\` says more`;
-  console.log(skipped);
-  return { passed: 0, failed: 0, problems: [], skipped };
+  if (booted !== "0") {
+    const skipped = `NO TEST ON RDMA DEVICES: the guest does not boot on this machine (${booted}); \`${guest} --console -- true\` says more`;
+    return { passed: 0, failed: 0, problems: [], skipped };
+  }
+  console.log(`the guest: ${await kernelOfGuest()}`);
+  return runInGuest(files, name, partMs);
 }
 
 /**
  * @param {readonly string[]} filters paths of vitest's; none for every test that has a device in its name
+ * @param {string} [name] of the report's folder
  * @param {number} [timeoutMs]
  * @returns {Promise<Outcome>}
  */
-export async function runInGuest(filters, timeoutMs = wholeMs) {
+export async function runInGuest(filters, name = "all", timeoutMs = wholeMs) {
+  const folder = join(reports, name);
+  const report = join(folder, "vitest.json");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const seconds = String(Math.ceil(timeoutMs / 1000));
@@ -121,7 +139,8 @@ export async function runInGuest(filters, timeoutMs = wholeMs) {
       ],
     };
   }
-  return readReport(report, ending);
+  // What the pattern leaves out is no test of this run.
+  return { ...readReport(report, ending), leftOut: [] };
 }
 
 /**

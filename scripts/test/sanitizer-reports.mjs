@@ -1,7 +1,7 @@
 /**
- * Splits what the sanitizers wrote into findings, and keeps those that concern the addon. Node, its worker threads and the addons of
- * the test tools hold memory to their end as well; leaks in whose stack nothing of ours appears are theirs and say nothing about us.
- * Everything that is not a leak counts, wherever it was found.
+ * Splits what the sanitizers wrote into findings, and keeps those that concern the addon. Node, its worker threads and
+ * the addons of the test tools hold memory to their end as well; leaks in whose stack nothing of ours appears are
+ * theirs and say nothing about us. Everything that is not a leak counts, wherever it was found.
  *
  * @param {string} text one process's report
  * @returns {string[]} one text a finding
@@ -23,10 +23,11 @@ const javaScriptFrame =
   /Builtins_|v8::internal::Execution|v8::internal::\(anonymous namespace\)::Invoke|<unknown module>/;
 
 /**
- * Whether the addon asked for the memory. Not ours is what V8 takes for its heap while the addon calls it, nor what libfabric keeps: 1.17's net provider
- * forgets a copy of its fi_info with every endpoint, and a stack through libfabric ends there, so whether it was asked to keep it cannot be told.
- * Memory of a library that was unloaded before the check, which may well have been the addon, has a frame without a module right below the
- * allocator; code that V8 made has none either, but never allocates by itself.
+ * Whether the addon asked for the memory. Not ours is what V8 takes for its heap while the addon calls it, nor what
+ * libfabric keeps: 1.17's net provider forgets a copy of its fi_info with every endpoint, and a stack through libfabric
+ * ends there, so whether it was asked to keep it cannot be told. Memory of a library that was unloaded before the
+ * check, which may well have been the addon, has a frame without a module right below the allocator; code that V8 made
+ * has none either, but never allocates by itself.
  *
  * @param {string} leak
  */
@@ -37,7 +38,7 @@ function isOurs(leak) {
   if (/\bv8::/.test(first) || frames.some((frame) => frame.includes("/libfabric.so"))) return false;
   const end = frames.findIndex((frame) => javaScriptFrame.test(frame));
   return (end < 0 ? frames : frames.slice(0, end)).some((frame) =>
-    /cinnabar|\/native\/(fabric|engine|binding|test)\//i.test(withoutNodeModules(frame)),
+    /cinnabar|\/native\/(base|fabric|transport|engine|binding|test)\//i.test(withoutNodeModules(frame)),
   );
 }
 

@@ -1,99 +1,164 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
+import { buildNative } from "../setup/builds.mjs";
 import { ask, root, SetupError, step } from "../setup/command.mjs";
-import { buildNative, findBelow, runNativeTests } from "./native-tests.mjs";
+import { findBelow, runNativeTests } from "./native-tests.mjs";
 import { findings } from "./sanitizer-reports.mjs";
 import { runVitest } from "./vitest.mjs";
 
-/** @typedef {import("./stages.mjs").Outcome} Outcome */
-
-const reports = join(root, "build", "reports", "sanitizers");
-
 /**
- * Where tests drive the addon; what a listing of folders adds later is in it by itself. Everything else is TypeScript, in which these sanitizers
- * find nothing, and plain vitest runs it.
+ * @typedef {import("./stages.mjs").Outcome} Outcome
+ *
+ * @typedef {object} Part of the tests that drive the addon
+ * @property {string} name
+ * @property {number} seconds
+ * @property {readonly string[]} filters paths of vitest's
  */
-const drivesAddon = [
-  "src/fabric/native-port",
-  "src/bulk/checksum",
-  "src/bulk/device-memory",
-  "src/bulk/slab-memory",
-  "test/bulk/",
-  "test/lifecycle/engine",
-  "test/lifecycle/drain",
-  "test/memory/",
-  "test/processes/",
-  "test/regression/",
-  "test/unary/cancel",
-  "test/unary/overflow",
-  "test/unary/unary",
+
+/** Of test/processes/, what is about policy, time or many processes: its native path is that of the others. */
+const withoutNewPaths = [
+  ...["admission", "balance", "idle", "overloaded-server", "rolling-restart", "storm", "suspicion"],
 ];
 
-/** Of those folders, what is about policy or time: its native path is that of the others. */
-const withoutNewPaths = ["admission", "balance", "idle", "overload", "suspicion"].map(
-  (name) => `test/processes/${name}.test.ts`,
-);
+/**
+ * Where tests drive the addon; what a listing of folders adds later is in it by itself. Everything else is TypeScript,
+ * in which these sanitizers find nothing, and plain vitest runs it.
+ *
+ * @type {readonly Part[]}
+ */
+export const partsUnderSanitizers = [
+  {
+    name: "calls",
+    seconds: 150,
+    filters: [
+      "src/fabric/native-port",
+      "src/memory/device-memory",
+      "src/memory/slab-memory",
+      "src/transfer/checksum",
+      "test/streams/streams",
+      "test/unary/cancel",
+      "test/unary/overflow",
+      "test/unary/unary",
+    ],
+  },
+  { name: "bulk", seconds: 150, filters: ["test/bulk/"] },
+  {
+    name: "memory",
+    seconds: 250,
+    filters: ["test/lifecycle/engine", "test/lifecycle/drain", "test/memory/", "test/regression/"],
+  },
+  ...processesInParts(),
+];
 
-/** Tests over one entry of the provider matrix have its name in theirs. mem has no native code, and the three ways to name a tcp address are one in it. */
+/** What every run has: a transfer, a call, memory that is lent. */
+export const smokeUnderSanitizers = {
+  filters: ["src/fabric/native-port", "test/bulk/transfer", "test/memory/refusal", "test/unary/cancel"],
+};
+
+/** test/processes/ is the longest; so that nothing is missed, the last part has what no other has. */
+function processesInParts() {
+  const files = readdirSync(join(root, "test/processes"))
+    .filter((name) => name.endsWith(".test.ts"))
+    .filter((name) => !withoutNewPaths.includes(name.replace(".test.ts", "")))
+    .map((name) => `test/processes/${name}`);
+  const first = files.filter((file) => /\/(lanes|teardown|chaos)\./.test(file));
+  return [
+    { name: "processes-1", seconds: 300, filters: first },
+    { name: "processes-2", seconds: 500, filters: files.filter((file) => !first.includes(file)) },
+  ];
+}
+
+/**
+ * Tests over one entry of the provider matrix have its name in theirs. mem has no native code, and the three ways to
+ * name a tcp address are one in it.
+ */
 const sameCode = "over '?(?:mem\\b|tcp over IPv6|tcp by host name)";
 
 /**
- * The C++ tests, then the TypeScript tests on a stock Node with the sanitizer runtime loaded first. Each process writes its report to a file of
- * its own, so a finding in a child of a child is not lost; leaks, of which Node has some of its own, are judged here.
+ * The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer.
  *
- * @param {readonly string[]} filters
  * @returns {Promise<Outcome>}
  */
-export async function runUnderSanitizers(filters) {
-  const folder = await buildNative("asan", "cinnabar");
-  const addon = findBelow(folder, (name) => name.endsWith(".node"));
-  if (addon === undefined) throw new SetupError(`No addon in ${folder} after its build`);
-  rmSync(reports, { recursive: true, force: true });
-  mkdirSync(reports, { recursive: true });
+export async function runNativeUnderSanitizers() {
+  const { options, found } = reporting("native");
+  const suppressions = `suppressions=${join(root, "native", "test", "lsan.supp")}:print_suppressions=0`;
+  return withFindings(await runNativeTests("asan", { ...options, LSAN_OPTIONS: suppressions }), found());
+}
 
-  const common = `log_path=${join(reports, "report")}`;
-  const options = {
-    ASAN_OPTIONS: `${common}:detect_leaks=1:abort_on_error=0`,
-    UBSAN_OPTIONS: `${common}:print_stacktrace=1:halt_on_error=1`,
-  };
-  const suppressions = join(root, "native", "test", "lsan.supp");
-  const native = await runNativeTests("asan", {
-    ...options,
-    LSAN_OPTIONS: existsSync(suppressions) ? `suppressions=${suppressions}:print_suppressions=0` : "",
-  });
-  const scripts = await runVitest({
-    name: "vitest-asan",
-    timeoutMs: 25 * 60_000,
-    filters: filters.length > 0 ? filters : drivesAddon,
-    args: [
-      ...withoutNewPaths.map((pattern) => `--exclude=${pattern}`),
-      `--testNamePattern=^(?!.*(?:${sameCode}))`,
-    ],
+/**
+ * TypeScript tests on a stock Node with the sanitizer runtime loaded first. Each process writes its report to a file of
+ * its own, so a finding in a child of a child is not lost; leaks, of which Node has some of its own, are judged here.
+ *
+ * @param {{ name: string, filters: readonly string[], workers?: number | undefined }} part
+ * @returns {Promise<Outcome>}
+ */
+export async function runUnderSanitizers({ name, filters, workers }) {
+  const folder = await buildNative("asan", "cinnabar");
+  const addon = findBelow(folder, (file) => file.endsWith(".node"));
+  if (addon === undefined) throw new SetupError(`No addon in ${folder} after its build`);
+  const { options, found } = reporting(name);
+  const outcome = await runVitest({
+    name: `sanitizers-${name}`,
+    filters,
+    workers,
+    args: [`--testNamePattern=^(?!.*(?:${sameCode}))`],
     env: {
       ...options,
-      // No suppressions: one that names Node would hide all that the addon forgets when Node calls it. No check at exit: it would
-      // take seconds in each of a hundred processes to name what V8 leaves behind; each test file asks for one instead.
+      // No suppressions: one that names Node would hide all that the addon forgets when Node calls it. No check at
+      // exit: it would take seconds in each of a hundred processes to name what V8 leaves behind; each test file asks
+      // for one instead.
       LSAN_OPTIONS: "leak_check_at_exit=0",
       LD_PRELOAD: await runtime(),
       CINNABAR_ADDON: addon,
-      CINNABAR_LEAK_CHECK: await buildLeakCheck(),
+      CINNABAR_LEAK_CHECK: await buildLeakCheck(name),
       // Tells tests that measure time or memory to be lenient.
       CINNABAR_SANITIZERS: "1",
     },
   });
+  // What the pattern leaves out is no test of this run.
+  return withFindings({ ...outcome, leftOut: [] }, found());
+}
 
-  const found = readdirSync(reports).flatMap((name) => findings(readFileSync(join(reports, name), "utf8")));
-  for (const finding of found) console.log(`\n${finding}`);
+/**
+ * A folder for the reports of one run.
+ *
+ * @param {string} name
+ */
+function reporting(name) {
+  const folder = join(root, "build", "reports", "sanitizers", name);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const common = `log_path=${join(folder, "report")}`;
   return {
-    passed: native.passed + scripts.passed,
-    failed: native.failed + scripts.failed + found.length,
-    problems: [...native.problems, ...scripts.problems, ...found.map((finding) => `sanitizer: ${finding}`)],
+    options: {
+      ASAN_OPTIONS: `${common}:detect_leaks=1:abort_on_error=0`,
+      UBSAN_OPTIONS: `${common}:print_stacktrace=1:halt_on_error=1`,
+    },
+    found: () => readdirSync(folder).flatMap((file) => findings(readFileSync(join(folder, file), "utf8"))),
   };
 }
 
-/** Builds the addon by which a test process asks for a leak check; returns its path. */
-async function buildLeakCheck() {
-  const path = join(root, "build", "reports", "leak-check.node");
+/**
+ * @param {Outcome} outcome
+ * @param {readonly string[]} found
+ * @returns {Outcome}
+ */
+function withFindings(outcome, found) {
+  for (const finding of found) console.log(`\n${finding}`);
+  return {
+    ...outcome,
+    failed: outcome.failed + found.length,
+    problems: [...outcome.problems, ...found.map((finding) => `sanitizer: ${finding}`)],
+  };
+}
+
+/**
+ * Builds the addon by which a test process asks for a leak check; returns its path.
+ *
+ * @param {string} name
+ */
+async function buildLeakCheck(name) {
+  const path = join(root, "build", "reports", `leak-check-${name}.node`);
   const headers = "node_modules/node-api-headers/include";
   const args = [
     "-shared",

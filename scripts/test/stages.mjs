@@ -1,8 +1,16 @@
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { ask, live, root } from "../setup/command.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
-import { nativeSourceFiles, runNativeTests } from "./native-tests.mjs";
-import { runInEveryRun } from "./rdma.mjs";
-import { runUnderSanitizers } from "./sanitizers.mjs";
+import { areasOfStages, runAreas } from "./libfabric.mjs";
+import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
+import { partsOnDevices, runPartOnDevices, smokeOnDevices } from "./rdma.mjs";
+import {
+  partsUnderSanitizers,
+  runNativeUnderSanitizers,
+  runUnderSanitizers,
+  smokeUnderSanitizers,
+} from "./sanitizers.mjs";
 import { runVitest } from "./vitest.mjs";
 
 /**
@@ -11,40 +19,188 @@ import { runVitest } from "./vitest.mjs";
  * @property {number} failed
  * @property {readonly string[]} problems one sentence for each thing a reader should look at
  * @property {string} [skipped] why nothing was run, where that is no failure
+ * @property {readonly Slow[]} [slowest] the tests that took longest, longest first
+ * @property {readonly string[]} [leftOut] tests that have skipped themselves, a line for each file
+ *
+ * @typedef {object} Slow
+ * @property {string} name
+ * @property {number} seconds
+ *
+ * @typedef {object} RunOptions
+ * @property {readonly string[]} [filters] the test files that `processes` and `vitest` run instead of all of theirs
+ * @property {number} [workers] how many of vitest's workers the stage may have, where it shares the processors with
+ * others
  *
  * @typedef {object} Stage
- * @property {string} name
+ * @property {string} name of groups with its part behind a dash, as "rdma-bulk"
  * @property {string} what
- * @property {(filters: readonly string[]) => Promise<Outcome>} run
+ * @property {number} seconds what it takes by itself on two quiet cores, once its programs are built
+ * @property {"test" | "all" | "both"} within which command runs it: `npm test`, `npm run test:all` or both. Tests take
+ * their long form in what `npm test` does not run
+ * @property {boolean} [quiet] it needs a machine that does nothing else, so that no commit's turn has it
+ * @property {"guest" | "libfabric"} [needs] what must be made first, in minutes, where the machine does not have it yet
+ * @property {(options: RunOptions) => Promise<Outcome>} run
  */
 
-/** What `npm test` runs, quickest to answer first. @type {readonly Stage[]} */
+/** Every stage, in the order in which they start. @type {readonly Stage[]} */
 export const stages = [
+  {
+    name: "processes",
+    what: "TypeScript tests of several processes",
+    seconds: 240,
+    within: "both",
+    run: ({ filters = [], workers }) =>
+      runVitest({ name: "processes", filters: filters.length > 0 ? filters : ["test/processes/"], workers }),
+  },
+  {
+    name: "vitest",
+    what: "all other TypeScript tests, those of src/ and packages/ too",
+    seconds: 240,
+    within: "both",
+    run: ({ filters = [], workers }) =>
+      runVitest({ filters: filters.length > 0 ? filters : foldersWithoutProcesses(), workers }),
+  },
   {
     name: "biome",
     what: "format, lint and import order",
+    seconds: 2,
+    within: "both",
     run: () => asOne("node_modules/.bin/biome", ["ci", "--error-on-warnings"]),
   },
-  { name: "clang-format", what: "format of the C++ sources", run: checkNativeFormat },
   {
-    name: "types-6",
-    what: "types under TypeScript 6",
-    run: () => asOne(process.execPath, ["node_modules/typescript/bin/tsc"]),
+    name: "clang-format",
+    what: "format of the C++ sources",
+    seconds: 3,
+    within: "both",
+    run: checkNativeFormat,
   },
   {
     name: "types-7",
     what: "types under TypeScript 7",
+    seconds: 4,
+    within: "both",
     run: () => asOne(process.execPath, ["node_modules/typescript-7/bin/tsc"]),
   },
-  { name: "native", what: "C++ tests, release build", run: () => runNativeTests("release") },
-  { name: "vitest", what: "all TypeScript tests", run: (filters) => runVitest({ filters }) },
-  { name: "rdma", what: "tests on RDMA devices, in a guest", run: runInEveryRun },
   {
-    name: "sanitizers",
-    what: "C++ tests and the tests that use the addon, under ASan, UBSan and LSan",
-    run: runUnderSanitizers,
+    name: "types-6",
+    what: "types under TypeScript 6",
+    seconds: 15,
+    within: "both",
+    run: () => asOne(process.execPath, ["node_modules/typescript/bin/tsc"]),
   },
+  {
+    name: "native",
+    what: "C++ tests, release build",
+    seconds: 40,
+    within: "both",
+    run: () => runNativeTests("release"),
+  },
+  {
+    name: "rdma-smoke",
+    what: "a smoke of the tests on RDMA devices, in the guest",
+    seconds: 60,
+    within: "test",
+    needs: "guest",
+    run: () => runPartOnDevices("smoke", smokeOnDevices),
+  },
+  {
+    name: "sanitizers-smoke",
+    what: "a smoke of the tests under ASan, UBSan and LSan",
+    seconds: 100,
+    within: "test",
+    run: ({ workers }) => runUnderSanitizers({ name: "smoke", ...smokeUnderSanitizers, workers }),
+  },
+  {
+    name: "long-processes",
+    what: "TypeScript tests of several processes and of the model, in their long form",
+    seconds: 400,
+    within: "all",
+    run: ({ workers }) =>
+      runVitest({ name: "long-processes", filters: ["test/processes/", "test/model/"], workers }),
+  },
+  {
+    name: "long-calls",
+    what: "all other TypeScript tests that have a long form",
+    seconds: 300,
+    within: "all",
+    run: ({ workers }) =>
+      runVitest({ name: "long-calls", filters: foldersWithLongForm.map((name) => `test/${name}/`), workers }),
+  },
+  ...partsOnDevices().map(
+    ({ name, files, seconds, quiet }) =>
+      /** @type {Stage} */ ({
+        name: `rdma-${name}`,
+        what: `tests on RDMA devices, in the guest: ${files.length} files`,
+        seconds,
+        quiet,
+        within: "all",
+        needs: "guest",
+        run: () => runPartOnDevices(name, files),
+      }),
+  ),
+  {
+    name: "sanitizers-native",
+    what: "C++ tests under ASan, UBSan and LSan",
+    seconds: 120,
+    within: "all",
+    run: runNativeUnderSanitizers,
+  },
+  ...partsUnderSanitizers.map(
+    ({ seconds, ...part }) =>
+      /** @type {Stage} */ ({
+        name: `sanitizers-${part.name}`,
+        what: `tests that use the addon under ASan, UBSan and LSan: ${part.filters.join(" ")}`,
+        seconds,
+        within: "all",
+        run: ({ workers }) => runUnderSanitizers({ ...part, workers }),
+      }),
+  ),
+  {
+    name: "native-debug",
+    what: "C++ tests, debug build, every file compiled by itself",
+    seconds: 120,
+    within: "all",
+    run: () => runNativeTests("debug"),
+  },
+  {
+    name: "tsan",
+    what: "C++ tests under ThreadSanitizer",
+    seconds: 120,
+    within: "all",
+    run: runUnderThreadSanitizer,
+  },
+  ...areasOfStages().map(
+    ({ name, areas, seconds }) =>
+      /** @type {Stage} */ ({
+        name: `libfabric-${name}`,
+        what: `tests on Debian's newer libfabric: ${areas.join(" ")}`,
+        seconds,
+        within: "all",
+        needs: "libfabric",
+        run: ({ workers }) => runAreas(name, areas, workers),
+      }),
+  ),
 ];
+
+/** What `npm test` runs. */
+export const testStages = stages.filter(({ within }) => within !== "all");
+
+/** What `npm run test:all` runs: everything. */
+export const allStages = stages.filter(({ within }) => within !== "test");
+
+/** Beside test/processes and test/model: see test/matrix/long.ts. */
+export const foldersWithLongForm = [
+  ...["admission", "balance", "bench", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
+  ...["middleware", "regression", "retry", "streams", "types", "unary"],
+];
+
+/** The folders of TypeScript tests that the stage `vitest` has. */
+export function foldersWithoutProcesses() {
+  const folders = readdirSync(join(root, "test"), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory() && entry.name !== "processes")
+    .map((entry) => `test/${entry.name}/`);
+  return ["src/", ...folders];
+}
 
 /**
  * A command that counts as one test.

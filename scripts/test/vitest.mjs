@@ -4,11 +4,16 @@ import { live, root } from "../setup/command.mjs";
 
 /** @typedef {import("./stages.mjs").Outcome} Outcome */
 
+/** How many of the slowest tests a report names. */
+const slowestCount = 30;
+
 /**
- * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with versions.
+ * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with
+ * versions.
  *
- * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, timeoutMs?: number }} options `timeoutMs`:
- * about three times what the tests take on two quiet cores; a test whose thread hangs in native code can be ended by no limit of vitest's own
+ * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, workers?:
+ * number | undefined, timeoutMs?: number }} options `timeoutMs`: about three times what the tests take on two quiet
+ * cores; a test whose thread hangs in native code can be ended by no limit of vitest's own
  * @returns {Promise<Outcome>}
  */
 export async function runVitest({
@@ -16,7 +21,8 @@ export async function runVitest({
   args = [],
   env = {},
   name = "vitest",
-  timeoutMs = 15 * 60_000,
+  workers,
+  timeoutMs = 25 * 60_000,
 }) {
   const report = join(root, "build", "reports", `${name}.json`);
   mkdirSync(dirname(report), { recursive: true });
@@ -29,6 +35,7 @@ export async function runVitest({
       "--reporter=default",
       "--reporter=json",
       `--outputFile.json=${report}`,
+      ...(workers === undefined ? [] : [`--maxWorkers=${workers}`]),
       ...args,
       ...filters,
     ],
@@ -45,7 +52,7 @@ export async function runVitest({
  * @returns {Outcome}
  */
 export function readReport(report, ending) {
-  /** @typedef {{ status: string, fullName: string, failureMessages?: string[] }} Assertion */
+  /** @typedef {{ status: string, fullName: string, duration?: number, failureMessages?: string[] }} Assertion */
   /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: Assertion[] }[] }} */
   let files;
   try {
@@ -57,6 +64,10 @@ export function readReport(report, ending) {
   let failed = 0;
   /** @type {string[]} */
   const problems = [];
+  /** @type {import("./stages.mjs").Slow[]} */
+  const slowest = [];
+  /** @type {string[]} */
+  const leftOut = [];
   for (const file of files.testResults) {
     const name = file.name.replace(root, "");
     const failures = file.assertionResults.filter((result) => result.status === "failed");
@@ -69,10 +80,15 @@ export function readReport(report, ending) {
       failed += 1;
       problems.push(`${name} ${file.message.split("\n")[0]}`.trim());
     }
+    for (const { fullName, duration = 0 } of file.assertionResults)
+      slowest.push({ name: `${name}: ${fullName.trim()}`, seconds: duration / 1000 });
+    const skipped = file.assertionResults.filter(({ status }) => status !== "passed" && status !== "failed");
+    if (skipped.length > 0) leftOut.push(`${skipped.length} of ${name}`);
   }
   if (ending !== "0" && failed === 0) {
     failed += 1;
     problems.push(`vitest ended with ${ending} though no test failed: an error outside the tests`);
   }
-  return { passed, failed, problems };
+  slowest.sort((a, b) => b.seconds - a.seconds);
+  return { passed, failed, problems, slowest: slowest.slice(0, slowestCount), leftOut };
 }

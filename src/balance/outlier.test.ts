@@ -1,31 +1,65 @@
 import { describe, expect, it } from "vitest";
 import { Outlier } from "./outlier.ts";
-import { slowStartWeight } from "./slow-start.ts";
 
-const options = { consecutiveFailures: 3, baseMs: 100, maxShare: 0.5 };
+const options = { consecutiveFailures: 3, failureShare: 0.3, baseMs: 100, maxShare: 0.5 };
 
 describe("an outlier", () => {
   it("is who fails so many calls in a row", () => {
     const outlier = new Outlier(options);
     expect([outlier.settled("unavailable"), outlier.settled("internal"), outlier.settled("ok")]).toEqual([
-      false,
-      false,
-      false,
+      undefined,
+      undefined,
+      undefined,
     ]);
-    expect([outlier.settled("unavailable"), outlier.settled("deadline_exceeded")]).toEqual([false, false]);
-    expect(outlier.settled("data_loss")).toBe(true);
+    expect([outlier.settled("unavailable"), outlier.settled("deadline_exceeded")]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect(outlier.settled("data_loss")).toBe("consecutive");
   });
 
   it("is not who answers calls that are wrong themselves", () => {
     const outlier = new Outlier(options);
-    for (let i = 0; i < 10; i++) expect(outlier.settled("not_found")).toBe(false);
-    for (let i = 0; i < 10; i++) expect(outlier.settled("cancelled")).toBe(false);
+    for (let i = 0; i < 10; i++) expect(outlier.settled("not_found")).toBe(undefined);
+    for (let i = 0; i < 10; i++) expect(outlier.settled("cancelled")).toBe(undefined);
   });
 
   it("is no better for calls that were given up", () => {
     const outlier = new Outlier(options);
     const ends = ["unavailable", "cancelled", "unavailable", "cancelled", "unavailable"] as const;
-    expect(ends.map((code) => outlier.settled(code))).toEqual([false, false, false, false, true]);
+    expect(ends.map((code) => outlier.settled(code))).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+      "consecutive",
+    ]);
+  });
+
+  /** What is said of 50 calls of which every `nth` fails, and of none before the last. */
+  const verdictOn = (nth: number, failureShare: number) => {
+    const outlier = new Outlier({ ...options, failureShare });
+    const verdicts = Array.from({ length: 50 }, (_, i) =>
+      outlier.settled(i % nth === 0 ? "unavailable" : "ok"),
+    );
+    expect(verdicts.slice(0, -1).every((verdict) => verdict === undefined)).toBe(true);
+    return verdicts.at(-1);
+  };
+
+  it("is who fails a share of its last fifty calls, in a row or not", () => {
+    expect(verdictOn(2, 0.3)).toBe("share");
+    expect(verdictOn(3, 0.3)).toBe("share");
+    expect(verdictOn(4, 0.3)).toBe(undefined);
+    expect(verdictOn(2, 0.6)).toBe(undefined);
+    expect(verdictOn(2, 1)).toBe(undefined);
+  });
+
+  it("is judged by new calls only when it is back", () => {
+    const outlier = new Outlier(options);
+    for (let i = 0; i < 40; i++) outlier.settled(i % 2 === 0 ? "unavailable" : "ok");
+    outlier.eject(0);
+    for (let i = 0; i < 50; i++) expect(outlier.settled("ok")).toBe(undefined);
+    expect(outlier.failureShare).toBe(0);
   });
 
   it("is left alone ever longer, up to a bound, and less again after a time without fault", () => {
@@ -44,12 +78,5 @@ describe("an outlier", () => {
     expect(ejectedFor()).toBe(300);
     for (let i = 0; i < 20; i++) ejectedFor();
     expect(ejectedFor()).toBe(1000);
-  });
-});
-
-describe("slow start", () => {
-  it("grows from a tenth to the full weight", () => {
-    expect([0, 10, 50, 100, 1000].map((now) => slowStartWeight(now, 0, 100))).toEqual([0.1, 0.1, 0.5, 1, 1]);
-    expect(slowStartWeight(0, 0, 0)).toBe(1);
   });
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Candidate, type PolicyName, policies } from "./policy.ts";
+import { type Candidate, type PolicyName, policies, slowStartWeight } from "./policy.ts";
 
 interface Server extends Candidate {
   inFlight: number;
@@ -101,7 +101,8 @@ describe("two choices", () => {
     );
   });
 
-  // Mitzenmacher: with n balls into n bins the fullest has about ln ln n / ln 2 with two choices, ln n / ln ln n with one.
+  // Mitzenmacher: with n balls into n bins the fullest has about ln ln n / ln 2 with two choices, ln n / ln ln n with
+  // one.
   it("fills bins far more evenly than chance", () => {
     const count = 4096;
     const fullest = (pick: (all: Server[]) => Server) => {
@@ -158,5 +159,12 @@ describe("consistent hashing", () => {
     expect(counts.size).toBe(10);
     // 200 each; the deviation of a binomial is 13.
     for (const count of counts.values()) expect(Math.abs(count - 200)).toBeLessThan(70);
+  });
+});
+
+describe("slow start", () => {
+  it("grows from a tenth to the full weight", () => {
+    expect([0, 10, 50, 100, 1000].map((now) => slowStartWeight(now, 0, 100))).toEqual([0.1, 0.1, 0.5, 1, 1]);
+    expect(slowStartWeight(0, 0, 0)).toBe(1);
   });
 });

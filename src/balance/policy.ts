@@ -1,21 +1,33 @@
 import { hashOf, mix } from "./hash.ts";
 
-/** One of those a call may go to, as a policy sees it. */
+/** A backend that is ready to take a call. */
 export interface Candidate {
   /** Its URL: the same in every process. */
   readonly name: string;
-  /** Calls of ours that it has not answered yet. */
+  /** Calls of this engine to the backend that are in flight. */
   readonly inFlight: number;
-  /** Its share beside the others', above 0 to 1; below 1 while it starts slowly. */
+  /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */
   readonly weight: number;
 }
 
-/** Chooses where a call goes. Asked for each call, with those that are ready; never with none. */
+/**
+ * Picks the backend of a call. `pick` is called for each call with the backends that are ready, at least one. It must
+ * return one of them. `key` is what `keyOf` returned for the call.
+ *
+ * @example
+ * const nearest: Policy = {
+ *   pick: (candidates) => candidates.find(({ name }) => name.includes("10.0.1.")) ?? candidates[0]!,
+ * };
+ * const storage = await engine.connect(dnsResolver("tcp://files.internal:7400"), { policy: nearest });
+ */
 export interface Policy {
   pick<C extends Candidate>(candidates: readonly C[], key: string | undefined): C;
 }
 
-/** The policies that have a name. */
+/**
+ * The built-in policies. `roundRobin`: each backend in turn. `leastInFlight`: the backend with the fewest calls in
+ * flight. `twoChoices`: the better one of two random backends. `consistentHash`: the same backend for the same key.
+ */
 export type PolicyName = "roundRobin" | "leastInFlight" | "twoChoices" | "consistentHash";
 
 export const policies: Readonly<Record<PolicyName, (random?: () => number) => Policy>> = {
@@ -25,12 +37,12 @@ export const policies: Readonly<Record<PolicyName, (random?: () => number) => Po
   consistentHash: (random) => new ConsistentHash(random),
 };
 
-/** What one more call would mean to it. */
+/** The load of a candidate with one more call. */
 const loadOf = ({ inFlight, weight }: Candidate): number => (inFlight + 1) / weight;
 
 /**
- * Each in turn, by weight: the smooth weighted round robin of nginx. Everybody's credit grows by its weight, the richest is chosen and pays what all were given, so
- * the turns of one are spread evenly among those of the others.
+ * Each in turn, by weight: the smooth weighted round robin of nginx. Everybody's credit grows by its weight, the
+ * richest is chosen and pays what all were given, so the turns of one are spread evenly among those of the others.
  */
 export class RoundRobin implements Policy {
   #credits = new WeakMap<object, number>();
@@ -78,8 +90,9 @@ export class LeastInFlight implements Policy {
 }
 
 /**
- * Two at random, and of them the one with fewer calls in flight. Nearly as even as looking at all, at a cost that does not grow with their number, and clients that
- * know as little as each other do not flock (Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 2001).
+ * Two at random, and of them the one with fewer calls in flight. Nearly as even as looking at all, at a cost that does
+ * not grow with their number, and clients that know as little as each other do not flock (Mitzenmacher, "The power of
+ * two choices in randomized load balancing", IEEE TPDS 2001).
  */
 export class TwoChoices implements Policy {
   readonly #random: () => number;
@@ -100,9 +113,11 @@ export class TwoChoices implements Policy {
 }
 
 /**
- * The same for the same key, in every process, as long as it is ready: rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN
- * 1998). Each candidate has a pseudo-random score for each key, the highest wins; so when one goes only its keys move, evenly to all others, and when it is back just those return. A ring would need hundreds
- * of points for each to be as even. Calls without a key go by two choices. Weights do not count: a key must not wander.
+ * The same candidate for the same key, in every process, while that candidate is ready: highest random weight hashing
+ * (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 1998). Each candidate has a
+ * pseudo-random score for each key, and the highest wins. When a candidate goes, only its keys move, evenly to all
+ * others; when it is back, those keys return. A ring of points would need hundreds for each candidate to be as even.
+ * Calls without a key go by two choices. Weights do not count, since a key must not move.
  */
 export class ConsistentHash implements Policy {
   readonly #keyless: TwoChoices;
@@ -136,4 +151,17 @@ export class ConsistentHash implements Policy {
     }
     return seed;
   }
+}
+
+/** The weight of a backend that was connected just now. */
+const leastWeight = 0.1;
+
+/**
+ * The weight of a backend that is connected since `sinceMs`: it grows evenly from 0.1 to 1 over `slowStartMs`. A
+ * process that has just started has cold caches and unoptimised code, and the fewest calls in flight, so it would get
+ * all calls (Envoy's slow start mode).
+ */
+export function slowStartWeight(nowMs: number, sinceMs: number, slowStartMs: number): number {
+  if (slowStartMs <= 0) return 1;
+  return Math.min(1, Math.max(leastWeight, (nowMs - sinceMs) / slowStartMs));
 }

@@ -4,8 +4,9 @@ import type { IncomingCall } from "./incoming-call.ts";
 /** The call that the code running now serves, through awaits, timers and callbacks. */
 const storage = new AsyncLocalStorage<IncomingCall | undefined>();
 /**
- * Before Node 24 an AsyncLocalStorage that was entered once makes every promise of the process dearer. So it is entered only around handlers, and
- * only where somebody can ask: a process that only serves, and one that only calls, pay for none of this.
+ * Before Node 24 an AsyncLocalStorage that was entered once makes every promise of the process dearer. So it is entered
+ * only around handlers, and only where somebody can ask: a process that only serves, and one that only calls, pay for
+ * none of this.
  */
 let wanted = false;
 let entered = false;
@@ -28,8 +29,9 @@ export function serveInside<I, C>(
 }
 
 /**
- * The call that the running code serves, as long as it says anything about what that code does now: while it is open, and when it was ended against
- * its handler's will. What a handler has left running when it had answered is nobody's call.
+ * The call that the running code serves, as long as it says anything about what that code does now: while it is open,
+ * and when it was ended against its handler's will. What a handler has left running when it had answered is nobody's
+ * call.
  */
 export function currentCall(): IncomingCall | undefined {
   if (!entered) return undefined;

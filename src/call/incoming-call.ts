@@ -2,8 +2,10 @@ import { setMaxListeners } from "node:events";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
+import type { Metadata } from "../metadata/metadata.ts";
+import { Timed } from "../time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { Timed } from "./deadline-wheel.ts";
+import type { ServedItems } from "./call-items.ts";
 
 /**
  * Where a call stands on the server's side.
@@ -18,7 +20,8 @@ import { Timed } from "./deadline-wheel.ts";
  *   open    session lost                   answered  signal fires
  *   ended   last transfer has completed    answered  terminal frame sent
  *
- * The terminal frame waits for the call's own transfers because it is the promise to the caller that its regions are not touched any more.
+ * The terminal frame waits for the call's own transfers because it is the promise to the caller that its regions are
+ * not touched any more.
  */
 export type IncomingPhase = "open" | "ended" | "answered";
 
@@ -26,12 +29,15 @@ export type IncomingPhase = "open" | "ended" | "answered";
 export type Outcome = { readonly value: unknown; readonly error?: undefined } | { readonly error: RpcError };
 
 /**
- * Whether a handler was begun for a call: `none` yet, so that a refusal now is certain not to have done anything; one `here`; or perhaps one for
- * another attempt at the same call, `elsewhere`.
+ * Whether a handler was begun for a call: `none` yet, so that a refusal now is certain not to have done anything; one
+ * `here`; or perhaps one for another attempt at the same call, `elsewhere`.
  */
 export type HandlerBegun = "none" | "here" | "elsewhere";
 
-/** Who takes what a call ends with: the session, which sends terminal frames, or what keeps answers for calls that are tried again. */
+/**
+ * Who takes what a call ends with: the session, which sends terminal frames, or what keeps answers for calls that are
+ * tried again.
+ */
 export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
   /** Its time is up and its handler has not ended. The answer follows. */
@@ -69,7 +75,7 @@ interface Wording {
 
 const handlerWording: EndWording = {
   cancelled: { code: "cancelled", message: "the caller gave up" },
-  outOfTime: { code: "deadline_exceeded", message: "the caller's time was up before the handler ended" },
+  outOfTime: { code: "deadline_exceeded", message: "the deadline passed before the handler ended" },
   ended: { code: "failed_precondition", message: "the call has ended, its regions are revoked" },
 };
 
@@ -77,7 +83,7 @@ const queuedWording: EndWording = {
   ...handlerWording,
   outOfTime: {
     code: "deadline_exceeded",
-    message: "the caller's time was up while the request waited for its turn",
+    message: "the deadline passed while the request waited in the queue",
   },
 };
 
@@ -91,14 +97,22 @@ export class IncomingCall extends Timed {
   /** What it is known by when it is tried again; undefined when it stands for itself. */
   readonly identity: CallIdentity | undefined;
   handler: HandlerBegun;
+  /** What came with its request, and what goes with its answer. */
+  metadata: Metadata | undefined = undefined;
+  responseMetadata: Metadata | undefined = undefined;
   /** How urgent its caller says it is. */
   priority: Priority = "normal";
   /** Of its request, as it travelled. */
   bodyBytes = 0;
+  /** What its input holds until the answer: bytes of V8's heap, and of the memory that it was pulled into. */
+  heapBytes = 0;
+  pulledBytes = 0;
   /** Who is told when it ends against its will. Undefined where nobody but its handler must know. */
   awaits: Awaited | undefined = undefined;
   /** What its handler holds while it runs; undefined where any number may run. */
   place: Place | undefined = undefined;
+  /** Its items where it is a stream. */
+  items: ServedItems | undefined = undefined;
   phase: IncomingPhase = "open";
   /** What it ends with against its will. */
   wording: EndWording = handlerWording;
@@ -114,11 +128,15 @@ export class IncomingCall extends Timed {
   pullingUs = 0;
   /** How long it waited for its turn, with all it needs here, in whole microseconds. */
   queuedUs = 0;
-  /** How long it waited in all when its handler began, in whole microseconds, at least 1; 0 before, and when no handler of its own was begun. */
+  /**
+   * How long it waited in all when its handler began, in whole microseconds, at least 1; 0 before, and when no handler
+   * of its own was begun.
+   */
   waitedUs = 0;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
+  #offered = 0;
   #abort: AbortController | undefined;
   #abortReason: RpcError | undefined;
 
@@ -132,7 +150,10 @@ export class IncomingCall extends Timed {
     this.handler = identity === undefined || identity.incarnation === 0n ? "none" : "elsewhere";
   }
 
-  /** Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when first asked for. */
+  /**
+   * Fires when the caller cancels, the time is up, or the peer is lost; never when the call ends by itself. Made when
+   * first asked for.
+   */
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
@@ -160,6 +181,7 @@ export class IncomingCall extends Timed {
   /** It is executed in the stead of the call it is like. */
   takeAfter(request: IncomingCall): void {
     this.priority = request.priority;
+    this.metadata = request.metadata;
     this.bodyBytes = request.bodyBytes;
     this.startedMs = request.startedMs;
     this.layUs = request.layUs;
@@ -206,6 +228,7 @@ export class IncomingCall extends Timed {
     const { open } = this;
     if (open) this.#fire(error);
     this.phase = "answered";
+    if (open) this.items?.onCallEnded(error);
     this.onAnswered?.();
     if (open) this.awaits?.onAbandoned(this);
   }
@@ -226,7 +249,10 @@ export class IncomingCall extends Timed {
     throw this.#abortReason ?? new RpcError({ ...this.wording.ended, origin: "local" });
   }
 
-  /** A one-sided transfer on the caller's memory begins. Throws when the call has ended: the caller may have taken its memory back. */
+  /**
+   * A one-sided transfer on the caller's memory begins. Throws when the call has ended: the caller may have taken its
+   * memory back.
+   */
   beginTransfer(): void {
     this.assertOpen();
     this.#transfers++;
@@ -234,14 +260,24 @@ export class IncomingCall extends Timed {
 
   endTransfer(): void {
     if (--this.#transfers > 0) return;
-    if (this.phase === "ended") this.#answer();
+    if (this.phase === "ended" && this.#offered === 0) this.#answer();
     this.onStill?.();
+  }
+
+  /** An item of its stream is offered to the caller. The answer waits until it has been pulled: it frees its number. */
+  beginOffer(): void {
+    this.#offered++;
+  }
+
+  endOffer(): void {
+    if (--this.#offered === 0 && this.#transfers === 0 && this.phase === "ended") this.#answer();
   }
 
   #end(outcome: Outcome): void {
     this.phase = "ended";
     this.#outcome = outcome;
-    if (this.#transfers === 0) this.#answer();
+    this.items?.onCallEnded(this.#abortReason);
+    if (this.#transfers === 0 && this.#offered === 0) this.#answer();
   }
 
   #answer(): void {

@@ -1,9 +1,14 @@
-import { Timed } from "./deadline-wheel.ts";
+import { Timed } from "../time/deadline-wheel.ts";
 
-/** Where a call stands of which nothing has left: see `OutgoingPhase`; `backoff`: it has failed and waits to be tried again. */
+/**
+ * Where a call stands of which nothing has left: see `OutgoingPhase`; `backoff`: it has failed and waits to be tried
+ * again.
+ */
 export type UnsentPhase = "waiting" | "connecting" | "backoff";
 
-/** A call that was made here, as whoever lists calls sees it. It is armed in the engine's wheel until it has settled. */
+/**
+ * A call that was made here, as whoever lists calls sees it. It is armed in the engine's wheel until it has settled.
+ */
 export abstract class MadeCall extends Timed {
   /** When it was made, on the engine's clock. */
   startedMs = 0;

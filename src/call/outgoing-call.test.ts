@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type Loan, OutgoingCall } from "./outgoing-call.ts";
+import type { Grant } from "../memory/grant.ts";
+import { OutgoingCall } from "./outgoing-call.ts";
 
 class Call extends OutgoingCall {
   override onValue(): void {}
@@ -9,33 +10,37 @@ class Call extends OutgoingCall {
 }
 
 describe("outgoing call", () => {
-  it("waits, without a number and without loans, until it is sent", () => {
+  it("waits, without a number and without grants, until it is sent", () => {
     const call = new Call();
-    expect([call.phase, call.id, call.settled, call.lends]).toEqual(["waiting", 0, false, false]);
-    expect(call.takeLoans()).toEqual([]);
-    call.releaseLoans();
+    expect([call.phase, call.id, call.settled, call.hasGrants]).toEqual(["waiting", 0, false, false]);
+    expect(call.takeGrants()).toEqual([]);
+    call.releaseGrants();
   });
 
-  it("releases each loan once", () => {
+  it("releases each grant once", () => {
     const released: number[] = [];
-    const loan = (bytes: number): Loan => ({ bytes, release: () => released.push(bytes) });
+    const grant = (bytes: number): Grant => ({
+      bytes,
+      memory: [],
+      release: () => released.push(bytes),
+    });
     const call = new Call();
-    call.lend(loan(1));
-    call.lend(loan(2));
-    expect(call.lends).toBe(true);
-    call.releaseLoans();
-    call.releaseLoans();
+    call.addGrant(grant(1));
+    call.addGrant(grant(2));
+    expect(call.hasGrants).toBe(true);
+    call.releaseGrants();
+    call.releaseGrants();
     expect(released).toEqual([1, 2]);
-    expect(call.lends).toBe(false);
+    expect(call.hasGrants).toBe(false);
   });
 
-  it("hands its loans over to one taker, and does not release them itself then", () => {
+  it("hands its grants over to one taker, and does not release them itself then", () => {
     let released = 0;
     const call = new Call();
-    call.lend({ bytes: 5, release: () => released++ });
-    expect(call.takeLoans().map((loan) => loan.bytes)).toEqual([5]);
-    expect(call.takeLoans()).toEqual([]);
-    call.releaseLoans();
+    call.addGrant({ bytes: 5, memory: [], release: () => released++ });
+    expect(call.takeGrants().map((grant) => grant.bytes)).toEqual([5]);
+    expect(call.takeGrants()).toEqual([]);
+    call.releaseGrants();
     expect(released).toBe(0);
   });
 });

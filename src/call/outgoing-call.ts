@@ -1,6 +1,9 @@
-import type { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
+import type { Grant } from "../memory/grant.ts";
+import type { Metadata } from "../metadata/metadata.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
+import type { CallItems } from "./call-items.ts";
 import { MadeCall, type UnsentPhase } from "./made-call.ts";
 
 /**
@@ -18,32 +21,21 @@ import { MadeCall, type UnsentPhase } from "./made-call.ts";
  *             the session's window is full        waiting   queued there
  *             request encoded                     sent      number taken
  *   waiting   session lost or drains              waiting   may ask for another session, else settled
+ *   sent      refused: the peer drains            waiting   released; may ask for another session, else settled
  *   sent      response                            settled   released
- *   sent      response, overflowed                pulling   pull begins
+ *   sent      response with rendezvous body         pulling   pull begins
  *   pulling   pulled                              settled   released
  *   sent      error                               settled   released
  *   any open  abort, deadline                     settled   cancel sent if a request had left; released when the terminal frame comes
  *   any open  session lost or closed              settled   released
  *
- * The server answers every request with exactly one terminal frame, cancelled or not. Until it comes the number, and whatever memory
- * the request lent to the peer, stay taken: nothing the peer may still touch is used again.
+ * The server answers every request with exactly one terminal frame, cancelled or not. Until it comes the number, and
+ * whatever memory the request granted to the peer, stay taken: nothing the peer may still touch is used again.
  */
 export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "settled";
 
-/** Memory lent to the peer for the time of a call. */
-export interface Loan {
-  readonly bytes: number;
-  /** The session ended, and whether the peer still touches it is not known: it is released when that is, if ever. */
-  onHeld?(): void;
-  /**
-   * The peer has no more right to it. `onReleased` hears when nobody can be in the middle of touching it, now or later; where the port cannot tell
-   * that (tcp), the peer's own word must have been the reason to call this.
-   */
-  release(onReleased?: () => void): void;
-}
-
-/** Never filled: a call's own array takes its place with the first loan. */
-const noLoans: Loan[] = [];
+/** Never filled: a call's own array takes its place with the first grant. */
+const noGrants: Grant[] = [];
 
 /** One life of a peer. */
 export interface Callee {
@@ -52,17 +44,30 @@ export interface Callee {
 }
 
 /** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
-export type Companion = (error: RpcError | undefined) => void;
+export type CallObserver = (error: RpcError | undefined) => void;
+
+/** Told of the metadata that came with the answer, before the call settles. */
+export type MetadataListener = (metadata: Metadata) => void;
 
 /** What goes along with a call, which most do without. */
 interface Along {
-  /** Regions and overflowed bodies that travelled with the request. */
-  loans: Loan[];
-  readonly companions: Companion[];
+  /** Regions and rendezvous bodies that travelled with the request. */
+  grants: Grant[];
+  readonly observers: CallObserver[];
+  /** The block of its request. */
+  metadata: Uint8Array | undefined;
+  onMetadata: MetadataListener | undefined;
 }
 
+const nothingAlong = (): Along => ({
+  grants: noGrants,
+  observers: [],
+  metadata: undefined,
+  onMetadata: undefined,
+});
+
 /** Why a call ends whose region was revoked: the message of its `aborted`. */
-export const regionRevoked = "a region that the call had lent was revoked";
+export const regionRevoked = "a region that the call had granted was revoked";
 
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
 export abstract class OutgoingCall extends MadeCall {
@@ -73,7 +78,10 @@ export abstract class OutgoingCall extends MadeCall {
   priority: Priority = "normal";
   /** It fails at once when it would have to wait for a place in its session's window. */
   failsWhenFull = false;
-  /** How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small integers need no memory of their own. */
+  /**
+   * How long after its start it began to connect, left, began to pull, in whole microseconds; -1 when it has not. Small
+   * integers need no memory of their own.
+   */
   connectingUs = -1;
   sentUs = -1;
   pullingUs = -1;
@@ -89,10 +97,23 @@ export abstract class OutgoingCall extends MadeCall {
   }
 
   /**
-   * A region it has lent was revoked: if it has not settled, it fails with `regionRevoked` and is cancelled at the peer, as if its caller had aborted it.
-   * Its loans end as always.
+   * A region it has granted was revoked: if it has not settled, it fails with `regionRevoked` and is cancelled at the
+   * peer, as if its caller had aborted it. Its grants end as always.
    */
   abstract onRevoked(): void;
+
+  /** Its request lies with the outbox, under its number. */
+  onLeft(): void {}
+
+  /** Its caller waits only until it has left: it cannot be cancelled after that, and lends no memory. */
+  get isOneWay(): boolean {
+    return false;
+  }
+
+  /** Its items where it is a stream. */
+  get items(): CallItems | undefined {
+    return undefined;
+  }
 
   override get unsentPhase(): UnsentPhase | undefined {
     return this.id === 0 && this.phase === "connecting"
@@ -126,49 +147,82 @@ export abstract class OutgoingCall extends MadeCall {
     return Math.round((nowMs - this.startedMs) * 1000);
   }
 
-  /** Lets `companion` hear when the call settles. It must not have settled. */
-  accompany(companion: Companion): void {
-    this.#along ??= { loans: noLoans, companions: [] };
-    this.#along.companions.push(companion);
+  /** Lets `observer` hear when the call settles. It must not have settled. */
+  observe(observer: CallObserver): void {
+    this.#along ??= nothingAlong();
+    this.#along.observers.push(observer);
   }
 
   /** Whether anything goes along with it. */
-  get accompanied(): boolean {
-    return this.#along !== undefined && this.#along.companions.length > 0;
+  get observed(): boolean {
+    return this.#along !== undefined && this.#along.observers.length > 0;
   }
 
   /** For subclasses, when they have settled. */
-  protected tellCompanions(error: RpcError | undefined): void {
-    const companions = this.#along?.companions.splice(0);
-    if (companions === undefined) return;
-    for (const companion of companions) companion(error);
+  protected tellObservers(error: RpcError | undefined): void {
+    const observers = this.#along?.observers.splice(0);
+    if (observers === undefined) return;
+    for (const observer of observers) observer(error);
   }
 
-  lend(loan: Loan): void {
-    this.#along ??= { loans: noLoans, companions: [] };
-    if (this.#along.loans === noLoans) this.#along.loans = [loan];
-    else this.#along.loans.push(loan);
+  /** Memory goes along, and is the peer's to touch until the grant is released. */
+  addGrant(grant: Grant): void {
+    this.#along ??= nothingAlong();
+    if (this.#along.grants === noGrants) this.#along.grants = [grant];
+    else this.#along.grants.push(grant);
   }
 
-  get lends(): boolean {
-    return this.#along !== undefined && this.#along.loans !== noLoans;
+  /** The block of metadata that its request carries. */
+  get metadata(): Uint8Array | undefined {
+    return this.#along?.metadata;
   }
 
-  get lentBytes(): number {
+  set metadata(block: Uint8Array | undefined) {
+    this.#along ??= nothingAlong();
+    this.#along.metadata = block;
+  }
+
+  /** Lets `listener` have the metadata of the answer. */
+  listenForMetadata(listener: MetadataListener): void {
+    this.#along ??= nothingAlong();
+    this.#along.onMetadata = listener;
+  }
+
+  /** The answer is there, with this. False: a listener of the user's has failed, or ended, the call. */
+  tellMetadata(metadata: Metadata): boolean {
+    try {
+      this.#along?.onMetadata?.(metadata);
+    } catch (cause) {
+      if (!this.settled)
+        this.onFailure(new RpcError({ code: "internal", message: "onMetadata threw", cause }));
+    }
+    return !this.settled;
+  }
+
+  get hasGrants(): boolean {
+    return this.#along !== undefined && this.#along.grants !== noGrants;
+  }
+
+  get grantedBytes(): number {
     let bytes = 0;
-    for (const loan of this.#along?.loans ?? noLoans) bytes += loan.bytes;
+    for (const grant of this.#along?.grants ?? noGrants) bytes += grant.bytes;
     return bytes;
   }
 
-  /** What it has lent, handed over to whoever sees to its end. */
-  takeLoans(): readonly Loan[] {
-    const loans = this.#along?.loans ?? noLoans;
-    if (this.#along !== undefined) this.#along.loans = noLoans;
-    return loans;
+  /** What it has granted, handed over to whoever sees to its end. */
+  takeGrants(): readonly Grant[] {
+    const grants = this.#along?.grants ?? noGrants;
+    if (this.#along !== undefined) this.#along.grants = noGrants;
+    return grants;
+  }
+
+  /** Its caller waits no more, but the peer has not answered. */
+  giveUpGrants(): void {
+    for (const grant of this.#along?.grants ?? noGrants) grant.onGivenUp?.();
   }
 
   /** The peer has answered, or its process is gone for certain. */
-  releaseLoans(): void {
-    for (const loan of this.takeLoans()) loan.release();
+  releaseGrants(): void {
+    for (const grant of this.takeGrants()) grant.release();
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Numbers for things in flight: 20 bits of slot and 12 of generation, so that a late answer to a number used before is recognised.
- * Look-up is an array index, and the free list makes taking and releasing O(1).
+ * Numbers for things in flight: 20 bits of slot and 12 of generation, so that a late answer to a number used before is
+ * recognised. Look-up is an array index, and the free list makes taking and releasing O(1).
  */
 export class SlotTable<T> {
   readonly #items: (T | undefined)[] = [];
@@ -67,8 +67,9 @@ export class SlotTable<T> {
 }
 
 /**
- * What the other side of a `SlotTable` remembers: the generation in which each slot was last used. Each use is newer than the one before, so a
- * request that a fabric delivers twice is told from a new one, even when the first has been answered.
+ * What the other side of a `SlotTable` remembers: the generation in which each slot was last used. Each use is newer
+ * than the one before, so a request that a fabric delivers twice is told from a new one, even when the first has been
+ * answered.
  */
 export class SlotGenerations {
   readonly #last: number[] = [];

@@ -1,10 +1,13 @@
 import type { RpcCode } from "../errors/code.ts";
+import type { SlowCall, SlowPhase } from "../observe/channels.ts";
 import { channels } from "../observe/channels.ts";
-import type { SlowCall, SlowPhase } from "../observe/slow-call.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
 
-/** What is told of a call that was made here; of one that was tried again, its last attempt's times, from the call's start. */
+/**
+ * What is told of a call that was made here; of one that was tried again, its last attempt's times, from the call's
+ * start.
+ */
 export type SlowOutgoing = Pick<
   OutgoingCall,
   "methodPath" | "peerName" | "id" | "connectingUs" | "sentUs" | "pullingUs"

@@ -1,5 +1,10 @@
-import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
+import { resolveIdleTimeout, resolveWindow, type StreamWindow } from "../contract/method.ts";
 import { assertPriority, type Priority } from "../flow/priority.ts";
+import { Metadata, type MetadataInit } from "../metadata/metadata.ts";
+import { entryFault } from "../metadata/metadata-block.ts";
+import { ContextValues } from "../middleware/context-values.ts";
+import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
+import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
 import {
   type AttemptOptions,
   assertAttemptOptions,
@@ -9,59 +14,157 @@ import {
 } from "./retry-policy.ts";
 
 /**
- * What a call does when it can have no place in its session's window: `wait` for its turn, for as long as it has time, or `fail` at once with
- * `resource_exhausted`.
+ * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
+ * fails at once with `resource_exhausted`.
  */
 export type WhenFull = "wait" | "fail";
 
-/** What every call of a client has unless it says otherwise. */
+/**
+ * The options of `peer.client`. They apply to every call of the client that does not set its own.
+ *
+ * @example
+ * const client = peer.client(Files, {
+ *   timeoutMs: 2_000,
+ *   retry: { attempts: 4, baseDelayMs: 20, budget: { ratio: 0.1 } },
+ *   hedge: { afterMs: 50 },
+ * });
+ * await client.stat({ path }, { retry: false, signal }); // this call is not retried
+ */
 export interface ClientOptions extends AttemptOptions {
-  /** How long a call may take, in milliseconds, everything included. Default: the method's, else 10,000. There is no way to wait for ever. */
+  /**
+   * The deadline of a call, in milliseconds: connecting, waiting, retries and the answer. Default: the method's, or
+   * 10,000. A call cannot wait forever. Streams have none unless their method or their own options set one.
+   */
   readonly timeoutMs?: number;
-  /** How long one attempt may take, in milliseconds, connecting included. Default: as long as the call. */
+  /** The time limit of one attempt, in milliseconds, with connecting. Default: the time left of the call. */
   readonly attemptTimeoutMs?: number;
   /**
-   * Tries a call again that has failed, where that is safe: the method is `idempotent`, it has `replay`, or it is certain that nothing was executed.
-   * Default: off.
+   * Retries a failed call if that is safe: the method is `idempotent`, it has `replay`, or certainly no handler
+   * started. Default: no retries.
    */
   readonly retry?: ClientRetryOptions | false;
-  /** Sends a second request beside a slow one, for methods that are `idempotent`. Default: off. */
+  /**
+   * Sends a second request when the first is slow. It holds for the `idempotent` methods of the service, of which there
+   * must be one; calls of the others make one request. Default: no hedging.
+   */
   readonly hedge?: HedgeOptions | false;
   /**
-   * Whether a call made inside a handler belongs to the call that handler serves: it has no more time than that one has left, and is given up when
-   * that one is cancelled, out of time or its caller lost. Default: true. Say false for work that must go on.
+   * Whether a call that a handler makes inherits the deadline and the cancellation of the call that the handler
+   * serves. Set false for work that must continue. Default true.
    */
   readonly inherit?: boolean;
-  /** What calls do while more of them are open than the peer can take. Default "wait". */
+  /** What a call does when the window is full. Default "wait". */
   readonly whenFull?: WhenFull;
-  /** How urgent the calls are, beside others that wait here or at the server. Default: each method's, else "normal". */
+  /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority;
+  /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
+  readonly metadata?: MetadataInit;
+  /** Middleware of this client. It runs inside that of the engine. Default: none. */
+  readonly middleware?: readonly Middleware[];
 }
 
-/** What one call may say for itself. */
+/** The options of one call. */
 export interface CallOptions extends AttemptOptions {
-  /** How long this call may take, in milliseconds. Default: the client's. */
+  /** The deadline of this call, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number;
-  /** How long one attempt may take, in milliseconds. Default: the client's. */
+  /** The time limit of one attempt, in milliseconds. Default: the client's. */
   readonly attemptTimeoutMs?: number;
-  /** Retries of this call; what is left out is the client's. The budget is always the client's. */
+  /** Retries of this call. Fields that are left out are the client's. The budget is always the client's. */
   readonly retry?: RetryOptions | false;
-  /** Hedging of this call. */
+  /**
+   * Hedging of this call. Fields that are left out are the client's. The call throws a TypeError if its method is not
+   * `idempotent`.
+   */
   readonly hedge?: HedgeOptions | false;
-  /** Whether this call belongs to the one being served. Default: the client's. */
+  /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
-  /** What this call does while the peer can take no more. Default: the client's. */
+  /** What this call does when the window is full. Default: the client's. */
   readonly whenFull?: WhenFull;
-  /** How urgent this call is. Default: the client's, else the method's. */
+  /** The priority of this call. Default: the client's, or the method's. */
   readonly priority?: Priority;
-  /** Gives the call up in whatever phase it is. Its reason becomes the error's cause; `AbortSignal.timeout` shows as `deadline_exceeded`. */
+  /** Metadata of this call, beside the client's. */
+  readonly metadata?: MetadataInit;
+  /**
+   * Receives the metadata that came with the answer or the error, just before the call settles. Not called when there
+   * was none.
+   */
+  readonly onMetadata?: (metadata: Metadata) => void;
+  /** Middleware of this call. It runs inside that of the client. */
+  readonly middleware?: readonly Middleware[];
+  /** Values for middleware. Default: none. */
+  readonly context?: ContextValues;
+  /**
+   * Cancels the call in any phase. The call fails with `cancelled`, or with `deadline_exceeded` for
+   * `AbortSignal.timeout`. The signal's reason is the `cause` of the error.
+   */
   readonly signal?: AbortSignal;
 }
 
+/**
+ * The options of one stream. `retry` applies until the first item, in either direction; `hedge` and `attemptTimeoutMs`
+ * do not exist for streams.
+ */
+export interface StreamCallOptions {
+  /** The time limit of the whole stream, in milliseconds. Default: the method's, or none. */
+  readonly timeoutMs?: number;
+  /**
+   * How long this side waits for the other, in milliseconds; `false`: as long as the other lives. Default: the method's,
+   * which has 60,000.
+   */
+  readonly idleTimeoutMs?: number | false;
+  /** Items and bytes of the server that may be on their way or wait here. Default: the method's. */
+  readonly window?: Partial<StreamWindow>;
+  /** Retries before the first item. Fields that are left out are the client's. */
+  readonly retry?: RetryOptions | false;
+  /** Whether the stream inherits deadline and cancellation from the call being served. Default: the client's. */
+  readonly inherit?: boolean;
+  /** What the request does when the window of calls is full. Default: the client's. */
+  readonly whenFull?: WhenFull;
+  /** The priority of the request. Default: the client's, or the method's. */
+  readonly priority?: Priority;
+  /** Metadata of the request, beside the client's. */
+  readonly metadata?: MetadataInit;
+  /** Receives the metadata that came at the end of the stream, just before it settles. */
+  readonly onMetadata?: (metadata: Metadata) => void;
+  /** Middleware of this stream. It runs inside that of the client. */
+  readonly middleware?: readonly Middleware[];
+  /** Values for middleware. Default: none. */
+  readonly context?: ContextValues;
+  /** Cancels the stream in any phase, as `CallOptions.signal` a call. */
+  readonly signal?: AbortSignal;
+}
+
+/** The options of a one-way call. It is made once: after it has left, nobody knows whether it was executed. */
+export type OneWayOptions = Pick<
+  CallOptions,
+  "timeoutMs" | "inherit" | "whenFull" | "priority" | "metadata" | "middleware" | "context" | "signal"
+>;
+
 export const defaultTimeoutMs = 10_000;
 
-const known = ["timeoutMs", "attemptTimeoutMs", "retry", "hedge", "inherit", "whenFull", "priority"];
-const knownOfCalls = [...known, "signal"];
+const known = [
+  "timeoutMs",
+  "attemptTimeoutMs",
+  "retry",
+  "hedge",
+  "inherit",
+  "whenFull",
+  "priority",
+  "metadata",
+  "middleware",
+];
+const knownOfCalls = [...known, "signal", "onMetadata", "context"];
+const knownOfOneWay = [
+  "timeoutMs",
+  "inherit",
+  "whenFull",
+  "priority",
+  "metadata",
+  "middleware",
+  "context",
+  "signal",
+];
+const knownOfStreams = [...knownOfOneWay, "onMetadata", "idleTimeoutMs", "window", "retry"];
 
 /** @throws TypeError naming the option. */
 export function assertClientOptions(options: ClientOptions): void {
@@ -69,19 +172,60 @@ export function assertClientOptions(options: ClientOptions): void {
   if (options.timeoutMs !== undefined) assertTimeoutMs("client: timeoutMs", options.timeoutMs);
   assertInherit("client", options.inherit);
   assertFlow("client", options);
+  assertAlong("client", options);
   assertAttemptOptions("client", options);
 }
 
 /** @throws TypeError naming the option. */
 export function assertCallOptions(options: CallOptions): void {
   assertOptions("call", options, knownOfCalls);
+  assertOptionsOfOne(options);
+}
+
+/** @throws TypeError naming the option. */
+export function assertOneWayOptions(options: OneWayOptions): void {
+  assertOptions("call", options, knownOfOneWay);
+  assertOptionsOfOne(options);
+}
+
+/** @throws TypeError or RangeError naming the option. */
+export function assertStreamOptions(options: StreamCallOptions): void {
+  assertOptions("stream", options, knownOfStreams);
+  const { idleTimeoutMs, window, ...rest } = options;
+  if (idleTimeoutMs !== undefined) resolveIdleTimeout("stream", idleTimeoutMs);
+  if (window !== undefined) resolveWindow("stream", window, { items: 1, bytes: 4096 });
+  assertOptionsOfOne(rest);
+}
+
+function assertOptionsOfOne(options: CallOptions): void {
   if (options.timeoutMs !== undefined) assertTimeoutMs("call: timeoutMs", options.timeoutMs);
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new TypeError("call: signal must be an AbortSignal");
   }
   assertInherit("call", options.inherit);
   assertFlow("call", options);
+  assertAlong("call", options);
+  if (options.onMetadata !== undefined && typeof options.onMetadata !== "function")
+    throw new TypeError("call: onMetadata must be a function");
+  if (options.context !== undefined && !(options.context instanceof ContextValues))
+    throw new TypeError("call: context must be a ContextValues");
   assertAttemptOptions("call", options);
+}
+
+/** What a client or a call says of metadata and middleware. */
+function assertAlong(where: string, { metadata, middleware }: ClientOptions): void {
+  if (metadata !== undefined) assertMetadata(where, metadata);
+  if (middleware !== undefined) assertMiddleware(`${where}: middleware`, middleware);
+}
+
+function assertMetadata(where: string, metadata: MetadataInit): void {
+  if (typeof metadata !== "object" || metadata === null)
+    throw new TypeError(`${where}: metadata must be an object or a Metadata`);
+  if (metadata instanceof Metadata) return;
+  for (const name in metadata) {
+    const fault = entryFault(name, metadata[name]);
+    if (fault !== "") throw new TypeError(`${where}: metadata: ${fault}`);
+  }
 }
 
 function assertInherit(where: string, inherit: unknown): void {
@@ -91,6 +235,6 @@ function assertInherit(where: string, inherit: unknown): void {
 
 function assertFlow(where: string, { whenFull, priority }: ClientOptions): void {
   if (whenFull !== undefined && whenFull !== "wait" && whenFull !== "fail")
-    throw new TypeError(`${where}: whenFull must be "wait" or "fail"; it is ${String(whenFull)}`);
+    throw new TypeError(`${where}: whenFull must be "wait" or "fail", it is ${shown(whenFull)}`);
   assertPriority(`${where}: priority`, priority);
 }

@@ -1,12 +1,18 @@
-import type { IncomingCall } from "../call/incoming-call.ts";
-import { formatIssues, type Validation } from "../contract/schema.ts";
+import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import type { ClientMethod } from "./client-method.ts";
+import type { RpcError, RpcErrorOptions } from "../errors/rpc-error.ts";
+
+/** What came of a schema: the verdict, or a promise of it from an asynchronous one. */
+export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
 
 /** A user's call, as what checks its values ends it. */
 export interface CheckedCall {
-  readonly method: ClientMethod;
+  readonly method: {
+    readonly input: Schema;
+    readonly output: Schema;
+    /** The data of declared errors, by reason. */
+    readonly errors: Readonly<Record<string, Schema>>;
+  };
   readonly settled: boolean;
   /** Its input fits. */
   onChecked(input: unknown): void;
@@ -17,42 +23,45 @@ export interface CheckedCall {
 /** Whether the input fits: `call.onChecked(input)`, or the call's end. */
 export function checkInput(call: CheckedCall, input: unknown): void {
   try {
-    const verdict = call.method.checkInput(input);
-    if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeInput(call, input, late));
-    else judgeInput(call, input, verdict);
+    judgeInput(call, input, validate(call.method.input, input));
   } catch (error) {
     onSchemaThrew(call, error);
   }
 }
 
-function judgeInput(call: CheckedCall, input: unknown, { issues }: Validation<unknown>): void {
-  if (issues === undefined) call.onChecked(input);
-  else call.fail("invalid_argument", formatIssues("input", issues));
+export function judgeInput(call: CheckedCall, input: unknown, verdict: Verdict): void {
+  if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeInput(call, input, late));
+  else if (verdict.issues === undefined) call.onChecked(input);
+  else call.fail("invalid_argument", formatIssues("input", verdict.issues));
 }
 
 /** Ends a call with the value that came for it, if that fits. */
 export function endWithValue(call: CheckedCall, value: unknown): void {
   try {
-    const verdict = call.method.checkOutput(value);
-    if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, late));
-    else judgeOutput(call, verdict);
+    judgeOutput(call, validate(call.method.output, value));
   } catch (error) {
     onSchemaThrew(call, error);
   }
 }
 
-function judgeOutput(call: CheckedCall, verdict: Validation<unknown>): void {
-  if (verdict.issues === undefined) return call.succeed(verdict.value);
-  const issues = formatIssues("output", verdict.issues);
-  call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
+export function judgeOutput(call: CheckedCall, verdict: Verdict): void {
+  if (verdict instanceof Promise) judgeLater(call, verdict, (late) => judgeOutput(call, late));
+  else if (verdict.issues === undefined) call.succeed(verdict.value);
+  else {
+    const issues = formatIssues("output", verdict.issues);
+    call.fail("internal", `the server's answer does not fit the contract: ${issues}`, { origin: "remote" });
+  }
 }
 
-/** Ends a call with an error made for a whole session, or read from a frame; the data of one that the contract declares must fit. */
+/**
+ * Ends a call with an error made for a whole session, or read from a frame; the data of one that the contract declares
+ * must fit.
+ */
 export function endWithError(call: CheckedCall, error: RpcError): void {
   const said = restated(error);
   const { reason } = error;
-  if (reason === undefined || error.origin !== "remote" || !call.method.declares(reason))
-    return call.fail(said.code, said.message, said);
+  const declared = reason === undefined || error.origin !== "remote" ? undefined : call.method.errors[reason];
+  if (reason === undefined || declared === undefined) return call.fail(said.code, said.message, said);
   const judge = (verdict: Validation<unknown>) => {
     if (verdict.issues === undefined)
       return call.fail(said.code, said.message, { ...said, reason, data: verdict.value });
@@ -60,7 +69,7 @@ export function endWithError(call: CheckedCall, error: RpcError): void {
     call.fail("internal", `the server's error does not fit the contract: ${issues}`, { origin: "remote" });
   };
   try {
-    const verdict = call.method.checkErrorData(reason, error.data);
+    const verdict = validate(declared, error.data);
     if (verdict instanceof Promise) judgeLater(call, verdict, judge);
     else judge(verdict);
   } catch (cause) {
@@ -82,13 +91,13 @@ function judgeLater(
   );
 }
 
-function onSchemaThrew(call: CheckedCall, cause: unknown): void {
+export function onSchemaThrew(call: CheckedCall, cause: unknown): void {
   if (!call.settled) call.fail("internal", "a schema of the contract threw", { cause });
 }
 
 /** What an error made for a whole session, or read from a frame, says of each call that it ends. */
 function restated(error: RpcError): RpcErrorOptions {
-  const { code, origin, retryable, retryAfterMs, fabric, notExecuted } = error;
+  const { code, origin, retryable, retryAfterMs, fabric, notExecuted, metadata } = error;
   return {
     code,
     message: plainMessage(error),
@@ -97,27 +106,9 @@ function restated(error: RpcError): RpcErrorOptions {
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...(notExecuted === undefined ? {} : { notExecuted }),
     ...(fabric === undefined ? {} : { fabric }),
+    ...(metadata === undefined ? {} : { metadata }),
     ...(error.cause === undefined ? {} : { cause: error.cause }),
   };
-}
-
-/** The time a call has when it is made for one that is being served: its own, or what that one has left. In milliseconds, rounded up. */
-export function timeLeftIn(around: IncomingCall, now: number, timeoutMs: number): number {
-  return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - now)));
-}
-
-/** What to say of a signal whose reason `isTimeout`. */
-export function timeUp(reason: unknown): string {
-  return reason instanceof RpcError
-    ? "the call it was made for is out of time"
-    : "the caller's signal timed out";
-}
-
-/** Whether a signal's reason says that time is up: `AbortSignal.timeout`, or a served call whose own time was. */
-export function isTimeout(reason: unknown): boolean {
-  return reason instanceof RpcError
-    ? reason.code === "deadline_exceeded"
-    : reason instanceof DOMException && reason.name === "TimeoutError";
 }
 
 /** The sentence without the code that stands before it. */

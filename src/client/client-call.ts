@@ -1,78 +1,91 @@
 import { currentCall } from "../call/current-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
+import { validate } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import type { Session } from "../session/session.ts";
-import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
+import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
-import {
-  type CheckedCall,
-  checkInput,
-  endWithError,
-  endWithValue,
-  isTimeout,
-  timeLeftIn,
-  timeUp,
-} from "./check.ts";
+import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
+import { type CallSession, wasTurnedAway } from "./session-source.ts";
 
-const resolveNone = (_value: unknown): void => {};
-/** How the promise made last is resolved. An executor of the call's own would be a closure, and its context memory, for each call that waits. */
-let resolveLast = resolveNone;
-const keepResolve = (resolve: (value: unknown) => void): void => {
-  resolveLast = resolve;
-};
-/** The promise of the call made last, until that is handed out: it would keep the call's result. So would the function that resolves it. */
-let promiseOfLast: Promise<unknown> | undefined;
-/** The call that is being made: nothing has been waited for yet, and the time is still that of its start. */
-let beginning: ClientCall | undefined;
-
-/** Makes a call of one attempt. The promise is the caller's alone: the call keeps only what resolves it. */
+/**
+ * Makes a call of one attempt. The promise is the caller's alone: the call keeps only what resolves it.
+ *
+ * That function comes by way of `resolveLast`, from the line that makes the promise to the next: an executor of the
+ * call's own would be a closure and its context for each call.
+ */
 export function callOnce(
   method: ClientMethod,
   input: unknown,
   options: CallOptions | undefined,
 ): Promise<unknown> {
-  new ClientCall(method, input, options);
-  const promise = promiseOfLast as Promise<unknown>;
-  promiseOfLast = undefined;
+  const promise = new Promise(keepResolve);
+  const { waitForReady, hasOthers } = method.source;
+  const call = new (hasOthers || waitForReady ? MovableCall : ClientCall)(method, resolveLast, options);
+  // It would keep the promise, and so the call's result, until the next call.
+  resolveLast = resolveNone;
+  call.begin(input, options);
   return promise;
 }
 
+type Resolve = (value: unknown) => void;
+const resolveNone: Resolve = () => {};
+let resolveLast: Resolve = resolveNone;
+const keepResolve = (resolve: Resolve): void => {
+  resolveLast = resolve;
+};
+
 /**
- * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of them, so what it can do
- * without is no field of it.
+ * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of
+ * them, so what it can do without is no field of it.
  */
-class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
+export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   readonly method: ClientMethod;
-  readonly #resolve: (value: unknown) => void;
-  #session: Session | undefined;
+  readonly #resolve: Resolve;
+  #session: CallSession | undefined;
   /** What may end it early: its own, and that of the call that it was made for. */
   #signals: AbortSignal | readonly AbortSignal[] | undefined;
 
-  constructor(method: ClientMethod, input: unknown, options: CallOptions | undefined) {
+  constructor(method: ClientMethod, resolve: Resolve, options: CallOptions | undefined) {
     super();
     this.method = method;
-    let timeoutMs = options?.timeoutMs ?? method.timeoutMs;
+    this.#resolve = resolve;
     this.priority = options?.priority ?? method.priority;
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
-    const promise = new Promise(keepResolve);
-    this.#resolve = resolveLast;
-    resolveLast = resolveNone;
-    const { host } = method.source;
-    host.counters.callsStarted++;
-    this.startedMs = host.clock.now();
+  }
+
+  /** From here on it has its time, and can end. */
+  begin(input: unknown, options: CallOptions | undefined): void {
+    const { method } = this;
+    const { engine } = method.source;
+    engine.counters.callsStarted++;
+    const nowMs = engine.clock.now();
+    this.startedMs = nowMs;
+    let timeoutMs = options?.timeoutMs ?? method.timeoutMs;
     const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
-    if (around !== undefined) timeoutMs = timeLeftIn(around, this.startedMs, timeoutMs);
-    host.wheel.arm(this, this.startedMs + timeoutMs);
+    if (around !== undefined) timeoutMs = timeLeftIn(around, nowMs, timeoutMs);
+    engine.wheel.arm(this, nowMs + timeoutMs);
+    if (options?.onMetadata !== undefined) this.listenForMetadata(options.onMetadata);
     if (options?.signal !== undefined) this.#listen(options.signal);
     if (around !== undefined) this.#listen(around.signal);
-    beginning = this;
-    if (!this.settled) this.#checkInput(input);
-    beginning = undefined;
-    // Last, since the check may have made calls of its own.
-    promiseOfLast = promise;
+    if (this.settled) return;
+    try {
+      const metadata = method.blockFor(options, around);
+      if (metadata !== undefined) this.metadata = metadata;
+    } catch (error) {
+      return this.onFailure(error as RpcError);
+    }
+    if (method.takesNothing && input === undefined) return this.#acquire(undefined, nowMs);
+    try {
+      const verdict = validate(method.input, input);
+      // The original value travels: the server parses it, and so transforms run once.
+      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.#acquire(input, nowMs);
+      else judgeInput(this, input, verdict);
+    } catch (error) {
+      onSchemaThrew(this, error);
+    }
   }
 
   override get methodPath(): string {
@@ -96,18 +109,13 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     for (const signal of signals) unwatchAbort(signal, this);
   }
 
-  #checkInput(input: unknown): void {
-    if (this.method.takesNothing && input === undefined) return this.#acquire(undefined);
-    checkInput(this, input);
-  }
-
+  /** An asynchronous schema has accepted the input. */
   onChecked(input: unknown): void {
-    // The original value travels: the server parses it, and so transforms run once.
-    this.#acquire(input);
+    this.#acquire(input, this.method.source.engine.clock.now());
   }
 
-  #acquire(input: unknown): void {
-    let session: Session | Promise<Session>;
+  #acquire(input: unknown, nowMs: number): void {
+    let session: CallSession | Promise<CallSession>;
     try {
       session = this.method.source.session(this, input);
     } catch (error) {
@@ -115,28 +123,23 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     }
     if (session instanceof Promise) {
       this.phase = "connecting";
-      this.connectingUs = beginning === this ? 0 : this.elapsedUs(this.method.source.host.clock.now());
+      this.connectingUs = this.elapsedUs(nowMs);
       session.then(
         (opened) => {
-          if (!this.settled) this.#send(opened, input);
+          if (!this.settled) this.#send(opened, input, this.method.source.engine.clock.now());
         },
         (error: RpcError) => {
           if (!this.settled) this.onFailure(error);
         },
       );
-    } else this.#send(session, input);
+    } else this.#send(session, input, nowMs);
   }
 
-  #send(session: Session, input: unknown): void {
-    const { service, path, source } = this.method;
+  #send(session: CallSession, input: unknown, nowMs: number): void {
     const number = this.method.numberIn(session.methods);
-    if (number < 0) {
-      const what = session.methods.serves(service) ? `no method "${path}"` : `no service "${service}"`;
-      return this.fail("unimplemented", `${source.name} has ${what}`);
-    }
+    if (number < 0) return this.fail("unimplemented", this.method.unservedBy(session.methods));
     try {
       this.#session = session;
-      const nowMs = beginning === this ? this.startedMs : source.host.clock.now();
       session.request(this, number, this.deadlineMs, input, nowMs);
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
@@ -147,7 +150,13 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   }
 
   override onValue(value: unknown): void {
-    endWithValue(this, value);
+    try {
+      const verdict = validate(this.method.output, value);
+      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.succeed(verdict.value);
+      else judgeOutput(this, verdict);
+    } catch (error) {
+      onSchemaThrew(this, error);
+    }
   }
 
   override onFailure(error: RpcError): void {
@@ -155,12 +164,20 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   }
 
   override onUnsent(error: RpcError, input: unknown): void {
-    if (!this.method.source.patient) return this.onFailure(error);
+    const { waitForReady, hasOthers } = this.method.source;
+    if (!waitForReady && !hasOthers) return endWithError(this, error);
+    this.phase = "waiting";
+    this.id = 0;
     this.#session = undefined;
     // Whoever has sessions must hear first that this one has ended.
     queueMicrotask(() => {
-      if (!this.settled) this.#acquire(input);
+      if (!this.settled) this.onChecked(input);
     });
+  }
+
+  /** Whether another peer, or the next life of this one, may be asked: see `wasTurnedAway`. */
+  protected mayMove(error: RpcError): boolean {
+    return !this.observed && wasTurnedAway(this.#session, this.id, error);
   }
 
   override onDeadline(): void {
@@ -186,16 +203,16 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 
   succeed(value: unknown): void {
     this.#settle("ok");
-    this.method.source.host.counters.callsSucceeded++;
-    this.tellCompanions(undefined);
+    this.method.source.engine.counters.callsSucceeded++;
+    this.tellObservers(undefined);
     this.#resolve(value);
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     this.#settle(code);
-    this.method.source.host.counters.callsFailed++;
+    this.method.source.engine.counters.callsFailed++;
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
-    this.tellCompanions(error);
+    this.tellObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
     this.#resolve(Promise.reject(error));
   }
@@ -208,11 +225,36 @@ class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 
   #settle(code: RpcCode | "ok"): void {
     this.phase = "settled";
-    const { host } = this.method.source;
-    host.wheel.disarm(this);
-    if (this.#session !== undefined && this.id !== 0) this.method.source.onSettled?.(this.#session, code);
+    const { engine } = this.method.source;
+    engine.wheel.disarm(this);
+    if (this.id !== 0) this.#session?.observer?.onSettled(code);
     if (this.#signals !== undefined) this.#unlisten(this.#signals);
     const slowMs = recordEnd(this.method, this.startedMs, code);
     if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
+  }
+}
+
+/** A call to one of several peers, or to one that is waited for. It keeps its input until it is settled. */
+class MovableCall extends ClientCall {
+  #input: unknown;
+
+  override begin(input: unknown, options: CallOptions | undefined): void {
+    this.#input = input;
+    super.begin(input, options);
+  }
+
+  override onFailure(error: RpcError): void {
+    if (this.mayMove(error)) this.onUnsent(error, this.#input);
+    else super.onFailure(error);
+  }
+
+  override succeed(value: unknown): void {
+    this.#input = undefined;
+    super.succeed(value);
+  }
+
+  override fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    this.#input = undefined;
+    super.fail(code, message, more);
   }
 }

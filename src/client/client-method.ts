@@ -1,11 +1,13 @@
-import { type Schema, type Validation, validate } from "../contract/schema.ts";
-import type { AnyMethod } from "../contract/unary.ts";
-import { voidSchema } from "../contract/void-schema.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import type { MethodNumbers } from "../connection/handshake.ts";
+import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
+import { type Schema, voidSchema } from "../contract/schema.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import type { Priority } from "../flow/priority.ts";
+import { inheritTrace, Metadata, packMetadata, traceOf } from "../metadata/metadata.ts";
 import type { MethodMetrics } from "../observe/call-metrics.ts";
-import type { MethodNumbers } from "../session/method-numbers.ts";
-import type { WhenFull } from "./call-options.ts";
+import { methodKindNumbers } from "../wire/handshake.ts";
+import type { CallOptions, WhenFull } from "./call-options.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -20,7 +22,21 @@ export interface ClientTerms {
   readonly whenFull: WhenFull;
   /** Undefined: each method's own. */
   readonly priority: Priority | undefined;
+  /** What every call carries. */
+  readonly metadata: Metadata | undefined;
 }
+
+/** All that a call carries: its own, its client's and what it inherits. Nothing is added to it. */
+export class MergedMetadata extends Metadata {}
+
+/** By the number of the kind. */
+const kindNames = [
+  "a unary method",
+  "a server stream",
+  "a client stream",
+  "a duplex stream",
+  "a one-way method",
+] as const;
 
 /** One method of one client: everything its calls share. */
 export class ClientMethod {
@@ -31,6 +47,17 @@ export class ClientMethod {
   readonly path: string;
   readonly timeoutMs: number;
   readonly metrics: MethodMetrics;
+  readonly kind: MethodKind;
+  readonly input: Schema;
+  readonly output: Schema;
+  /** Of each item that is sent, or that waits for its consumer: streams. */
+  readonly items: Schema;
+  readonly window: StreamWindow;
+  readonly idleTimeoutMs: number;
+  /** Time limit of a whole stream that says nothing of it. */
+  readonly streamTimeoutMs: number;
+  /** The data of declared errors, by reason. */
+  readonly errors: Readonly<Record<string, Schema>>;
   /** True when the method takes nothing, so that nothing is checked or encoded. */
   readonly takesNothing: boolean;
   readonly idempotent: boolean;
@@ -39,6 +66,9 @@ export class ClientMethod {
   readonly inherit: boolean;
   readonly whenFull: WhenFull;
   readonly priority: Priority;
+  /** What every call carries, and its block. */
+  readonly #metadata: Metadata | undefined;
+  readonly #block: Uint8Array | undefined;
   /** Of calls that say nothing of attempts themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
@@ -47,12 +77,9 @@ export class ClientMethod {
   #edition = 0;
   #number = -1;
   readonly #attempts: AttemptOptions;
-  readonly #input: Schema;
-  readonly #output: Schema;
-  readonly #errors: Readonly<Record<string, Schema>>;
 
   constructor(
-    { source, attempts, budget, inherit, whenFull, priority }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority, metadata }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -64,66 +91,109 @@ export class ClientMethod {
     this.name = name;
     this.path = path;
     this.timeoutMs = timeoutMs;
-    this.metrics = source.host.metrics.of(path, "out");
+    this.metrics = source.engine.metrics.of(path, "out");
     this.takesNothing = method.input === voidSchema;
     this.idempotent = method.idempotent;
     this.replay = method.replay;
     this.inherit = inherit;
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
+    this.#metadata = metadata;
+    this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
     this.budget = budget;
     this.#attempts = attempts;
-    this.#input = method.input;
-    this.#output = method.output;
-    this.#errors = method.errors;
+    this.kind = method.kind;
+    this.input = method.input;
+    this.output = method.output;
+    this.errors = method.errors;
+    this.items = method.items;
+    this.window = method.window;
+    this.idleTimeoutMs = method.idleTimeoutMs;
+    this.streamTimeoutMs = method.timeoutMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Of a call that says this. */
+  /**
+   * Of a call that says this.
+   *
+   * @throws TypeError for a hedge of a method that may not be executed twice.
+   */
   policyOf(call: AttemptOptions): RetryPolicy | undefined {
+    if (call.hedge && !this.idempotent)
+      throw new TypeError(`call: hedge needs an idempotent method, and ${this.path} is not declared so`);
     if (call.retry === undefined && call.hedge === undefined && call.attemptTimeoutMs === undefined)
       return this.policy;
     return resolvePolicy(this.#attempts, call);
   }
 
-  /** Its number at a peer, or -1. Most calls go to the peer of the call before. */
+  /** The metadata of a call that says this, made for `around`; undefined when it carries none. */
+  metadataFor(
+    options: CallOptions | undefined,
+    around: IncomingCall | undefined,
+  ): MergedMetadata | undefined {
+    const own = options?.metadata;
+    const trace = traceOf(around);
+    if (own === undefined && trace === undefined && this.#metadata === undefined) return undefined;
+    const metadata = new MergedMetadata(this.#metadata);
+    for (const [name, value] of own instanceof Metadata ? own : Object.entries(own ?? {}))
+      metadata.set(name, value);
+    if (trace !== undefined) inheritTrace(metadata, trace);
+    return metadata;
+  }
+
+  /**
+   * The block of a call that says this, made for `around`; undefined when it carries none.
+   *
+   * @throws RpcError `invalid_argument` beyond a limit.
+   */
+  blockFor(options: CallOptions | undefined, around: IncomingCall | undefined): Uint8Array | undefined {
+    const own = options?.metadata;
+    if (own instanceof MergedMetadata) return packMetadata(own);
+    if (own === undefined && around?.metadata === undefined) return this.#block;
+    // Nothing is merged: the entries, which have been checked, are packed as they are.
+    if (own !== undefined && this.#metadata === undefined && traceOf(around) === undefined)
+      return packMetadata(own);
+    const metadata = this.metadataFor(options, around);
+    return metadata === undefined ? undefined : packMetadata(metadata);
+  }
+
+  /** Items travel. */
+  get isStream(): boolean {
+    return this.kind !== "unary" && this.kind !== "oneWay";
+  }
+
+  /** Its number at a peer, or -1: see `unservedBy`. Most calls go to the peer of the call before. */
   numberIn(numbers: MethodNumbers): number {
     if (numbers !== this.#numbers || numbers.edition !== this.#edition) {
       this.#numbers = numbers;
       this.#edition = numbers.edition;
-      this.#number = numbers.of(this.service, this.name);
+      const number = numbers.of(this.service, this.name);
+      const isKnown = number >= 0 && numbers.kindOf(number) === methodKindNumbers[this.kind];
+      this.#number = isKnown ? number : -1;
     }
     return this.#number;
   }
 
-  checkInput(value: unknown): Validation<unknown> | Promise<Validation<unknown>> {
-    return validate(this.#input, value);
-  }
-
-  checkOutput(value: unknown): Validation<unknown> | Promise<Validation<unknown>> {
-    return validate(this.#output, value);
-  }
-
-  /** Whether the contract declares errors of this reason. */
-  declares(reason: string): boolean {
-    return this.#errors[reason] !== undefined;
-  }
-
-  /** The verdict on a declared error's data. */
-  checkErrorData(reason: string, data: unknown): Validation<unknown> | Promise<Validation<unknown>> {
-    return validate(this.#errors[reason] as Schema, data);
+  /** Why a peer has no number for it. */
+  unservedBy(numbers: MethodNumbers): string {
+    const { source, path, service, name } = this;
+    if (!numbers.serves(service)) return `${source.name} has no service "${service}"`;
+    const number = numbers.of(service, name);
+    if (number < 0) return `${source.name} has no method "${path}"`;
+    const theirs = kindNames[numbers.kindOf(number)] ?? "a kind of method that is unknown here";
+    return `${source.name} serves "${path}" as ${theirs}, this contract has it as ${kindNames[methodKindNumbers[this.kind]]}`;
   }
 }
 
 /** Counts a user's call that has ended. How long it took, where that is to be told of. */
 export function recordEnd(
-  { metrics, source: { host } }: ClientMethod,
+  { metrics, source: { engine } }: ClientMethod,
   startedMs: number,
   code: RpcCode | "ok",
 ): number | undefined {
   metrics.count(code === "ok" ? okNumber : codeToNumber(code));
-  if (!host.metrics.timed) return undefined;
-  const tookMs = host.clock.now() - startedMs;
+  if (!engine.metrics.timed) return undefined;
+  const tookMs = engine.clock.now() - startedMs;
   metrics.latencyMs.record(tookMs);
-  return tookMs >= host.metrics.slowCallMs ? tookMs : undefined;
+  return tookMs >= engine.metrics.slowCallMs ? tookMs : undefined;
 }

@@ -3,15 +3,14 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { FakeClock } from "../call/fake-clock.test-support.ts";
+import { FakeServices } from "../connection/fake-services.test-support.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { FakeHost } from "../session/fake-host.test-support.ts";
-import type { Session } from "../session/session.ts";
+import type { FakeClock } from "../time/fake-clock.test-support.ts";
 import { createClient } from "./client.ts";
 import { RetriedCalls } from "./retried-calls.ts";
-import type { SessionSource } from "./session-source.ts";
+import type { CallSession, SessionSource } from "./session-source.ts";
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
@@ -24,19 +23,20 @@ const Numbers = service("numbers.v1", {
 
 /** A peer whose session is opened, or fails, when the test says so. */
 function unreachable() {
-  const host = new FakeHost();
+  const host = new FakeServices();
   let fail!: (error: unknown) => void;
   let asked = 0;
-  const opening = new Promise<Session>((_, reject) => {
+  const opening = new Promise<CallSession>((_, reject) => {
     fail = reject;
   });
   opening.catch(() => {});
   const source: SessionSource = {
-    host,
+    engine: host,
     name: "fake://peer",
     retried: new RetriedCalls(),
     closed: false,
-    patient: false,
+    waitForReady: false,
+    hasOthers: false,
     session() {
       asked++;
       return opening;

@@ -1,25 +1,50 @@
 import { wantCurrentCall } from "../call/current-call.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
+import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
-import type { AnyMethod } from "../contract/unary.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { Metadata } from "../metadata/metadata.ts";
+import type { Middleware } from "../middleware/middleware.ts";
 import {
   assertCallOptions,
   assertClientOptions,
+  assertOneWayOptions,
   type CallOptions,
   type ClientOptions,
   defaultTimeoutMs,
+  type OneWayOptions,
+  type StreamCallOptions,
 } from "./call-options.ts";
+import { resultOf } from "./call-result.ts";
 import { callOnce } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
+import { callThrough } from "./middleware-call.ts";
+import { sendOneWay } from "./one-way-call.ts";
 import { RetriedCall } from "./retried-call.ts";
 import { RetryBudget } from "./retry-budget.ts";
+import type { RetryPolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
+import { streamFunction } from "./stream-client.ts";
 
-/** A service as its callers have it: `client.method(input, options)`, and `client.method.result(…)` for errors as values. */
-export type Client<S extends AnyService> = ClientOf<S, CallOptions>;
+/**
+ * A client of a service, made by `peer.client`. `client.method(input, options)` rejects with an `RpcError`.
+ * `client.method.result(input, options)` resolves to the value or the error.
+ *
+ * @example
+ * const client: Client<typeof Files> = peer.client(Files);
+ * const { bytes: size } = await client.stat({ path });
+ * const result = await client.stat.result({ path });
+ * console.log(result.ok ? result.value.bytes : result.error.code, size);
+ */
+export type Client<S extends AnyService> = ClientOf<S, ClientCallOptions>;
 
-/** Makes a client: a frozen plain object with one function a method. It holds nothing and needs no closing. */
+/** The options of each kind of call. */
+export interface ClientCallOptions {
+  readonly call: CallOptions;
+  readonly stream: StreamCallOptions;
+  readonly oneWay: OneWayOptions;
+}
+
+/** Makes a client: a frozen plain object with one function for each method. It holds nothing and needs no closing. */
 export function createClient<S extends AnyService>(
   source: SessionSource,
   service: S,
@@ -27,37 +52,86 @@ export function createClient<S extends AnyService>(
 ): Client<S> {
   if (!isService(service)) throw new TypeError("client: the first argument must be made by service()");
   assertClientOptions(options);
+  if (options.hedge && !Object.values(service.methods).some(({ idempotent }) => idempotent))
+    throw new TypeError(`client: hedge needs an idempotent method, and ${service.name} declares none`);
   const { retry, inherit = true, whenFull = "wait", priority } = options;
+  const metadata = options.metadata === undefined ? undefined : new Metadata(options.metadata);
+  const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];
   if (inherit) wantCurrentCall();
-  const budget = new RetryBudget(source.host.clock, retry === false ? undefined : retry?.budget);
-  const terms: ClientTerms = { source, attempts: options, budget, inherit, whenFull, priority };
+  const budget = new RetryBudget(source.engine.clock, retry === false ? undefined : retry?.budget);
+  const terms: ClientTerms = { source, attempts: options, budget, inherit, whenFull, priority, metadata };
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;
-    client[name] = unaryFunction(
+    client[name] = clientFunction(
       new ClientMethod(terms, service.name, name, methodPath(service, name), method, timeoutMs),
+      service,
+      middleware,
     );
   }
   return Object.freeze(client) as Client<S>;
 }
 
-function unaryFunction(method: ClientMethod): unknown {
+function make(
+  method: ClientMethod,
+  input: unknown,
+  policy: RetryPolicy | undefined,
+  options: CallOptions | undefined,
+): Promise<unknown> {
+  if (policy === undefined) return callOnce(method, input, options);
+  return new RetriedCall(method, input, policy, options).promise;
+}
+
+function clientFunction(
+  method: ClientMethod,
+  service: AnyService,
+  middleware: readonly Middleware[],
+): unknown {
+  switch (method.kind) {
+    case "unary":
+      return unaryFunction(method, service, middleware);
+    case "oneWay":
+      return oneWayFunction(method, service, middleware);
+    default:
+      return streamFunction(method, method.kind, service, middleware);
+  }
+}
+
+function oneWayFunction(
+  method: ClientMethod,
+  service: AnyService,
+  middleware: readonly Middleware[],
+): unknown {
+  return (input?: unknown, options?: OneWayOptions): Promise<unknown> => {
+    if (options !== undefined) assertOneWayOptions(options);
+    const own = options?.middleware;
+    if (middleware.length === 0 && own === undefined) return sendOneWay(method, input, options);
+    const chain = own === undefined ? middleware : [...middleware, ...own];
+    return callThrough(chain, service, method, input, options, (given, inner) =>
+      sendOneWay(method, given, inner),
+    );
+  };
+}
+
+function unaryFunction(
+  method: ClientMethod,
+  service: AnyService,
+  middleware: readonly Middleware[],
+): unknown {
   const call = (input?: unknown, options?: CallOptions): Promise<unknown> => {
     let { policy } = method;
     if (options !== undefined) {
       assertCallOptions(options);
       policy = method.policyOf(options);
     }
-    if (policy === undefined) return callOnce(method, input, options);
-    return new RetriedCall(method, input, policy, options).promise;
+    const own = options?.middleware;
+    if (middleware.length === 0 && own === undefined) return make(method, input, policy, options);
+    const chain = own === undefined ? middleware : [...middleware, ...own];
+    return callThrough(chain, service, method, input, options, (given, inner) =>
+      make(method, given, policy, inner),
+    );
   };
   const result = (input?: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
-    call(input, options).then(
-      (value) => ({ ok: true, value }),
-      (error: unknown) => {
-        if (error instanceof RpcError) return { ok: false, error: error as never };
-        throw error;
-      },
-    );
+    resultOf(call(input, options));
   return Object.freeze(Object.assign(call, { result }));
 }

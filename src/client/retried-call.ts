@@ -1,35 +1,27 @@
 import { currentCall } from "../call/current-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
-import type { Callee } from "../call/outgoing-call.ts";
+import type { Callee, MetadataListener } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
-import type { Session } from "../session/session.ts";
+import { Alarm } from "../time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
-import { Alarm } from "./alarm.ts";
+import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
 import type { CallOptions } from "./call-options.ts";
-import {
-  type CheckedCall,
-  checkInput,
-  endWithError,
-  endWithValue,
-  isTimeout,
-  timeLeftIn,
-  timeUp,
-} from "./check.ts";
+import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import type { Retried } from "./retried-calls.ts";
 import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
+import type { CallSession } from "./session-source.ts";
 
 /**
  * Where a call that may make several requests stands.
  *
  *   checking  its input is being checked; nothing has been asked for
  *   trying    one attempt is under way, or with hedges several
- *   waiting   none is: the next goes when the alarm rings, and the memory that the last one lent is ours again
+ *   waiting   none is: the next goes when the alarm rings, and the memory that the last one granted is ours again
  *   judging   the value or error that decides has come and is being checked
  *   settled   the caller has its value or error
  *
@@ -40,18 +32,21 @@ import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
  *   trying    failure, others under way, may be tried again               trying    the others decide
  *   trying    failure of the last, may be tried again, budget allows      waiting   alarm for the back-off
  *   trying    any other failure                                           judging   the other attempts given up
- *   waiting   alarm, nothing lent                                         trying    next attempt, hedge alarm
- *   waiting   memory lent to a peer that is lost and may live on          settled   `unavailable`
- *   waiting   alarm, memory lent                                          waiting   until the terminal frame comes
+ *   waiting   alarm, nothing granted                                      trying    next attempt, hedge alarm
+ *   waiting   memory granted to a peer that is lost and may live on       settled   `unavailable`
+ *   waiting   alarm, memory granted                                       waiting   until the terminal frame comes
  *   judging   verdict                                                     settled   value, error, or `internal`
  *   any open  abort, deadline, the served call's end, peer closed         settled   alarm off, all attempts given up
  *
- * A failure may be tried again when its code is one to retry after, attempts are left, and a second execution is impossible or does no harm:
- * `#isSafe`.
+ * A failure may be tried again when its code is one to retry after, attempts are left, and a second execution is
+ * impossible or does no harm: `#isSafe`.
  */
 type RetriedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
-/** One call with retries, hedges or a time limit for each attempt, from the moment a user makes it, settled exactly once. */
+/**
+ * One call with retries, hedges or a time limit for each attempt, from the moment a user makes it, settled exactly
+ * once.
+ */
 export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, CheckedCall, Retried {
   readonly promise: Promise<unknown>;
   readonly method: ClientMethod;
@@ -59,8 +54,11 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   readonly failsWhenFull: boolean;
   phase: RetriedPhase = "checking";
   boundTo: Callee | undefined = undefined;
+  /** The block that each attempt carries. */
+  metadata: Uint8Array | undefined = undefined;
+  readonly onMetadata: MetadataListener | undefined;
   readonly #policy: RetryPolicy;
-  readonly #input: unknown;
+  readonly input: unknown;
   readonly #timeoutMs: number;
   #resolve!: (value: unknown) => void;
   #reject!: (error: RpcError) => void;
@@ -76,36 +74,44 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   #lastError: RpcError | undefined;
   /** An attempt may have been executed: from then on only what `#isSafe` allows. */
   #mayHaveRun = false;
-  /** An attempt has lent memory: its server cannot know it again. */
-  #hasLent = false;
+  /** An attempt has granted memory: its server cannot know it again. */
+  #hasGranted = false;
   /** What it is known by where it can be known again; 0 while it is known by nothing. */
   #sequence = 0;
-  /** The back-off is over, and the memory that the last attempt lent is awaited. */
-  #awaitsLoans = false;
+  /** The back-off is over, and the memory that the last attempt granted is awaited. */
+  #awaitsGrants = false;
 
   constructor(method: ClientMethod, input: unknown, policy: RetryPolicy, options: CallOptions | undefined) {
     super();
     this.method = method;
     this.priority = options?.priority ?? method.priority;
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
+    this.onMetadata = options?.onMetadata;
     this.#policy = policy;
-    this.#input = input;
+    this.input = input;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    const { host, retried } = method.source;
-    const now = host.clock.now();
+    const { engine, retried } = method.source;
+    const now = engine.clock.now();
     this.startedMs = now;
     const timeoutMs = options?.timeoutMs ?? method.timeoutMs;
     const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
     this.#timeoutMs = around === undefined ? timeoutMs : timeLeftIn(around, now, timeoutMs);
-    host.counters.callsStarted++;
+    engine.counters.callsStarted++;
     retried.add(this);
-    host.wheel.arm(this, now + this.#timeoutMs);
+    engine.wheel.arm(this, now + this.#timeoutMs);
     this.#listen(options?.signal);
     this.#listen(around?.signal);
-    if (!this.settled) checkInput(this, input);
+    if (this.settled) return;
+    try {
+      this.metadata = method.blockFor(options, around);
+    } catch (error) {
+      this.#failWith(error as RpcError);
+      return;
+    }
+    checkInput(this, input);
   }
 
   override get methodPath(): string {
@@ -143,7 +149,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     this.#launch();
   }
 
-  // ---- attempts --------------------------------------------------------------------------------------------------------
+  // ---- attempts ---------------------------------------------------------------------------------------------------
 
   #launch(): void {
     const { attemptTimeoutMs, hedgeAfterMs } = this.#policy;
@@ -152,12 +158,12 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     this.#attempts.push(attempt);
     this.#last = attempt;
     this.#underWay++;
-    attempt.start(this.#input);
+    attempt.start(this.input);
     if (this.phase === "trying" && this.#mayHedge) this.#ring(hedgeAfterMs);
   }
 
   #ring(afterMs: number): void {
-    const { wheel, clock } = this.method.source.host;
+    const { wheel, clock } = this.method.source.engine;
     wheel.arm(this.#alarm, clock.now() + afterMs);
   }
 
@@ -176,28 +182,29 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     // What has not left yet waits for the session that a hedge would wait for.
     if (this.#last?.session === undefined) return this.#ring(this.#policy.hedgeAfterMs);
     if (!this.#withdraw()) return;
-    this.method.source.host.counters.hedges++;
+    this.method.source.engine.counters.hedges++;
     this.#launch();
   }
 
   #tryAgain(): void {
-    const lending = this.#attempts.filter((attempt) => attempt.lending);
-    if (lending.length === 0) {
-      this.#awaitsLoans = false;
-      this.method.source.host.counters.retries++;
+    const granting = this.#attempts.filter((attempt) => attempt.hasOpenGrants);
+    if (granting.length === 0) {
+      this.#awaitsGrants = false;
+      this.method.source.engine.counters.retries++;
       this.#launch();
-    } else if (lending.some(({ loansHeld }) => loansHeld)) {
-      // No terminal frame will come, and the keys are still good: who knows when, if ever, the memory can be lent again.
-      const message = `${this.peerName} is lost, and may still be using memory that an attempt has lent it`;
+    } else if (granting.some(({ grantsHeld }) => grantsHeld)) {
+      // No terminal frame will come, and the keys are still good: who knows when, if ever, the memory can be granted
+      // again.
+      const message = `${this.peerName} is lost and may still access memory that an attempt granted`;
       this.fail("unavailable", message, this.#because());
-    } else this.#awaitsLoans = true;
+    } else this.#awaitsGrants = true;
   }
 
-  onLoansChanged(): void {
-    if (this.#awaitsLoans && this.phase === "waiting") this.#tryAgain();
+  onGrantsChanged(): void {
+    if (this.#awaitsGrants && this.phase === "waiting") this.#tryAgain();
   }
 
-  identify(session: Session): CallIdentity | undefined {
+  identify(session: CallSession): CallIdentity | undefined {
     if (!this.method.replay) return undefined;
     const { retried } = this.method.source;
     const callee = calleeOf(session);
@@ -205,7 +212,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     if (ran !== undefined && (ran.incarnation !== callee.incarnation || ran.url !== callee.url)) {
       throw new RpcError({
         code: "aborted",
-        message: `an attempt may have been executed by a process that is gone from ${ran.url}`,
+        message: `an earlier attempt may have been executed: its process at ${ran.url} is gone`,
         cause: this.#lastError,
       });
     }
@@ -227,9 +234,9 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     if (this.settled) return;
     this.#underWay--;
     this.#lastError = error;
-    this.#hasLent ||= attempt.carries;
-    // One that is late may still be at its server, and what it lent is not back.
-    if (how !== "late" && !attempt.lending) this.#drop(attempt);
+    this.#hasGranted ||= attempt.carries;
+    // One that is late may still be at its server, and what it granted is not back.
+    if (how !== "late" && !attempt.hasOpenGrants) this.#drop(attempt);
     const executed = attempt.session !== undefined && error.notExecuted !== true;
     if (executed) this.#onMayHaveRun(attempt);
     else if (!this.#mayHaveRun) this.#forgetSequence();
@@ -260,7 +267,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   /** Whether another attempt can do no harm. */
   #isSafe(attempt: Attempt, error: RpcError, executed: boolean): boolean {
     if (!this.#mayHaveRun || this.method.idempotent) return true;
-    if (!this.method.replay || this.#hasLent) return false;
+    if (!this.method.replay || this.#hasGranted) return false;
     // An error that the peer sent about what it has executed is the answer: another attempt would be given the same.
     const answered = executed && error.origin === "remote" && attempt.session?.state !== "ended";
     return !answered;
@@ -268,7 +275,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   #waitToTryAgain(error: RpcError): void {
     const { source } = this.method;
-    const { clock } = source.host;
+    const { clock } = source.engine;
     const waitMs = backoffMs(this.#policy, this.#started - 1, error.retryAfterMs);
     if (this.#started >= this.#policy.attempts || clock.now() + waitMs >= this.deadlineMs)
       return this.#failWith(error);
@@ -279,7 +286,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   #withdraw(): boolean {
     if (this.method.budget.withdraw()) return true;
-    this.method.source.host.counters.retriesWithheld++;
+    this.method.source.engine.counters.retriesWithheld++;
     return false;
   }
 
@@ -295,14 +302,14 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     const attempts = this.#attempts;
     this.#attempts = [];
     this.#underWay = 0;
-    this.method.source.host.wheel.disarm(this.#alarm);
+    this.method.source.engine.wheel.disarm(this.#alarm);
     for (const attempt of attempts) {
       if (attempt.session !== undefined && !attempt.settled) this.#mayHaveRun = true;
       attempt.giveUp();
     }
   }
 
-  // ---- the end ---------------------------------------------------------------------------------------------------------
+  // ---- the end ----------------------------------------------------------------------------------------------------
 
   override onDeadline(): void {
     if (this.settled) return;
@@ -331,7 +338,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   succeed(value: unknown): void {
     this.#settle("ok");
-    this.method.source.host.counters.callsSucceeded++;
+    this.method.source.engine.counters.callsSucceeded++;
     this.#resolve(value);
   }
 
@@ -346,7 +353,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     const { method } = this;
     const id = this.#last?.id ?? 0;
     this.#settle(code);
-    method.source.host.counters.callsFailed++;
+    method.source.engine.counters.callsFailed++;
     this.#reject(
       new RpcError({
         origin: "local",
@@ -363,8 +370,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   #settle(code: RpcCode | "ok"): void {
     this.phase = "settled";
-    const { host, retried } = this.method.source;
-    host.wheel.disarm(this);
+    const { engine, retried } = this.method.source;
+    engine.wheel.disarm(this);
     this.#giveUpAttempts();
     this.#forgetSequence();
     retried.delete(this);
@@ -377,7 +384,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   }
 }
 
-const calleeOf = (session: Session): Callee => ({
+const calleeOf = (session: CallSession): Callee => ({
   url: session.peerName,
-  incarnation: session.remote?.incarnation ?? 0n,
+  incarnation: session.incarnation ?? 0n,
 });

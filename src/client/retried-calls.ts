@@ -13,11 +13,12 @@ export interface Retried {
 const maxCallers = 256;
 
 /**
- * What a peer, or a group of peers, keeps for calls to it that may be tried more than once: who is calling, as the peer's replay cache knows us, and which of those calls
- * are open. A peer that is closed must not leave one waiting for its next attempt.
+ * What a peer, or a balanced peer, keeps for calls to it that may be tried more than once: who is calling, as the
+ * peer's replay cache knows us, and which of those calls are open. A peer that is closed must not leave one waiting for
+ * its next attempt.
  */
 export class RetriedCalls {
-  /** Never told. A group's calls go to several peers, and each knows us by another number made from it. */
+  /** Never told. A balanced peer's calls go to several peers, and each knows us by another number made from it. */
   readonly #secret = randomBytes(32);
   /** For those asked last. */
   readonly #callers = new Map<string, bigint>();
@@ -61,8 +62,8 @@ export class RetriedCalls {
   }
 
   /**
-   * Who knew it could ask for our answers, so no two peers know us by the same: not even one that says it is the other, for what it cannot choose is
-   * where we have reached it.
+   * Who knew it could ask for our answers, so no two peers know us by the same: not even one that says it is the other,
+   * for what it cannot choose is where we have reached it.
    */
   #callerFor({ url, incarnation }: Callee): bigint {
     const callee = `${incarnation} ${url}`;

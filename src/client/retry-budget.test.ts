@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../call/fake-clock.test-support.ts";
+import { FakeClock } from "../time/fake-clock.test-support.ts";
 import { RetryBudget } from "./retry-budget.ts";
 
 function setUp(options: { ratio?: number; perSecond?: number }) {

@@ -1,10 +1,19 @@
-import type { Clock } from "../call/clock.ts";
+import type { Clock } from "../time/clock.ts";
 
-/** How many attempts beyond the first the calls of one client may have. */
+/**
+ * Limits the retries and hedges of one client. Deposits and withdrawals count for ten seconds, as in Finagle's
+ * RetryBudget (https://twitter.github.io/finagle/guide/Clients.html#retries).
+ */
 export interface RetryBudgetOptions {
-  /** Retries and hedges for each call. Default 0.2: a server that fails everything sees a fifth more calls, not `attempts` times as many. */
+  /**
+   * Retries and hedges for each call, 0 to 1,000,000. Default 0.2: a server that fails every call gets a fifth more
+   * requests, and not `attempts` times as many.
+   */
   readonly ratio?: number;
-  /** Retries and hedges a second beside those, so that a client of few calls can retry at all. Default 10. */
+  /**
+   * Retries and hedges in each second in addition, 0 to 1,000,000, so that a client with few calls can retry. Default
+   * 10.
+   */
   readonly perSecond?: number;
 }
 
@@ -13,15 +22,15 @@ const slices = 10;
 const sliceMs = 1000;
 
 /**
- * Bounds what a client adds to a trouble by trying again: each call deposits `ratio`, each retry takes 1, deposits and what was taken count for ten
- * seconds, and `perSecond` is there without deposits. After Finagle's RetryBudget
- * (https://twitter.github.io/finagle/guide/Clients.html#retries), whose defaults these are.
+ * Bounds the load that retries add to a server in trouble. Each call deposits `ratio`, and each retry withdraws 1.
+ * Deposits and withdrawals count for ten seconds. `perSecond` is available without deposits. After Finagle's
+ * RetryBudget (https://twitter.github.io/finagle/guide/Clients.html#retries), with its defaults.
  */
 export class RetryBudget {
   readonly #clock: Clock;
   readonly #ratio: number;
   readonly #reserve: number;
-  /** What came in less what was taken, second by second. */
+  /** Deposits less withdrawals, by second. */
   readonly #slices: number[] = new Array(slices).fill(0);
   #slice: number;
   #sum = 0;
@@ -39,10 +48,10 @@ export class RetryBudget {
     this.#add(this.#ratio);
   }
 
-  /** Takes one retry; false when there is none. */
+  /** Withdraws one retry. False if the budget is spent. */
   withdraw(): boolean {
     this.#pass();
-    // Sums of fractions are a little off: nine deposits of a ninth are one retry.
+    // Tolerates rounding: nine deposits of a ninth are one retry.
     if (this.#reserve + this.#sum < 1 - 1e-6) return false;
     this.#add(-1);
     return true;
@@ -55,7 +64,7 @@ export class RetryBudget {
     this.#sum += amount;
   }
 
-  /** Lets go of the seconds that are over. */
+  /** Drops the seconds that have passed. */
   #pass(): void {
     const now = Math.floor(this.#clock.now() / sliceMs);
     const passed = now - this.#slice;

@@ -1,47 +1,61 @@
-import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { isRpcCode, type RpcCode } from "../errors/code.ts";
+import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
 import type { RetryBudgetOptions } from "./retry-budget.ts";
 
-/** Whether, and how, a call that has failed is tried again. */
+/** How a failed call is retried. */
 export interface RetryOptions {
-  /** How many requests one call may make, the first and hedges included; 1 to 100. Default 3. */
+  /** Requests of one call, with the first one and hedges, 1 to 100. Default 3. */
   readonly attempts?: number;
-  /** The longest wait before the first retry, in milliseconds; it doubles with each. The wait itself is drawn between 0 and that. Default 10. */
+  /**
+   * The bound of the back-off before the first retry, in milliseconds. It doubles with each retry. The back-off is
+   * random, from 0 to the bound. Default 10.
+   */
   readonly baseDelayMs?: number;
-  /** What the longest wait grows to, in milliseconds. Default 1000. */
+  /** The largest bound of the back-off, in milliseconds. Default 1000. */
   readonly maxDelayMs?: number;
-  /** The failures to retry after. One that says `retryAfterMs` is retried whatever its code. Default: `unavailable`, `resource_exhausted`. */
+  /**
+   * The error codes after which a call is retried. An error with `retryAfterMs` is retried whatever its code. Default:
+   * `unavailable` and `resource_exhausted`.
+   */
   readonly codes?: readonly RpcCode[];
 }
 
-/** The same for a whole client. */
+/** How the failed calls of a client are retried. */
 export interface ClientRetryOptions extends RetryOptions {
-  /** How many attempts beyond their first, retries and hedges, the client's calls may make together. */
+  /** Limits the retries and hedges of all calls of the client together. */
   readonly budget?: RetryBudgetOptions;
 }
 
-/** Whether, and when, a second request goes out beside one that is slow. Only methods that are `idempotent` are hedged. */
+/**
+ * When a slow call sends another request. The first answer counts, and the other request is cancelled. Only
+ * `idempotent` methods are hedged (Dean and Barroso, "The Tail at Scale", CACM 2013).
+ */
 export interface HedgeOptions {
-  /** How long to wait for an answer before the next request goes out, in milliseconds. Best a little above what the slowest twentieth of the calls takes. */
+  /**
+   * How long to wait for an answer before the next request is sent, in milliseconds. Choose a little more than the
+   * 95th percentile of the latency.
+   */
   readonly afterMs: number;
-  /** How many requests one call may make, the first included; 2 to 100, and no more than `retry.attempts` where calls are retried. Default 2. */
+  /**
+   * Requests of one call, with the first one, 2 to 100. At most `retry.attempts` if calls are retried. Default 2.
+   */
   readonly attempts?: number;
 }
 
-/** What a client or a call says of its attempts. */
+/** The options of a client or a call about its attempts. */
 export interface AttemptOptions {
   readonly attemptTimeoutMs?: number;
   readonly retry?: RetryOptions | false;
   readonly hedge?: HedgeOptions | false;
 }
 
-/** The same, complete. */
+/** The options of a call with those of its client and the defaults. */
 export interface RetryPolicy {
   readonly attempts: number;
   readonly baseDelayMs: number;
   readonly maxDelayMs: number;
   readonly codes: ReadonlySet<RpcCode>;
-  /** Infinity: an attempt has all the time its call has. */
+  /** Infinity: an attempt has all the time that its call has left. */
   readonly attemptTimeoutMs: number;
   readonly hedgeAfterMs: number;
   /** 1: no hedging. */
@@ -51,7 +65,10 @@ export interface RetryPolicy {
 const maxAttempts = 100;
 const transient: readonly RpcCode[] = ["unavailable", "resource_exhausted"];
 
-/** What is in force when the call says `call` and its client `client`: field by field the call's word, then the client's. Undefined: one attempt, as long as the call. */
+/**
+ * Merges the options of a call and its client, field by field: the call's value, then the client's. Undefined: the call
+ * has one attempt, which may take as long as the call.
+ */
 export function resolvePolicy(client: AttemptOptions, call: AttemptOptions = {}): RetryPolicy | undefined {
   const retry = merged(client.retry, call.retry);
   const hedge = merged(client.hedge, call.hedge);
@@ -77,16 +94,17 @@ function merged<T extends object>(client: T | false | undefined, call: T | false
 }
 
 /**
- * How long to wait before retry number `retry`, counted from 0: any time between nothing and the bound, which doubles from retry to retry. Of the
- * ways to spread retries this "full jitter" costs the least work and ends the soonest: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
- * Blog, 2015. What the server asked for is waited besides, so that those it sent away do not come back all at once.
+ * The back-off before retry number `retry`, from 0: random, from 0 to a bound that doubles with each retry. This "full
+ * jitter" costs the least work of the ways to spread retries, and ends the soonest (M. Brooker, "Exponential Backoff
+ * And Jitter", AWS Architecture Blog, 2015). The wait that the server asked for is added, so that the callers that it
+ * rejected do not return at the same moment.
  */
 export function backoffMs(policy: RetryPolicy, retry: number, retryAfterMs = 0): number {
   const bound = Math.min(policy.maxDelayMs, policy.baseDelayMs * 2 ** retry);
   return retryAfterMs + Math.random() * bound;
 }
 
-/** @throws TypeError naming the option. `where` is "client" or "call"; only a client has a budget. */
+/** @throws TypeError naming the option. Only a client has a budget. */
 export function assertAttemptOptions(where: "client" | "call", options: AttemptOptions): void {
   const { attemptTimeoutMs, retry, hedge } = options;
   if (attemptTimeoutMs !== undefined) assertTimeoutMs(`${where}: attemptTimeoutMs`, attemptTimeoutMs);
@@ -105,18 +123,18 @@ function assertRetry(where: string, retry: ClientRetryOptions): void {
   if (retry.baseDelayMs !== undefined) assertTimeoutMs(`${where}: retry.baseDelayMs`, retry.baseDelayMs);
   if (retry.maxDelayMs !== undefined) assertTimeoutMs(`${where}: retry.maxDelayMs`, retry.maxDelayMs);
   if (retry.codes !== undefined && !(Array.isArray(retry.codes) && retry.codes.every(isRpcCode)))
-    throw new TypeError(`${where}: retry.codes must be an array of codes`);
+    throw new TypeError(`${where}: retry.codes must be an array of error codes`);
   if (retry.budget === undefined) return;
   assertOptions(`${where}: retry.budget`, retry.budget, ["ratio", "perSecond"]);
   for (const [name, value] of Object.entries(retry.budget)) {
     if (value === undefined || (typeof value === "number" && value >= 0 && value <= 1e6)) continue;
     throw new TypeError(
-      `${where}: retry.budget.${name} must be a number from 0 to 1000000; it is ${String(value)}`,
+      `${where}: retry.budget.${name} must be a number from 0 to 1000000, it is ${shown(value)}`,
     );
   }
 }
 
 function assertAttempts(where: string, value: number | undefined, least: number): void {
   if (value === undefined || (Number.isInteger(value) && value >= least && value <= maxAttempts)) return;
-  throw new TypeError(`${where} must be an integer from ${least} to ${maxAttempts}; it is ${String(value)}`);
+  throw new TypeError(`${where} must be an integer from ${least} to ${maxAttempts}, it is ${shown(value)}`);
 }

@@ -1,12 +1,36 @@
 import type { OutgoingCall } from "../call/outgoing-call.ts";
-import type { RpcCode } from "../errors/code.ts";
-import type { Session } from "../session/session.ts";
-import type { SessionHost } from "../session/session-host.ts";
+import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
+import type { EngineServices } from "../connection/engine-services.ts";
+import type { MethodNumbers } from "../connection/handshake.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
 import type { RetriedCalls } from "./retried-calls.ts";
+
+/** A session as a client's calls use it. */
+export interface CallSession {
+  readonly peerName: string;
+  readonly state: SessionState;
+  /** The peer takes no new calls any more: it drains, or the session has ended. */
+  readonly takesNoCalls: boolean;
+  /** Of the peer's engine; undefined while the session opens. */
+  readonly incarnation: bigint | undefined;
+  /** The numbers of the peer's methods. */
+  readonly methods: MethodNumbers;
+  /** Who opened the session. */
+  readonly observer: SessionObserver | undefined;
+  /** The session itself, for its other parts. */
+  readonly context: SessionContext;
+  /**
+   * Sends a request, or lets it wait for its turn. `endMs`, on the engine's clock, is when the caller waits no more.
+   * Throws RpcError when the request can neither leave nor wait.
+   */
+  request(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs?: number): void;
+  /** The caller gave up on a call that has been settled. */
+  cancel(call: OutgoingCall): void;
+}
 
 /** Where a client gets the session for its next call: a peer. */
 export interface SessionSource {
-  readonly host: SessionHost;
+  readonly engine: EngineServices;
   /** The peer's URL or name, for errors. */
   readonly name: string;
   /** Its calls that may be tried more than once. */
@@ -14,9 +38,22 @@ export interface SessionSource {
   /** For good: there will never be a session again. */
   readonly closed: boolean;
   /** Calls wait while there is no session, and those that have not left when one is lost ask for another. */
-  readonly patient: boolean;
-  /** The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who wants it: its end ends the wait. */
-  session(call?: OutgoingCall, input?: unknown): Session | Promise<Session>;
-  /** A request that had left over the session has ended. Absent where nobody wants to know. */
-  onSettled?(session: Session, code: RpcCode | "ok"): void;
+  readonly waitForReady: boolean;
+  /** Several peers may take a call: one that was certainly not executed by the first goes to another. */
+  readonly hasOthers: boolean;
+  /**
+   * The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who
+   * wants it: its end ends the wait.
+   */
+  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession>;
+}
+
+/**
+ * Whether a call certainly was not executed because its peer takes no calls any more. Another peer can be asked at once
+ * without harm, whatever the method, and such a request counts as none ("transparent retry", gRFC A6).
+ */
+export function wasTurnedAway(session: CallSession | undefined, id: number, error: RpcError): boolean {
+  // Without a number nothing has left.
+  const notExecuted = error.notExecuted === true || id === 0;
+  return notExecuted && error.code === "unavailable" && session?.takesNoCalls === true;
 }

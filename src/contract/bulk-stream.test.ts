@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { RegionHandle } from "../bulk/region-handle.ts";
-import { bulkStreamBrand } from "../bulk/stream-kind.ts";
+import { bulkStreamBrand } from "../byte-stream/stream-kind.ts";
+import { RegionHandle } from "../memory/region-handle.ts";
 import { bulkStream } from "./bulk-stream.ts";
 import { handle } from "./handle.ts";
 
@@ -14,7 +14,7 @@ describe("the schema of a byte stream", () => {
   it("takes a stream of its direction, and says what is wrong with anything else", () => {
     expect(problems(bulkStream("read"), stream)).toBeUndefined();
     expect(problems(bulkStream("write"), stream)).toEqual([
-      'byte stream is for "read", the method needs one for "write"',
+      'the byte stream has the direction "read"; the method needs "write"',
     ]);
     for (const value of [null, 1, {}, "read"])
       expect(problems(bulkStream("read"), value)).toEqual(["expected a byte stream"]);
@@ -40,11 +40,11 @@ describe("the schema of a handle", () => {
 
   it("takes a handle that grants enough, within its limits", () => {
     expect(problems(handle("read", { maxBytes: 100 }), made)).toBeUndefined();
-    expect(problems(handle("write"), made)).toEqual(['handle is for "read", the method needs "write"']);
+    expect(problems(handle("write"), made)).toEqual(['the handle grants "read"; the method needs "write"']);
     expect(problems(handle("read", { maxBytes: 99 }), made)).toEqual([
-      "handle's region has 100 bytes, the most is 99",
+      "the handle's region has 100 bytes; the limit is 99",
     ]);
-    expect(problems(handle("read"), {})).toEqual(["expected a handle on a region"]);
+    expect(problems(handle("read"), {})).toEqual(["expected a handle of a region"]);
     expect(() => handle("all" as never)).toThrow(TypeError);
     expect(z.toJSONSchema(handle("read"))).toMatchObject({ "x-cinnabar-handle": { access: "read" } });
   });

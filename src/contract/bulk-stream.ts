@@ -1,41 +1,30 @@
-import { z } from "zod";
-import {
-  type BulkStreamLike,
-  isBulkStreamLike,
-  isRemoteStreamLike,
-  type RemoteStreamLike,
-  type StreamDirection,
-} from "../bulk/stream-kind.ts";
+import type { z } from "zod";
+import type { BulkStreamLike, RemoteStreamLike, StreamDirection } from "../byte-stream/stream-kind.ts";
+import { bulkStreamCheck } from "./checks.ts";
+import { zodOf } from "./zod-of.ts";
 
-/** The schema `bulkStream` makes: a client passes a stream of its engine's, the handler opens it. */
+/** The schema that `bulkStream` makes: the client passes a `BulkStream`, the handler receives a `RemoteStream`. */
 export type BulkStreamSchema<D extends StreamDirection> = z.ZodType<RemoteStreamLike<D>, BulkStreamLike<D>>;
 
 /**
- * A schema for bytes of any number that flow while the call runs, moved by one-sided transfers. `direction` names what the side does that receives it:
- * with `bulkStream("read")` a handler reads it by `call.readable`, with `bulkStream("write")` it writes it by `call.writable`.
+ * A schema for a byte stream of any length that flows while the call runs. The bytes move by one-sided transfers.
+ *
+ * `direction` is what the handler does: it reads a `bulkStream("read")` with `call.readable`, and writes a
+ * `bulkStream("write")` with `call.writable`. The client makes the stream with `engine.bulkStream(direction)`.
  *
  * @throws TypeError for an unknown direction.
+ *
+ * @example
+ * const Files = service("files.v1", {
+ *   upload: unary({ input: z.object({ name: z.string(), content: bulkStream("read") }) }),
+ * });
+ *
+ * // client
+ * const content = engine.bulkStream("read");
+ * const done = peer.client(Files).upload({ name: "a.bin", content });
+ * await Readable.toWeb(createReadStream("a.bin")).pipeTo(content.writable);
+ * await done;
  */
 export function bulkStream<D extends StreamDirection>(direction: D): BulkStreamSchema<D> {
-  if (direction !== "read" && direction !== "write")
-    throw new TypeError(
-      `bulkStream: direction must be "read" or "write", it is ${JSON.stringify(direction)}`,
-    );
-  // On z.unknown() and not z.custom(), which has no JSON Schema.
-  const schema = z
-    .unknown()
-    .superRefine((value, context) => {
-      const fault = describeFault(value, direction);
-      if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
-    })
-    .meta({ type: "object", "x-cinnabar-bulk-stream": { direction } });
-  // The client's stream becomes the handler's between the two validations, on the wire, as a region does.
-  return schema as z.ZodType<unknown, unknown> as BulkStreamSchema<D>;
-}
-
-function describeFault(value: unknown, direction: StreamDirection): string | undefined {
-  if (!isBulkStreamLike(value) && !isRemoteStreamLike(value)) return "expected a byte stream";
-  return value.direction === direction
-    ? undefined
-    : `byte stream is for "${value.direction}", the method needs one for "${direction}"`;
+  return zodOf(bulkStreamCheck(direction), { type: "object", "x-cinnabar-bulk-stream": { direction } });
 }

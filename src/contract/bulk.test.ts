@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { type Access, grants, regionBrand, remoteRegionBrand } from "../bulk/region-kind.ts";
+import { type Access, permits, regionBrand, remoteRegionBrand } from "../memory/region-kind.ts";
 import { bulk } from "./bulk.ts";
 import { formatIssues } from "./schema.ts";
 
@@ -19,9 +19,11 @@ describe("bulk", () => {
     for (const needed of accesses) {
       for (const granted of accesses) {
         const enough = granted === needed || granted === "read_write";
-        expect(grants(granted, needed)).toBe(enough);
+        expect(permits(granted, needed)).toBe(enough);
         expect(fault(z.object({ into: bulk(needed) }), { into: make(granted) })).toBe(
-          enough ? undefined : `input.into: region is exposed for "${granted}", the method needs "${needed}"`,
+          enough
+            ? undefined
+            : `input.into: the region was exposed as "${granted}"; the method needs "${needed}"`,
         );
       }
     }
@@ -49,9 +51,9 @@ describe("bulk", () => {
 
   it("holds its limits on the whole length", () => {
     const schema = bulk("read", { minBytes: 4, maxBytes: 8 });
-    expect(fault(schema, region("read", 3))).toBe("input: region has 3 bytes, the least is 4");
+    expect(fault(schema, region("read", 3))).toBe("input: the region has 3 bytes; the least is 4");
     expect(fault(schema, region("read", 8))).toBeUndefined();
-    expect(fault(schema, remoteRegion("read", 9))).toBe("input: region has 9 bytes, the most is 8");
+    expect(fault(schema, remoteRegion("read", 9))).toBe("input: the region has 9 bytes; the limit is 8");
   });
 
   it("has a JSON Schema", () => {
@@ -65,9 +67,9 @@ describe("bulk", () => {
 
   it("refuses an unknown access, and unknown or senseless options", () => {
     const loose = bulk as (access: unknown, options?: unknown) => unknown;
-    expect(() => loose("rw")).toThrow('bulk: access must be "read", "write" or "read_write", it is "rw"');
+    expect(() => loose("rw")).toThrow('bulk: access must be "read", "write" or "read_write", not "rw"');
     expect(() => loose(undefined)).toThrow(TypeError);
     expect(() => loose("read", { maxLength: 1 })).toThrow('bulk: unknown option "maxLength"');
-    expect(() => loose("read", { maxBytes: -1 })).toThrow("bulk: maxBytes must be an integer from 0 on");
+    expect(() => loose("read", { maxBytes: -1 })).toThrow("bulk: maxBytes must be an integer of at least 0");
   });
 });

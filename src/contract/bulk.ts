@@ -1,57 +1,31 @@
-import { z } from "zod";
-import {
-  type Access,
-  grants,
-  isRegionLike,
-  isRemoteRegionLike,
-  type RegionLike,
-  type RemoteRegionLike,
-} from "../bulk/region-kind.ts";
-import {
-  type ByteLengthLimits,
-  type ByteLengthOptions,
-  describeLengthFault,
-  resolveByteLength,
-} from "./byte-length.ts";
+import type { z } from "zod";
+import type { Access, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
+import type { ByteLengthOptions } from "./byte-length.ts";
+import { bulkCheck } from "./checks.ts";
+import { zodOf } from "./zod-of.ts";
 
-/** The schema `bulk` makes: a client passes a region it exposes, the handler gets a handle on it. */
+/** The schema that `bulk` makes: the client passes a `Region`, the handler receives a `RemoteRegion`. */
 export type BulkSchema<A extends Access> = z.ZodType<RemoteRegionLike<A>, RegionLike<A>>;
 
-const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
-
 /**
- * A schema for memory that the peer reads or writes in place, by one-sided transfers; only a handle travels in the message.
+ * A schema for memory of the caller that the handler reads or writes in place. The bytes move by one-sided transfers;
+ * the message carries only a descriptor.
  *
- * `access` names the right of the side that receives the handle: with `bulk("read")` a handler may `call.get` from the
- * client's region, with `bulk("write")` it may `call.put` into it. A region exposed "read_write" serves for each. The limits
- * are on the region's whole length.
+ * `access` is what the handler may do: "read" allows `call.get`, "write" allows `call.put`, "read_write" allows both. A
+ * region that was exposed as "read_write" fits every method. `minBytes` and `maxBytes` limit the length of the region;
+ * default: no limit. Use `bytes` for small data inside the message.
  *
- * @throws TypeError for an unknown access or option, or a limit that is no integer from 0 on.
+ * @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0.
+ *
+ * @example
+ * const Images = service("images.v1", {
+ *   blur: unary({ input: z.object({ pixels: bulk("read_write", { maxBytes: 64 * 1024 * 1024 }) }) }),
+ * });
+ *
+ * // The client exposes its memory; the handler changes it in place.
+ * using pixels = engine.expose(new Uint8Array(1024 * 1024), { access: "read_write" });
+ * await peer.client(Images).blur({ pixels });
  */
 export function bulk<A extends Access>(access: A, options: ByteLengthOptions = {}): BulkSchema<A> {
-  if (!accesses.includes(access)) {
-    throw new TypeError(
-      `bulk: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`,
-    );
-  }
-  const limits = resolveByteLength("bulk", options);
-  // On z.unknown() and not z.custom(), which has no JSON Schema.
-  const schema = z
-    .unknown()
-    .superRefine((value, context) => {
-      const fault = describeFault(value, access, limits);
-      if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
-    })
-    .meta({ type: "object", "x-cinnabar-bulk": { access, ...options } });
-  // The client's region becomes the handler's handle between the two validations, on the wire: no one parse turns one
-  // into the other, so the two types cannot follow from zod's.
-  return schema as z.ZodType<unknown, unknown> as BulkSchema<A>;
-}
-
-function describeFault(value: unknown, needed: Access, limits: ByteLengthLimits): string | undefined {
-  if (!isRegionLike(value) && !isRemoteRegionLike(value)) return "expected a region";
-  if (!grants(value.access, needed))
-    return `region is exposed for "${value.access}", the method needs "${needed}"`;
-  const fault = describeLengthFault(value.byteLength, limits);
-  return fault === undefined ? undefined : `region ${fault}`;
+  return zodOf(bulkCheck(access, options), { type: "object", "x-cinnabar-bulk": { access, ...options } });
 }

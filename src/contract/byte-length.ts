@@ -1,18 +1,23 @@
-/** Limits on a length, in bytes, both ends included. */
+import { shown } from "../options/assert-options.ts";
+
+/** Limits of a length in bytes, both inclusive. */
 export interface ByteLengthOptions {
-  /** The least that fits. Default: 0. */
+  /** Least length in bytes. Default: 0. */
   readonly minBytes?: number;
-  /** The most that fits. Default: no limit here; message and region limits hold anyway. */
+  /** Greatest length in bytes. Default: none here; the limits of messages and regions still apply. */
   readonly maxBytes?: number;
 }
 
-/** Resolved limits. */
+/** Complete limits. */
 export interface ByteLengthLimits {
   readonly minBytes: number;
   readonly maxBytes: number;
 }
 
-/** @throws TypeError for an unknown option, or limits that are no safe integers from 0 on with min at most max. */
+/**
+ * @throws TypeError for an unknown option, a limit that is not an integer of at least 0, or `minBytes` above
+ * `maxBytes`.
+ */
 export function resolveByteLength(where: string, options: ByteLengthOptions): ByteLengthLimits {
   if (typeof options !== "object" || options === null)
     throw new TypeError(`${where}: options must be an object`);
@@ -28,18 +33,18 @@ export function resolveByteLength(where: string, options: ByteLengthOptions): By
   return { minBytes, maxBytes };
 }
 
-/** What is wrong with a length, as "has 7 bytes, the most is 4"; `undefined` when it fits. */
+/** The fault of a length, as "has 7 bytes; the limit is 4"; `undefined` when it fits. */
 export function describeLengthFault(byteLength: number, limits: ByteLengthLimits): string | undefined {
   const length = byteLength === 1 ? "1 byte" : `${byteLength} bytes`;
-  if (byteLength < limits.minBytes) return `has ${length}, the least is ${limits.minBytes}`;
-  if (byteLength > limits.maxBytes) return `has ${length}, the most is ${limits.maxBytes}`;
+  if (byteLength < limits.minBytes) return `has ${length}; the least is ${limits.minBytes}`;
+  if (byteLength > limits.maxBytes) return `has ${length}; the limit is ${limits.maxBytes}`;
   return undefined;
 }
 
 function checkBytes(where: string, value: unknown, fallback: number): number {
   if (value === undefined) return fallback;
   if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    throw new TypeError(`${where} must be an integer from 0 on, it is ${String(value)}`);
+    throw new TypeError(`${where} must be an integer of at least 0, not ${shown(value)}`);
   }
   return value;
 }

@@ -39,10 +39,10 @@ describe("bytes", () => {
 
   it("holds its limits, both ends included", () => {
     const schema = bytes({ minBytes: 2, maxBytes: 4 });
-    expect(fault(schema, new Uint8Array(1))).toBe("input: has 1 byte, the least is 2");
+    expect(fault(schema, new Uint8Array(1))).toBe("input: has 1 byte; the least is 2");
     expect(fault(schema, new Uint8Array(2))).toBeUndefined();
     expect(fault(schema, new Uint8Array(4))).toBeUndefined();
-    expect(fault(schema, new Uint8Array(5))).toBe("input: has 5 bytes, the most is 4");
+    expect(fault(schema, new Uint8Array(5))).toBe("input: has 5 bytes; the limit is 4");
   });
 
   it("has a JSON Schema, also once it has been described", () => {
@@ -59,8 +59,8 @@ describe("bytes", () => {
 
   it.each([
     [{ maxLength: 4 }, 'bytes: unknown option "maxLength"; known are minBytes, maxBytes'],
-    [{ maxBytes: -1 }, "bytes: maxBytes must be an integer from 0 on, it is -1"],
-    [{ minBytes: 1.5 }, "bytes: minBytes must be an integer from 0 on, it is 1.5"],
+    [{ maxBytes: -1 }, "bytes: maxBytes must be an integer of at least 0, not -1"],
+    [{ minBytes: 1.5 }, "bytes: minBytes must be an integer of at least 0, not 1.5"],
     [{ maxBytes: Number.POSITIVE_INFINITY }, "bytes: maxBytes must be an integer"],
     [{ maxBytes: "4" }, "bytes: maxBytes must be an integer"],
     [{ minBytes: 5, maxBytes: 4 }, "bytes: minBytes 5 is above maxBytes 4"],

@@ -1,36 +1,26 @@
-import { z } from "zod";
-import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "./byte-length.ts";
+import type { z } from "zod";
+import type { ByteLengthOptions } from "./byte-length.ts";
+import { bytesCheck } from "./checks.ts";
+import { zodOf } from "./zod-of.ts";
 
-/** The schema `bytes` makes: a zod schema, to be combined with others as any. */
+/** The schema that `bytes` makes: a zod schema, which combines with others. */
 export type BytesSchema = z.ZodType<Uint8Array, Uint8Array>;
 
 /**
- * A schema for bytes that travel inside the message: a `Uint8Array`, of which a Node `Buffer` is one. For memory that the
- * peer reads or writes in place, use `bulk`.
+ * A schema for bytes inside the message: a `Uint8Array`, or a `Buffer`. The receiver gets a copy of its own. Use it for
+ * small data, and `bulk` for memory that the peer should read or write in place.
  *
- * What arrives is the receiver's own copy. Unlike `z.instanceof(Uint8Array)` it has a JSON Schema (a base64 string), so
- * that contracts can be printed.
+ * `minBytes` and `maxBytes` limit the length; default: no limit but that of a message (`limits.maxBodyBytes`). Unlike
+ * `z.instanceof(Uint8Array)` this schema has a JSON Schema (a base64 string), so that contracts can be printed.
  *
- * @throws TypeError for an unknown option, or a limit that is no integer from 0 on.
+ * @throws TypeError for an unknown option, or a limit that is not an integer of at least 0.
+ *
+ * @example
+ * const Thumbs = service("thumbs.v1", {
+ *   make: unary({ input: z.object({ jpeg: bytes({ maxBytes: 1_000_000 }) }), output: bytes() }),
+ * });
  */
 export function bytes(options: ByteLengthOptions = {}): BytesSchema {
-  const limits = resolveByteLength("bytes", options);
-  // On z.unknown() and not z.custom(), which has no JSON Schema.
-  const schema = z
-    .unknown()
-    .superRefine((value, context) => {
-      const fault = isBytes(value) ? describeLengthFault(value.byteLength, limits) : "expected a Uint8Array";
-      if (fault !== undefined) context.addIssue({ code: "custom", message: fault });
-    })
-    .meta({ type: "string", contentEncoding: "base64", "x-cinnabar-bytes": { ...options } });
-  // The refinement has just made sure of the type, which a check cannot tell TypeScript.
-  return schema as z.ZodType<unknown, unknown> as BytesSchema;
-}
-
-/** Also true for one of another realm (a vm context, a test runner's sandbox), where `instanceof` is not. */
-function isBytes(value: unknown): value is Uint8Array {
-  return (
-    value instanceof Uint8Array ||
-    (ArrayBuffer.isView(value) && Object.prototype.toString.call(value) === "[object Uint8Array]")
-  );
+  const meta = { type: "string", contentEncoding: "base64", "x-cinnabar-bytes": { ...options } };
+  return zodOf<BytesSchema>(bytesCheck(options), meta);
 }

@@ -1,93 +1,184 @@
 import type { RpcError } from "../errors/rpc-error.ts";
+import type { ClientStreamWriter, DuplexStreamWriter, ItemSource, ItemStream } from "./item-stream.ts";
+import type { AnyMethod, ErrorSchemas } from "./method.ts";
 import type { InferInput, InferOutput, Schema } from "./schema.ts";
 import type { AnyService } from "./service.ts";
-import type { AnyMethod, ErrorSchemas } from "./unary.ts";
 
-/** What a client passes: what the input's schema accepts. */
+/** The input that a client passes. */
 export type InputOf<M extends { readonly input: Schema }> = InferInput<M["input"]>;
 
-/** What a client receives: what the output's schema gives. */
+/** The output that a client receives. */
 export type OutputOf<M extends { readonly output: Schema }> = InferOutput<M["output"]>;
 
-/** What a handler receives: what the input's schema gives. */
+/** The input that a handler receives: parsed by the schema. */
 export type HandlerInputOf<M extends { readonly input: Schema }> = InferOutput<M["input"]>;
 
-/** What a handler returns: what the output's schema accepts. */
+/** The output that a handler returns, before the schema parses it. */
 export type HandlerOutputOf<M extends { readonly output: Schema }> = InferInput<M["output"]>;
+
+/** An item that a client sends. */
+export type ItemOf<M extends { readonly items: Schema }> = InferInput<M["items"]>;
+
+/** An item that a handler receives: parsed by the schema. */
+export type HandlerItemOf<M extends { readonly items: Schema }> = InferOutput<M["items"]>;
 
 type WithErrors = { readonly errors: ErrorSchemas };
 
-/** The declared reasons of a method, each with the data a client receives. */
+/** The declared errors of a method: the data that a client receives, by reason. */
 export type ErrorsOf<M extends WithErrors> = {
   readonly [R in keyof M["errors"]]: InferOutput<M["errors"][R]>;
 };
 
-/** An error the contract declares, with its data. */
+/** An error that the contract declares, with its data. */
 export interface DeclaredRpcError<Reason extends string, Data> extends RpcError {
   readonly reason: Reason;
   readonly data: Data;
 }
 
-/** An error the contract does not declare: it has no reason, `code` says what happened. */
+/** An error that the contract does not declare. It has no reason; `code` says what happened. */
 export interface UndeclaredRpcError extends RpcError {
   readonly reason: undefined;
 }
 
-/** The errors a method declares, as a union that `reason` tells apart. */
+/** The declared errors of a method as a union; `reason` tells them apart. */
 export type DeclaredError<M extends WithErrors> = {
   readonly [R in keyof M["errors"] & string]: DeclaredRpcError<R, InferOutput<M["errors"][R]>>;
 }[keyof M["errors"] & string];
 
-/** How a call ended: with its value, or with an error that `error.reason` tells apart. */
+/** The result of a call: a value, or an error. `error.reason` tells declared errors apart. */
 export type CallResult<M extends { readonly output: Schema } & WithErrors> =
   | { readonly ok: true; readonly value: OutputOf<M> }
   | { readonly ok: false; readonly error: DeclaredError<M> | UndeclaredRpcError };
 
-/** A unary method as a client has it. `Options` are the client layer's call options. */
+/**
+ * A unary method of a client. Calling it resolves to the output, or rejects with an `RpcError`. `Options` are the call
+ * options.
+ */
 export interface UnaryClient<M extends AnyMethod, Options> {
-  /** Calls; resolves to the output, or rejects with an `RpcError`. */
+  // Without a comment of its own: editors show that of the method in the contract, where this has none.
   (input: InputOf<M>, options?: Options): Promise<OutputOf<M>>;
-  /** Calls; resolves to the output or the error, and never rejects with an `RpcError`. */
+  /** Calls the method. Resolves to the output or the error; never rejects with an `RpcError`. */
   result(input: InputOf<M>, options?: Options): Promise<CallResult<M>>;
 }
 
-/** A client's shape of each kind of method, found by the kind: a lookup costs the checker less than conditionals. */
-export interface ClientShapes<M extends AnyMethod, Options> {
-  readonly unary: UnaryClient<M, Options>;
+/**
+ * A server stream of a client: opens the stream. It may be iterated once; `break` cancels it. An error is thrown by the
+ * iteration, and never before it.
+ */
+export type ServerStreamClient<M extends AnyMethod, Options> = (
+  input: InputOf<M>,
+  options?: Options,
+) => ItemStream<OutputOf<M>>;
+
+/** A client stream of a client. */
+export interface ClientStreamClient<M extends AnyMethod, Options> {
+  /** Sends the items. Resolves to the answer, or rejects with an `RpcError`. `input` opens the stream. */
+  (items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): Promise<OutputOf<M>>;
+  /** The same. Resolves to the answer or the error; never rejects with an `RpcError`. */
+  result(items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): Promise<CallResult<M>>;
+  /** Opens the stream; its items are sent one by one. */
+  open(input: InputOf<M>, options?: Options): ClientStreamWriter<ItemOf<M>, OutputOf<M>>;
 }
 
-/** A service as a client has it: one callable a method. `Options` are the client layer's call options. */
-export type ClientOf<S extends AnyService, Options> = {
+/** A duplex stream of a client. */
+export interface DuplexStreamClient<M extends AnyMethod, Options> {
+  /** Sends the items and receives those of the server. `input` opens the stream. */
+  (items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): ItemStream<OutputOf<M>>;
+  /** Opens the stream; its items are sent one by one. */
+  open(input: InputOf<M>, options?: Options): DuplexStreamWriter<ItemOf<M>, OutputOf<M>>;
+}
+
+/**
+ * A one-way method of a client: sends the call. Resolves when the request has been handed over to be sent. Rejects with
+ * an `RpcError` when it could not be: then it was not executed.
+ */
+export type OneWayClient<M extends AnyMethod, Options> = (
+  input: InputOf<M>,
+  options?: Options,
+) => Promise<void>;
+
+/** The options of each kind of call. */
+export interface OptionsByKind {
+  readonly call: unknown;
+  readonly stream: unknown;
+  readonly oneWay: unknown;
+}
+
+/** The client's type of each kind of method, by kind. A look-up costs the type checker less than conditional types. */
+export interface ClientShapes<M extends AnyMethod, Options extends OptionsByKind> {
+  readonly unary: UnaryClient<M, Options["call"]>;
+  readonly serverStream: ServerStreamClient<M, Options["stream"]>;
+  readonly clientStream: ClientStreamClient<M, Options["stream"]>;
+  readonly duplexStream: DuplexStreamClient<M, Options["stream"]>;
+  readonly oneWay: OneWayClient<M, Options["oneWay"]>;
+}
+
+/** A client: one function for each method. */
+export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
   readonly [K in keyof S["methods"]]: ClientShapes<S["methods"][K], Options>[S["methods"][K]["kind"]];
 };
 
-/** What follows the reason in `call.fail`: the data, or nothing where the declared error has none. */
+/** The arguments of `call.fail` after the reason: the data, or nothing when the error has none. */
 type FailData<Data> = undefined extends Data ? [data?: Data] : [data: Data];
 
-/** How a handler fails with an error its contract declares. */
+/** The typed `fail` of a handler's call. */
 export interface Failing<M extends WithErrors> {
   /**
-   * Ends the call with a declared error: throws it. Only declared reasons compile, each with its own data. Write
-   * `return call.fail(…)` to let TypeScript know that nothing comes after.
+   * Fails the call with a declared error. It throws, so nothing after it runs. Only declared reasons compile, each with
+   * its own data. Write `return call.fail(…)` so that TypeScript knows that the function ends.
    */
   fail<R extends keyof M["errors"] & string>(reason: R, ...data: FailData<InferInput<M["errors"][R]>>): never;
 }
 
-/** What a handler of `M` gets as its second argument. `Context` is the server layer's call context. */
+/** The second argument of a handler. `Context` is the server's call context. */
 export type CallContextFor<M extends WithErrors, Context> = Context & Failing<M>;
 
-/** A unary method as a server implements it. */
+/** The handler of a unary method. */
 export type UnaryHandler<M extends AnyMethod, Context> = (
   input: HandlerInputOf<M>,
   call: CallContextFor<M, Context>,
 ) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
 
-/** A server's shape of each kind of method, found by the kind. */
+/** The handler of a server stream: an async generator, or a function that returns what can be iterated. */
+export type ServerStreamHandler<M extends AnyMethod, Context> = (
+  input: HandlerInputOf<M>,
+  call: CallContextFor<M, Context>,
+) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
+
+/** The call of a stream whose client sends items. */
+export type StreamContextFor<M extends AnyMethod, Context> = CallContextFor<M, Context> & {
+  /** The input that opened the stream. */
+  readonly input: HandlerInputOf<M>;
+};
+
+/** The handler of a client stream. It may return before it has read all items. */
+export type ClientStreamHandler<M extends AnyMethod, Context> = (
+  items: AsyncIterableIterator<HandlerItemOf<M>>,
+  call: StreamContextFor<M, Context>,
+) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
+
+/** The handler of a duplex stream. The stream ends when the iteration of what it returns ends. */
+export type DuplexStreamHandler<M extends AnyMethod, Context> = (
+  items: AsyncIterableIterator<HandlerItemOf<M>>,
+  call: StreamContextFor<M, Context>,
+) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
+
+/** The handler of a one-way method. What it returns is ignored. */
+export type OneWayHandler<M extends AnyMethod, Context> = (
+  input: HandlerInputOf<M>,
+  call: CallContextFor<M, Context>,
+) => unknown;
+
+/** The server's type of each kind of method, by kind. */
 export interface HandlerShapes<M extends AnyMethod, Context> {
   readonly unary: UnaryHandler<M, Context>;
+  readonly serverStream: ServerStreamHandler<M, Context>;
+  readonly clientStream: ClientStreamHandler<M, Context>;
+  readonly duplexStream: DuplexStreamHandler<M, Context>;
+  readonly oneWay: OneWayHandler<M, Context>;
 }
 
-/** A service as a server implements it: one function a method. `Context` is the server layer's call context. */
+/** The handlers of a service: one function for each method. `Context` is the server's call context. */
 export type HandlersOf<S extends AnyService, Context> = {
   readonly [K in keyof S["methods"]]: HandlerShapes<S["methods"][K], Context>[S["methods"][K]["kind"]];
 };

@@ -57,7 +57,7 @@ describe("isError", () => {
     );
     expect(() => loose(null, Frames, "toString", "NotFound")).toThrow('has no method "toString"');
     expect(() => loose(null, Frames, "ping", "NotFound")).toThrow(
-      'frames.v1/ping declares no error "NotFound"',
+      'frames.v1/ping does not declare the error "NotFound"',
     );
   });
 });

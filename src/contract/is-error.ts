@@ -3,10 +3,18 @@ import type { DeclaredRpcError, ErrorsOf } from "./infer.ts";
 import { type AnyService, methodPath } from "./service.ts";
 
 /**
- * Whether an error is the declared one of this method; narrows `error.data` to its type. An error of the same reason from
- * another method is not: its data has another shape.
+ * Whether an error is a declared error of this method; narrows `error.data` to the type of its data. Errors with the
+ * same reason from another method do not match: their data may differ.
  *
- * @throws TypeError when the service has no such method or the method declares no such error.
+ * @throws TypeError when the service has no such method, or the method does not declare the error.
+ *
+ * @example
+ * try {
+ *   await files.stat({ path });
+ * } catch (error) {
+ *   if (isError(error, Files, "stat", "NotFound")) console.log(`there is no ${error.data.path}`);
+ *   else throw error;
+ * }
  */
 export function isError<
   S extends AnyService,
@@ -22,7 +30,7 @@ export function isError<
   if (declared === undefined)
     throw new TypeError(`isError: service "${service.name}" has no method "${method}"`);
   if (!Object.hasOwn(declared, reason)) {
-    throw new TypeError(`isError: ${methodPath(service, method)} declares no error "${reason}"`);
+    throw new TypeError(`isError: ${methodPath(service, method)} does not declare the error "${reason}"`);
   }
   return error instanceof RpcError && error.reason === reason && error.method === methodPath(service, method);
 }

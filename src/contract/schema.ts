@@ -2,30 +2,30 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 
 export type { StandardSchemaV1 };
 
-/** Any schema that follows Standard Schema v1: zod, valibot, arktype, or a hand-made one. */
+/** A schema of any library that implements Standard Schema v1: zod, valibot, arktype, or your own. */
 export type Schema<Input = unknown, Output = Input> = StandardSchemaV1<Input, Output>;
 
-/** What a schema accepts. */
+/** The type that a schema accepts. */
 export type InferInput<S extends Schema> = StandardSchemaV1.InferInput<S>;
 
-/** What a schema gives back once it has accepted. */
+/** The type that a schema returns. */
 export type InferOutput<S extends Schema> = StandardSchemaV1.InferOutput<S>;
 
-/** One thing a schema found wrong. */
+/** One problem that a schema found. */
 export type Issue = StandardSchemaV1.Issue;
 
-/** A schema's verdict: the parsed value, or what is wrong with it. `issues === undefined` tells them apart. */
+/** The result of a validation: the parsed value, or the issues. `issues === undefined` tells them apart. */
 export type Validation<T> =
   | { readonly value: T; readonly issues?: undefined }
   | { readonly issues: readonly Issue[] };
 
-/** Bounds on what `formatIssues` writes; the value may come from a hostile peer. */
+/** Limits of `formatIssues`: the value may come from a hostile peer. */
 const maxIssues = 5;
 const maxSentenceLength = 500;
 
 /**
- * Checks a value against a schema. The verdict comes at once when the schema is synchronous, so that the usual path costs
- * no turn of the loop; only an asynchronous schema gives a Promise. Whatever a schema throws passes through.
+ * Validates a value. A synchronous schema returns its result directly, without a turn of the event loop; an
+ * asynchronous schema returns a promise. Errors that a schema throws pass through.
  */
 export function validate<S extends Schema>(
   schema: S,
@@ -36,7 +36,7 @@ export function validate<S extends Schema>(
     | Promise<Validation<InferOutput<S>>>;
 }
 
-/** Whether a value can be used as a schema. */
+/** Whether a value is a Standard Schema v1. */
 export function isSchema(value: unknown): value is Schema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;
   const standard = (value as { "~standard"?: { version?: unknown; validate?: unknown } })["~standard"];
@@ -44,8 +44,8 @@ export function isSchema(value: unknown): value is Schema {
 }
 
 /**
- * The issues as one sentence: `input.id: expected string, received number; input.tags[2]: too long`. `root` names the
- * value that was checked. Says at most 5 issues and 500 characters, on one line, whatever the schema says.
+ * Formats issues as one line: `input.id: expected string, received number; input.tags[2]: too long`. `root` names the
+ * value that was validated. The line has at most 5 issues and 500 characters.
  */
 export function formatIssues(root: string, issues: readonly Issue[]): string {
   const said = issues
@@ -80,3 +80,34 @@ function formatMessage(issue: Issue): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being removed
   return plain.replace(/[\u0000-\u001f\u007f\u2028\u2029]+/g, " ");
 }
+
+/** @throws TypeError when the value is not a Standard Schema v1. */
+export function assertSchema(where: string, value: unknown): void {
+  if (!isSchema(value)) {
+    throw new TypeError(
+      `${where} must be a Standard Schema v1 (zod, valibot, arktype, …), with a "~standard" property`,
+    );
+  }
+}
+
+/** The schema of no value: the default of a method's `input` and `output`. */
+export type VoidSchema = Schema<void, void>;
+
+/**
+ * The only schema of no value. It accepts `undefined` and `null` (some peers cannot send `undefined`) and returns
+ * `undefined`. Encoding and validation are skipped for this very object.
+ */
+export const voidSchema: VoidSchema = Object.freeze<VoidSchema>({
+  "~standard": Object.freeze({
+    version: 1 as const,
+    vendor: "cinnabar",
+    validate: (value: unknown) =>
+      value === undefined || value === null
+        ? { value: undefined }
+        : {
+            issues: [
+              { message: `expected nothing, received ${Array.isArray(value) ? "array" : typeof value}` },
+            ],
+          },
+  }),
+});

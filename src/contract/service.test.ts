@@ -30,12 +30,12 @@ describe("service", () => {
   });
 
   it.each([
-    ["", "service: name has 0 characters, it may have 1 to 128"],
-    ["A".repeat(129), "service: name has 129 characters, it may have 1 to 128"],
-    ["frames v1", 'service: name "frames v1" may have only letters, digits'],
-    ["främes", "may have only letters"],
-    ["a\n", "may have only letters"],
-    [7, "service: name must be a string, it is number"],
+    ["", "service: name has 0 characters; the limits are 1 and 128"],
+    ["A".repeat(129), "service: name has 129 characters; the limits are 1 and 128"],
+    ["frames v1", 'service: name "frames v1" may contain only letters, digits'],
+    ["främes", "may contain only letters"],
+    ["a\n", "may contain only letters"],
+    [7, "service: name must be a string, not number"],
   ])("refuses the name %j", (name, message) => {
     expect(() => loose(name, { ping: unary() })).toThrow(TypeError);
     expect(() => loose(name, { ping: unary() })).toThrow(message);
@@ -71,10 +71,10 @@ describe("service", () => {
   });
 
   it("takes 1 to 1000 methods", () => {
-    expect(() => loose("a", {})).toThrow('service "a": methods is empty, a service has at least 1');
+    expect(() => loose("a", {})).toThrow('service "a": methods is empty; a service has at least 1 method');
     expect(() => loose("a", methodsOf(1000))).not.toThrow();
     expect(() => loose("a", methodsOf(1001))).toThrow(
-      'service "a": methods has 1001 entries, the limit is 1000',
+      'service "a": methods has 1001 entries; the limit is 1000',
     );
   });
 

@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { validate } from "./schema.ts";
-import { isMethod, unary } from "./unary.ts";
-import { voidSchema } from "./void-schema.ts";
+import { isMethod } from "./method.ts";
+import { validate, voidSchema } from "./schema.ts";
+import { unary } from "./unary.ts";
 
 /** Past the types, as a caller from JavaScript comes. */
 const loose = unary as (options: unknown) => unknown;
@@ -63,10 +63,10 @@ describe("unary", () => {
     [
       "a method that is idempotent and has replay",
       { idempotent: true, replay: true },
-      "replay is for those that may not",
+      "replay is for methods that must not run twice",
     ],
     ["a time of zero", { timeoutMs: 0 }, "unary: timeoutMs must be a number of milliseconds above 0"],
-    ["a time without end", { timeoutMs: Number.POSITIVE_INFINITY }, "at most 2147483647; it is Infinity"],
+    ["a time without end", { timeoutMs: Number.POSITIVE_INFINITY }, "at most 2147483647, it is Infinity"],
     ["a time that is no number", { timeoutMs: "10" }, "unary: timeoutMs must be a number"],
     ["a time that is NaN", { timeoutMs: Number.NaN }, "it is NaN"],
   ])("refuses %s", (_, options, message) => {
@@ -76,7 +76,7 @@ describe("unary", () => {
 
   it("refuses more than a hundred errors", () => {
     const errors = Object.fromEntries(Array.from({ length: 101 }, (_, index) => [`E${index}`, z.string()]));
-    expect(() => loose({ errors })).toThrow("unary: errors has 101 reasons, the limit is 100");
+    expect(() => loose({ errors })).toThrow("unary: errors has 101 reasons; the limit is 100");
   });
 });
 

@@ -1,33 +1,40 @@
 import { constants } from "node:os";
-import { assertOptions } from "../contract/check.ts";
+import { assertOptions, shown } from "../options/assert-options.ts";
 import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 
-/** What signals close: an engine, or lanes. */
+/** What `closeOnSignals` closes: an engine, or what `openLanes` gives. */
 export interface Closable {
   readonly state: "open" | "draining" | "closed";
-  /** `unanswered`: parts that were ended without a word of what they had in flight. */
+  /** `unanswered`: parts that were terminated before they could report their calls in flight. */
   drain(options: DrainOptions): Promise<DrainReport & { readonly unanswered?: readonly unknown[] }>;
   close(): Promise<void>;
 }
 
 /** What `closeOnSignals` takes. */
 export interface CloseOnSignalsOptions {
-  /** Default: SIGTERM and SIGINT. */
+  /** The signals to listen to. Default: SIGTERM and SIGINT. */
   readonly signals?: readonly NodeJS.Signals[];
-  /** How long what is in flight may go on, in milliseconds. Default 10,000. */
+  /** How long calls in flight may go on, in milliseconds. Default 10,000. */
   readonly graceMs?: number;
-  /** Told of each engine's drain when it has ended. */
+  /** Is told the report of each engine's drain. */
   readonly onDrained?: (report: DrainReport) => void;
 }
 
 /**
- * For services: the first of `signals` drains the engines (or lanes, see `openLanes`), then the process may end by itself, with status 0 when everything in flight finished and 1 when calls
- * were aborted (a `process.exitCode` that is set stays). Nothing is forced: whatever else keeps the process alive is its owner's to end. The second
- * signal closes at once and then ends the process by that signal, as if nobody had listened for it; so does any signal once the engines are closed.
+ * Closes a service on signals. The first signal drains the engines, and then the process may end by itself: with
+ * status 0 when every call in flight finished, with 1 when calls were aborted. A `process.exitCode` that is set stays.
+ * Nothing is forced: whatever else keeps the process alive must be ended by its owner.
  *
- * Returns what takes the listeners away; they hold no process alive.
+ * The second signal closes the engines at once, and then ends the process by that signal, as if nobody listened for
+ * it. So does any signal after the engines are closed.
  *
- * @throws TypeError or RangeError for what are no engines, or bad options.
+ * Returns an object that takes the listeners away when disposed. They do not keep the process alive.
+ *
+ * @example
+ * const engine = await Engine.open({ listen: "tcp://0.0.0.0:7400", serve: [files] });
+ * closeOnSignals(engine, { graceMs: 5000 });
+ *
+ * @throws TypeError or RangeError for anything but engines and lanes, and for bad options.
  */
 export function closeOnSignals(
   engines: Closable | readonly Closable[],
@@ -38,7 +45,7 @@ export function closeOnSignals(
   assertGraceMs("closeOnSignals", graceMs);
   if (!Array.isArray(signals) || !signals.every((signal) => signal in constants.signals))
     throw new TypeError(
-      `closeOnSignals: signals must be an array of names of signals, it is ${String(signals)}`,
+      `closeOnSignals: signals must be an array of names of signals, it is ${shown(signals)}`,
     );
   if (onDrained !== undefined && typeof onDrained !== "function")
     throw new TypeError("closeOnSignals: onDrained must be a function");

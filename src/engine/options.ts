@@ -1,7 +1,9 @@
-import { assertOptions } from "../contract/check.ts";
 import { type AuthKeyOptions, AuthKeys } from "../fabric/auth-keys.ts";
-import { nativeSchemes } from "../fabric/url.ts";
-import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/verbs-choice.ts";
+import { defaultLimits, type SessionLimits } from "../flow/session-limits.ts";
+import { nativeSchemes } from "../libfabric/url.ts";
+import { assertEngineMiddleware, type EngineMiddleware } from "../middleware/middleware.ts";
+import { assertOptions, shown } from "../options/assert-options.ts";
+import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../rdma/verbs-choice.ts";
 import {
   type AdmissionLimits,
   type AdmissionOptions,
@@ -9,53 +11,84 @@ import {
 } from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/dispatcher.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
-import { defaultLimits, type SessionLimits } from "../session/limits.ts";
 import { builtinSlots } from "../wire/builtin.ts";
+import { mostHeapBytes } from "../wire/codec.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
 
-/** What an engine may hold, on its own account and for its peers. All finite. */
+/** Limits of what an engine holds for itself and for its peers. All are finite. */
 export interface EngineLimits extends SessionLimits {
-  /** Bytes of the pool's slabs, taken and free; beyond it `pool.take` fails with `resource_exhausted`. Default 1 GiB. */
+  /**
+   * Bytes in the slabs of the pool, taken and free. Beyond the limit `pool.take` throws `resource_exhausted`. Default
+   * 1 GiB.
+   */
   readonly maxPoolBytes: number;
 }
 
-/** What `Engine.open` takes. */
+/**
+ * The options of `Engine.open`.
+ *
+ * @example
+ * const server = await Engine.open({
+ *   listen: ["shm://greeter", "tcp://0.0.0.0:7400"],
+ *   serve: [greeter],
+ *   heartbeatMs: 500,
+ *   slowCallMs: 1_000,
+ *   limits: { maxBodyBytes: 16 * 1024 * 1024 },
+ *   admission: { maxConcurrent: 64, maxQueued: 256 },
+ * });
+ */
 export interface EngineOptions {
-  /** Where to listen: `tcp://host:port` or `verbs://host:port` (port 0 picks one; for verbs the host may be a device, an interface, or `*`), `shm://name`, `mem://name`, or one of another fabric (`psm3://node:service`); one or several. Default: nowhere, connect only. */
+  /**
+   * One or several URLs to listen at: `tcp://host:port`, `verbs://host:port`, `shm://name`, `mem://name`, or one of
+   * another fabric (`psm3://node:service`). Port 0 picks a free port. The host of a verbs URL may be a device, an
+   * interface, or `*`. Default: none; the engine only connects.
+   */
   readonly listen?: string | readonly string[];
-  /** Which RDMA devices `verbs://` may use, to listen and to connect: by device, interface, subnet or identifier. Default: any. */
+  /**
+   * Restricts the RDMA devices of `verbs://`, by device, interface, subnet or identifier. It applies to listening and
+   * connecting. Default: any device.
+   */
   readonly verbs?: VerbsOptions;
   /**
-   * Authorization keys by fabric, handed to libfabric's provider: `{ psm3: "00112233…" }`. Opening a port there fails with `unimplemented` where the provider
-   * takes none (tcp, shm and verbs do not). Never shown anywhere. Default: none.
+   * Authorization keys by fabric, for libfabric's provider: `{ psm3: "00112233…" }`. Opening a port fails with
+   * `unimplemented` if the provider takes no keys, as tcp, shm and verbs do. Keys are never printed. Default: none.
    */
   readonly authKeys?: AuthKeyOptions;
-  /** The services to serve to every peer, made by `implement`. Default: none. */
+  /** The services for all peers, made by `implement`. Default: none. */
   readonly serve?: readonly Implementation[];
   /**
-   * How long a peer may be silent while calls are open before it counts as lost, in milliseconds. Default 1000, at least 100.
-   * A shm peer's death is noticed at once, whatever this says.
+   * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
+   * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
    */
   readonly heartbeatMs?: number;
   /**
-   * For how long this engine is vouched for while its thread computes, in milliseconds of one such absence. Peers that ask are answered meanwhile, and do not
-   * give it up; beyond it they take it for dead, as what computes for so long may never end. Default 30,000; 0: not at all.
+   * How long a background thread answers pings while the event loop is blocked, in milliseconds for each time. Peers
+   * keep the session meanwhile. After this time they treat the engine as dead, because a loop that is blocked for so
+   * long may never run again. 0: no pings are answered. Default 30,000.
    */
   readonly maxStallMs?: number;
-  /** How long `connect` waits for a peer's welcome, in milliseconds. Default 5000. */
+  /** How long `connect` waits for the peer's welcome, in milliseconds. Default 5000. */
   readonly connectTimeoutMs?: number;
   /**
-   * Calls that take so long or longer, in milliseconds, are published on the diagnostics channel `cinnabar:call.slow` when they end, at both sides.
-   * Default: none are.
+   * Publishes calls that took this long or longer, in milliseconds, on the diagnostics channel `cinnabar:call.slow`.
+   * Each side publishes a slow call when it ends. Default: no call is published.
    */
   readonly slowCallMs?: number;
-  /** Whether the time that calls take is kept, by method (`stats().methods`). Default true; it costs one reading of the clock a call and side. */
+  /**
+   * Records the latency of calls by method (`stats().methods`, `engine.latency`). It costs one reading of the clock
+   * for each call and side. Default true.
+   */
   readonly measureLatency?: boolean;
-  /** Bounds of what peers and this engine may hold. Each has a default. */
+  /** Limits of memory, requests and sessions. Each has a default. */
   readonly limits?: Partial<EngineLimits>;
-  /** How many handlers run at once, of all services together, and what waits meanwhile. Default: any number, so that none waits. */
+  /**
+   * Admission control: how many handlers of all services run at once, and which requests wait. Default: no limit, so
+   * no request waits.
+   */
   readonly admission?: AdmissionOptions;
-  /** Told of what handlers throw beyond their contract. Default: printed by console.error. */
+  /** Code around every call that this engine makes, and around every handler. Default: none. */
+  readonly middleware?: EngineMiddleware;
+  /** Called with every error of a handler that its contract does not declare. Default: prints it with console.error. */
   readonly onHandlerError?: HandlerErrorListener;
 }
 
@@ -72,29 +105,38 @@ export interface ResolvedEngineOptions {
   readonly measureLatency: boolean;
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
+  readonly middleware: EngineMiddleware;
   readonly onHandlerError: HandlerErrorListener;
 }
 
 const minHeartbeatMs = 100;
 const maxMs = 2_147_483_647;
 
-/** Bounds of each limit: below, nothing works; above, a number no longer means what it says. */
+/** The range of each limit. A lower value works for nothing; a higher one has no effect. */
 const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]>> = {
   maxBodyBytes: [1024, 0xffff_ffff],
+  maxValueBytes: [64 * 1024, mostHeapBytes],
+  maxDecodedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
   maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
   maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
-  // Slots of built-in methods lie behind them.
+  maxBodyStallMs: [100, maxMs],
+  maxStreamBytes: [8192, Number.MAX_SAFE_INTEGER],
+  // The slots of control methods follow.
   maxRequests: [1, 2 ** 20 - builtinSlots],
   maxRequestsInAll: [1, 1_000_000_000],
   maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
+  maxQueuedBytesInAll: [64 * 1024, Number.MAX_SAFE_INTEGER],
+  maxConnections: [1, 1_000_000],
+  maxIdleConnectionMs: [100, maxMs],
   maxSessions: [1, 1_000_000],
+  maxSessionsByPeer: [1, 1_000_000],
   maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
   maxReplayCalls: [1, 10_000_000],
   maxReplayBytes: [1024, Number.MAX_SAFE_INTEGER],
   maxReplayMs: [1, maxMs],
 };
 
-/** Those that can be told to another thread, by a structured clone: what `openLanes` takes for the engine of each lane. */
+/** The options that a structured clone can carry to a thread: `openLanes` takes them for the engine of each lane. */
 export const laneEngineOptions = [
   "heartbeatMs",
   "maxStallMs",
@@ -111,6 +153,7 @@ const engineOptions: readonly (keyof EngineOptions)[] = [
   "authKeys",
   "serve",
   ...laneEngineOptions,
+  "middleware",
   "onHandlerError",
 ];
 
@@ -127,14 +170,16 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     measureLatency = true,
     limits = {},
     admission = {},
+    middleware = {},
   } = options;
+  assertEngineMiddleware("Engine.open: middleware", middleware);
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
   if (!Array.isArray(serve))
-    throw new TypeError("Engine.open: serve must be an array of what implement() returns");
+    throw new TypeError("Engine.open: serve must be an array of implementations made by implement()");
   for (const [index, each] of serve.entries()) {
     if (!isImplementation(each))
-      throw new TypeError(`Engine.open: serve[${index}] must be what implement() returns`);
+      throw new TypeError(`Engine.open: serve[${index}] must be made by implement()`);
   }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("maxStallMs", maxStallMs, 0, maxMs);
@@ -147,10 +192,11 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     if (value === undefined) continue;
     const [low, high] = limitBounds[name as keyof EngineLimits];
     if (!Number.isSafeInteger(value))
-      throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${value}`);
+      throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${shown(value)}`);
     assertBetween(`limits.${name}`, value, low, high);
   }
   const { maxRequests = defaultLimits.maxRequests, maxRequestsInAll } = limits;
+  const { maxSessions = defaultLimits.maxSessions } = limits;
   if (maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
     throw new RangeError(
       `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
@@ -172,10 +218,12 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     limits: {
       ...defaultLimits,
       maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
+      maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
       maxPoolBytes: 1024 * 1024 * 1024,
       ...set,
     },
     admission: resolveAdmission("Engine.open: admission", admission),
+    middleware,
     onHandlerError,
   };
 }
@@ -195,7 +243,7 @@ function resolveAuthKeys(options: AuthKeyOptions | undefined): AuthKeys | undefi
 
 function assertBetween(name: string, value: number, low: number, high: number): void {
   if (typeof value === "number" && value >= low && value <= high) return;
-  throw new RangeError(`Engine.open: ${name} must be a number from ${low} to ${high}, it is ${value}`);
+  throw new RangeError(`Engine.open: ${name} must be a number from ${low} to ${high}, it is ${shown(value)}`);
 }
 
 function printHandlerError(error: unknown, call: { readonly method: string; readonly callId: number }): void {

@@ -1,83 +1,124 @@
-import { registrations } from "../bulk/local-memory.ts";
-import type { PoolStats } from "../bulk/pool.ts";
-import type { RegistrationStats } from "../bulk/registration-cache.ts";
-import type { LockedMemory } from "../fabric/locked-memory.ts";
+import type { Session } from "../connection/session.ts";
+import { Exchange } from "../exchange/exchange.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
-import type { PortDescription } from "../fabric/port-queues.ts";
+import type { PortDescription } from "../libfabric/port-report.ts";
+import type { PoolStats } from "../memory/pool.ts";
+import type { RegistrationStats } from "../memory/registration-cache.ts";
+import { registrations } from "../memory/registration-cache.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
-import type { AdmissionStats } from "../server/admission-stats.ts";
-import type { Session } from "../session/session.ts";
+import { type LockedMemory, lockedMemory } from "../rdma/pinned-memory.ts";
+import type { AdmissionStats } from "../server/admission.ts";
+import type { EngineParts } from "./engine-parts.ts";
 
-/** What one port of an engine is and holds. */
+/** State and counters of one port of an engine. */
 export interface PortStats extends PortGauges, PortDescription {
   readonly url: string;
-  /** The provider's own name. */
+  /** libfabric's name of the provider, such as "net" or "verbs;ofi_rxm". */
   readonly provider: string;
   readonly agent: string;
-  /** Registrations of local memory, kept for the next transfer. The idle ones among them are counted in `regions`. */
+  /** The registration cache of local memory. `regions` counts its idle registrations too. */
   readonly registrations: RegistrationStats;
   /**
-   * How often the engine's thread computed for so long that the port was driven in its stead (more than a few milliseconds, while a session was open or
-   * memory lent), and for how long; the present time included. Each port counts for itself, and a mem port not at all.
+   * Stalls: times when the event loop was blocked for more than a few milliseconds, while a session was open or
+   * memory was granted, and the background thread drove the port. A stall in progress counts. Each port counts its
+   * own; a mem port counts none.
    */
   readonly stalls: Absences;
 }
 
 /**
- * An engine at one moment. At rest everything is zero but the counters, the open sessions, and for some seconds what is kept ready: the pool's
- * free slabs, idle registrations, answers kept for replay.
+ * State and counters of an engine. At rest everything is zero, except counters and open sessions. Free slabs of the
+ * pool, idle registrations and answers kept for replay stay for some seconds.
  */
 export interface EngineStats {
   readonly counters: Readonly<Counters>;
   readonly sessions: number;
-  /** Calls made here that have no terminal frame yet. */
+  /** Outgoing calls that have been sent and have no terminal frame yet. */
   readonly callsOut: number;
-  /** Calls made here that wait for a place in their session's window, and about how many bytes their inputs hold. */
+  /** Outgoing calls that wait for a place in the window of their session. */
   readonly callsWaiting: number;
+  /** About how many bytes the inputs of these waiting calls hold. */
   readonly waitingBytes: number;
-  /** Calls being served here. */
+  /** Incoming calls that have not been answered. */
   readonly callsIn: number;
   /** Bytes of encoded frames that wait for room to be sent. */
   readonly queuedBytes: number;
   /** Armed deadlines. */
   readonly deadlines: number;
-  /** Regions exposed and not yet let go. */
+  /** Exposed regions whose memory has not been released. */
   readonly regions: number;
-  /** Bytes held back because a lost peer might still touch them. */
+  /** Bytes of memory in quarantine: a lost peer might still touch them. */
   readonly quarantinedBytes: number;
-  /** Bytes of overflowed bodies on their way in. */
+  /** Bytes of rendezvous bodies that are being pulled, or are the inputs of calls that have not been answered. */
   readonly pullingBytes: number;
-  /** Bytes of bodies kept for peers that have not pulled them yet. */
+  /**
+   * Memory of decoded inputs whose calls have not been answered, and of the service tables of peers: bytes of V8's heap,
+   * by estimate.
+   */
+  readonly decodedBytes: number;
+  /** Bytes of rendezvous bodies that peers have not pulled yet. */
   readonly offeredBytes: number;
-  /** What the whole process has pinned and how much more it may, where the engine has a port on RDMA devices (`verbs`); else undefined. */
+  /** Bytes of the windows of streams whose items arrive here. */
+  readonly streamBytes: number;
+  /**
+   * Pinned memory of the process and its limit, if the engine has a port on RDMA devices (`verbs`). Otherwise
+   * undefined.
+   */
   readonly lockedMemory: LockedMemory | undefined;
   readonly pool: PoolStats;
-  /** Calls of methods with `replay` that run or whose answers are kept; answers stay for a while when all is at rest. */
+  /** Calls of methods with `replay` that run, or whose answers are kept. */
   readonly replayCalls: number;
+  /** Bytes of the answers that are kept. */
   readonly replayBytes: number;
   readonly admission: AdmissionStats;
-  /** Each method that has been called, in each direction: how often, how it ended, how long it took. */
+  /** Calls by method and direction: how many, with which codes, and their latency. */
   readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];
 }
 
+/** What the parts of an engine hold now. */
+export function statsOf(parts: EngineParts): EngineStats {
+  const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
+    parts;
+  return {
+    counters: { ...parts.counters },
+    sessions: sessions.size,
+    ...trafficOf(sessions),
+    deadlines: wheel.size,
+    regions: memory.regions,
+    quarantinedBytes: quarantine.bytes,
+    pullingBytes: pullBudget.bytes,
+    decodedBytes: decodeBudget.bytes,
+    offeredBytes: offerBudget.bytes,
+    streamBytes: parts.streamBudget.bytes,
+    lockedMemory: ports.all.some(({ scheme }) => scheme === "verbs") ? lockedMemory() : undefined,
+    pool: memory.pool.stats(),
+    replayCalls: replays.size,
+    replayBytes: replays.bytes,
+    admission: parts.admission.stats(),
+    methods: parts.metrics.stats(),
+    ports: ports.all.map(portStats),
+  };
+}
+
 /** What all sessions hold together. */
-export function trafficOf(
+function trafficOf(
   sessions: Iterable<Session>,
 ): Pick<EngineStats, "callsOut" | "callsWaiting" | "waitingBytes" | "callsIn" | "queuedBytes"> {
   const sum = { callsOut: 0, callsWaiting: 0, waitingBytes: 0, callsIn: 0, queuedBytes: 0 };
   for (const session of sessions) {
-    sum.callsOut += session.callsOut;
-    sum.callsWaiting += session.outgoing.waiting.size;
-    sum.waitingBytes += session.outgoing.waiting.bytes;
-    sum.callsIn += session.callsIn;
-    sum.queuedBytes += session.queuedBytes;
+    const { outgoing, incoming } = session.part(Exchange);
+    sum.callsOut += outgoing.size;
+    sum.callsWaiting += outgoing.waiting.size;
+    sum.waitingBytes += outgoing.waiting.bytes;
+    sum.callsIn += incoming.size;
+    sum.queuedBytes += session.outbox.queuedBytes;
   }
   return sum;
 }
 
-export function portStats(port: Port): PortStats {
+function portStats(port: Port): PortStats {
   return {
     url: port.url,
     provider: port.provider,

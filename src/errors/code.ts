@@ -1,21 +1,21 @@
 /**
- * Why a call failed, in gRPC's sixteen codes. Match on the code, never on the message.
+ * Why a call failed: gRPC's sixteen codes. Match on the code, never on the message.
  *
  * - `cancelled`: the caller gave up.
- * - `unknown`: a failure that carries no better code.
- * - `invalid_argument`: the input does not fit the contract, or breaks a limit; trying again cannot help.
- * - `deadline_exceeded`: the call's time ran out; it may have been executed.
+ * - `unknown`: a failure without a better code.
+ * - `invalid_argument`: the input violates the contract or a limit; a retry cannot help.
+ * - `deadline_exceeded`: the deadline passed; the handler may have run.
  * - `not_found`: the thing, the method or the service does not exist.
- * - `already_exists`: the thing to be made is there; the address to listen on is taken.
- * - `permission_denied`: the caller is known and may not; a region was not exposed for this access.
- * - `resource_exhausted`: a queue, a quota, memory or a limit is full; `retryAfterMs` may say when to come back.
- * - `failed_precondition`: the state of the system forbids it until somebody changes that state.
- * - `aborted`: the work lost against other work; try again one level up.
+ * - `already_exists`: the thing to create exists; the address to listen on is in use.
+ * - `permission_denied`: the caller is known and has no right to do this; a region does not grant this access.
+ * - `resource_exhausted`: a queue, a quota, memory or a limit is full; `retryAfterMs` may say how long to wait.
+ * - `failed_precondition`: the system's state does not allow it; a retry cannot help until the state changes.
+ * - `aborted`: a conflict with other work; retry at a higher level.
  * - `out_of_range`: an offset or a length lies outside a region or a collection.
  * - `unimplemented`: the peer, the provider or this version cannot do it.
- * - `internal`: a bug: in a handler, in Cinnabar or below.
- * - `unavailable`: the peer cannot be reached now, or is closing; trying again may help.
- * - `data_loss`: bytes are gone or damaged for good.
+ * - `internal`: a bug in a handler, in Cinnabar or below it.
+ * - `unavailable`: the peer cannot be reached now, or is closing; a retry may help.
+ * - `data_loss`: bytes are lost or corrupted for good.
  * - `unauthenticated`: the caller has not proved who it is.
  */
 export type RpcCode =

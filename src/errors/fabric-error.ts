@@ -5,18 +5,20 @@ import { RpcError } from "./rpc-error.ts";
 type Meaning = readonly [name: string, code: RpcCode];
 
 /**
- * Every number libfabric can return, from `rdma/fi_errno.h`, plus a few that the kernel hands through it. Below 256 they
- * are the errno numbers of Linux, the one system the addon runs on.
+ * Every number libfabric can return, from `rdma/fi_errno.h`, plus a few that the kernel hands through it. Below 256
+ * they are the errno numbers of Linux, the one system the addon runs on.
  *
  * Choices that are not obvious:
- * - ECANCELED is `unavailable`. Nobody here asks the fabric to cancel a call: an aborted call settles before its completion
- *   arrives, and receives are cancelled only by `close`, which expects it. So an ECANCELED that reaches a call is a queue
- *   that was flushed because the connection died (verbs and rxm say it this way).
+ * - ECANCELED is `unavailable`. Nobody here asks the fabric to cancel a call: an aborted call settles before its
+ *   completion arrives, and receives are cancelled only by `close`, which expects it. So an ECANCELED that reaches a
+ *   call is a queue that was flushed because the connection died (verbs and rxm say it this way).
  * - ENOENT is `unavailable`: shm reports a peer that is not there, or is gone, as a missing file.
  * - EIO and EREMOTEIO are `unavailable`: shm reports a put to a dead process as EIO, verbs a broken connection.
  * - ENODATA is `unimplemented`: `fi_getinfo` says it when no provider of this machine can do what was asked.
+ * - EUSERS is `unavailable`: a port whose process has no descriptor left turned the connection away.
  * - EADDRNOTAVAIL is `invalid_argument`: the address to listen on is not one of this machine.
- * - EINVAL, EFAULT, EBADF and FI_ETRUNC are `internal`: the engine checks lengths and arguments before the fabric sees them.
+ * - EINVAL, EFAULT, EBADF and FI_ETRUNC are `internal`: the engine checks lengths and arguments before the fabric
+ *   sees them.
  */
 const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   1: ["EPERM", "permission_denied"],
@@ -36,6 +38,7 @@ const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   23: ["ENFILE", "resource_exhausted"],
   24: ["EMFILE", "resource_exhausted"],
   28: ["ENOSPC", "resource_exhausted"],
+  30: ["EROFS", "failed_precondition"],
   32: ["EPIPE", "unavailable"],
   34: ["ERANGE", "out_of_range"],
   38: ["ENOSYS", "unimplemented"],
@@ -43,6 +46,7 @@ const meanings: Readonly<Record<number, Meaning>> = Object.freeze({
   61: ["ENODATA", "unimplemented"],
   71: ["EPROTO", "internal"],
   75: ["EOVERFLOW", "out_of_range"],
+  87: ["EUSERS", "unavailable"],
   90: ["EMSGSIZE", "invalid_argument"],
   92: ["ENOPROTOOPT", "unimplemented"],
   93: ["EPROTONOSUPPORT", "unimplemented"],

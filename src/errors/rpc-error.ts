@@ -1,9 +1,9 @@
 import type { RpcCode } from "./code.ts";
 
-/** Where a failure began: in this process before anything was sent, at the peer, or in the fabric between them. */
+/** Where a failure began: in this process ("local"), at the peer ("remote"), or in the fabric between them. */
 export type RpcErrorOrigin = "local" | "remote" | "fabric";
 
-/** What the fabric said, as it said it. */
+/** The error that the fabric reported. */
 export interface FabricDetail {
   /** libfabric's provider name, as in "tcp", "shm", "verbs;ofi_rxm", or "mem". */
   readonly provider: string;
@@ -15,72 +15,89 @@ export interface FabricDetail {
   readonly name: string;
 }
 
-/** What an `RpcError` is made of. */
+/** What a peer sent beside an error: a received `Metadata`. */
+export interface ErrorMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
+  get(name: string): string | undefined;
+  getBytes(name: string): Uint8Array | undefined;
+}
+
+/** Fields of a new `RpcError`. */
 export interface RpcErrorOptions {
   readonly code: RpcCode;
-  /** One sentence for people, with the names and numbers that matter; the code is put in front of it. */
+  /** One sentence for people, with names and numbers. The constructor puts the code in front of it. */
   readonly message: string;
-  /** The declared error's name. Only for errors that the method's contract declares. */
+  /** Name of the declared error. Only for errors that the method's contract declares. */
   readonly reason?: string | undefined;
-  /** The declared error's data, already validated. */
+  /** Data of the declared error, already validated. */
   readonly data?: unknown;
   /** Default: "fabric" when `fabric` is given, else "local". */
   readonly origin?: RpcErrorOrigin | undefined;
   readonly fabric?: FabricDetail | undefined;
-  /** Default: true for `unavailable` and whenever `retryAfterMs` is given, else false. */
+  /** Default: true for `unavailable` and when `retryAfterMs` is set, else false. */
   readonly retryable?: boolean | undefined;
-  /** How long the peer asks to wait before the next attempt, in milliseconds. */
+  /** Time that the peer asks to wait before the next attempt, in milliseconds. */
   readonly retryAfterMs?: number | undefined;
-  /** Whether it is certain that no handler was begun for the call. Default: false. */
+  /** True when certainly no handler ran for the call. Default: false. */
   readonly notExecuted?: boolean | undefined;
-  /** How many times the call was tried. Left out when it was once. */
+  /** Number of attempts. Left out when there was one. */
   readonly attempts?: number | undefined;
-  /** How many bytes of a bulk transfer had surely moved when it failed. */
+  /** Bytes of a transfer that had certainly moved when it failed. */
   readonly transferredBytes?: number | undefined;
   readonly callId?: number | undefined;
+  /** Metadata that came with the error. */
+  readonly metadata?: ErrorMetadata | undefined;
   /** The method called, as `service/method`: "frames.v1/stat". */
   readonly method?: string | undefined;
-  /** What led to this error. Stays in this process: it is never sent to a peer. */
+  /** The error behind this one. It stays in this process and is never sent to a peer. */
   readonly cause?: unknown;
 }
 
 const brand: unique symbol = Symbol.for("cinnabar.RpcError");
 
 /**
- * The one error of every call, on both sides. Match on `code`, and on `reason` for errors the contract declares
- * (`isError` narrows them with their data).
+ * The error of every failed call, on both sides. Match on `code`, and on `reason` for errors that the contract
+ * declares; `isError` narrows those with their data. `instanceof RpcError` also holds for errors of another copy of
+ * this package. Fields that do not apply are absent, not `undefined`.
  *
- * `instanceof` holds across duplicate copies of the package. Fields that do not apply are absent, not `undefined`.
+ * @example
+ * try {
+ *   await greeter.greet({ name: "" });
+ * } catch (error) {
+ *   if (error instanceof RpcError && error.code === "deadline_exceeded") console.error("too slow:", error.message);
+ *   else throw error;
+ * }
  */
 export class RpcError extends Error {
   readonly code: RpcCode;
   readonly origin: RpcErrorOrigin;
   /**
-   * Whether the same call has a chance when it is tried again. It says nothing about safety: whether a second execution
-   * does harm depends on the method, see `idempotent`.
+   * Whether another attempt may succeed. It says nothing about safety: whether a second execution does harm depends on
+   * the method, see `idempotent`.
    */
   readonly retryable: boolean;
-  /** The declared error's name; `undefined` when the contract declares no such error. */
+  /** Name of the declared error; `undefined` when the contract declares no such error. */
   declare readonly reason: string | undefined;
-  /** The declared error's data, validated against the contract. */
+  /** Data of the declared error, validated against the contract. */
   declare readonly data?: unknown;
-  /** What the fabric said; present exactly when the failure came from there. */
+  /** The fabric's own error; present exactly when the failure came from the fabric. */
   declare readonly fabric?: FabricDetail;
-  /** How long the peer asks to wait before the next attempt, in milliseconds. */
+  /** Time that the peer asks to wait before the next attempt, in milliseconds. */
   declare readonly retryAfterMs?: number;
-  /** True when it is certain that no handler was begun for the call; absent when one may have been. */
+  /** True when certainly no handler ran for the call; absent when one may have run. */
   declare readonly notExecuted?: true;
-  /** How many times the call was tried; present when it was more than once. */
+  /** Number of attempts; present when there was more than one. */
   declare readonly attempts?: number;
   /**
-   * How many bytes of a bulk transfer had surely moved when its promise rejected. More may have since, where it was given up while some were under way:
-   * `landed` tells. Absent for errors of anything else.
+   * Bytes of a transfer that had certainly moved when its promise rejected. A transfer that was given up may move more
+   * afterwards; its `landed` gives the final number. Absent for other errors.
    */
   declare readonly transferredBytes?: number;
-  /** The call's number on its connection, as logs and channels of both sides name it. */
+  /** Call id on its session; both sides use the same one in logs and channels. */
   declare readonly callId?: number;
   /** The method called, as `service/method`: "frames.v1/stat". */
   declare readonly method?: string;
+  /** Metadata that the server sent with the error; absent when it sent none. */
+  declare readonly metadata?: ErrorMetadata;
 
   static {
     // On the prototype, so that the name and the brand are no own fields of each error.
@@ -107,6 +124,7 @@ export class RpcError extends Error {
     if (options.transferredBytes !== undefined) this.transferredBytes = options.transferredBytes;
     if (options.callId !== undefined) this.callId = options.callId;
     if (options.method !== undefined) this.method = options.method;
+    if (options.metadata !== undefined) this.metadata = options.metadata;
   }
 
   /** True for an `RpcError` of any copy of this package. Subclasses keep the ordinary `instanceof`. */
@@ -119,8 +137,13 @@ export class RpcError extends Error {
     return typeof value === "object" && value !== null && (value as { [brand]?: unknown })[brand] === true;
   }
 
-  /** The error as plain data for logs: everything but the stack and the cause. */
+  /** The error as plain data for logs, without the stack and the cause. */
   toJSON(): Record<string, unknown> {
     return Object.assign<Record<string, unknown>, this>({ name: this.name, message: this.message }, this);
   }
+}
+
+/** The error of an operation on a closed engine or peer. */
+export function closedError(name: string): RpcError {
+  return new RpcError({ code: "unavailable", message: `${name} has been closed`, origin: "local" });
 }

@@ -1,15 +1,18 @@
-import type { NativeScheme } from "./url.ts";
+import type { NativeScheme } from "../libfabric/url.ts";
 
 /**
- * An authorization key for each fabric that takes one (fi_domain(3)): bytes, or hexadecimal digits. Which length and meaning it has says the provider:
- * psm2 and psm3 take the 16 bytes of a job's UUID, cxi a service and a VNI.
+ * Authorization keys by fabric (fi_domain(3)), as bytes or hexadecimal digits, 1 to 1024 bytes. The provider defines
+ * length and meaning: psm2 and psm3 take the 16 bytes of a job's UUID, cxi a service and a VNI. Keys are never printed.
+ *
+ * @example
+ * const engine = await Engine.open({ authKeys: { psm3: "000102030405060708090a0b0c0d0e0f" } });
  */
 export type AuthKeyOptions = Readonly<Partial<Record<NativeScheme, Uint8Array | string>>>;
 
 const mostBytes = 1024;
 const hexPattern = /^(?:[0-9A-Fa-f]{2})+$/;
 
-/** Keys that nobody sees: printing, inspecting or serializing this shows for which fabrics there are keys, and no key. */
+/** Holds the keys so that printing, inspecting or serializing shows the fabrics that have one, and no key. */
 export class AuthKeys {
   readonly #keys = new Map<string, Uint8Array>();
 

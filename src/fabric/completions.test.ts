@@ -1,7 +1,14 @@
 import { describe, expect, it } from "vitest";
+import {
+  completion,
+  entryWords,
+  firstParked,
+  headerWords,
+  ringBytes,
+  ringEntries,
+} from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import type { Port, PortSink } from "./port.ts";
-import { completion, entryWords, headerWords, ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 
 const slotBytes = 64;
@@ -14,7 +21,7 @@ function setUp() {
   const sink: PortSink = {
     onMessage: (_, offset, bytes) => events.push(["message", offset, bytes]),
     onMessageLost: (_, status) => events.push(["lost", status]),
-    onNotice: (_, data, bytes) => events.push(["notice", data, bytes]),
+    onPutNotification: (_, data, bytes) => events.push(["notification", data, bytes]),
     onPeerGone: (_, address) => events.push(["gone", address]),
   };
   /** Writes an entry as a port does. */
@@ -51,14 +58,14 @@ describe("completions", () => {
     expect(events).toHaveLength(3);
   });
 
-  it("put the halves of a notice together", () => {
+  it("put the halves of a put notification together", () => {
     const { completions, events, sink, write } = setUp();
-    write(completion.notice, 0, 0xffff_fffe, 7, 0xfedc_ba98);
-    write(completion.notice, 0, 1);
+    write(completion.putNotification, 0, 0xffff_fffe, 7, 0xfedc_ba98);
+    write(completion.putNotification, 0, 1);
     completions.deliver(2, port, sink);
     expect(events).toEqual([
-      ["notice", 0xfedc_ba98_ffff_fffen, 7],
-      ["notice", 1n, 0],
+      ["notification", 0xfedc_ba98_ffff_fffen, 7],
+      ["notification", 1n, 0],
     ]);
   });
 
@@ -94,6 +101,37 @@ describe("completions", () => {
     write(completion.sent, 5, slot);
     completions.deliver(1, port, sink);
     expect(heard).toEqual([[5, 4, 0]]);
+  });
+
+  it("give the slot of a parked message back, and tell its owner of the end by the other token", () => {
+    const { completions, slots, sink, write } = setUp();
+    const slot = slots.take();
+    const heard: string[] = [];
+    const owner = (name: string) => ({
+      onParked: () => heard.push(`${name} parked, ${slots.free} free`),
+      onSent: (status: number) => heard.push(`${name} ${status}, ${slots.free} free`),
+    });
+    completions.expectSent(slot, owner("first"));
+    write(completion.parked, 0, slot, 0, firstParked + 1);
+    completions.deliver(1, port, sink);
+    expect(slots.take()).toBe(slot);
+    completions.expectSent(slot, owner("second"));
+    write(completion.sent, 0, firstParked + 1);
+    write(completion.sent, 5, slot);
+    completions.deliver(2, port, sink);
+    expect(heard).toEqual(["first parked, 4 free", "first 0, 3 free", "second 5, 4 free"]);
+    expect(completions.sends).toBe(0);
+  });
+
+  it("end parked messages with the port", () => {
+    const { completions, slots, sink, write } = setUp();
+    const slot = slots.take();
+    const heard: number[] = [];
+    completions.expectSent(slot, { onSent: (status) => heard.push(status) });
+    write(completion.parked, 0, slot, 0, firstParked);
+    completions.deliver(1, port, sink);
+    completions.abandon(125);
+    expect([heard, completions.sends]).toEqual([[125], 0]);
   });
 
   it("settle transfers by token, in any order, and use tokens again", () => {

@@ -1,18 +1,21 @@
-import type { Port, PortSink, SendOwner, TransferOwner } from "./port.ts";
-import { completion, entryWords, headerWords, ringEntries } from "./ring.ts";
+import { completion, entryWords, firstParked, headerWords, ringEntries } from "./completion-ring.ts";
+import type { Port, PortSink, SendListener, TransferListener } from "./port.ts";
 import type { SendSlots } from "./send-slots.ts";
 
 /**
- * Reads a port's completion ring and tells each waiter: the half of a port that the native and the mem port share.
+ * Reads a port's completion ring and calls the listener of each entry. The native port and the mem port share it.
  *
- * Tokens of transfers are indices into `#transfers`, kept in a free list, so that nothing is looked up in a Map.
+ * A transfer's token is an index into `#transfers`, with a free list. No Map look-up is needed.
  */
 export class Completions {
   readonly ring: Uint32Array;
   readonly #slots: SendSlots;
   readonly #slotBytes: number;
-  readonly #owners: (SendOwner | undefined)[];
-  readonly #transfers: (TransferOwner | undefined)[] = [];
+  /** By send slot. */
+  readonly #listeners: (SendListener | undefined)[];
+  /** Of messages that were taken out of their slots, by token. */
+  readonly #parked: (SendListener | undefined)[] = [];
+  readonly #transfers: (TransferListener | undefined)[] = [];
   readonly #freeTokens: number[] = [];
   #delivering = false;
   #abandoned = false;
@@ -24,38 +27,38 @@ export class Completions {
     this.ring = new Uint32Array(ring);
     this.#slots = slots;
     this.#slotBytes = slotBytes;
-    this.#owners = new Array(slots.count).fill(undefined);
+    this.#listeners = new Array(slots.count).fill(undefined);
   }
 
-  /** Notes that `owner` waits for the slot's `sent` entry. */
-  expectSent(slot: number, owner: SendOwner): void {
-    this.#owners[slot / this.#slotBytes] = owner;
+  /** Registers the listener of a slot's `sent` entry. */
+  expectSent(slot: number, listener: SendListener): void {
+    this.#listeners[slot / this.#slotBytes] = listener;
     this.sends++;
   }
 
-  /** A token whose `transfer` entry `owner` will hear of. */
-  expectTransfer(owner: TransferOwner): number {
+  /** Registers the listener of a `transfer` entry, and returns its token. */
+  expectTransfer(listener: TransferListener): number {
     const token = this.#freeTokens.pop() ?? this.#transfers.length;
-    this.#transfers[token] = owner;
+    this.#transfers[token] = listener;
     this.transfers++;
     return token;
   }
 
   settleTransfer(token: number, status: number, bytes: number): void {
-    const owner = this.#transfers[token];
-    if (owner === undefined) return;
+    const listener = this.#transfers[token];
+    if (listener === undefined) return;
     this.#transfers[token] = undefined;
     this.#freeTokens.push(token);
     this.transfers--;
-    owner.onTransferred(status, bytes);
+    listener.onTransferred(status, bytes);
   }
 
-  /** Hands `count` entries out, oldest first, and moves the head past each before its receiver runs. */
+  /** Delivers `count` entries, oldest first. Moves the head past each entry before its listener runs. */
   deliver(count: number, port: Port, sink: PortSink): void {
     const ring = this.ring;
     let head = ring[1] as number;
     this.#delivering = true;
-    // A receiver may close the port: what is left then belongs to nobody.
+    // A listener may close the port. The remaining entries are then dropped.
     for (let i = 0; i < count && !this.#abandoned; i++) {
       const at = headerWords + (head & (ringEntries - 1)) * entryWords;
       const kind = ring[at] as number;
@@ -63,7 +66,8 @@ export class Completions {
       const token = ring[at + 2] as number;
       const bytes = ring[at + 3] as number;
       head = (head + 1) >>> 0;
-      // Receive slots are posted again at the next progress only, so the message stays readable after the head has passed it.
+      // Receive slots are posted again by the next progress, so the message stays readable after the head has passed
+      // it.
       ring[1] = head;
       switch (kind) {
         case completion.message:
@@ -71,22 +75,43 @@ export class Completions {
           else sink.onMessageLost(port, status);
           break;
         case completion.sent: {
-          const index = token / this.#slotBytes;
-          const owner = this.#owners[index];
-          this.#owners[index] = undefined;
           this.sends--;
+          if (token >= firstParked) {
+            const listener = this.#parked[token - firstParked];
+            this.#parked[token - firstParked] = undefined;
+            listener?.onSent(status);
+            break;
+          }
+          const index = token / this.#slotBytes;
+          const listener = this.#listeners[index];
+          this.#listeners[index] = undefined;
           this.#slots.put(token);
-          owner?.onSent(status);
+          listener?.onSent(status);
+          break;
+        }
+        case completion.parked: {
+          const index = token / this.#slotBytes;
+          const listener = this.#listeners[index];
+          this.#listeners[index] = undefined;
+          this.#parked[(ring[at + 5] as number) - firstParked] = listener;
+          this.#slots.put(token);
+          listener?.onParked?.();
           break;
         }
         case completion.transfer:
           this.settleTransfer(token, status, bytes);
           break;
-        case completion.notice:
-          sink.onNotice(port, (BigInt(ring[at + 5] as number) << 32n) | BigInt(token), bytes);
+        case completion.putNotification:
+          sink.onPutNotification(port, (BigInt(ring[at + 5] as number) << 32n) | BigInt(token), bytes);
+          break;
+        case completion.turnedAway:
+          sink.onTurnedAway?.(port, { refused: token, malformed: bytes });
           break;
         case completion.peerGone:
           sink.onPeerGone(port, token);
+          break;
+        case completion.disconnected:
+          sink.onDisconnected?.(port, token);
           break;
       }
     }
@@ -97,24 +122,26 @@ export class Completions {
   }
 
   /**
-   * Runs `action` when nothing is being handed out: now, or after the entries that are. An address given back while entries wait could be
-   * somebody else's by the time they are read.
+   * Runs `action` when no entries are being delivered: now, or after them. An address that is returned while entries
+   * wait could belong to another peer when they are read.
    */
   afterDelivery(action: () => void): void {
     if (this.#delivering) this.#afterwards.push(action);
     else action();
   }
 
-  /** The port is closed: nothing more will complete. */
+  /** The port is closed: no more entries follow. */
   abandon(status: number): void {
     this.#abandoned = true;
     for (let token = 0; token < this.#transfers.length; token++) this.settleTransfer(token, status, 0);
-    for (let i = 0; i < this.#owners.length; i++) {
-      const owner = this.#owners[i];
-      if (owner === undefined) continue;
-      this.#owners[i] = undefined;
-      this.sends--;
-      owner.onSent(status);
+    for (const listeners of [this.#listeners, this.#parked]) {
+      for (let i = 0; i < listeners.length; i++) {
+        const listener = listeners[i];
+        if (listener === undefined) continue;
+        listeners[i] = undefined;
+        this.sends--;
+        listener.onSent(status);
+      }
     }
   }
 }

@@ -1,42 +1,59 @@
 import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
+import type { RpcCode } from "../errors/code.ts";
+import { noDescriptors } from "../errors/descriptors.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 
-/** True for an address that stands for every interface. */
+/** Whether an address stands for every interface: 0.0.0.0 or ::. */
 export function isWildcard(host: string): boolean {
   return host === "" || host === "*" || host === "0.0.0.0" || host === "::";
 }
 
-/** The numeric address of a host, looked up as the system does. Throws `unavailable` when there is none. */
+/**
+ * The numeric address of a host, from the system's resolver.
+ * @throws RpcError `unavailable` when the host has none.
+ */
 export async function numericHost(host: string): Promise<string> {
   if (isIP(host) !== 0) return host;
   try {
     return (await lookup(host)).address;
   } catch (cause) {
-    throw new RpcError({
-      code: "unavailable",
-      message: `host "${host}" was not found`,
-      origin: "local",
-      cause,
-    });
+    throw obstacle(cause) ?? local("unavailable", `host "${host}" was not found`, cause);
   }
 }
 
-/** Which of our addresses the system would send from: asked by connecting a datagram socket, which sends nothing. */
-export function localAddressTowards(host: string, port: number): Promise<string> {
+const local = (code: RpcCode, message: string, cause: unknown) =>
+  new RpcError({ code, message, origin: "local", cause });
+
+/** Why the network was not even asked, by the code of Node's error; undefined if it was. */
+function obstacle(cause: unknown): RpcError | undefined {
+  const { code } = cause as NodeJS.ErrnoException;
+  const lack = noDescriptors[code ?? ""];
+  if (lack !== undefined) return local("resource_exhausted", lack, cause);
+  if (code !== "ERR_ACCESS_DENIED") return undefined;
+  return local(
+    "permission_denied",
+    "Node's permission model forbids the network; start the process with --allow-net, or without --permission",
+    cause,
+  );
+}
+
+/** The local address that the system would send from. Connects a datagram socket to find it, which sends nothing. */
+export async function localAddressTowards(host: string, port: number): Promise<string> {
+  try {
+    return await sourceTowards(host, port);
+  } catch (cause) {
+    throw obstacle(cause) ?? local("unavailable", `no route to ${host}`, cause);
+  }
+}
+
+function sourceTowards(host: string, port: number): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = createSocket(isIP(host) === 6 ? "udp6" : "udp4");
     socket.once("error", (cause) => {
       socket.close();
-      reject(
-        new RpcError({
-          code: "unavailable",
-          message: `there is no route to ${host}`,
-          origin: "local",
-          cause,
-        }),
-      );
+      reject(cause);
     });
     socket.connect(port, host, () => {
       const { address } = socket.address();
@@ -45,3 +62,18 @@ export function localAddressTowards(host: string, port: number): Promise<string>
     });
   });
 }
+
+/** The numeric host in a raw tcp address (a `sockaddr_in` or `sockaddr_in6` of Linux), or "" for anything else. */
+export function hostOfAddress(address: Uint8Array): string {
+  if (address.byteLength < 16) return "";
+  const view = new DataView(address.buffer, address.byteOffset, address.byteLength);
+  const family = view.getUint16(0, true);
+  if (family === inet) return address.subarray(4, 8).join(".");
+  if (family !== inet6 || address.byteLength < 24) return "";
+  const groups: string[] = [];
+  for (let at = 8; at < 24; at += 2) groups.push(view.getUint16(at).toString(16));
+  return groups.join(":");
+}
+
+const inet = 2;
+const inet6 = 10;

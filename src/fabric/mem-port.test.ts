@@ -12,12 +12,12 @@ class Node {
   readonly lost: number[] = [];
   readonly gone: number[] = [];
   readonly sent: number[] = [];
-  readonly notices: [data: bigint, bytes: number][] = [];
+  readonly notifications: [data: bigint, bytes: number][] = [];
   readonly #sink: PortSink = {
     onMessage: (port, offset, bytes) =>
       this.messages.push(port.slab.toString("latin1", offset, offset + bytes)),
     onMessageLost: (_, status) => this.lost.push(status),
-    onNotice: (_, data, bytes) => this.notices.push([data, bytes]),
+    onPutNotification: (_, data, bytes) => this.notifications.push([data, bytes]),
     onPeerGone: (_, address) => this.gone.push(address),
   };
 
@@ -37,10 +37,15 @@ class Node {
   }
 
   /** Transfers; what is heard of it is `[status, bytes]`. */
-  transfer(op: TransferOp, address: number, extents: readonly Extent[], notice?: bigint): Promise<number[]> {
+  transfer(
+    op: TransferOp,
+    address: number,
+    extents: readonly Extent[],
+    notification?: bigint,
+  ): Promise<number[]> {
     return new Promise((resolve) => {
       const onTransferred = (status: number, bytes: number) => resolve([status, bytes]);
-      this.port.transfer(op, address, extents, { onTransferred }, notice);
+      this.port.transfer(op, address, extents, { onTransferred }, notification);
     });
   }
 
@@ -119,7 +124,9 @@ describe("mem port", () => {
     new Node("taken");
     expect(() => new Node("taken")).toThrow("[already_exists] mem://taken is already in use");
     const { port } = new Node();
-    expect(() => port.admit(Buffer.from("nobody"))).toThrow("[unavailable] nobody listens at mem://nobody");
+    expect(() => port.admit(Buffer.from("nobody"))).toThrow(
+      "[unavailable] no engine listens at mem://nobody",
+    );
   });
 
   it("tells those who knew it that it is gone, and fails what is sent to it", async () => {
@@ -211,24 +218,24 @@ describe("mem port", () => {
     expect(ours.slice(4, 7)).toEqual(new Uint8Array(3));
   });
 
-  it("tells the target of a write that carries a notice, and only of one that came", async () => {
+  it("tells the target of a write that carries a put notification, and only of one that came", async () => {
     const [a, b] = [new Node(), new Node()];
     const address = a.towards(b);
     const local = a.port.register(new ArrayBuffer(20), 0, 20, access.local);
     const there = b.port.register(new ArrayBuffer(20), 0, 20, access.remoteWrite);
     const extent = { local, offset: 0, bytes: 10, key: there.key, remote: 0n };
-    const write = async (extents: Extent[], notice: bigint, op: TransferOp = "write") => {
-      const done = a.transfer(op, address, extents, notice);
+    const write = async (extents: Extent[], notification: bigint, op: TransferOp = "write") => {
+      const done = a.transfer(op, address, extents, notification);
       a.progress();
       b.progress();
       return done;
     };
     expect(await write([extent, { ...extent, remote: 10n }], 0xffff_fffe_8000_0001n)).toEqual([0, 20]);
-    expect(b.notices).toEqual([[0xffff_fffe_8000_0001n, 20]]);
+    expect(b.notifications).toEqual([[0xffff_fffe_8000_0001n, 20]]);
     expect(await write([{ ...extent, key: 1n }], 1n)).toEqual([266, 0]);
     expect(await write(new Array(5).fill({ ...extent, bytes: 1 }), 1n)).toEqual([22, 0]);
     expect(await write([extent], 1n, "read")).toEqual([22, 0]);
-    expect([b.notices.length, a.port.gauges().transfers]).toEqual([1, 0]);
+    expect([b.notifications.length, a.port.gauges().transfers]).toEqual([1, 0]);
   });
 
   it("sleeps only with nothing to do, and wakes once for what comes", async () => {

@@ -1,7 +1,13 @@
 import { fabricError } from "../errors/fabric-error.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { PortDescription } from "../libfabric/port-report.ts";
+import type { FabricUrl } from "../libfabric/url.ts";
+import { realTimers } from "../time/real-timers.ts";
+import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
+import { connectionAborted, type MemEndpoint, MemFabric, type MemLink } from "./mem-fabric.ts";
 import { MemRegions } from "./mem-regions.ts";
+import type { PortLayout } from "./port.ts";
 import {
   type Absences,
   type Extent,
@@ -11,92 +17,97 @@ import {
   type PortSink,
   type RegisteredMemory,
   type Route,
-  type SendOwner,
+  type SendListener,
+  type TransferListener,
   type TransferOp,
-  type TransferOwner,
+  type Vouch,
 } from "./port.ts";
-import type { PortLayout } from "./port-layout.ts";
-import type { PortDescription } from "./port-queues.ts";
-import { appendEntry, completion, ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
-import type { FabricUrl } from "./url.ts";
 
 const connectionRefused = 111;
-const connectionAborted = 103;
 const cancelled = 125;
 const invalid = 22; // EINVAL
 const truncated = 265; // FI_ETRUNC
-const maxNoticeExtents = 4;
+const maxNotificationExtents = 4;
 const noBytes = new Uint8Array(0);
 
-/** The ports of this thread by name: the whole mem fabric. */
-const ports = new Map<string, MemPort>();
-let unnamed = 0;
+/** The fabric of all mem ports of this thread. */
+const threadFabric = new MemFabric();
 
 interface Entry {
   readonly kind: number;
   readonly status: number;
   readonly token: number;
-  /** Of a notice: its data's upper half. */
+  /** Put notification: the upper half of its data. */
   readonly high?: number;
-  /** A message's bytes, copied into a receive slot when there is one. */
+  /** Message: its bytes, which are copied into a free receive slot. */
   readonly bytes: Uint8Array;
-  /** Of a transfer or a notice: how many bytes it moved. */
+  /** Transfer and put notification: how many bytes moved. */
   readonly moved?: number;
 }
 
 /**
- * `mem://`: a fabric inside one thread, without native code. Messages, regions, keys, bounds and completions behave as on a NIC that
- * checks everything, so that a service tested here meets the same limits and errors as elsewhere.
+ * A port of `mem://`, the fabric inside one thread without native code. Messages, regions, keys, bounds and completions
+ * behave as on a NIC that checks everything. A service that is tested over `mem://` meets the same limits and errors as
+ * over other fabrics.
  */
-export class MemPort implements Port {
+export class MemPort implements Port, MemEndpoint {
   readonly scheme = "mem";
-  readonly provider = "mem";
-  readonly agent = "mem/1.0";
+  readonly provider: string = "mem";
+  readonly agent: string = "mem/1.0";
+  readonly name: string;
   readonly url: string;
   readonly slab: Buffer;
   readonly slabView: DataView;
   readonly slotBytes: number;
-  readonly batchFrames = 64;
+  readonly batchFrames: number = 64;
   /** The ring counts in 32 bits. */
-  readonly maxTransferBytes = 2 ** 32 - 1;
-  readonly maxExtents = 256;
-  readonly immediateBytes = 8;
-  readonly reportsDeath = true;
-  readonly revokesKeys = true;
-  readonly refusesSilently = false;
-  readonly maxPeers = Number.POSITIVE_INFINITY;
+  readonly maxTransferBytes: number = 2 ** 32 - 1;
+  readonly maxExtents: number;
+  readonly immediateBytes: number;
+  readonly reportsDeath: boolean;
+  readonly revokesKeys: boolean;
+  readonly refusesSilently: boolean;
+  readonly maxPeers: number = Number.POSITIVE_INFINITY;
   onWake: () => void = () => {};
 
-  readonly #name: string;
+  readonly memory = new MemRegions();
+  readonly links: (MemLink | undefined)[] = [];
+  readonly #fabric: MemFabric;
   readonly #slots: SendSlots;
   readonly #completions: Completions;
   readonly #receiveSlots: number[] = [];
-  /** Receive slots whose entries are in the ring: free again at the next progress. */
+  /** Receive slots whose entries are in the ring. The next progress frees them. */
   #delivered: number[] = [];
-  /** What has arrived and has not reached the ring yet, oldest first from `#inboxHead` on. */
+  /** Entries that are not in the ring yet, oldest first. */
   #inbox: Entry[] = [];
-  readonly #peers: (MemPort | undefined)[] = [];
-  readonly #regions = new MemRegions();
   #armed = false;
   #closed = false;
   readonly #receiveDepth: number;
   #mostReceived = 0;
   #mostUnread = 0;
 
-  constructor(url: FabricUrl, layout: PortLayout) {
+  constructor(url: FabricUrl, layout: PortLayout, fabric: MemFabric = threadFabric) {
     const { slotBytes, sendSlots, receiveSlots } = layout;
-    this.#name = url.name === "" ? `anonymous.${++unnamed}` : url.name;
-    if (ports.has(this.#name)) {
+    this.name = url.name === "" ? fabric.nextName() : url.name;
+    if (fabric.ports.has(this.name)) {
       throw new RpcError({
         code: "already_exists",
-        message: `mem://${this.#name} is already in use`,
+        message: `mem://${this.name} is already in use`,
         origin: "local",
       });
     }
-    ports.set(this.#name, this);
-    this.url = `mem://${this.#name}`;
+    fabric.ports.set(this.name, this);
+    this.#fabric = fabric;
+    this.url = `mem://${this.name}`;
+    ({
+      maxExtents: this.maxExtents,
+      immediateBytes: this.immediateBytes,
+      reportsDeath: this.reportsDeath,
+      revokesKeys: this.revokesKeys,
+      refusesSilently: this.refusesSilently,
+    } = fabric.nature);
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);
@@ -107,39 +118,45 @@ export class MemPort implements Port {
     for (let i = receiveSlots - 1; i >= 0; i--) this.#receiveSlots.push((sendSlots + i) * slotBytes);
   }
 
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   route(target: Target): Route {
-    return { address: Buffer.from(target.name), replyTo: Buffer.from(this.#name) };
+    return { address: Buffer.from(target.name), replyTo: Buffer.from(this.name) };
   }
 
   admit(address: Uint8Array): number {
     const name = Buffer.from(address).toString("latin1");
-    const peer = ports.get(name);
-    if (peer === undefined) {
+    const port = this.#fabric.ports.get(name);
+    if (port === undefined) {
       throw fabricError({
         provider: "mem",
         op: "admit",
         code: connectionRefused,
-        message: `nobody listens at mem://${name}`,
+        message: `no engine listens at mem://${name}`,
       });
     }
-    let index = this.#peers.indexOf(undefined);
-    if (index < 0) index = this.#peers.length;
-    this.#peers[index] = peer;
+    let index = this.links.indexOf(undefined);
+    if (index < 0) index = this.links.length;
+    this.links[index] = { port, broken: false };
     return index;
   }
 
   forget(address: number): void {
     this.#completions.afterDelivery(() => {
-      this.#peers[address] = undefined;
+      if (this.links[address] === undefined && !this.#closed)
+        this.#fabric.misused(this, `forgets address ${address} twice`);
+      this.links[address] = undefined;
       this.#inbox = this.#inbox.filter(
         ({ kind, token }) => kind !== completion.peerGone || token !== address,
       );
     });
   }
 
-  vouch(): void {}
+  vouch(_address: number, _vouch: Vouch): void {}
 
-  unvouch(): void {}
+  unvouch(_address: number): void {}
 
   absences(): Absences {
     return noAbsences;
@@ -153,20 +170,16 @@ export class MemPort implements Port {
     this.#slots.put(offset);
   }
 
-  send(address: number, slot: number, bytes: number, owner: SendOwner): void {
-    const peer = this.#peers[address];
-    const gone = peer === undefined || peer.#closed;
-    if (!gone) {
-      const message = Uint8Array.prototype.slice.call(this.slab, slot, slot + bytes);
-      peer.#arrive({ kind: completion.message, status: 0, token: 0, bytes: message });
+  send(address: number, slot: number, bytes: number, listener: SendListener): void {
+    // Nothing completes on a closed port.
+    if (this.#closed) {
+      this.#fabric.misused(this, "sends after its close");
+      this.#slots.put(slot);
+      return listener.onSent(cancelled);
     }
-    this.#completions.expectSent(slot, owner);
-    this.#arrive({
-      kind: completion.sent,
-      status: gone ? connectionAborted : 0,
-      token: slot,
-      bytes: noBytes,
-    });
+    this.#completions.expectSent(slot, listener);
+    const message = Uint8Array.prototype.slice.call(this.slab, slot, slot + bytes);
+    this.#fabric.carry(this, this.links[address], slot, message);
   }
 
   register(
@@ -175,39 +188,52 @@ export class MemPort implements Port {
     byteLength: number,
     rights: number,
   ): RegisteredMemory {
-    return this.#regions.add(memory, byteOffset, byteLength, rights);
+    const bytes = new Uint8Array(memory, byteOffset, byteLength);
+    return this.memory.add(bytes, rights, this.#fabric.nextKey());
   }
 
   deregister(index: number, onReleased?: () => void): void {
-    this.#regions.delete(index);
-    onReleased?.();
+    const region = this.memory.delete(index);
+    if (region === undefined && !this.#closed)
+      this.#fabric.misused(this, `deregisters region ${index} twice`);
+    if (region !== undefined && region.users > 0 && this.revokesKeys) region.onReleased = onReleased;
+    else onReleased?.();
   }
 
   transfer(
     op: TransferOp,
     address: number,
     extents: readonly Extent[],
-    owner: TransferOwner,
-    notice?: bigint,
+    listener: TransferListener,
+    notification?: bigint,
   ): void {
-    // Nothing completes on a closed port.
-    if (this.#closed) return owner.onTransferred(cancelled, 0);
-    if (notice !== undefined && (op === "read" || extents.length > maxNoticeExtents))
-      return owner.onTransferred(invalid, 0);
-    const token = this.#completions.expectTransfer(owner);
-    const peer = this.#peers[address];
-    let status = peer === undefined || peer.#closed ? connectionAborted : 0;
-    let moved = 0;
-    for (const extent of extents) {
-      if (status === 0) status = this.#regions.move(op, (peer as MemPort).#regions, extent);
-      if (status === 0) moved += extent.bytes;
-    }
-    if (notice !== undefined && status === 0) {
-      const high = Number(notice >> 32n);
-      const token = Number(notice & 0xffff_ffffn);
-      (peer as MemPort).#arrive({ kind: completion.notice, status, token, high, bytes: noBytes, moved });
-    }
+    if (this.#closed) return listener.onTransferred(cancelled, 0);
+    if (notification !== undefined && (op === "read" || extents.length > maxNotificationExtents))
+      return listener.onTransferred(invalid, 0);
+    const token = this.#completions.expectTransfer(listener);
+    this.#fabric.move(this, this.links[address], token, op, extents, notification);
+  }
+
+  deliver(message: Uint8Array): void {
+    this.#arrive({ kind: completion.message, status: 0, token: 0, bytes: message });
+  }
+
+  deliverPutNotification(notification: bigint, moved: number): void {
+    const high = Number(notification >> 32n);
+    const token = Number(notification & 0xffff_ffffn);
+    this.#arrive({ kind: completion.putNotification, status: 0, token, high, bytes: noBytes, moved });
+  }
+
+  endSend(slot: number, status: number): void {
+    this.#arrive({ kind: completion.sent, status, token: slot, bytes: noBytes });
+  }
+
+  endTransfer(token: number, status: number, moved: number): void {
     this.#arrive({ kind: completion.transfer, status, token, bytes: noBytes, moved });
+  }
+
+  losePeer(address: number): void {
+    this.#arrive({ kind: completion.peerGone, status: connectionAborted, token: address, bytes: noBytes });
   }
 
   progress(_spinUs: number, sink: PortSink): number {
@@ -218,7 +244,7 @@ export class MemPort implements Port {
     while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry))
       count++;
     if (count === 0) return 0;
-    // Both levels fall here only.
+    // Both levels fall only here.
     this.#mostReceived = Math.max(this.#mostReceived, this.#receiveDepth - this.#receiveSlots.length);
     this.#mostUnread = Math.max(this.#mostUnread, this.#inbox.length);
     this.#inbox.splice(0, count);
@@ -226,7 +252,10 @@ export class MemPort implements Port {
     return count;
   }
 
-  /** Writes one entry at the ring's tail. False when a message finds no free receive slot: it waits, and so does all behind it. */
+  /**
+   * Writes one entry at the tail of the ring. False if a message finds no free receive slot: it and all later entries
+   * wait.
+   */
   #publish(entry: Entry): boolean {
     let { status, token } = entry;
     if (entry.kind === completion.message && entry.bytes.byteLength > this.slotBytes) status = truncated;
@@ -247,10 +276,10 @@ export class MemPort implements Port {
     this.#inbox.push(entry);
     if (!this.#armed) return;
     this.#armed = false;
-    setImmediate(() => this.onWake());
+    realTimers.setImmediate(() => this.onWake());
   }
 
-  /** It does not spin. */
+  /** A mem port does not spin. */
   readonly spinLostUs = 0;
   readonly spinCaught = 0;
 
@@ -264,19 +293,19 @@ export class MemPort implements Port {
     this.#armed = false;
   }
 
-  /** A mem port waits on nothing outside the thread, so it never keeps the process alive. */
+  /** A mem port waits for nothing outside its thread, so it never keeps the process alive. */
   setRef(): void {}
 
   get busy(): boolean {
-    return this.#inbox.length > 0;
+    return this.#completions.sends > 0 || this.#inbox.length > 0;
   }
 
   gauges(): PortGauges {
     return {
       sends: this.#completions.sends,
       transfers: this.#completions.transfers,
-      regions: this.#regions.size,
-      addresses: this.#peers.filter((peer) => peer !== undefined).length,
+      regions: this.memory.size,
+      addresses: this.links.filter((link) => link !== undefined).length,
       freeSlots: this.#slots.free,
     };
   }
@@ -295,26 +324,15 @@ export class MemPort implements Port {
         completion: { depth: ringEntries, used: unread, highest: Math.max(this.#mostUnread, unread) },
         waiting: 0,
       },
-      registeredBytes: this.#regions.registeredBytes,
+      registeredBytes: this.memory.registeredBytes,
     };
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    ports.delete(this.#name);
     this.#inbox = [];
+    this.#fabric.remove(this);
     this.#completions.abandon(cancelled);
-    for (const port of ports.values()) {
-      port.#peers.forEach((peer, index) => {
-        if (peer === this)
-          port.#arrive({
-            kind: completion.peerGone,
-            status: connectionAborted,
-            token: index,
-            bytes: noBytes,
-          });
-      });
-    }
   }
 }

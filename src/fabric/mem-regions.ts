@@ -1,17 +1,20 @@
-import { randomBytes } from "node:crypto";
 import { access, type Extent, type RegisteredMemory, type TransferOp } from "./port.ts";
 
 const keyRejected = 266; // FI_ENOKEY
 const notPermitted = 13; // EACCES
 const outOfRange = 34; // ERANGE
 
-interface MemRegion {
+/** Memory that is registered at a mem port. */
+export interface MemRegion {
   readonly bytes: Uint8Array;
   readonly access: number;
   readonly key: bigint;
+  /** Transfers in progress on the memory. Only a fabric of a test has any. */
+  users: number;
+  onReleased: (() => void) | undefined;
 }
 
-/** The memory that is registered at a mem port: by index for its owner, by key for everybody else. */
+/** The registered memory of a mem port: by index for its owner, by key for peers. */
 export class MemRegions {
   readonly #byIndex: (MemRegion | undefined)[] = [];
   readonly #byKey = new Map<bigint, MemRegion>();
@@ -26,36 +29,40 @@ export class MemRegions {
     return registeredBytes;
   }
 
-  add(memory: ArrayBufferLike, byteOffset: number, byteLength: number, rights: number): RegisteredMemory {
-    const region = {
-      bytes: new Uint8Array(memory, byteOffset, byteLength),
-      access: rights,
-      key: randomBytes(8).readBigUInt64LE(),
-    };
+  add(bytes: Uint8Array, rights: number, key: bigint): RegisteredMemory {
+    const region: MemRegion = { bytes, access: rights, key, users: 0, onReleased: undefined };
     let index = this.#byIndex.indexOf(undefined);
     if (index < 0) index = this.#byIndex.length;
     this.#byIndex[index] = region;
-    this.#byKey.set(region.key, region);
-    return { index, key: region.key, base: 0n };
+    this.#byKey.set(key, region);
+    return { index, key, base: 0n };
   }
 
-  delete(index: number): void {
+  /** Deregisters memory for its owner and all peers. Undefined if it was deregistered before. */
+  delete(index: number): MemRegion | undefined {
     const region = this.#byIndex[index];
-    if (region === undefined) return;
+    if (region === undefined) return undefined;
     this.#byIndex[index] = undefined;
     this.#byKey.delete(region.key);
+    return region;
   }
 
-  /** Copies between an extent of these and a peer's memory. 0, or why that may not be touched so. */
-  move(op: TransferOp, peers: MemRegions, { local, offset, bytes, key, remote }: Extent): number {
-    const region = peers.#byKey.get(key);
+  /** The memory that a peer's extent names, or the error number of the refusal. */
+  find(op: TransferOp, { key, remote, bytes }: Extent): MemRegion | number {
+    const region = this.#byKey.get(key);
     if (region === undefined) return keyRejected;
     if ((region.access & (op === "read" ? access.remoteRead : access.remoteWrite)) === 0) return notPermitted;
-    if (remote + BigInt(bytes) > BigInt(region.bytes.byteLength)) return outOfRange;
-    const here = (this.#byIndex[local.index] as MemRegion).bytes.subarray(offset, offset + bytes);
-    const there = region.bytes.subarray(Number(remote), Number(remote) + bytes);
+    return remote + BigInt(bytes) > BigInt(region.bytes.byteLength) ? outOfRange : region;
+  }
+
+  /** Copies between an extent of this memory and a peer's. False if the local memory was deregistered. */
+  copy(op: TransferOp, { local, offset, bytes, remote }: Extent, peers: MemRegion): boolean {
+    const region = this.#byIndex[local.index];
+    if (region?.key !== local.key) return false;
+    const here = region.bytes.subarray(offset, offset + bytes);
+    const there = peers.bytes.subarray(Number(remote), Number(remote) + bytes);
     if (op === "read") here.set(there);
     else there.set(here);
-    return 0;
+    return true;
   }
 }

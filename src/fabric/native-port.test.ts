@@ -1,14 +1,20 @@
 import { closeSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from "node:fs";
 import { afterEach, describe, expect, it } from "vitest";
 import { NativePort } from "./native-port.ts";
-import { access, type Extent, type PortSink, type RegisteredMemory, type TransferOp } from "./port.ts";
-import { defaultLayout } from "./port-layout.ts";
+import {
+  access,
+  defaultLayout,
+  type Extent,
+  type PortSink,
+  type RegisteredMemory,
+  type TransferOp,
+} from "./port.ts";
 
-const notices: unknown[] = [];
+const notifications: unknown[] = [];
 const sink: PortSink = {
   onMessage: () => {},
   onMessageLost: () => {},
-  onNotice: (_, data, bytes) => notices.push([data, bytes]),
+  onPutNotification: (_, data, bytes) => notifications.push([data, bytes]),
   onPeerGone: () => {},
 };
 const opened: NativePort[] = [];
@@ -64,11 +70,11 @@ function memory(port: NativePort, bytes: number, rights: number) {
   return { view, region: port.register(view.buffer, 0, bytes, rights) };
 }
 
-/** Descriptors of this process that are bells of shm ports. */
-function bells(): string[] {
+/** Descriptors of this process that are doorbells of shm ports. */
+function doorbells(): string[] {
   return readdirSync("/proc/self/fd").filter((fd) => {
     try {
-      return readlinkSync(`/proc/self/fd/${fd}`).includes("memfd:cinnabar-bell");
+      return readlinkSync(`/proc/self/fd/${fd}`).includes("memfd:cinnabar-doorbell");
     } catch {
       return false;
     }
@@ -78,8 +84,8 @@ function bells(): string[] {
 const copyingAt = 128;
 
 /** Counts a port's copies on, as one does that begins or ends a copy. */
-function countCopy(bell: string): void {
-  const fd = openSync(`/proc/self/fd/${bell}`, "r+");
+function countCopy(doorbell: string): void {
+  const fd = openSync(`/proc/self/fd/${doorbell}`, "r+");
   const word = Buffer.alloc(4);
   readSync(fd, word, 0, 4, copyingAt);
   word.writeUInt32LE(word.readUInt32LE(0) + 1);
@@ -137,9 +143,9 @@ describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
     expect(a.gauges().transfers).toBe(0);
   });
 
-  it("tells the target of a write that carries a notice, or refuses to", async () => {
+  it("tells the target of a write that carries a put notification, or refuses to", async () => {
     const { a, b, to, until } = await pair(scheme);
-    notices.length = 0;
+    notifications.length = 0;
     const here = memory(a, 100, access.local);
     const there = memory(b, 100, access.remoteWrite);
     here.view.fill(9);
@@ -162,8 +168,8 @@ describe.each(["shm", "tcp"] as const)("a native port over %s", (scheme) => {
       expect(status).toBe(95);
       return;
     }
-    await until(() => notices.length === 1 && status === 0);
-    expect(notices).toEqual([[0xffff_ffff_0000_0001n, 100]]);
+    await until(() => notifications.length === 1 && status === 0);
+    expect(notifications).toEqual([[0xffff_ffff_0000_0001n, 100]]);
     expect(there.view).toEqual(here.view);
     a.transfer("write", to, new Array(5).fill({ ...extent, bytes: 1 }), owner, 1n);
     expect(status).toBe(22);
@@ -232,9 +238,9 @@ describe("keys over shm", () => {
   it.each(["goes on", "goes"])(
     "are waited for while a peer is in the middle of a copy, until it %s",
     async (how) => {
-      const before = bells();
+      const before = doorbells();
       const a = await open("shm");
-      const [bell] = bells().filter((fd) => !before.includes(fd));
+      const [doorbell] = doorbells().filter((fd) => !before.includes(fd));
       const b = await open("shm");
       const to = a.admit(a.route({ scheme: "shm", name: b.url.slice("shm://".length) } as never).address);
       const { region: local } = memory(a, 64, access.local);
@@ -250,12 +256,12 @@ describe("keys over shm", () => {
       };
       await until(() => status === 0);
 
-      countCopy(bell as string);
+      countCopy(doorbell as string);
       let released = 0;
       b.deregister(region.index, () => released++);
       for (let i = 0; i < 100; i++) b.progress(0, sink);
       expect([released, b.busy, b.gauges().regions]).toEqual([0, true, 1]);
-      if (how === "goes on") countCopy(bell as string);
+      if (how === "goes on") countCopy(doorbell as string);
       else a.close();
       await until(() => released > 0);
       expect([released, b.busy, b.gauges().regions]).toEqual([1, false, 0]);
@@ -304,3 +310,42 @@ describe.each(["shm", "tcp"] as const)("a full send queue over %s", (scheme) => 
     expect(b.describe().queues.receive.highest).toBeGreaterThan(0);
   });
 });
+
+describe("a connection over tcp", () => {
+  it("that has ended is told of, behind all that came by it, and only then", async () => {
+    const { a, b, to } = await pair("tcp");
+    const happened: string[] = [];
+    const told: PortSink = {
+      ...sink,
+      onMessage: (port, offset) => void happened.push(`message ${port.slabView.getUint32(offset, true)}`),
+      onDisconnected: (_port, address) => void happened.push(`disconnected ${address}`),
+    };
+    const send = (from: NativePort, address: number, number: number) => {
+      const slot = from.takeSlot();
+      from.slabView.setUint32(slot, number, true);
+      from.send(address, slot, 8, { onSent: (status) => expect(status).toBe(0) });
+    };
+    const turnUntil = async (count: number) => {
+      const endMs = performance.now() + 20_000;
+      while (happened.length < count && performance.now() < endMs) {
+        a.progress(0, told);
+        b.progress(0, sink);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    };
+    send(a, to, 0);
+    const back = b.admit(a.route({ scheme: "tcp", ...hostOf(a), from: "127.0.0.1" } as never).address);
+    send(b, back, 1);
+    await turnUntil(1);
+    send(b, back, 2);
+    while (b.busy) b.progress(0, sink);
+    b.close();
+    await turnUntil(3);
+    expect(happened).toEqual(["message 1", "message 2", `disconnected ${to}`]);
+  });
+});
+
+function hostOf({ url }: NativePort): { readonly host: string; readonly port: number } {
+  const { hostname, port } = new URL(url.replace("tcp:", "http:"));
+  return { host: hostname, port: Number(port) };
+}

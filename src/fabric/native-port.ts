@@ -1,51 +1,64 @@
 import { fabricError } from "../errors/fabric-error.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
-import type { Addon, NativeError, OpenedPort } from "./addon.ts";
-import { extentWords, gauges, mostExtents } from "./addon.ts";
+import type { Addon, OpenedPort } from "../libfabric/addon.ts";
+import { extentWords, mostExtents } from "../libfabric/addon.ts";
+import { gauges } from "../libfabric/gauges.ts";
+import { requireLibfabric } from "../libfabric/libfabric.ts";
+import type { PortDescription } from "../libfabric/port-report.ts";
+import {
+  type FabricUrl,
+  formatHostUrl,
+  hasHosts,
+  isNodeScheme,
+  type NativeScheme,
+} from "../libfabric/url.ts";
+import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "../rdma/connection-events.ts";
+import { lockedMemory } from "../rdma/pinned-memory.ts";
 import type { AuthKeys } from "./auth-keys.ts";
+import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
-import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./connection-events.ts";
 import { isWildcard, numericHost } from "./host.ts";
-import { requireLibfabric } from "./libfabric.ts";
-import { lockedMemory } from "./locked-memory.ts";
+import { openError } from "./open-error.ts";
 import type {
   Absences,
   Extent,
   Port,
   PortGauges,
+  PortLayout,
   PortSink,
   RegisteredMemory,
   Route,
-  SendOwner,
+  SendListener,
+  TransferListener,
   TransferOp,
-  TransferOwner,
   Vouch,
 } from "./port.ts";
-import type { PortLayout } from "./port-layout.ts";
-import type { PortDescription } from "./port-queues.ts";
-import { ringBytes, ringEntries } from "./ring.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
-import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./url.ts";
+import { warnIfUnfiltered } from "./unfiltered.ts";
 
+const noLimit = 0xffff_ffff;
 const noMemory = 12; // ENOMEM
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
 
-/** Measured with 8 to 256 calls in flight; see docs/design/progress.md. Other fabrics go as verbs does. */
+/**
+ * Frames that are worth waiting for, measured with 8 to 256 calls in flight (docs/design/progress.md). Other fabrics
+ * use the value of verbs.
+ */
 const batchFrames: Readonly<Partial<Record<NativeScheme, number>>> = { shm: 8, tcp: 32, verbs: 32 };
 const usualBatchFrames = 32;
 
-/** How many regions in use are asked for in one call of progress. */
+/** How many withdrawn regions one call of progress checks. */
 const releasesAtOnce = 64;
 
-/** Memory that was deregistered and is still in use. */
+/** Memory that was withdrawn and is still in use by a peer. */
 interface Unreleased {
   readonly index: number;
   readonly onReleased: (() => void) | undefined;
 }
 
-/** A port on libfabric: numbers in, numbers out, errors shaped here. */
+/** A port on libfabric. Turns the numbers of the addon into events and errors. */
 export class NativePort implements Port {
   readonly scheme: NativeScheme;
   readonly provider: string;
@@ -69,16 +82,19 @@ export class NativePort implements Port {
   readonly #id: number;
   readonly #slots: SendSlots;
   readonly #completions: Completions;
-  /** One buffer, shared with native code: what the next transfer moves. Keys are whole words, the rest is written as halves. */
+  /**
+   * The extents of the next transfer, in a buffer that native code reads. Keys are 64-bit words; all else is written as
+   * 32-bit halves.
+   */
   readonly #extentWords: BigUint64Array;
   readonly #extentHalves: Uint32Array;
-  /** Regions whose owners are done with them while somebody else is not: a transfer's peer stands still, or is slow to be found dead. */
+  /** Withdrawn regions that a peer may still use: the peer is stopped, or not yet known to be dead. */
   #unreleased: Unreleased[] = [];
   readonly #receiveSlots: number;
   readonly #connectionEvents: string = "";
   #closed = false;
 
-  /** Opens an endpoint that listens at `url`, or, without a name or port of its own, one that only connects. */
+  /** Opens an endpoint that listens at `url`. Without a name or port it only connects. */
   static async open(
     url: FabricUrl,
     listening: boolean,
@@ -114,6 +130,8 @@ export class NativePort implements Port {
       slotBytes,
       sendSlots,
       receiveSlots,
+      maxConnections: layout.maxConnections ?? noLimit,
+      maxIdleConnectionMs: layout.maxIdleConnectionMs ?? noLimit,
       ring,
       extents,
       onWake: () => this.onWake(),
@@ -142,6 +160,7 @@ export class NativePort implements Port {
     this.refusesSilently = opened.refusesSilently;
     this.maxPeers = opened.maxPeers === 0 ? Number.POSITIVE_INFINITY : opened.maxPeers;
     this.#receiveSlots = receiveSlots;
+    if (listening && opened.trustsStreams) warnIfUnfiltered(this.url, opened.host);
     if (this.scheme === "verbs") {
       noteListening(opened.host, opened.service);
       this.#connectionEvents = watchConnections(addon);
@@ -172,7 +191,7 @@ export class NativePort implements Port {
   }
 
   vouch(address: number, { mark, message, everyMs, forMs }: Vouch): void {
-    // Where it cannot be had, peers lose this side while it computes, as they would without.
+    // Without it, peers lose this engine while its event loop is blocked.
     this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs);
   }
 
@@ -192,14 +211,14 @@ export class NativePort implements Port {
     this.#slots.put(offset);
   }
 
-  send(address: number, slot: number, bytes: number, owner: SendOwner): void {
+  send(address: number, slot: number, bytes: number, listener: SendListener): void {
     const status = this.#addon.send(this.#id, address, slot, bytes);
     if (status === 0) {
-      this.#completions.expectSent(slot, owner);
+      this.#completions.expectSent(slot, listener);
       return;
     }
     this.#slots.put(slot);
-    owner.onSent(status > 0 ? 0 : -status);
+    listener.onSent(status > 0 ? 0 : -status);
   }
 
   register(
@@ -223,8 +242,8 @@ export class NativePort implements Port {
     op: TransferOp,
     address: number,
     extents: readonly Extent[],
-    owner: TransferOwner,
-    notice?: bigint,
+    listener: TransferListener,
+    notification?: bigint,
   ): void {
     const words = this.#extentWords;
     const halves = this.#extentHalves;
@@ -240,11 +259,11 @@ export class NativePort implements Port {
       words[at + 4] = remote;
       at += extentWords;
     }
-    const token = this.#completions.expectTransfer(owner);
+    const token = this.#completions.expectTransfer(listener);
     const status =
       op === "read"
         ? this.#addon.read(this.#id, address, extents.length, token)
-        : this.#addon.write(this.#id, address, extents.length, token, notice);
+        : this.#addon.write(this.#id, address, extents.length, token, notification);
     if (status < 0) this.#completions.settleTransfer(token, -status, 0);
   }
 
@@ -311,6 +330,14 @@ export class NativePort implements Port {
       },
       registeredBytes: level(gauges.registeredBytes),
       granted,
+      connections: this.#opened.countsConnections
+        ? {
+            open: level(gauges.connections),
+            refused: level(gauges.turnedAway),
+            malformed: level(gauges.malformed),
+            shed: level(gauges.shed),
+          }
+        : undefined,
       verbs:
         this.scheme === "verbs"
           ? { connectionEvents: this.#connectionEvents, queuePair: lastGrantedOn(granted.device) }
@@ -328,7 +355,7 @@ export class NativePort implements Port {
     this.#unreleased = [];
   }
 
-  /** Asks again for some, in turn: a peer may hold up thousands for as long as it likes. */
+  /** Checks some of them, in turn: a peer can delay thousands for any time. */
   #releaseAgain(): void {
     for (const { index, onReleased } of this.#unreleased.splice(0, releasesAtOnce))
       this.deregister(index, onReleased);
@@ -348,8 +375,8 @@ export class NativePort implements Port {
     return fabricError({
       ...failure,
       message:
-        `${bytes} bytes cannot be registered: of the ${limitBytes} bytes that this process may lock (RLIMIT_MEMLOCK) ${pinnedBytes} are. ` +
-        "Raise the limit by `ulimit -l`, or give memory back",
+        `${bytes} bytes cannot be registered: the process has pinned ${pinnedBytes} of at most ${limitBytes} bytes ` +
+        "(RLIMIT_MEMLOCK). Raise the limit with `ulimit -l`, or release memory",
     });
   }
 
@@ -359,16 +386,11 @@ export class NativePort implements Port {
   }
 }
 
-/** Where the port was bound, as others can connect to it: where a node and service were asked for, an address that only the provider could read. */
+/**
+ * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
+ */
 function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
   if (scheme === "shm") return `shm://${name}`;
   if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
   return formatHostUrl(scheme, asked === "" ? host : asked, service);
-}
-
-function openError(error: NativeError, url: FabricUrl): RpcError {
-  const { scheme, host, port, name } = url;
-  const where =
-    hasHosts(scheme) || isNodeScheme(scheme) ? formatHostUrl(scheme, host || "*", port) : `shm://${name}`;
-  return fabricError({ ...error, provider: url.scheme, message: `cannot open ${where}: ${error.message}` });
 }

@@ -1,22 +1,24 @@
 import { isIP } from "node:net";
+import { hasHosts, parseUrl } from "../libfabric/url.ts";
 import type { AuthKeys } from "./auth-keys.ts";
 import { isWildcard } from "./host.ts";
 import { MemPort } from "./mem-port.ts";
 import { NativePort } from "./native-port.ts";
-import type { Port } from "./port.ts";
-import type { PortLayout } from "./port-layout.ts";
+import type { Port, PortLayout } from "./port.ts";
 import type { Target } from "./target.ts";
-import { hasHosts, parseUrl } from "./url.ts";
 
-/** Opens the port that listens at `url`. Throws a TypeError for a bad URL, RpcError when it cannot be had. */
+/**
+ * Opens a port that listens at `url`.
+ * @throws TypeError for a bad URL. RpcError when the port cannot be opened.
+ */
 export async function openListeningPort(url: string, layout: PortLayout, keys?: AuthKeys): Promise<Port> {
   const parsed = parseUrl(url);
   return parsed.scheme === "mem" ? new MemPort(parsed, layout) : NativePort.open(parsed, true, layout, keys);
 }
 
 /**
- * Opens a port to connect from. Over tcp and verbs an endpoint without connections cannot be had, every one also accepts; so it is bound
- * to the one local address the way to `target` leaves from, and never to all interfaces.
+ * Opens a port to connect from. Over tcp and verbs every endpoint also accepts connections. The port is therefore bound
+ * to the one local address from which the route to `target` leaves, and never to all interfaces.
  */
 export async function openConnectingPort(target: Target, layout: PortLayout, keys?: AuthKeys): Promise<Port> {
   const { scheme, from } = target;
@@ -24,7 +26,7 @@ export async function openConnectingPort(target: Target, layout: PortLayout, key
   return scheme === "mem" ? new MemPort(url, layout) : NativePort.open(url, false, layout, keys);
 }
 
-/** Whether `port` can reach `target` from where it is bound. */
+/** Whether `port` can reach `target` from the address that it is bound to. */
 export function canReach(port: Port, target: Target): boolean {
   if (port.scheme !== target.scheme) return false;
   if (!hasHosts(port.scheme)) return true;

@@ -1,64 +1,90 @@
-import type { PortDescription } from "./port-queues.ts";
+import type { PortDescription } from "../libfabric/port-report.ts";
+import type { Scheme } from "../libfabric/url.ts";
 import type { Target } from "./target.ts";
-import type { Scheme } from "./url.ts";
 
-/** Bits of `register`'s access: what peers may do. None: local source or destination only. */
+/** Bits of the access of `register`: what peers may do. `local`: only this port uses the memory. */
 export const access = { local: 0, remoteRead: 1, remoteWrite: 2 } as const;
 
-/** Who gets told how a posted message ended. */
-export interface SendOwner {
-  /** `status` is 0, or libfabric's positive error number. Its slot is free again when this is called. */
+/** Gets the completion of a posted message. */
+export interface SendListener {
+  /** `status` is 0, or a positive error number of libfabric. The slot is free when this is called. */
   onSent(status: number): void;
+  /**
+   * The peer takes nothing now, and many slots are taken: the message waits elsewhere, and its slot is free. `onSent`
+   * follows.
+   */
+  onParked?(): void;
 }
 
-/** Seen from the side that acts: `read` pulls (a get), `write` pushes (a put). */
+/** Named from the side that posts it: `read` pulls (a get), `write` pushes (a put). */
 export type TransferOp = "read" | "write";
 
-/** One piece of a one-sided transfer: so many bytes between a local registration and a peer's memory. */
+/** One contiguous piece of a one-sided transfer, between a local registration and a peer's memory. */
 export interface Extent {
   readonly local: RegisteredMemory;
-  /** First byte in the local registration. */
+  /** Offset of the first byte in the local registration. */
   readonly offset: number;
   /** At least 1. */
   readonly bytes: number;
-  /** What the peer gave out for its memory, and the provider's address of the first byte there. */
+  /** The key of the peer's memory. `remote` is the provider's address of the first byte there. */
   readonly key: bigint;
   readonly remote: bigint;
 }
 
-/** Who gets told how a posted transfer ended. */
-export interface TransferOwner {
+/** Gets the completion of a posted transfer. */
+export interface TransferListener {
   /**
-   * `status` is 0, or libfabric's positive error number; `bytes` surely moved. The provider touches none of the memory any more.
+   * `status` is 0, or a positive error number of libfabric. At least `bytes` moved. The provider does not touch the
+   * memory any more.
    */
   onTransferred(status: number, bytes: number): void;
 }
 
-/** Who gets what arrives at a port. */
+/** Receives what arrives at a port. */
 export interface PortSink {
-  /** A message of `bytes` bytes lies at `offset` of the slab, until this returns. */
+  /** A message arrived. Its `bytes` bytes lie at `offset` of the slab until this returns. */
   onMessage(port: Port, offset: number, bytes: number): void;
-  /** A message was lost on the way in: longer than a slot, or the provider's own trouble. */
+  /** A message was lost: it was longer than a slot, or the provider failed. */
   onMessageLost(port: Port, status: number): void;
-  /** A peer's write with a notice is in place. `bytes` were written; 0 where the provider does not say. */
-  onNotice(port: Port, data: bigint, bytes: number): void;
-  /** The process behind an address is gone, as the provider (or the doorbell) knows for certain. */
+  /** A peer's write with a put notification is complete. `bytes` is 0 if the provider does not report the length. */
+  onPutNotification(port: Port, data: bigint, bytes: number): void;
+  /** The process behind an address is certainly gone: the provider or the doorbell reported it. */
   onPeerGone(port: Port, address: number): void;
+  /** The port did not keep connections of others. `counts` holds all since it opened. */
+  onTurnedAway?(port: Port, counts: TurnedAway): void;
+  /**
+   * The connection with the peer behind an address has ended, and all that came by it was delivered. The peer may live,
+   * and what was sent last may be lost. Only where it is known: over tcp.
+   */
+  onDisconnected?(port: Port, address: number): void;
+  /** All that the ports had has been delivered. True: the sink has put off some of it, and wants another turn soon. */
+  onTurnEnd?(): boolean;
 }
 
-/** What is said to a peer when this thread is absent: it computes, and does not come to make progress. */
+/** Incoming connections that a tcp port did not keep, since it opened. */
+export interface TurnedAway {
+  /** Refused, because the process had no file descriptor left. */
+  readonly refused: number;
+  /** Ended, because what came was not libfabric's protocol. */
+  readonly malformed: number;
+}
+
+/** The message that the guard sends to a peer while this thread is absent: its event loop is blocked. */
 export interface Vouch {
-  /** The eight bytes from byte 8 on that the peer's messages, and nobody else's, carry. */
+  /** The bytes 8 to 15 of every message of this peer. No other peer's messages have them. */
   readonly mark: Uint8Array;
-  /** A whole message, of 64 bytes at most. */
+  /** The complete message, at most 64 bytes. */
   readonly message: Uint8Array;
-  /** How often it is said to a peer that has sent something meanwhile, after the first time, which is at once. */
+  /** The interval between messages to a peer that has sent something. The first one is sent at once. */
   readonly everyMs: number;
-  /** For how long of one absence. */
+  /** How long the guard sends messages in one absence. */
   readonly forMs: number;
 }
 
-/** How often this thread was absent, as far as a port's guard has noticed: while peers had a session or memory of the port's, and for more than a few milliseconds. */
+/**
+ * Absences of this thread that the guard of a port noticed: of more than a few milliseconds, while a peer had a session
+ * or a grant at the port.
+ */
 export interface Absences {
   readonly count: number;
   readonly totalMs: number;
@@ -67,125 +93,146 @@ export interface Absences {
 
 export const noAbsences: Absences = { count: 0, totalMs: 0, longestMs: 0 };
 
-/** Memory made known to a port. */
+/** Memory that is registered at a port. */
 export interface RegisteredMemory {
   readonly index: number;
-  /** What a peer must present. */
+  /** The key that a peer must present. */
   readonly key: bigint;
-  /** What a peer adds its offset to. */
+  /** The provider's address of the first byte. A peer adds its offset. */
   readonly base: bigint;
 }
 
-/** The way to an endpoint, and the way back. */
+/** The address of an endpoint, and the address for its answers. */
 export interface Route {
-  /** Raw fabric address to `admit`. */
+  /** The raw fabric address for `admit`. */
   readonly address: Uint8Array;
-  /** Our own raw address as the other side reaches it. */
+  /** The raw address at which the endpoint reaches this port. */
   readonly replyTo: Uint8Array;
 }
 
 /**
- * One endpoint on one provider: messages through slots of a slab, one-sided reads and writes, completions through a ring.
- * Native ports and the mem port are the same to everything above. All of it happens on the thread that opened the port; while that is absent, a native
- * port goes on moving what it has been given, and keeps what arrives for the next `progress` (docs/design/guard.md).
- * Functions that may fail throw RpcError with the fabric's detail; errors of posted work arrive as a status.
+ * One endpoint on one provider. Messages go through the slots of a slab, reads and writes are one-sided, and
+ * completions come through a ring. All other layers treat native ports and the mem port alike. The thread that opened
+ * the port calls all its functions. While the thread is absent, a native port continues posted work, and keeps what
+ * arrives for the next `progress` (docs/design/guard.md). Functions that fail throw an RpcError with the detail of the
+ * fabric. Errors of posted work arrive as a status.
  */
 export interface Port {
   readonly scheme: Scheme;
-  /** The provider's own name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "mem". */
+  /** libfabric's name of the provider: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "mem". */
   readonly provider: string;
-  /** "libfabric/1.17 net/1.0" and the like, for people. */
+  /** For logs: "libfabric/1.17 net/1.0". */
   readonly agent: string;
-  /** Where it listens or could be reached. */
+  /** The URL at which the port listens or can be reached. */
   readonly url: string;
   /** Send slots, then receive slots, `slotBytes` each. */
   readonly slab: Buffer;
   readonly slabView: DataView;
   readonly slotBytes: number;
   /**
-   * How many frames are worth waiting for before a message leaves. Where a message is cheap, short batches let both sides work at once; where it
-   * costs a system call, long ones do.
+   * How many frames are worth waiting for before a message leaves. Short batches are best where a message is cheap,
+   * because both sides work at once. Long ones are best where a message costs a system call.
    */
   readonly batchFrames: number;
   /** The most bytes of one transfer, over all its extents. */
   readonly maxTransferBytes: number;
   /** The most extents of one transfer. */
   readonly maxExtents: number;
-  /** How many bytes of notice a write can carry to its target: 8, or 0 where there are no such writes or the target is not told how long they were. */
+  /**
+   * The bytes of a put notification that a write can carry: 8, or 0 if the provider has no such writes or does not
+   * report their length to the target.
+   */
   readonly immediateBytes: number;
-  /** True if death of a peer is told at once. */
+  /** Whether the port reports the death of a peer at once. */
   readonly reportsDeath: boolean;
   /**
-   * True if a deregistered key is dead for every peer, and `onReleased` means that nobody is in the middle of using it. Where it is false
-   * (tcp) a transfer that had begun may go on: only the peer's word, or its end, is certain.
+   * Whether a withdrawn key is dead for every peer, and `onReleased` means that no transfer uses it. If false (tcp
+   * without a watch over its sockets), a transfer that has begun may continue: only the peer's message, or its end, is
+   * certain.
    */
   readonly revokesKeys: boolean;
-  /** How many addresses may be in use at once: what the provider's queues have room for (verbs), or Infinity. */
+  /** How many addresses can be in use at once: as many as the queues of the provider hold (verbs), or Infinity. */
   readonly maxPeers: number;
-  /** True if a transfer that its owner refuses breaks the connection, and why is for the owner to say (tcp, verbs). */
+  /** Whether the provider breaks the connection without a reason when it refuses a transfer (tcp, verbs). */
   readonly refusesSilently: boolean;
 
-  /** The way to a target of this port's scheme. */
+  /** The route to a target with the scheme of this port. */
   route(target: Target): Route;
-  /** Makes an address sendable; its index. Throws `unavailable` when provably nobody is there. */
+  /**
+   * Adds an address and returns its index, for `send`.
+   * @throws RpcError `unavailable` when certainly no endpoint is there.
+   */
   admit(address: Uint8Array): number;
-  /** Gives the index back; what waits for it ends with an error. */
+  /** Removes an address. Work that waits for it ends with an error. */
   forget(address: number): void;
 
   /**
-   * Has the port answer the peer behind an address while this thread is absent, until `unvouch` or `forget`; a provider that cannot send such a message
-   * at once answers nobody. Nor does a mem port: whoever could ask is on the same thread.
+   * Makes the guard answer the peer behind an address while this thread is absent, until `unvouch` or `forget`. A
+   * provider that cannot inject the message answers no peer. Neither does a mem port, whose peers are on the same
+   * thread.
    */
   vouch(address: number, vouch: Vouch): void;
   unvouch(address: number): void;
   absences(): Absences;
 
-  /** A free send slot's offset in the slab, or -1: there is none for one who holds `held` already. */
+  /**
+   * Takes a free send slot and returns its offset in the slab. -1: there is none for a sender that holds `held` slots.
+   */
   takeSlot(held?: number): number;
   returnSlot(offset: number): void;
-  /** Sends from a taken slot and takes ownership of it until `owner` hears. A full queue makes it wait, in order. */
-  send(address: number, slot: number, bytes: number, owner: SendOwner): void;
+  /**
+   * Sends from a taken slot, and owns the slot until `listener` is called. If the queue is full, sends wait in order.
+   */
+  send(address: number, slot: number, bytes: number, listener: SendListener): void;
 
   register(memory: ArrayBufferLike, byteOffset: number, byteLength: number, access: number): RegisteredMemory;
   /**
-   * Withdraws the memory: its key is refused from now on. Calls `onReleased` when neither this port nor, as far as the port can tell
-   * (`revokesKeys`), a peer touches it any more: before this returns, or later.
+   * Withdraws the memory: its key is refused from now on. Calls `onReleased`, now or later, when this port does not
+   * touch the memory any more. With `revokesKeys`, no peer touches it either.
    */
   deregister(index: number, onReleased?: () => void): void;
-  /** Pulls remote memory into, or pushes it from, local registrations: one completion for all extents. A write completes when the data is in place. */
+  /**
+   * Reads into, or writes from, local registrations, with one completion for all extents. A write completes when the
+   * data is in place at the peer.
+   */
   transfer(
     op: TransferOp,
     address: number,
     extents: readonly Extent[],
-    owner: TransferOwner,
-    /** Tells the target's sink. Writes of at most 4 extents, where `immediateBytes` is 8; others end with an error. */
-    notice?: bigint,
+    listener: TransferListener,
+    /** The put notification for the target. Only for writes of at most 4 extents, if `immediateBytes` is 8. */
+    notification?: bigint,
   ): void;
 
-  /** Makes progress, spinning at most `spinUs` when there is nothing, and hands what came to `sink`. The number of entries. */
+  /**
+   * Makes progress, and delivers entries to `sink`. Spins for at most `spinUs` if there are none. Returns the number of
+   * entries.
+   */
   progress(spinUs: number, sink: PortSink): number;
-  /** How long in all spins have waited for the processor that they gave away; moments do not count. Mod 2^32. */
+  /**
+   * Microseconds that spins waited to get the processor back after they yielded it, mod 2^32. Short waits do not count.
+   */
   readonly spinLostUs: number;
-  /** How many spins met what they waited for. Mod 2^32. */
+  /** How many spins ended with an entry, mod 2^32. */
   readonly spinCaught: number;
-  /** True when asleep: `onWake` follows. False when there is something to do. */
+  /** Puts the port to sleep. True: `onWake` follows. False: there is something to do. */
   arm(): boolean;
   disarm(): void;
-  /** Called once after a successful `arm`. Set by whoever drives progress. */
+  /** Called once after a successful `arm`. `Progress` sets it. */
   onWake: () => void;
   /** Whether a sleeping port keeps the process alive. */
   setRef(keepsProcessAlive: boolean): void;
-  /** True while posted work wants progress to be made. */
+  /** Whether posted work needs progress. */
   readonly busy: boolean;
 
   gauges(): PortGauges;
-  /** For statistics: asked for seldom. */
+  /** For `engine.stats()`. */
   describe(): PortDescription;
-  /** Ends everything at once. Idempotent. */
+  /** Closes the port at once. Safe to call twice. */
   close(): void;
 }
 
-/** What a port holds; all zero but `addresses` at rest, all zero after its peers are gone. */
+/** What a port holds. At rest all are zero, except `addresses`; without peers all are zero. */
 export interface PortGauges {
   readonly sends: number;
   readonly transfers: number;
@@ -193,3 +240,21 @@ export interface PortGauges {
   readonly addresses: number;
   readonly freeSlots: number;
 }
+
+/** The memory of a port for messages. It is registered once. */
+export interface PortLayout {
+  /** The longest message in bytes. Two peers use the smaller of their values. */
+  readonly slotBytes: number;
+  readonly sendSlots: number;
+  readonly receiveSlots: number;
+  /** TCP connections that others may make. Default: any number. */
+  readonly maxConnections?: number;
+  /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. Default: for ever. */
+  readonly maxIdleConnectionMs?: number;
+}
+
+/**
+ * 16 KiB hold a hundred small frames, enough for batching. Longer bodies travel by rendezvous. 64 + 256 slots take 5
+ * MiB for each port.
+ */
+export const defaultLayout: PortLayout = { slotBytes: 16 * 1024, sendSlots: 64, receiveSlots: 256 };

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { Port, PortSink } from "./port.ts";
-import { Progress } from "./progress.ts";
+import { type Flushable, Progress } from "./progress.ts";
 
 const sink: PortSink = {
   onMessage: () => {},
   onMessageLost: () => {},
-  onNotice: () => {},
+  onPutNotification: () => {},
   onPeerGone: () => {},
 };
 
@@ -38,7 +38,17 @@ class FakePort {
 
 function setUp(flush: () => boolean = () => false) {
   const port = new FakePort();
-  const progress = new Progress(sink, flush);
+  const progress = new Progress();
+  progress.sink = sink;
+  // Asked in every turn, as an outbox that always has something.
+  const queue: Flushable = {
+    flushQueued: false,
+    flush() {
+      progress.flushSoon(queue);
+      return flush();
+    },
+  };
+  progress.flushSoon(queue);
   progress.add(port as unknown as Port);
   return { port, progress };
 }
@@ -82,7 +92,7 @@ describe("progress", () => {
       port.onWake();
       return spins.includes(0);
     });
-    // A turn for each message then, not half a millisecond of them; two more where the crowd is over in between.
+    // A turn for each message then, not half a millisecond of them; two more where the policy polls again in between.
     const { arms } = port;
     const from = spins.length;
     await until(() => port.arms === arms + 1);
@@ -155,7 +165,7 @@ describe("progress", () => {
     expect(port.turns).toBe(1);
     progress.close();
     progress.poll();
-    progress.kick();
+    progress.wake();
     expect(port.turns).toBe(1);
   });
 
@@ -193,7 +203,7 @@ describe("progress", () => {
     progress.remove(port as unknown as Port);
     const { turns } = port;
     port.onWake();
-    progress.kick();
+    progress.wake();
     await manyTurns();
     expect(port.turns).toBe(turns);
     progress.close();

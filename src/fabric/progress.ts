@@ -1,53 +1,70 @@
-import { performance } from "node:perf_hooks";
-import { Crowd } from "./crowd.ts";
-import { outside } from "./outside.ts";
+import { systemTimeOf } from "../time/clock.ts";
+import { runDetached } from "../time/detached-context.ts";
+import { realTimers } from "../time/real-timers.ts";
 import type { Port, PortSink } from "./port.ts";
+import { SpinPolicy } from "./spin-policy.ts";
+
+/** Collects messages during a turn: an outbox. */
+export interface Flushable {
+  /** Whether it is already in the list of the turn. */
+  flushQueued: boolean;
+  /** Posts the collected messages. True if there were any. */
+  flush(): boolean;
+}
+
+/** What senders and transfers need of progress. */
+export interface Turns {
+  /** A message was queued or work was posted: makes progress soon. */
+  wake(): void;
+  /** Calls `flush` at the end of this turn, before anything is awaited. */
+  flushSoon(queue: Flushable): void;
+  /** The earliest time at which the entries being delivered can have arrived. */
+  readonly arrivedMs: number;
+}
 
 /**
- * Drives the ports of one engine on the JS thread: polls while traffic flows, sleeps on their file descriptors when it does not.
+ * Drives the ports of one engine on its thread. It polls while there is traffic, and sleeps on the file descriptors of
+ * the ports otherwise.
  *
- * A turn is one setImmediate: what was queued leaves, what arrived is handed out, then microtasks run (handlers and callers go on),
- * then the next turn. After `lingerMs` without traffic the ports are armed and nothing runs until one wakes.
- * Polling beats a wake-up by a factor of ten and more in latency (docs/design/progress.md); it stops so that idle costs nothing.
- * Where others want the processors it loses by a factor of a hundred: then nothing spins, and the ports are armed as soon as nothing is there.
+ * A turn is one setImmediate. Queued messages leave, entries are delivered, then microtasks run (handlers and callers
+ * continue), then the next turn begins. After `lingerMs` without traffic the ports are armed, and nothing runs until
+ * one wakes. Polling has a tenth of the latency of a wake-up or less (docs/design/progress.md). It stops so that an
+ * idle engine costs nothing. When other processes need the processors, polling has a hundred times the latency: nothing
+ * spins then, and the ports are armed as soon as no entry is there.
  */
-export class Progress {
+export class Progress implements Turns {
   readonly #ports = new Set<Port>();
-  readonly #sink: PortSink;
-  /** Sends what has been queued since the last turn; true if there was any. */
-  readonly #flush: () => boolean;
+  /** Receives what arrives. */
+  sink: PortSink = nobody;
+  /** Outboxes that have collected messages since the last turn. */
+  #queues: Flushable[] = [];
   #scheduled: NodeJS.Immediate | undefined;
   #slowPoll: NodeJS.Timeout | undefined;
   #slowPollMs = 1;
   #asleep = false;
-  /** Ports are handing out what has arrived, and must not be asked for more: they may be asked from there, by a handler that closes the engine. */
+  /** Ports are delivering entries and must not be polled, for example by a handler that closes the engine. */
   #delivering = false;
   #closed = false;
-  readonly #crowd = new Crowd();
-  /** The last turn looked for what had not come, and the ports do not sleep: what comes now has been caught by polling as well. */
+  readonly #spinPolicy = new SpinPolicy();
+  /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
   #looking = false;
   #activeMs = 0;
-  /** When the ports were last asked; Infinity while they sleep, for then they say at once that something has come. */
+  /** When the ports were last polled; Infinity while they sleep, because a sleeping port wakes at once. */
   #polledMs = Number.POSITIVE_INFINITY;
   #arrivedMs = 0;
 
-  constructor(sink: PortSink, flush: () => boolean) {
-    this.#sink = sink;
-    this.#flush = flush;
-  }
-
   /**
-   * The earliest that what is being handed out can have arrived, on the clock of `performance.now()`: after the ports were last asked, if they were. It
-   * has waited since while this thread was busy with something else.
+   * The earliest time at which the entries being delivered can have arrived, on the time of `systemClock`: the
+   * time of the last poll. They have waited since then if the thread was busy.
    */
   get arrivedMs(): number {
-    return this.#arrivedMs;
+    return systemTimeOf(this.#arrivedMs);
   }
 
   add(port: Port): void {
     this.#ports.add(port);
-    port.onWake = () => this.kick();
-    this.kick();
+    port.onWake = () => this.wake();
+    this.wake();
   }
 
   remove(port: Port): void {
@@ -55,26 +72,45 @@ export class Progress {
     port.onWake = () => {};
   }
 
-  /** Something was queued, posted or woken: make progress soon. */
-  kick(): void {
+  /** A message was queued, work was posted, or a port has woken: makes progress soon. */
+  wake(): void {
     if (this.#scheduled !== undefined || this.#closed) return;
-    this.#wake();
-    this.#activeMs = performance.now();
-    this.#scheduled = outside(scheduleTurn, this.#turn);
+    this.#disarm();
+    this.#activeMs = realTimers.now();
+    this.#scheduled = runDetached(scheduleTurn, this.#turn);
   }
 
-  /** One turn now, outside the loop: before judging that nothing has arrived. */
+  flushSoon(queue: Flushable): void {
+    if (queue.flushQueued) return;
+    queue.flushQueued = true;
+    this.#queues.push(queue);
+  }
+
+  /** Runs one turn now, before a caller concludes that nothing has arrived. */
   poll(): void {
-    if (!this.#closed) outside(this.#pollNow);
+    if (!this.#closed) runDetached(this.#pollNow);
   }
 
   readonly #pollNow = (): void => {
     this.#flush();
-    if (!this.#delivering) this.#progress(0, performance.now());
-    this.kick();
+    if (!this.#delivering) this.#progress(0, realTimers.now());
+    this.wake();
   };
 
-  /** True if anything arrived. */
+  /** Returns whether any message left. */
+  #flush(): boolean {
+    if (this.#queues.length === 0) return false;
+    const queues = this.#queues;
+    this.#queues = [];
+    let sent = false;
+    for (const queue of queues) {
+      queue.flushQueued = false;
+      if (queue.flush()) sent = true;
+    }
+    return sent;
+  }
+
+  /** Returns whether anything arrived. */
   #progress(spinUs: number, nowMs: number): boolean {
     let active = false;
     this.#arrivedMs = Math.min(nowMs, this.#polledMs);
@@ -83,53 +119,57 @@ export class Progress {
     let lostUs = 0;
     let caught = 0;
     for (const port of this.#ports) {
-      if (port.progress(spinUs, this.#sink) > 0) active = true;
+      if (port.progress(spinUs, this.sink) > 0) active = true;
       lostUs += port.spinLostUs;
       caught += port.spinCaught;
     }
+    const putOff = this.sink.onTurnEnd?.() === true;
     this.#delivering = false;
-    this.#crowd.account(lostUs, caught, active && this.#looking, nowMs);
+    this.#spinPolicy.account(lostUs, caught, active && this.#looking, nowMs);
     this.#looking = !active && spinUs > 0;
-    return active;
+    return active || putOff;
   }
 
   close(): void {
     this.#closed = true;
-    clearImmediate(this.#scheduled);
-    clearTimeout(this.#slowPoll);
+    realTimers.clearImmediate(this.#scheduled);
+    realTimers.clearTimeout(this.#slowPoll);
     this.#scheduled = undefined;
   }
 
   readonly #turn = (): void => {
     this.#scheduled = undefined;
-    const nowMs = performance.now();
+    const nowMs = realTimers.now();
     const sent = this.#flush();
-    const crowded = this.#crowd.isHere(nowMs);
-    const arrived = this.#progress(crowded ? 0 : this.#spinUs(), nowMs);
+    const blocks = this.#spinPolicy.shouldBlock(nowMs);
+    const arrived = this.#progress(blocks ? 0 : this.#spinUs(), nowMs);
     const active = arrived || sent;
     if (this.#closed) return;
-    // Answers that handlers gave at once need not wait for the next turn.
+    // Answers that handlers gave at once do not wait for the next turn.
     this.#flush();
     if (active) {
       this.#activeMs = nowMs;
       this.#slowPollMs = 1;
     }
-    // In a crowd what has arrived gets one more turn, in which its answers leave.
-    const lingers = crowded ? arrived : nowMs - this.#activeMs < lingerMs;
+    // While ports block, one more turn lets the answers to what arrived leave.
+    const lingers = blocks ? arrived : nowMs - this.#activeMs < lingerMs;
     if (lingers || !this.#sleep()) {
-      this.#scheduled ??= setImmediate(this.#turn);
+      this.#scheduled ??= realTimers.setImmediate(this.#turn);
     }
   };
 
-  /** Spinning inside one native call saves turns of the loop, but two ports must not wait for each other: they only give way once. */
+  /**
+   * Spinning inside one native call saves turns of the loop. Two ports must not wait for each other, so they yield only
+   * once.
+   */
   #spinUs(): number {
     return this.#ports.size === 1 ? spinUs : 1;
   }
 
-  #wake(): void {
+  #disarm(): void {
     if (!this.#asleep) return;
     this.#asleep = false;
-    clearTimeout(this.#slowPoll);
+    realTimers.clearTimeout(this.#slowPoll);
     for (const port of this.#ports) port.disarm();
   }
 
@@ -138,15 +178,15 @@ export class Progress {
     this.#asleep = true;
     for (const port of this.#ports) {
       if (!port.arm()) {
-        this.#wake();
+        this.#disarm();
         return false;
       }
       busy ||= port.busy;
     }
-    // shm completes posted work only while somebody polls, and no descriptor tells of it: look now and then, ever more seldom.
+    // shm completes posted work only while it is polled, and no descriptor reports it: poll with growing pauses.
     if (busy) {
-      this.#slowPoll = setTimeout(() => this.#glance(), this.#slowPollMs);
-      // What a stopped peer will not take must not hold a process that has nothing else to do.
+      this.#slowPoll = realTimers.setTimeout(() => this.#glance(), this.#slowPollMs);
+      // Messages to a stopped peer must not keep an otherwise finished process alive.
       this.#slowPoll.unref();
       this.#slowPollMs = Math.min(this.#slowPollMs * 2, slowestPollMs);
     }
@@ -155,16 +195,23 @@ export class Progress {
     return true;
   }
 
-  /** A turn that does not count as traffic. */
+  /** Runs a turn that does not count as traffic. */
   #glance(): void {
-    this.#wake();
-    this.#scheduled ??= setImmediate(this.#turn);
+    this.#disarm();
+    this.#scheduled ??= realTimers.setImmediate(this.#turn);
   }
 }
 
-/** How long to poll after the last traffic. Longer serves slow ping-pong, shorter spares the processor. */
+/** How long to poll after the last traffic. A longer time helps slow ping-pong, a shorter one saves CPU. */
 const lingerMs = 0.5;
 const spinUs = 10;
 const slowestPollMs = 16;
 
-const scheduleTurn = (turn: () => void): NodeJS.Immediate => setImmediate(turn);
+const scheduleTurn = (turn: () => void): NodeJS.Immediate => realTimers.setImmediate(turn);
+
+const nobody: PortSink = {
+  onMessage() {},
+  onMessageLost() {},
+  onPutNotification() {},
+  onPeerGone() {},
+};

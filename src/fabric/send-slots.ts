@@ -1,6 +1,6 @@
-import type { QueueLevel } from "./port-queues.ts";
+import type { QueueLevel } from "../libfabric/port-report.ts";
 
-/** The free list of a slab's send slots: offsets in bytes, last in first out so that warm memory is used first. */
+/** The free send slots of a slab, as offsets in bytes. Last in, first out: warm memory is used first. */
 export class SendSlots {
   readonly #free: number[] = [];
   readonly count: number;
@@ -21,9 +21,9 @@ export class SendSlots {
   }
 
   /**
-   * A slot's offset, or -1. Whoever holds `held` gets another only while more than that are free: peers that do not take what they are sent
-   * share what is there and always leave some (the dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds for
-   * shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
+   * The offset of a free slot, or -1. A sender with `held` slots gets another one only while more than `held` are free.
+   * Slow peers therefore share the slots and always leave some (the dynamic threshold of Choudhury and Hahne, "Dynamic
+   * queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998).
    */
   take(held = 0): number {
     const left = this.#free.length - 1;

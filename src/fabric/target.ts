@@ -1,21 +1,25 @@
-import { chosenSource } from "./choose-rail.ts";
+import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "../libfabric/url.ts";
+import { chosenSource } from "../rdma/choose-rail.ts";
+import type { VerbsChoice } from "../rdma/verbs-choice.ts";
 import { localAddressTowards, numericHost } from "./host.ts";
-import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "./url.ts";
-import type { VerbsChoice } from "./verbs-choice.ts";
 
-/** Where a peer is, looked up: names have become numbers, and it is known which of our addresses the way leaves from. */
+/** The resolved address of a peer, with the local address from which the route leaves. */
 export interface Target {
   readonly scheme: Scheme;
-  /** tcp and verbs: numeric; other fabrics: the node; else "". */
+  /** tcp and verbs: a numeric address. Other fabrics: the node. Otherwise "". */
   readonly host: string;
   readonly port: number;
-  /** The name over shm and mem; over other fabrics the raw address, if that is what is known. */
+  /** shm and mem: the name. Other fabrics: the raw address, if the URL has one. */
   readonly name: string;
-  /** tcp and verbs: our own numeric address on the way there; else "". */
+  /** tcp and verbs: the local numeric address of the route. Otherwise "". */
   readonly from: string;
 }
 
-/** Looks a URL up; `choice` bounds the devices that verbs may leave from. Throws a TypeError for one that cannot be connected to, RpcError `unavailable` for an unknown host or no route. */
+/**
+ * Resolves a URL. `choice` restricts the devices from which verbs may leave.
+ * @throws TypeError for a URL that cannot be connected to. RpcError `unavailable` for an unknown host or a missing
+ * route.
+ */
 export async function locate(url: string, choice?: VerbsChoice): Promise<Target> {
   const { scheme, host, port, name } = parseUrl(url);
   if (isNodeScheme(scheme)) {

@@ -14,11 +14,15 @@ export interface AnswerSample {
 }
 
 /**
- * Requests may wait so long at the peer, or as long as the fastest took lately without the wait: a queue that short keeps it busy, and no longer one is of use. The
- * threshold of WeChat's DAGOR: a process that shares its processor makes requests wait for milliseconds now and then, however few they are.
+ * Requests may wait so long at the peer, or as long as the fastest took lately without the wait: a queue that short
+ * keeps it busy, and no longer one is of use. The threshold of WeChat's DAGOR: a process that shares its processor
+ * makes requests wait for milliseconds now and then, however few they are.
  */
 const leastTargetMs = 20;
-/** Round trips without congestion after which the limit grows by one more each: TIMELY's hyperactive increase (R. Mittal et al., SIGCOMM 2015). */
+/**
+ * Round trips without congestion after which the limit grows by one more each: TIMELY's hyperactive increase (R. Mittal
+ * et al., SIGCOMM 2015).
+ */
 const calmRoundsAStep = 4;
 /** Share of what is too much that is taken back at once, and the most of the limit: Swift's beta and max_mdf. */
 const beta = 0.8;
@@ -31,11 +35,13 @@ const calmMs = 1000;
 const periodMs = 5000;
 
 /**
- * How many requests one peer should have in flight: additive increase, multiplicative decrease, on the time requests wait at the peer. That is the endpoint's
- * part of Swift (G. Kumar et al., "Swift: Delay is Simple and Effective for Congestion Control in the Datacenter", SIGCOMM 2020), with the peer's own measure
- * of its queue as the delay, which tells overload from long handlers (H. Zhou et al., "Overload Control for Scaling WeChat Microservices", SoCC 2018).
+ * How many requests one peer should have in flight: additive increase, multiplicative decrease, on the time requests
+ * wait at the peer. That is the endpoint's part of Swift (G. Kumar et al., "Swift: Delay is Simple and Effective for
+ * Congestion Control in the Datacenter", SIGCOMM 2020), with the peer's own measure of its queue as the delay, which
+ * tells overload from long handlers (H. Zhou et al., "Overload Control for Scaling WeChat Microservices", SoCC 2018).
  *
- * It begins wide open and shrinks only on evidence, at most once a round trip: only requests that left after the last decrease can show that it was not enough.
+ * It begins wide open and shrinks only on evidence, at most once a round trip: only requests that left after the last
+ * decrease can show that it was not enough.
  */
 export class AdaptiveLimit {
   readonly #floor: number;
@@ -44,7 +50,10 @@ export class AdaptiveLimit {
   #threshold = Number.POSITIVE_INFINITY;
   /** What left before says nothing any more. */
   #staleMs = Number.NEGATIVE_INFINITY;
-  /** The last round trip was late. One alone may be a pause of the peer's process; two in a row, of which the second began after the first was judged, are a queue that stands. */
+  /**
+   * The last round trip was late. One alone may be a pause of the peer's process; two in a row, of which the second
+   * began after the first was judged, are a queue that stands.
+   */
   #wasLate = false;
   #congestedMs = Number.NEGATIVE_INFINITY;
   /** The round trip is over when what left after its beginning is answered. */
@@ -85,7 +94,8 @@ export class AdaptiveLimit {
     if (mostAreLate && (isOver || this.#late >= enoughLate)) {
       const waitMs = this.#lateMs / this.#late;
       const share = Math.min((beta * (waitMs - this.targetMs)) / waitMs, mostDecrease);
-      // So few in flight are not what the queue is made of: who sent them need not be held back from sending more another time.
+      // So few in flight are not what the queue is made of: who sent them need not be held back from sending more
+      // another time.
       if (this.#wasLate && inFlight > this.#floor) this.#decrease(nowMs, inFlight, share);
       this.#wasLate = true;
       this.#staleMs = nowMs;
@@ -105,7 +115,10 @@ export class AdaptiveLimit {
     this.#beginRound(nowMs);
   }
 
-  /** Calls wait though there has been no sign of congestion for long: all places may be taken by calls that take long by their nature. True if there is more room now. */
+  /**
+   * Calls wait though there has been no sign of congestion for long: all places may be taken by calls that take long by
+   * their nature. True if there is more room now.
+   */
   onStarved(nowMs: number): boolean {
     if (nowMs - this.#congestedMs < calmMs || this.#limit === Number.POSITIVE_INFINITY) return false;
     this.#threshold = Number.POSITIVE_INFINITY;

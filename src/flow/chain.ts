@@ -5,7 +5,10 @@ export interface Link<T> {
   previous: Link<T> | undefined;
 }
 
-/** A doubly linked list: adding, taking off either end and cutting out of the middle cost O(1), however much has gone through it. */
+/**
+ * A doubly linked list: adding, taking off either end and cutting out of the middle cost O(1), however much has gone
+ * through it.
+ */
 export class Chain<T> {
   #first: Link<T> | undefined;
   #last: Link<T> | undefined;

@@ -1,6 +1,5 @@
 import { Chain, type Link } from "./chain.ts";
-import { isMoreUrgent, type Priority, priorities, turns } from "./priority.ts";
-import { Turns } from "./turns.ts";
+import { isMoreUrgent, type Priority, priorities, Turns, turns } from "./priority.ts";
 
 /** What waits in a queue. */
 export interface Queued {
@@ -16,9 +15,10 @@ export interface QueueLimits {
 }
 
 /**
- * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by weight, each class in the order it
- * came. When there is no room, room is shared by weight too: who comes may put out the latest of the class that has most above its share, for
- * that one has waited least. So a flood of urgent calls cannot drive out all that is not urgent: a class keeps its share, and one call at least.
+ * What waits for its turn, in four classes, bounded in number and bytes. `control` goes first; the others take turns by
+ * weight, each class in the order it came. When there is no room, room is shared by weight too: who comes may put out
+ * the latest of the class that has most above its share, for that one has waited least. So a flood of urgent calls
+ * cannot drive out all that is not urgent: a class keeps its share, and one call at least.
  *
  * Whatever happens to one that waits elsewhere (given up, out of time), its owner deletes it; all of that costs O(1).
  */
@@ -66,8 +66,9 @@ export class PriorityQueue<T extends Queued> {
   }
 
   /**
-   * Lets `item` wait. What had to go for it is returned, and is not in the queue any more; undefined when there was no room even so, and nothing has
-   * changed. One that is longer than all the room there is waits only when nothing else does: it must not be impossible.
+   * Lets `item` wait. What had to go for it is returned, and is not in the queue any more; undefined when there was no
+   * room even so, and nothing has changed. One that is longer than all the room there is waits only when nothing else
+   * does: it must not be impossible.
    */
   push(item: T): T[] | undefined {
     const out = this.roomFor(item);
@@ -140,8 +141,9 @@ export class PriorityQueue<T extends Queued> {
 }
 
 /**
- * The class that one of `comer`'s may put another out of, given how many of each class there would be with it: the class that has most for its weight, but not
- * the last of its calls, unless the comer is more urgent and would be the first of its own.
+ * The class that one of `comer`'s may put another out of, given how many of each class there would be with it: the
+ * class that has most for its weight, but not the last of its calls, unless the comer is more urgent and would be the
+ * first of its own.
  */
 function whoGives(comer: Priority, counts: Readonly<Record<string, number>>): Priority | undefined {
   const count = (priority: Priority) => counts[priority] as number;

@@ -1,4 +1,7 @@
-/** The least of what was recorded lately, and how much that was: in the last one to two periods. After a pause, what was there before it is too old. */
+/**
+ * The minimum and the number of recent samples: of the last one to two periods. After a longer pause older samples are
+ * forgotten.
+ */
 export class RecentLeast {
   readonly #periodMs: number;
   #least = Number.POSITIVE_INFINITY;
@@ -17,7 +20,7 @@ export class RecentLeast {
     if (value < this.#least) this.#least = value;
   }
 
-  /** Forgets what is too old at that time. */
+  /** Forgets the samples that are too old at that time. */
   turnTo(nowMs: number): void {
     if (nowMs < this.#endMs) return;
     const follows = nowMs < this.#endMs + this.#periodMs;
@@ -28,7 +31,7 @@ export class RecentLeast {
     this.#endMs = (follows ? this.#endMs : nowMs) + this.#periodMs;
   }
 
-  /** Infinity when there was nothing. As of the last `record` or `turnTo`. */
+  /** The minimum as of the last `record` or `turnTo`; Infinity without samples. */
   get least(): number {
     return Math.min(this.#least, this.#leastBefore);
   }

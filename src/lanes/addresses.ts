@@ -1,11 +1,13 @@
-import { listeningUrls } from "../fabric/choose-rail.ts";
-import { formatHostUrl, hasHosts, parseUrl } from "../fabric/url.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../libfabric/url.ts";
+import { listeningUrls } from "../rdma/choose-rail.ts";
 
 /**
- * The published addresses one by one: a `verbs://` URL that stands for several devices becomes one for each. The front and every thread of every lane listen at these, in this order, whatever
- * devices come and go meanwhile: so each lane has an address for each of the front's, and a lane's number is the same over all of them.
+ * The published addresses one by one: a `verbs://` URL that stands for several devices becomes one for each. The
+ * dispatcher and every thread of every lane listen at these, in this order, whatever devices come and go meanwhile. So
+ * each lane has an address for each of the dispatcher's, and the same number over all of them.
  *
- * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none; RangeError where the devices' addresses are too long for so many lanes.
+ * @throws RpcError `invalid_argument` where no device fits, `unimplemented` where there is none; RangeError where the
+ * devices' addresses are too long for so many lanes.
  */
 export function publishedUrls(
   listen: readonly string[],
@@ -18,9 +20,11 @@ export function publishedUrls(
 }
 
 /**
- * Where lane `lane` of a front that listens at `url` listens at first: under a name made of the front's, or at the front's host, at a free port or, counted from `firstPort`, at one of its own.
+ * The first address of lane `lane` for a dispatcher's `url`: a name made of the dispatcher's (shm), or the
+ * dispatcher's host with a free port or the port counted from `firstPort`.
  *
- * @throws TypeError for an address that has no lanes: `mem://` ends at its thread; RangeError for a port or a name beyond what there is.
+ * @throws TypeError for an address that has no lanes: `mem://` ends at its thread; RangeError for a port or a name
+ * beyond what there is.
  */
 export function laneUrl(url: string, lane: number, firstPort: number | undefined): string {
   const { scheme, host, name } = parseUrl(url);
@@ -32,7 +36,7 @@ export function laneUrl(url: string, lane: number, firstPort: number | undefined
     const own = `${name}.lane${lane}`;
     if (own.length > maxNameLength)
       throw new RangeError(
-        `openLanes: listen: "${url}": a lane's name is made of it, "${own}" has ${own.length} characters and may have ${maxNameLength}`,
+        `openLanes: listen: "${url}": the name of a lane, "${own}", has ${own.length} characters, at most ${maxNameLength} are allowed`,
       );
     return `${scheme}://${own}`;
   }
@@ -46,7 +50,7 @@ const maxNameLength = 64;
 const maxListBytes = 12 * 1024;
 
 /**
- * The list of lanes goes into one message: one that had to be pulled could be overtaken by the next.
+ * The list of lanes goes into one message: a list that is pulled as a rendezvous body could be overtaken by the next.
  *
  * @throws RangeError for more lanes than fit there, with addresses so long.
  */
@@ -59,6 +63,6 @@ export function assertListFits(url: string, lanes: number, firstPort: number | u
   }
   if (bytes > maxListBytes)
     throw new RangeError(
-      `openLanes: lanes: the list of ${lanes} lanes of "${url}" would have ${bytes} bytes, and may have ${maxListBytes}: take fewer lanes or a shorter ${hasHosts(parseUrl(url).scheme) ? "host" : "name"}`,
+      `openLanes: lanes: the list of ${lanes} lanes of "${url}" would have ${bytes} bytes, at most ${maxListBytes} are allowed: use fewer lanes or a shorter ${hasHosts(parseUrl(url).scheme) ? "host" : "name"}`,
     );
 }

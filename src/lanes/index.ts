@@ -1,5 +1,6 @@
-export type { LaneDeath, LaneState } from "./lane.ts";
-export type { LaneHost, LaneHostStats, LaneStatus, LanesDrainReport } from "./lane-host.ts";
+/// <reference types="node" preserve="true" />
+
+export type { LaneState } from "./lane.ts";
 export type { LaneContext, LaneModule, LaneServices } from "./lane-module.ts";
-export { openLanes } from "./open-lanes.ts";
-export type { LanesOptions, RestartOptions } from "./options.ts";
+export { type LaneStatus, type Lanes, type LanesDrainReport, type LanesStats, openLanes } from "./lanes.ts";
+export type { LaneDeath, LanesOptions, RestartOptions } from "./options.ts";

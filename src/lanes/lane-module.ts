@@ -1,25 +1,48 @@
-import { within } from "../engine/within.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
+import { withTimeout } from "../time/with-timeout.ts";
 
-/** What a lane's module is told when it is asked for its services. */
+/** The argument of the function that a lane module exports. */
 export interface LaneContext {
-  /** The lane's number, from 0; `front` for the main thread, where those are served who know no lanes. */
-  readonly lane: number | "front";
-  /** How many lanes there are. */
+  /**
+   * The number of the lane, from 0. `"dispatcher"` on the main thread, which serves clients without support for lanes.
+   */
+  readonly lane: number | "dispatcher";
+  /** The number of lanes. */
   readonly lanes: number;
-  /** What `openLanes` was given as `data`, a copy in each thread. */
+  /** The option `data` of `openLanes`. Each thread has its own copy. */
   readonly data: unknown;
 }
 
-/** The services of one lane, with what ends them. */
+/**
+ * The services of one lane, and how to close what they use.
+ *
+ * @example
+ * export default async ({ lane }: LaneContext): Promise<LaneServices> => {
+ *   const log = createWriteStream(`lane-${lane}.log`);
+ *   return {
+ *     serve: [implement(Greeter, { greet: ({ name }) => ({ text: `Hello, ${name}` }) })],
+ *     close: () => void log.end(),
+ *   };
+ * };
+ */
 export interface LaneServices {
   readonly serve: readonly Implementation[];
-  /** Called when the lane's engine has been closed, for what the module holds: it is waited for, a second at most. A lane that dies calls nothing. */
+  /**
+   * Closes what the module holds. It is called after the engine of the lane was closed, and awaited for at most a
+   * second. It is not called when a thread exits unexpectedly.
+   */
   close?(): void | Promise<void>;
 }
 
-/** What a module gives as its default export, or as `serve`: its services, or a function that makes them for one lane. */
+/**
+ * What a lane module exports, as its default or as `serve`: services, or a function that makes the services of one
+ * lane.
+ *
+ * @example
+ * export default ({ lane }: LaneContext) =>
+ *   implement(Greeter, { greet: ({ name }) => ({ text: `Hello, ${name}, from lane ${lane}` }) });
+ */
 export type LaneModule =
   | Implementation
   | readonly Implementation[]
@@ -35,10 +58,11 @@ export type LaneModule =
 /**
  * Loads a lane's module in this thread.
  *
- * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, or gives no services. The cause is what it threw.
+ * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, or gives no services.
+ * The cause is what it threw.
  */
 export async function loadServices(module: string, context: LaneContext): Promise<LaneServices> {
-  const where = `the module ${module} of ${context.lane === "front" ? "the front" : `lane ${context.lane}`}`;
+  const where = `the module ${module} of ${context.lane === "dispatcher" ? "the dispatcher" : `lane ${context.lane}`}`;
   let exported: { readonly default?: unknown; readonly serve?: unknown };
   try {
     exported = await import(module);
@@ -63,12 +87,15 @@ export async function loadServices(module: string, context: LaneContext): Promis
 /** How long a module may take to end what it holds. */
 const closeMs = 1000;
 
-/** Lets a module end what it holds. What it fails with is printed: nothing can be done about it, and the rest shall end. */
+/**
+ * Lets a module end what it holds. What it fails with is printed: nothing can be done about it, and the rest shall
+ * end.
+ */
 export async function closeServices(services: LaneServices, where: string): Promise<void> {
   try {
     // Called inside, for what it throws at once.
     const closed = (async () => services.close?.())();
-    await within(closeMs, "it has not ended", closed);
+    await withTimeout(closeMs, "it has not ended", closed);
   } catch (error) {
     console.error(`cinnabar: ${where}: the module's close() failed:`, error);
   }
@@ -94,6 +121,6 @@ function text(error: unknown): string {
 }
 
 function describe(value: unknown): string {
-  if (Array.isArray(value)) return "an array with something else in it";
+  if (Array.isArray(value)) return "an array that holds something else";
   return value === null ? "null" : typeof value;
 }

@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
-import { systemClock } from "../call/clock.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { systemClock } from "../time/clock.ts";
 import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
 import { toldError } from "./messages.ts";
 import type { LanesOptions } from "./options.ts";
@@ -17,9 +17,12 @@ interface Asked {
   reject(error: Error): void;
 }
 
-/** One thread of a lane, from its start to its end. It is gone for certain when `ended` settles: its engine with it, closed by the addon if by nobody else. */
+/**
+ * One thread of a lane, from its start to its end. When `ended` settles, the thread and its engine are gone for
+ * certain: the addon closes what nobody else closed.
+ */
 export class LaneThread {
-  /** Where it listens. Rejects when it cannot come to serve; the thread then ends. */
+  /** Where it listens. Rejects when it cannot start to serve; the thread then ends. */
   readonly listening: Promise<LaneListening>;
   readonly ended: Promise<ThreadEnd>;
   readonly #worker: Worker;
@@ -74,7 +77,7 @@ export class LaneThread {
     });
   }
 
-  /** What its engine holds. Whoever asks while it computes waits for the same answer: questions do not heap up. */
+  /** What its engine holds. Requests made while the thread computes share one answer. */
   stats(): Promise<LaneAnswers["stats"]> {
     this.#stats ??= this.ask("stats").finally(() => {
       this.#stats = undefined;
@@ -119,11 +122,11 @@ export class LaneThread {
   }
 }
 
-/** Why a thread, or the front, is not waited for any longer. */
+/** The error for a thread, or a dispatcher, that took too long to start. */
 export function startsTooLong(who: string, module: string, startTimeoutMs: number): RpcError {
   return new RpcError({
     code: "deadline_exceeded",
-    message: `${who} has not come to serve within ${startTimeoutMs} ms: ${module} loads or makes its services for too long`,
+    message: `${who} did not start to serve within ${startTimeoutMs} ms: ${module} takes too long to load or to make its services`,
     origin: "local",
   });
 }
@@ -131,7 +134,7 @@ export function startsTooLong(who: string, module: string, startTimeoutMs: numbe
 function threadEnded(name: string, exitCode: number): RpcError {
   return new RpcError({
     code: "unavailable",
-    message: `the thread of ${name} has ended with exit code ${exitCode}`,
+    message: `the thread of ${name} exited with code ${exitCode}`,
     origin: "local",
   });
 }

@@ -4,8 +4,8 @@ import { Engine } from "../engine/engine.ts";
 import { closeServices, loadServices } from "./lane-module.ts";
 import { type LaneMessage, type LaneOrders, type LaneQuestion, tellError } from "./messages.ts";
 
-const front = parentPort as MessagePort;
-const say = (message: LaneMessage): void => front.postMessage(message);
+const dispatcher = parentPort as MessagePort;
+const say = (message: LaneMessage): void => dispatcher.postMessage(message);
 
 try {
   await serve(workerData as LaneOrders);
@@ -26,7 +26,7 @@ async function serve({ module, lane, lanes, data, listen, engine: options }: Lan
     await closed;
     return report;
   };
-  front.on("message", (question: LaneQuestion) => {
+  dispatcher.on("message", (question: LaneQuestion) => {
     answer(question).then(
       (value) => say({ said: "answer", id: question.id, value }),
       (error) => say({ said: "refused", id: question.id, error: tellError(error) }),

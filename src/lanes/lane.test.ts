@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Lane, type LaneDeath } from "./lane.ts";
+import { Lane } from "./lane.ts";
 import type { ThreadEnd } from "./lane-thread.ts";
-import { resolveLanesOptions } from "./options.ts";
+import { type LaneDeath, resolveLanesOptions } from "./options.ts";
 
 interface Thread {
   end(how: ThreadEnd): void;

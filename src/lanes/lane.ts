@@ -1,54 +1,41 @@
-import { systemClock } from "../call/clock.ts";
 import type { DrainReport } from "../engine/drain.ts";
-import type { LaneEntry } from "../engine/lane-board.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import { within } from "../engine/within.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { LaneEntry } from "../peers/lane-board.ts";
+import { systemClock } from "../time/clock.ts";
+import { withTimeout } from "../time/with-timeout.ts";
 import { laneUrl } from "./addresses.ts";
 import { LaneThread, type ThreadEnd } from "./lane-thread.ts";
 import type { LaneListening } from "./messages.ts";
-import type { ResolvedLanesOptions } from "./options.ts";
+import type { LaneDeath, ResolvedLanesOptions } from "./options.ts";
 
 /**
- *   starting   its thread loads the module and begins to listen
+ * The state of a lane.
+ *
+ *   starting   its thread loads the module and starts to listen
  *   serving    it takes calls
- *   waiting    its thread has ended without our doing; the next starts when the pause is over
- *   closed     for good
+ *   waiting    its thread exited unexpectedly; the next one starts after the pause
+ *   closed     the lanes were closed or drained
  */
 export type LaneState = "starting" | "serving" | "waiting" | "closed";
 
-/** A lane's thread has ended without anybody's having asked for it, or none could be had in its place. */
-export interface LaneDeath {
-  readonly lane: number;
-  /** 1 where no thread could be had. */
-  readonly exitCode: number;
-  /** What it threw, or why it never came to serve. Undefined where it left by `process.exit`. */
-  readonly error: Error | undefined;
-  /** Since it began to serve; 0 if it never did. */
-  readonly servedMs: number;
-  /** Of this lane so far, this one included. */
-  readonly deaths: number;
-  /** The pause before the next thread of the lane is started. */
-  readonly replacedInMs: number;
-}
-
-/** Whoever has lanes. */
-export interface LaneOwner {
-  /** One of them listens, or listens no more. */
+/** Gets the events of lanes. */
+export interface LaneListener {
+  /** A lane has started or stopped to listen. */
   onLaneChanged(lane: Lane): void;
   onLaneDied(death: LaneDeath): void;
 }
 
 /** How long a thread may take to close its engine (half a second) and its module (a second) before it is terminated. */
 const closeMs = 2500;
-/** How long a lane that computes may take to say what it holds. */
+/** How long a lane with a blocked event loop may take to report its stats. */
 const statsMs = 1000;
 
-/** One lane: a thread that serves, and after its death another in its place, at the same address where that can be had. */
+/** One lane: a thread that serves, and after an unexpected exit the next one, at the same address if that is free. */
 export class Lane implements LaneEntry {
   readonly number: number;
   readonly #options: ResolvedLanesOptions;
-  readonly #owner: LaneOwner;
+  readonly #listener: LaneListener;
   readonly #firstUrls: readonly string[];
   #thread: LaneThread | undefined;
   #state: LaneState = "starting";
@@ -62,10 +49,10 @@ export class Lane implements LaneEntry {
   #end: Promise<DrainReport | undefined> | undefined;
 
   /** @throws DataCloneError when the module's data cannot be cloned. */
-  constructor(number: number, options: ResolvedLanesOptions, owner: LaneOwner) {
+  constructor(number: number, options: ResolvedLanesOptions, listener: LaneListener) {
     this.number = number;
     this.#options = options;
-    this.#owner = owner;
+    this.#listener = listener;
     this.#firstUrls = options.listen.map((url) => laneUrl(url, number, options.firstLanePort));
     this.#urls = this.#firstUrls;
     this.#start();
@@ -87,22 +74,25 @@ export class Lane implements LaneEntry {
     return this.#deaths;
   }
 
-  /** Settles when its first thread serves, or cannot come to serve. */
+  /** Resolves when the first thread serves. Rejects when it cannot. */
   async firstServing(): Promise<void> {
     await this.#thread?.listening;
   }
 
-  /** What its engine holds; undefined while none serves, and of one that does not answer soon. */
+  /** The stats of its engine; undefined if it does not serve, or does not answer in time. */
   async stats(): Promise<EngineStats | undefined> {
     if (this.#state !== "serving" || this.#thread === undefined) return undefined;
     try {
-      return await within(statsMs, `lane ${this.number} has not answered`, this.#thread.stats());
+      return await withTimeout(statsMs, `lane ${this.number} has not answered`, this.#thread.stats());
     } catch {
       return undefined;
     }
   }
 
-  /** Its engine drains, and its thread ends. The report is undefined when it ended without one. Called again it gives the same, and can shorten the grace. */
+  /**
+   * Its engine drains, and its thread ends. The report is undefined when the thread ended without one. A second call
+   * gives the same report, and can shorten the grace.
+   */
   drain(graceMs: number): Promise<DrainReport | undefined> {
     if (this.#end === undefined)
       this.#end = this.#endThread((thread) => thread.ask("drain", { graceMs }), graceMs + closeMs);
@@ -117,7 +107,7 @@ export class Lane implements LaneEntry {
     await this.#end;
   }
 
-  /** It ends already, and shall do so sooner. */
+  /** Shortens a drain or close in progress. */
   #hurry(ask: (thread: LaneThread) => Promise<unknown>, limitMs: number): void {
     const thread = this.#thread;
     if (thread === undefined) return;
@@ -139,7 +129,7 @@ export class Lane implements LaneEntry {
     thread.ended.then((end) => this.#onEnded(thread, end));
   }
 
-  /** There may be no thread to be had, as when the process has as many as it may. That is a death like any other: it is told of, and the next try comes later. */
+  /** A failed start, for example because the process has too many threads, counts as an unexpected exit. */
   #startAgain(): void {
     try {
       this.#start();
@@ -154,7 +144,7 @@ export class Lane implements LaneEntry {
     this.#urls = listening.urls;
     this.#servesSinceMs = systemClock.now();
     this.#state = "serving";
-    this.#owner.onLaneChanged(this);
+    this.#listener.onLaneChanged(this);
   }
 
   #onEnded(thread: LaneThread, { exitCode, error }: ThreadEnd): void {
@@ -164,11 +154,11 @@ export class Lane implements LaneEntry {
     const servedMs = this.#servesSinceMs === undefined ? 0 : systemClock.now() - this.#servesSinceMs;
     this.#listening = undefined;
     this.#servesSinceMs = undefined;
-    // Whoever listens there now may stay for ever.
+    // Another process may have the address now, and keep it forever.
     if (!served) this.#urls = this.#firstUrls;
     if (this.#end !== undefined) {
       this.#state = "closed";
-      this.#owner.onLaneChanged(this);
+      this.#listener.onLaneChanged(this);
       return;
     }
     this.#onDied({ exitCode, error }, servedMs);
@@ -178,10 +168,10 @@ export class Lane implements LaneEntry {
     this.#state = "waiting";
     const replacedInMs = this.#pauseMs(servedMs);
     this.#deaths++;
-    // Before anybody is told: who closes the lane then calls it off, and who throws loses no lane.
+    // Before the listener runs: a listener that closes the lane cancels it, and one that throws loses no lane.
     this.#cancelPause = systemClock.timer(replacedInMs, () => this.#startAgain());
-    this.#owner.onLaneChanged(this);
-    this.#owner.onLaneDied({
+    this.#listener.onLaneChanged(this);
+    this.#listener.onLaneDied({
       lane: this.number,
       exitCode,
       error,
@@ -200,7 +190,7 @@ export class Lane implements LaneEntry {
     return Math.min(maxDelayMs, minDelayMs * 2 ** Math.min(this.#early++, 31));
   }
 
-  /** Asks the thread to end, terminates it when it has, or when it has not within `limitMs`. */
+  /** Asks the thread to end, and terminates it after its answer or after `limitMs`. */
   async #endThread(
     ask: (thread: LaneThread) => Promise<DrainReport | undefined>,
     limitMs: number,
@@ -212,7 +202,7 @@ export class Lane implements LaneEntry {
     let report: DrainReport | undefined;
     if (thread !== undefined && served) {
       const cancel = systemClock.timer(timerMs(limitMs), () => thread.terminate());
-      // What it says when it is terminated, or dies on its way, is not waited for.
+      // A thread that is terminated, or exits, sends no report.
       report = await ask(thread).catch(() => undefined);
       cancel();
     }

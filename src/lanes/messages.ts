@@ -20,7 +20,10 @@ export interface LaneListening {
   readonly incarnation: bigint;
 }
 
-/** What the main thread asks a lane; each is answered once. After `drain` and `close` the thread has nothing left to do. */
+/**
+ * What the main thread asks a lane; each is answered once. After `drain` and `close` the thread has nothing left to
+ * do.
+ */
 export type LaneQuestion = { readonly id: number } & (
   | { readonly ask: "stats" }
   | { readonly ask: "close" }

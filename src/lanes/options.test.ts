@@ -14,7 +14,7 @@ describe("the options of openLanes", () => {
       module: "file:///service.js",
       listen: ["shm://a"],
       lanes: 6,
-      front: "serve",
+      dispatcher: "serve",
       restart: { minDelayMs: 100, maxDelayMs: 5000 },
       startTimeoutMs: 30_000,
       engine: {},
@@ -37,7 +37,7 @@ describe("the options of openLanes", () => {
     [
       "a name too long for a lane's",
       { listen: `shm://${"a".repeat(60)}` },
-      "has 66 characters and may have 64",
+      "has 66 characters, at most 64 are allowed",
     ],
     ["a fabric without lanes", { listen: "psm3://*:1" }, "only tcp, verbs and shm can"],
     [
@@ -48,10 +48,10 @@ describe("the options of openLanes", () => {
     [
       "such a list of long hosts",
       { listen: `tcp://${"host.".repeat(10)}net:0`, lanes: 180 },
-      "bytes, and may have 12288: take fewer lanes or a shorter host",
+      "bytes, at most 12288 are allowed: use fewer lanes or a shorter host",
     ],
     [
-      "a lane at the front's port",
+      "a lane at the dispatcher's port",
       { listen: "tcp://h:7402", lanes: 2, firstLanePort: 7401 },
       "is at a port of lane 1",
     ],
@@ -60,7 +60,7 @@ describe("the options of openLanes", () => {
       { listen: "tcp://h:1", lanes: 2, firstLanePort: 65_535 },
       "an integer from 1 to 65534",
     ],
-    ["a front that is neither", { front: "forward" }, 'front must be "serve" or "refer"'],
+    ["a dispatcher that is neither", { dispatcher: "forward" }, 'dispatcher must be "serve" or "refer"'],
     ["an unknown bound of memory", { resourceLimits: { heap: 1 } }, 'unknown option "heap"'],
     [
       "a pause of nothing",
@@ -105,7 +105,7 @@ describe("the data of a lane's module", () => {
 });
 
 describe("a lane's address", () => {
-  it("is made of the front's", () => {
+  it("is made of the dispatcher's", () => {
     expect(laneUrl("shm://orders", 3, undefined)).toBe("shm://orders.lane3");
     expect(laneUrl("tcp://0.0.0.0:7400", 3, undefined)).toBe("tcp://0.0.0.0:0");
     expect(laneUrl("tcp://[::1]:7400", 3, 7500)).toBe("tcp://[::1]:7503");

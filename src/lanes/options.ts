@@ -1,55 +1,93 @@
-import { assertOptions, assertTimeoutMs } from "../contract/check.ts";
 import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
-import { parseUrl } from "../fabric/url.ts";
+import { parseUrl } from "../libfabric/url.ts";
+import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { assertListFits } from "./addresses.ts";
-import type { LaneDeath } from "./lane.ts";
 
-/** How soon a lane that has died is replaced. */
+/** The unexpected exit of a lane's thread, or a failed attempt to start its next thread. */
+export interface LaneDeath {
+  readonly lane: number;
+  /** The exit code of the thread; 1 if no thread could be started. */
+  readonly exitCode: number;
+  /** What the thread threw, or why it did not start to serve. Undefined if it called `process.exit`. */
+  readonly error: Error | undefined;
+  /** How long the thread served, in milliseconds; 0 if it never served. */
+  readonly servedMs: number;
+  /** How many threads of this lane have exited unexpectedly, with this one. */
+  readonly deaths: number;
+  /** The pause before the next thread starts, in milliseconds. */
+  readonly replacedInMs: number;
+}
+
+/** How soon the next thread of a lane starts after an unexpected exit. */
 export interface RestartOptions {
-  /** The first pause, when a lane has died young, in milliseconds; each further one is twice as long. The first death of a lane makes none. Default 100. */
+  /**
+   * The first pause, in milliseconds. It doubles with each early exit. The first exit of a lane causes no pause.
+   * Default 100.
+   */
   readonly minDelayMs?: number;
-  /** The longest pause, in milliseconds. A lane that has lived as long starts from no pause again. Default 5000. */
+  /**
+   * The longest pause, in milliseconds. After a thread that served this long the next one starts at once. Default 5000.
+   */
   readonly maxDelayMs?: number;
 }
 
-/** Engine options that hold for the front and every lane. */
+/** The engine options that apply to the dispatcher and every lane. */
 export type LaneEngineOptions = Pick<EngineOptions, (typeof laneEngineOptions)[number]>;
 
-/** What `openLanes` takes: this, and what engines take that can be told to a thread. Limits and admission are each lane's own. */
+/**
+ * The options of `openLanes`, with the engine options that can be sent to a thread. `limits` and `admission` apply to
+ * each lane by itself.
+ */
 export interface LanesOptions extends LaneEngineOptions {
-  /** The published address, one or several: `tcp://host:port`, `verbs://host:port` or `shm://name`. Each lane has one of its own for each. */
+  /**
+   * One or several published URLs: `tcp://host:port`, `verbs://host:port` or `shm://name`. Each lane also has an
+   * address of its own for each of them.
+   */
   readonly listen: string | readonly string[];
-  /** How many lanes, 1 to 256; fewer where their addresses are so long that the list of them does not fit 12 KiB. Default: as many as the process may use processors. */
+  /**
+   * The number of lanes, 1 to 256. The list of their addresses must fit 12 KiB. Default: the number of processors that
+   * the process may use.
+   */
   readonly lanes?: number;
-  /** For tcp and verbs: lane n listens at port `firstLanePort` + n. Default: at free ports, which firewalls do not know. */
+  /**
+   * For tcp and verbs: lane n listens at port `firstLanePort` + n. Set it if a firewall must know the ports. Default:
+   * free ports.
+   */
   readonly firstLanePort?: number;
-  /** Given to the module in each thread, as a structured clone. */
+  /** Passed to the module in each thread, as a structured clone. Default: undefined. */
   readonly data?: unknown;
-  /** What the published address itself serves to those who know no lanes: the module's services, on the main thread (`serve`, the default), or nothing (`refer`). */
-  readonly front?: "serve" | "refer";
-  /** Memory bounds of each lane's thread, as `node:worker_threads` has them. A lane that exceeds them dies, and is replaced. */
+  /**
+   * What the dispatcher serves at the published address to clients without support for lanes. `serve`: the services of
+   * the module, on the main thread. `refer`: nothing. Default `serve`.
+   */
+  readonly dispatcher?: "serve" | "refer";
+  /**
+   * Memory limits of each lane's thread, as in `node:worker_threads`. A thread that exceeds them exits, and the next
+   * one starts. Default: none.
+   */
   readonly resourceLimits?: {
     readonly maxOldGenerationSizeMb?: number;
     readonly maxYoungGenerationSizeMb?: number;
     readonly codeRangeSizeMb?: number;
     readonly stackSizeMb?: number;
   };
+  /** How soon the next thread of a lane starts after an unexpected exit. */
   readonly restart?: RestartOptions;
-  /** Told when a lane's thread has ended by itself. Default: printed by console.error. */
+  /** Called when a lane's thread exits unexpectedly. Default: prints a message with `console.error`. */
   readonly onLaneDied?: (death: LaneDeath) => void;
-  /** How long a lane may take to load its module and to listen, in milliseconds. Default 30,000. */
+  /** How long a lane may take to load the module and to listen, in milliseconds. Default 30,000. */
   readonly startTimeoutMs?: number;
 }
 
-/** The same, complete. */
+/** The options with their defaults. */
 export interface ResolvedLanesOptions {
   readonly module: string;
   readonly listen: readonly string[];
   readonly lanes: number;
   readonly firstLanePort: number | undefined;
   readonly data: unknown;
-  readonly front: "serve" | "refer";
+  readonly dispatcher: "serve" | "refer";
   readonly resourceLimits: NonNullable<LanesOptions["resourceLimits"]>;
   readonly restart: Required<RestartOptions>;
   readonly onLaneDied: (death: LaneDeath) => void;
@@ -63,7 +101,7 @@ const ownOptions = [
   "lanes",
   "firstLanePort",
   "data",
-  "front",
+  "dispatcher",
   "resourceLimits",
   "restart",
   "onLaneDied",
@@ -71,8 +109,8 @@ const ownOptions = [
 ];
 
 /**
- * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name it. DataCloneError for data that cannot be
- * cloned.
+ * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name
+ * it. DataCloneError for data that cannot be cloned.
  */
 export function resolveLanesOptions(
   module: URL | string,
@@ -84,7 +122,7 @@ export function resolveLanesOptions(
     listen,
     lanes = Math.min(processors, maxLanes),
     firstLanePort,
-    front = "serve",
+    dispatcher = "serve",
     resourceLimits = {},
     restart = {},
     onLaneDied = printDeath,
@@ -92,8 +130,8 @@ export function resolveLanesOptions(
   } = options;
   assertInteger("lanes", lanes, 1, maxLanes);
   if (firstLanePort !== undefined) assertInteger("firstLanePort", firstLanePort, 1, 65_536 - lanes);
-  if (front !== "serve" && front !== "refer")
-    throw new TypeError(`openLanes: front must be "serve" or "refer"; it is ${String(front)}`);
+  if (dispatcher !== "serve" && dispatcher !== "refer")
+    throw new TypeError(`openLanes: dispatcher must be "serve" or "refer", it is ${shown(dispatcher)}`);
   assertOptions("openLanes: resourceLimits", resourceLimits, [
     "maxOldGenerationSizeMb",
     "maxYoungGenerationSizeMb",
@@ -104,7 +142,7 @@ export function resolveLanesOptions(
   if (typeof onLaneDied !== "function") throw new TypeError("openLanes: onLaneDied must be a function");
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls) || urls.length === 0)
-    throw new TypeError("openLanes: listen must be a URL or an array of one or several");
+    throw new TypeError("openLanes: listen must be a URL or a non-empty array of URLs");
   for (const url of urls) assertListFits(url, lanes, firstLanePort);
   if (firstLanePort !== undefined) assertNoClash(urls, lanes, firstLanePort);
   const engine = Object.fromEntries(
@@ -116,9 +154,9 @@ export function resolveLanesOptions(
     listen: urls,
     lanes,
     firstLanePort,
-    // A lane that is replaced later begins with what the first began with, whatever became of the caller's.
+    // Threads that start later get the same data, even if the caller has changed its object.
     data: structuredClone(options.data),
-    front,
+    dispatcher,
     resourceLimits,
     restart: resolveRestart(restart),
     onLaneDied,
@@ -128,7 +166,7 @@ export function resolveLanesOptions(
 }
 
 function printDeath({ lane, exitCode, error, replacedInMs }: LaneDeath): void {
-  const what = `cinnabar: lane ${lane} died with exit code ${exitCode}, another takes its place in ${replacedInMs} ms`;
+  const what = `cinnabar: lane ${lane} exited unexpectedly (exit code ${exitCode}), its next thread starts in ${replacedInMs} ms`;
   if (error === undefined) console.error(what);
   else console.error(`${what}:`, error);
 }
@@ -141,12 +179,12 @@ function resolveRestart(restart: RestartOptions): Required<RestartOptions> {
   return { minDelayMs, maxDelayMs: Math.max(minDelayMs, maxDelayMs) };
 }
 
-/** Only a URL says which file is meant whoever asks; a path would be looked for beside this file. */
+/** Only a URL names the same file everywhere. A path would be relative to this file. */
 function moduleOf(module: URL | string): string {
   const href = module instanceof URL ? module.href : module;
   if (typeof href === "string" && URL.canParse(href)) return href;
   throw new TypeError(
-    `openLanes: the module must be a URL, as new URL("./service.js", import.meta.url); it is ${String(module)}`,
+    `openLanes: the module must be a URL, as new URL("./service.js", import.meta.url), it is ${shown(module)}`,
   );
 }
 
@@ -162,7 +200,5 @@ function assertNoClash(urls: readonly string[], lanes: number, firstLanePort: nu
 
 function assertInteger(name: string, value: unknown, low: number, high: number): void {
   if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) return;
-  throw new RangeError(
-    `openLanes: ${name} must be an integer from ${low} to ${high}, it is ${String(value)}`,
-  );
+  throw new RangeError(`openLanes: ${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`);
 }

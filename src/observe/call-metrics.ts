@@ -2,33 +2,34 @@ import type { RpcCode } from "../errors/code.ts";
 import { codeFromNumber, okNumber } from "../errors/code.ts";
 import { Histogram, type HistogramSummary } from "./histogram.ts";
 
-/** Which way a call goes: made here, or served here. */
+/** Direction of a call: outgoing ("out") or incoming ("in"). */
 export type CallDirection = "out" | "in";
 
-/** One method in one direction, over all peers, since the engine opened. */
+/** Statistics of one method in one direction, over all peers, since the engine opened. */
 export interface MethodStats {
   /** `service/method`. */
   readonly method: string;
   readonly direction: CallDirection;
   readonly succeeded: number;
   readonly failed: number;
-  /** Failures by code; codes that have not occurred are absent. */
+  /** Failures by code. Codes that did not occur are absent. */
   readonly failures: Readonly<Partial<Record<RpcCode, number>>>;
   /**
-   * From the call to its end, in milliseconds, success or not. Out: as the caller waits. In: from the request's arrival to the answer's leaving,
-   * with the pulling of a long input. Empty where `measureLatency` is off.
+   * Latency in milliseconds, of successes and failures. Outgoing: the time the caller waits. Incoming: from the
+   * request's arrival to the response's departure, with the pull of a long input. Empty when the option
+   * `measureLatency` is false.
    */
   readonly latencyMs: HistogramSummary;
 }
 
 const codes = 17;
 
-/** What is counted of one method in one direction. */
+/** Metrics of one method in one direction. */
 export class MethodMetrics {
   readonly method: string;
   readonly direction: CallDirection;
   readonly latencyMs = new Histogram();
-  /** By the codes' numbers, 0 is success. */
+  /** Counts by the number of the code; 0 is success. */
   readonly #ends: number[] = new Array(codes).fill(0);
 
   constructor(method: string, direction: CallDirection) {
@@ -36,7 +37,7 @@ export class MethodMetrics {
     this.direction = direction;
   }
 
-  /** A call has ended; `code` is the number of its error's code, or 0. */
+  /** Counts a call that ended; `code` is the wire number of its error code, or 0. */
   count(code: number): void {
     this.#ends[code] = (this.#ends[code] as number) + 1;
   }
@@ -64,11 +65,11 @@ export class MethodMetrics {
   }
 }
 
-/** All methods of an engine. As many as its contracts name: what peers send adds none. */
+/** Metrics of all methods of an engine. Its contracts bound their number: peers cannot add any. */
 export class CallMetrics {
-  /** A call that takes so long is published as slow. Infinity: none. */
+  /** Calls that take this long are published as slow. Infinity: none. */
   readonly slowCallMs: number;
-  /** Whether the clock is read when a call ends. */
+  /** Whether the end of a call reads the clock. */
   readonly timed: boolean;
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
@@ -78,7 +79,7 @@ export class CallMetrics {
     this.timed = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY;
   }
 
-  /** The one of that method, made when first asked for. */
+  /** The metrics of a method; creates them at first use. */
   of(method: string, direction: CallDirection): MethodMetrics {
     const methods = direction === "out" ? this.#out : this.#in;
     let metrics = methods.get(method);
@@ -89,13 +90,13 @@ export class CallMetrics {
     return metrics;
   }
 
-  /** A copy of what has been recorded of that method; empty if nothing has. */
+  /** A copy of the method's latency histogram; empty when nothing was recorded. */
   latencyMs(method: string, direction: CallDirection): Histogram {
     const metrics = (direction === "out" ? this.#out : this.#in).get(method);
     return metrics === undefined ? new Histogram() : metrics.latencyMs.copy();
   }
 
-  /** Those that have been called at all. */
+  /** Statistics of the methods that were called at least once. */
   stats(): MethodStats[] {
     return [...this.#out.values(), ...this.#in.values()]
       .filter(({ called }) => called)

@@ -1,35 +1,69 @@
 import { channel } from "node:diagnostics_channel";
+import type { RpcCode } from "../errors/code.ts";
+import type { CallDirection } from "./call-metrics.ts";
 
 /**
- * What happens inside, for whoever subscribes by `node:diagnostics_channel`. Publishing costs nothing while nobody listens, and a
- * subscriber's error is Node's to report: it never reaches a call.
+ * Events on `node:diagnostics_channel`. Publishing costs nothing without subscribers. Node reports an error that a
+ * subscriber throws; it never reaches a call.
  */
 export const channels = {
   /** A session opened: { peer, agent, incarnation }. */
   sessionOpened: channel("cinnabar:session.opened"),
-  /** A session ended: { peer, reason }, `reason` an RpcError or undefined for an orderly end. */
+  /** A session ended: { peer, reason }. `reason` is an RpcError, or undefined for an orderly close. */
   sessionEnded: channel("cinnabar:session.ended"),
-  /** Bytes broke the protocol: { peer, fault }. */
+  /**
+   * A tcp or shm port did not keep incoming connections: { url, refused, malformed }, the numbers since the port opened.
+   * `refused`: the process had no file descriptor left. `malformed`: what came was not libfabric's protocol.
+   */
+  connectionsTurnedAway: channel("cinnabar:connections.turned-away"),
+  /** A peer violated the protocol: { peer, fault }. */
   malformed: channel("cinnabar:malformed"),
-  /** A handler threw something that its contract does not declare: { method, callId, error }. */
+  /** A handler threw an error that its contract does not declare: { method, callId, error }. */
   handlerFailed: channel("cinnabar:handler.failed"),
-  /** A call's time is up and its handler has not ended: { method, callId }. One that never ends is told of here and nowhere else. */
+  /** A handler still runs at its call's deadline: { method, callId }. A handler that never ends shows up here only. */
   overdue: channel("cinnabar:handler.overdue"),
-  /** A handler settled after its call had ended: { method, callId }. */
+  /** A handler settled after its call had ended, and its result was discarded: { method, callId }. */
   lateResult: channel("cinnabar:handler.late"),
   /** A call took `slowCallMs` or longer: a `SlowCall`. */
   slowCall: channel("cinnabar:call.slow"),
-  /** A request was refused before its handler began: { method, peer, priority, cause, waitedMs }, `cause` a `ShedCause`. */
+  /**
+   * Admission control rejected a request before its handler ran: { method, peer, priority, cause, waitedMs }. `cause`
+   * is a `ShedCause`.
+   */
   shed: channel("cinnabar:call.shed"),
-  /** A lane of `openLanes` serves, first or again: { lane, urls, incarnation }. */
+  /** A worker lane started serving, for the first time or after a restart: { lane, urls, incarnation }. */
   laneServing: channel("cinnabar:lane.serving"),
-  /** A lane's thread has ended by itself: a `LaneDeath`. */
+  /** A worker exited unexpectedly: a `LaneDeath`. */
   laneDied: channel("cinnabar:lane.died"),
   /**
-   * The RDMA connection manager told of a connection, or of the end of a device: a `ConnectionEvent`. Of all connections of the process, as far as this thread had a
-   * subscriber when it opened a verbs port, and from then on.
+   * The RDMA connection manager reported an event: a `ConnectionEvent`. Covers every RDMA connection of the process.
+   * Needs `CINNABAR_PATCHES=connection-events` in the environment, because it patches libfabric. Subscribe before the
+   * engine opens its first verbs port: without a subscriber at that time the events are not collected.
    */
   connection: channel("cinnabar:rdma.connection"),
-  /** What `engine.publishStats()` publishes: { incarnation, urls, stats }. */
+  /** The statistics that `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;
+
+/**
+ * A call that took `slowCallMs` or longer, as published on `cinnabar:call.slow` when it ends. Times are in
+ * milliseconds.
+ */
+export interface SlowCall {
+  readonly direction: CallDirection;
+  /** `service/method`. */
+  readonly method: string;
+  readonly peer: string;
+  /** Call id on its session; 0 when no request was sent. */
+  readonly callId: number;
+  readonly tookMs: number;
+  /** The code it ended with. */
+  readonly code: RpcCode | "ok";
+  /** Time in each phase, in order. Phases that did not occur are absent. The sum is `tookMs`. */
+  readonly phases: readonly SlowPhase[];
+}
+
+export interface SlowPhase {
+  readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
+  readonly ms: number;
+}

@@ -1,47 +1,59 @@
-/** What an engine has counted since it opened. Plain numbers, read at any time. */
+/** Counters of one engine since it opened. Plain numbers; reading them costs nothing. */
 export interface Counters {
-  /** Calls made, and how they ended for their callers. */
+  /** Outgoing calls: started, and how they ended for their callers. */
   callsStarted: number;
   callsSucceeded: number;
   callsFailed: number;
-  /** Calls that had to wait for a place in their session's window, and those that were not let wait, or were put out by more urgent ones. */
+  /**
+   * Outgoing calls that waited for the in-flight window, and those that were rejected by a full queue or replaced by a
+   * more urgent call.
+   */
   callsWaited: number;
   callsNotAdmitted: number;
-  /** Requests served, and how they ended. */
+  /** Incoming requests: started, and how they ended. */
   requestsStarted: number;
   requestsSucceeded: number;
   requestsFailed: number;
-  /** Handlers' results that came after their call had ended. */
+  /** Handler results that arrived after their call had ended, and were discarded. */
   lateResults: number;
-  /** Handlers that had not ended when their call's time was up. Those that `lateResults` does not count in the end never ended. */
+  /** Handlers that still ran at their call's deadline. `overdueHandlers - lateResults` of them have not ended yet. */
   overdueHandlers: number;
-  /** Attempts after a call's first: retries after a failure, hedges beside a slow one, and retries that the budget did not allow. */
+  /** Retries after a failed attempt, hedges beside a slow attempt, and retries that the retry budget rejected. */
   retries: number;
   hedges: number;
   retriesWithheld: number;
-  /** Requests that were answered from what an earlier attempt had brought, or joined one that was still running. */
+  /** Requests answered from the replay cache, or joined to an execution that still ran. */
   replays: number;
+  /** Items of streams, in either direction. */
+  itemsSent: number;
+  itemsReceived: number;
   messagesSent: number;
   messagesReceived: number;
   framesSent: number;
   framesReceived: number;
-  /** Bodies that travelled by RMA because they did not fit a message. */
+  /** Rendezvous bodies: too long for a message, so that the receiver pulled them by RMA. */
   bodiesOffered: number;
   bodiesPulled: number;
-  /** Bytes moved by `get` and `put`. */
+  /** Bytes that `get` and `put` moved. */
   bytesGot: number;
   bytesPut: number;
-  /** Sessions that have begun, those of them that the fabric, silence or broken bytes have ended, and those that one of the sides has closed. */
+  /** Sessions opened; of those, lost (connection lost, peer silent, malformed bytes) and closed by either side. */
   sessionsOpened: number;
   sessionsLost: number;
   sessionsClosed: number;
-  /** Sessions refused at the handshake, by us. */
+  /** Sessions that this engine refused at the handshake. */
   sessionsRefused: number;
-  /** Messages and frames that broke the protocol; each closed its session where there was one. */
+  /** Of those that ended: ended by this engine because the peer exceeded a limit: stalled, flooded, or took nothing. */
+  sessionsShed: number;
+  /** Messages of peers that the fabric lost, as their numbers tell. Each loss ends its session. */
+  messagesLost: number;
+  /** Messages and frames that violate the protocol. Each closes its session, if it has one. */
   malformed: number;
-  /** Messages for sessions that are no more: a late peer, or a predecessor's. */
+  /** Requests and answers of peers that were rejected because they would take too much memory once decoded. */
+  valuesTooLarge: number;
+  /** Messages for sessions that have ended. They are dropped. */
   strays: number;
-  /** Answers to calls that are no more. */
+  /** Responses to calls that have ended. They are dropped. */
   lateAnswers: number;
 }
 
@@ -61,6 +73,8 @@ export function newCounters(): Counters {
     hedges: 0,
     retriesWithheld: 0,
     replays: 0,
+    itemsSent: 0,
+    itemsReceived: 0,
     messagesSent: 0,
     messagesReceived: 0,
     framesSent: 0,
@@ -73,7 +87,10 @@ export function newCounters(): Counters {
     sessionsLost: 0,
     sessionsClosed: 0,
     sessionsRefused: 0,
+    sessionsShed: 0,
+    messagesLost: 0,
     malformed: 0,
+    valuesTooLarge: 0,
     strays: 0,
     lateAnswers: 0,
   };

@@ -1,4 +1,4 @@
-/** A histogram's content as plain data: what travels between processes. Counts are sparse, `[bucket, count]` pairs. */
+/** The content of a histogram as plain data, for other processes. Counts are sparse: pairs `[bucket, count]`. */
 export interface HistogramData {
   readonly count: number;
   readonly min: number;
@@ -7,7 +7,7 @@ export interface HistogramData {
   readonly buckets: readonly (readonly [bucket: number, count: number])[];
 }
 
-/** The usual figures of a histogram. All 0 when nothing has been recorded. */
+/** The usual figures of a histogram. All are 0 if nothing was recorded. */
 export interface HistogramSummary {
   readonly count: number;
   readonly min: number;
@@ -19,7 +19,7 @@ export interface HistogramSummary {
   readonly max: number;
 }
 
-/** Each octave is cut into so many buckets of equal width. A power of two. */
+/** The logarithm of the number of buckets in each octave. */
 const bucketsPerOctaveBits = 5;
 const lowestExponent = -10;
 const highestExponent = 32;
@@ -33,15 +33,23 @@ const number = new Float64Array(1);
 const words = new Uint32Array(number.buffer);
 const upperWord = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1 ? 1 : 0;
 
-/** The highest relative error of a percentile: half of a bucket's width. 1/64, or 1.6 %. */
+/** The largest relative error of a percentile: half the width of a bucket, 1/64. */
 export const histogramError: number = 1 / (2 << bucketsPerOctaveBits);
 
 /**
- * How often which value came, in constant memory: 1344 counters, made at the first record, 10.5 KiB. Buckets are log-linear as HdrHistogram's
- * (Gil Tene, hdrhistogram.org): 32 of equal width in each octave from 2^-10 to 2^32, so that a percentile is off by 1.6 % of its value at most. In
- * milliseconds that is from a microsecond to 49 days; what lies outside counts in the outermost buckets. `min`, `max` and `mean` are exact.
+ * Counts values in constant memory: 1344 counters, 10.5 KiB, allocated by the first record. Buckets are log-linear as
+ * in HdrHistogram (Gil Tene, hdrhistogram.org): 32 of equal width in each octave from 2^-10 to 2^32. The error of a
+ * percentile is at most 1.6 % of its value. In milliseconds the range is one microsecond to 49 days. Values outside
+ * count in the outermost buckets. `min`, `max` and `mean` are exact.
  *
- * The bucket of a double is its exponent and the first five bits of its mantissa, as they stand in memory: recording takes no logarithm and no branch on the value.
+ * The bucket of a double is its exponent and the first five bits of its mantissa, read from memory. A record takes no
+ * logarithm.
+ *
+ * @example
+ * const all = new Histogram();
+ * for (const one of [engine.latency("files.v1/stat", "out"), engine.latency("files.v1/upload", "out")]) all.merge(one);
+ * console.log(all.percentile(50), all.summary().p99);
+ * const copy = Histogram.from(JSON.parse(JSON.stringify(all)) as HistogramData); // as in another process
  */
 export class Histogram {
   #counts: Float64Array | undefined;
@@ -50,7 +58,7 @@ export class Histogram {
   #max = 0;
   #sum = 0;
 
-  /** @throws TypeError when the data are no histogram's. */
+  /** Makes a histogram from plain data. @throws TypeError for malformed data. */
   static from(data: HistogramData): Histogram {
     const histogram = new Histogram();
     const counts = new Float64Array(bucketCount);
@@ -92,7 +100,7 @@ export class Histogram {
     return this.#count === 0 ? 0 : this.#sum / this.#count;
   }
 
-  /** Counts a value; what is negative or no number counts as 0. */
+  /** Records a value. Negative values and NaN count as 0. */
   record(value: number): void {
     const counted = Number.isNaN(value) ? 0 : Math.max(0, value);
     this.#counts ??= new Float64Array(bucketCount);
@@ -104,7 +112,10 @@ export class Histogram {
     if (counted > this.#max) this.#max = counted;
   }
 
-  /** The value that `percent` of all values do not exceed, from 0 to 100; off by 1.6 % at most. 0 when nothing has been recorded. */
+  /**
+   * The value that `percent` of all values do not exceed, with an error of at most 1.6 %; 0 if nothing was recorded.
+   * @throws RangeError unless `percent` is from 0 to 100.
+   */
   percentile(percent: number): number {
     if (!(percent >= 0 && percent <= 100))
       throw new RangeError(`percentile: ${percent} is not between 0 and 100`);
@@ -119,7 +130,7 @@ export class Histogram {
     return this.#max;
   }
 
-  /** Adds all that `other` has counted. */
+  /** Adds the counts of `other`, which stays unchanged. The merged percentiles are as exact as each histogram's. */
   merge(other: Histogram): void {
     if (other.#counts === undefined) return;
     this.#counts ??= new Float64Array(bucketCount);
@@ -133,6 +144,7 @@ export class Histogram {
     this.#max = Math.max(this.#max, other.#max);
   }
 
+  /** Returns an independent copy. */
   copy(): Histogram {
     const copy = new Histogram();
     copy.merge(this);

@@ -1,11 +1,12 @@
 /**
- * Listeners by the name of what they listen for, typed by a map of names to what is told. In the order they came; one that is added or removed while others are told
- * counts from the next time on. What a listener throws becomes an uncaught exception, as with `node:diagnostics_channel`: it never reaches whoever tells.
+ * Typed event listeners, called in the order they were added. A listener that is added or removed during an event takes
+ * effect with the next event. An error that a listener throws becomes an uncaught exception, as with
+ * `node:diagnostics_channel`; it never reaches the emitter.
  */
 export class Listeners<Events extends object> {
   readonly #byEvent = new Map<keyof Events, Set<(detail: never) => void>>();
 
-  /** Returns what takes the listener away. */
+  /** Adds a listener; the returned function removes it. */
   on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void {
     let listeners = this.#byEvent.get(event);
     if (listeners === undefined) {

@@ -1,26 +1,33 @@
-import { assertOptions } from "../contract/check.ts";
+import { assertOptions, shown } from "../options/assert-options.ts";
 
-/** How many handlers run at once, and what waits meanwhile: of an engine in all, or of one service. */
+/**
+ * Admission control: how many handlers run at once, and which requests wait. For an engine (`Engine.open({ admission
+ * })`), or for one service (the third argument of `implement`).
+ */
 export interface AdmissionOptions {
   /**
-   * Handlers that may run at once. Default: any number; what peers may have in flight is bounded by `limits.maxRequests` each. A handler that waits for a
-   * call of its own keeps its place.
+   * Handlers that run at once, 1 to 1,000,000. Default: no limit but `limits.maxRequests` of each peer. A handler that
+   * waits for a call of its own still counts.
    */
   readonly maxConcurrent?: number;
-  /** Requests that may wait for their turn; 0: none waits. Default 1024. */
+  /** Requests that wait for a handler to end, 0 to 10,000,000; 0: none waits. Default 1024. */
   readonly maxQueued?: number;
-  /** Bytes of their inputs, as they travelled. Default 64 MiB. */
+  /** Encoded bytes of the inputs of waiting requests, at least 1024. Default 64 MiB. */
   readonly maxQueuedBytes?: number;
-  /** The longest a request waits, in milliseconds, before it is refused; those of priority `control` wait till their deadline. Default 1000. */
+  /**
+   * The longest time a request waits, in milliseconds. Then it is rejected with `resource_exhausted`. Requests of
+   * priority `control` wait until their deadline. Default 1000.
+   */
   readonly maxQueueMs?: number;
   /**
-   * How long requests should wait at most, in milliseconds. When some of a priority have been waiting without a break for twenty times as long, those that have waited
-   * longer are refused; never those of priority `control`. Default 5.
+   * The waiting time that admission control aims at, in milliseconds. When requests of one priority have been waiting
+   * without a break for 20 times as long, it rejects those that have waited longer than the target. Never rejects
+   * priority `control` for this. Default 5.
    */
   readonly targetQueueMs?: number;
 }
 
-/** The same, complete. */
+/** The options with their defaults. */
 export interface AdmissionLimits {
   /** Infinity: any number. */
   readonly maxConcurrent: number;
@@ -49,9 +56,10 @@ const bounds: Readonly<Record<keyof AdmissionOptions, readonly [number, number]>
 };
 
 /**
- * The options with what stands in `defaults` for those that are absent.
+ * The options, completed from `defaults`.
  *
- * @throws TypeError for an unknown option; RangeError for a value that is no integer, or out of bounds. Both name the field and the limit.
+ * @throws TypeError for an unknown option; RangeError for a value that is not an integer, or out of bounds. Both name
+ * the field and the limit.
  */
 export function resolveAdmission(
   where: string,
@@ -64,7 +72,9 @@ export function resolveAdmission(
     if (value === undefined) continue;
     const [low, high] = bounds[name];
     if (!(Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high))
-      throw new RangeError(`${where}: ${name} must be an integer from ${low} to ${high}, it is ${value}`);
+      throw new RangeError(
+        `${where}: ${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`,
+      );
     set[name] = value as number;
   }
   return { ...defaults, ...set };

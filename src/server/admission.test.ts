@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { FakeClock } from "../call/fake-clock.test-support.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { FakeClock } from "../time/fake-clock.test-support.ts";
 import type { AdmissionOptions } from "./admission-options.ts";
-import type { Entrant } from "./entrant.ts";
-import { type Asked, type Asking, Gate } from "./gate.test-support.ts";
-import type { Lane } from "./lane.ts";
+import { type Asked, type Asking, Gate } from "./admission-queue.test-support.ts";
+import type { AdmissionQueue } from "./admission-queue.ts";
+import type { AdmittedRequest } from "./admitted-request.ts";
 
 function setUp(options: AdmissionOptions = { maxConcurrent: 1 }, service?: AdmissionOptions) {
   const clock = new FakeClock();
@@ -18,7 +18,7 @@ const refused = (asked: Asked | undefined) => asked?.outcome?.error;
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });
 
 describe("admission", () => {
-  it("has no lane for a service where nothing is bounded", () => {
+  it("has no queue for a service where nothing is bounded", () => {
     const { gate } = setUp({});
     expect(gate.addLane("other.v1")).toBeUndefined();
     expect(gate.addLane("other.v1", { maxQueued: 5 })).toBeUndefined();
@@ -59,8 +59,8 @@ describe("admission", () => {
 
   it("bounds a service by its own limit too, and lets no service wait for another's", () => {
     const { gate, many } = setUp({ maxConcurrent: 3 });
-    const narrow = gate.addLane("narrow.v1", { maxConcurrent: 1 }) as Lane<Entrant>;
-    const inNarrow = many(3, { lane: narrow });
+    const narrow = gate.addLane("narrow.v1", { maxConcurrent: 1 }) as AdmissionQueue<AdmittedRequest>;
+    const inNarrow = many(3, { queue: narrow });
     expect(began(inNarrow)).toEqual([true, false, false]);
     const others = many(3);
     expect(began(others)).toEqual([true, true, false]);
@@ -80,10 +80,12 @@ describe("admission", () => {
 
   it("lets the services of an engine take turns", () => {
     const { gate, many } = setUp({ maxConcurrent: 1 });
-    const lanes = ["a.v1", "b.v1"].map((name) => gate.addLane(name, { maxQueued: 50 }) as Lane<Entrant>);
+    const queues = ["a.v1", "b.v1"].map(
+      (name) => gate.addLane(name, { maxQueued: 50 }) as AdmissionQueue<AdmittedRequest>,
+    );
     const first = gate.ask();
-    const a = many(10, { lane: lanes[0] as Lane<Entrant> });
-    const b = many(2, { lane: lanes[1] as Lane<Entrant> });
+    const a = many(10, { queue: queues[0] as AdmissionQueue<AdmittedRequest> });
+    const b = many(2, { queue: queues[1] as AdmissionQueue<AdmittedRequest> });
     let last = first;
     for (let i = 0; i < 4; i++) {
       last.end();
@@ -100,7 +102,7 @@ describe("admission", () => {
     const asked = many(4);
     const error = refused(asked[3]);
     expect(error).toMatchObject({ code: "resource_exhausted", retryable: true, retryAfterMs: 90 });
-    expect(error?.message).toContain("the server runs 1 handlers, its maxConcurrent, and 2 requests");
+    expect(error?.message).toContain("the server runs 1 handlers (maxConcurrent), and 2 requests");
     expect(error?.message).toContain("maxQueued is 2");
     expect(asked[3]?.call.handler).toBe("none");
     expect(gate.admission.stats().shed).toEqual({ full: 1, pushed_out: 0, age: 0, deadline: 0 });
@@ -131,7 +133,9 @@ describe("admission", () => {
     const high = gate.ask({ priority: "high" });
     expect(refused(low[2])).toMatchObject({
       code: "resource_exhausted",
-      message: expect.stringContaining("after 4 ms in line: its room was needed"),
+      message: expect.stringContaining(
+        "after 4 ms in the admission queue: a more urgent request took its place",
+      ),
     });
     running.end();
     expect([high.began, began(low)]).toEqual([true, [false, false, false]]);
@@ -164,7 +168,7 @@ describe("what waits for its turn", () => {
     clock.advance(60);
     expect(refused(three)).toMatchObject({
       code: "deadline_exceeded",
-      message: expect.stringContaining("while the request waited for its turn"),
+      message: expect.stringContaining("while the request waited in the queue"),
     });
     expect(three.call.handler).toBe("none");
     expect(gate.admission.stats()).toMatchObject({
@@ -212,7 +216,7 @@ describe("what waits for its turn", () => {
     running.end();
     expect(refused(hopeless)).toMatchObject({
       code: "resource_exhausted",
-      message: expect.stringContaining("it has 60 ms left, and no handler took less than 80 ms lately"),
+      message: expect.stringContaining("its deadline is in 60 ms, and the fastest recent handler took 80 ms"),
     });
     expect(hopeful.began).toBe(true);
     hopeful.end();
@@ -229,7 +233,7 @@ describe("what waits for its turn", () => {
     clock.advance(5);
     running.end();
     expect(old.map((each) => refused(each)?.code)).toEqual([1, 2, 3].map(() => "resource_exhausted"));
-    expect(refused(old[0])?.message).toContain("after 200 ms in line");
+    expect(refused(old[0])?.message).toContain("after 200 ms in the admission queue");
     expect(began(fresh)).toEqual([true, false]);
     expect(gate.admission.stats()).toMatchObject({ shed: { age: 3 }, queued: 1 });
     for (const each of fresh) each.end();

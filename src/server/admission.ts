@@ -1,40 +1,43 @@
-import type { Clock } from "../call/clock.ts";
-import type { DeadlineWheel } from "../call/deadline-wheel.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { outside } from "../fabric/outside.ts";
-import { type Priority, priorities } from "../flow/priority.ts";
+import { type Priority, priorities, Turns } from "../flow/priority.ts";
 import { PriorityQueue } from "../flow/priority-queue.ts";
-import { Turns } from "../flow/turns.ts";
 import { channels } from "../observe/channels.ts";
-import type { Session } from "../session/session.ts";
+import type { Clock } from "../time/clock.ts";
+import type { DeadlineWheel } from "../time/deadline-wheel.ts";
+import { runDetached } from "../time/detached-context.ts";
 import { type AdmissionLimits, type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
-import type { AdmissionStats, QueuedClass, ShedCause } from "./admission-stats.ts";
-import { Entrant, type EntrantOwner, type Startable } from "./entrant.ts";
-import { Lane } from "./lane.ts";
+import { AdmissionQueue } from "./admission-queue.ts";
+import { AdmittedRequest, type AdmittedRequestListener, type Startable } from "./admitted-request.ts";
 
-/** How long a handler keeps its place after its call has ended. Who heeds its signal needs less; who does not must not keep it for ever. */
+/**
+ * How long a handler counts as running after its call has ended, in milliseconds. Handlers that heed `call.signal` end
+ * sooner; others must not keep their place for ever.
+ */
 const lingerMs = 1000;
 
 /**
- * Which requests' handlers run, of those that have been taken in: at once while there is a place for them, in all and in their service, else in turn.
- * What cannot wait is refused with `resource_exhausted` and when to try again, and nothing was executed then.
+ * Admission control: starts a handler for each request, at once while the engine and the service have room, else in
+ * turn. It rejects a request that cannot be served in time with `resource_exhausted` and `retryAfterMs`. No handler has
+ * started for a rejected request.
  *
- * Each service with limits has a lane, the others share one; a request waits in its lane alone, so that a service that is full holds up no other.
+ * Each service with limits of its own has an admission queue. All others share one. So a full service does not delay
+ * another.
  */
-export class Admission implements EntrantOwner {
+export class Admission implements AdmittedRequestListener {
   readonly #clock: Clock;
   readonly #wheel: DeadlineWheel;
   readonly #limits: AdmissionLimits;
-  readonly #common: Lane<Entrant>;
-  readonly #lanes: Lane<Entrant>[] = [];
-  /** All that wait, in whichever lane. */
-  readonly #waiting: PriorityQueue<Entrant>;
+  readonly #common: AdmissionQueue<AdmittedRequest>;
+  readonly #queues: AdmissionQueue<AdmittedRequest>[] = [];
+  /** All that wait, in whichever queue. */
+  readonly #waiting: PriorityQueue<AdmittedRequest>;
   readonly #turns = new Turns();
   /** Whose calls have ended and whose handlers have not. */
-  readonly #lingering = new Set<Entrant>();
+  readonly #lingering = new Set<AdmittedRequest>();
   readonly #shed: Record<ShedCause, number> = { full: 0, pushed_out: 0, age: 0, deadline: 0 };
-  readonly #toFill = new Set<Lane<Entrant>>();
+  readonly #toFill = new Set<AdmissionQueue<AdmittedRequest>>();
   #running = 0;
   #overdue = 0;
   #filling = false;
@@ -50,12 +53,15 @@ export class Admission implements EntrantOwner {
       maxCalls: bounded ? maxQueued : Number.POSITIVE_INFINITY,
       maxBytes: bounded ? maxQueuedBytes : Number.POSITIVE_INFINITY,
     });
-    this.#common = new Lane(undefined, { ...limits, maxConcurrent: Number.POSITIVE_INFINITY });
-    this.#lanes.push(this.#common);
+    this.#common = new AdmissionQueue(undefined, { ...limits, maxConcurrent: Number.POSITIVE_INFINITY });
+    this.#queues.push(this.#common);
   }
 
-  /** Where a service's requests wait; undefined when nothing bounds them. */
-  laneOf(service: string, options: AdmissionOptions | undefined): Lane<Entrant> | undefined {
+  /** The admission queue of a service; undefined when it has no limits. */
+  queueOf(
+    service: string,
+    options: AdmissionOptions | undefined,
+  ): AdmissionQueue<AdmittedRequest> | undefined {
     const bounded = this.#limits.maxConcurrent < Number.POSITIVE_INFINITY;
     if (options === undefined) return bounded ? this.#common : undefined;
     const limits = resolveAdmission(`implement "${service}"`, options, {
@@ -63,66 +69,75 @@ export class Admission implements EntrantOwner {
       maxConcurrent: Number.POSITIVE_INFINITY,
     });
     if (!bounded && limits.maxConcurrent === Number.POSITIVE_INFINITY) return undefined;
-    const lane = new Lane<Entrant>(service, limits);
-    this.#lanes.push(lane);
-    return lane;
+    const queue = new AdmissionQueue<AdmittedRequest>(service, limits);
+    this.#queues.push(queue);
+    return queue;
   }
 
-  /** Starts `method` for a call, now or when its turn has come; or refuses the call. */
-  enter(lane: Lane<Entrant>, method: Startable, call: IncomingCall, session: Session, input: unknown): void {
-    // When its input was complete, which is now, without asking the clock.
+  /** Starts the handler for a call now or later, or rejects the call. */
+  enter(
+    queue: AdmissionQueue<AdmittedRequest>,
+    method: Startable,
+    call: IncomingCall,
+    session: PeerLink,
+    input: unknown,
+  ): void {
+    // The input is complete now. The call's own times say when that is, so the clock need not be read.
     const nowMs = call.startedMs + call.pullingUs / 1000;
-    const entrant = new Entrant(this, lane, method, call, session, input, nowMs);
-    if (this.#closed) return this.#endUnavailable(entrant);
-    if (this.#hasRoom && lane.hasRoom && lane.queue.size === 0) return this.#begin(entrant, nowMs);
-    const out = this.#queue(entrant);
-    if (out === undefined) return this.#refuse(entrant, "full", this.#whyFull(lane));
-    call.queue(entrant);
-    if (entrant.priority !== "control") this.#wheel.arm(entrant, nowMs + lane.limits.maxQueueMs);
+    const request = new AdmittedRequest(this, queue, method, call, session, input, nowMs);
+    if (this.#closed) return this.#endUnavailable(request);
+    if (this.#hasRoom && queue.hasRoom && queue.waiting.size === 0) return this.#begin(request, nowMs);
+    const out = this.#queue(request);
+    if (out === undefined) return this.#reject(request, "full", this.#explainFull(queue));
+    call.queue(request);
+    if (request.priority !== "control") this.#wheel.arm(request, nowMs + queue.limits.maxQueueMs);
     for (const each of out)
-      this.#refuse(each, "pushed_out", "its room was needed for one that is more urgent");
-    if (this.#hasRoom && lane.hasRoom) this.#fill(lane);
+      this.#reject(each, "pushed_out", "a more urgent request took its place in the queue");
+    if (this.#hasRoom && queue.hasRoom) this.#fill(queue);
   }
 
-  onGone(entrant: Entrant): void {
-    this.#remove(entrant);
-    entrant.state = "gone";
+  onGone(request: AdmittedRequest): void {
+    this.#remove(request);
+    request.state = "gone";
   }
 
-  onTooOld(entrant: Entrant): void {
-    this.#remove(entrant);
-    this.#refuse(entrant, "age", `maxQueueMs is ${entrant.lane.limits.maxQueueMs}`);
+  onTooOld(request: AdmittedRequest): void {
+    this.#remove(request);
+    this.#reject(request, "age", `maxQueueMs is ${request.queue.limits.maxQueueMs}`);
   }
 
-  onLingering(entrant: Entrant): void {
+  onLingering(request: AdmittedRequest): void {
     if (this.#closed) return;
-    this.#lingering.add(entrant);
-    this.#wheel.arm(entrant, this.#clock.now() + lingerMs);
+    this.#lingering.add(request);
+    this.#wheel.arm(request, this.#clock.now() + lingerMs);
   }
 
-  onOverdue(entrant: Entrant): void {
+  onOverdue(request: AdmittedRequest): void {
     this.#overdue++;
-    this.#vacate(entrant);
+    this.#vacate(request);
   }
 
-  onEnded(entrant: Entrant): void {
+  onEnded(request: AdmittedRequest): void {
     const nowMs = this.#clock.now();
-    const tookMs = nowMs - entrant.begunMs;
-    // One whose input did not do says nothing of how long handlers take.
-    if (entrant.call.handler === "here") {
-      entrant.method.times.record(tookMs, nowMs);
-      entrant.lane.times.record(tookMs, nowMs);
+    const tookMs = nowMs - request.begunMs;
+    // A request with invalid input says nothing about how long handlers take, and a stream lasts as long as it likes.
+    if (request.call.handler === "here" && request.call.items === undefined) {
+      request.method.times.record(tookMs, nowMs);
+      request.queue.times.record(tookMs, nowMs);
     }
-    this.#vacate(entrant);
+    this.#vacate(request);
   }
 
-  /** Ends what waits: it was not executed, and its callers are told so. What runs keeps no place. */
+  /**
+   * Ends the waiting requests: they were not executed, and their callers are told. Running handlers are not counted any
+   * more.
+   */
   close(): void {
     this.#closed = true;
     const waiting = [...this.#waiting];
-    for (const entrant of waiting) this.#remove(entrant);
-    for (const entrant of waiting) this.#endUnavailable(entrant);
-    for (const entrant of this.#lingering) this.#wheel.disarm(entrant);
+    for (const request of waiting) this.#remove(request);
+    for (const request of waiting) this.#endUnavailable(request);
+    for (const request of this.#lingering) this.#wheel.disarm(request);
     this.#lingering.clear();
     this.#running = 0;
   }
@@ -152,45 +167,51 @@ export class Admission implements EntrantOwner {
     return this.#running < this.#limits.maxConcurrent;
   }
 
-  /** Lets it wait in its lane and in all; gives who had to go for it, or undefined when there was no room. */
-  #queue(entrant: Entrant): Entrant[] | undefined {
+  /**
+   * Puts a request into its queue. Returns the requests that lost their place to it, or undefined when there was no
+   * room.
+   */
+  #queue(request: AdmittedRequest): AdmittedRequest[] | undefined {
     // Before anybody is put out for it.
-    if (this.#waiting.roomFor(entrant) === undefined) return undefined;
-    const out = entrant.lane.push(entrant);
+    if (this.#waiting.roomFor(request) === undefined) return undefined;
+    const out = request.queue.push(request);
     if (out === undefined) return undefined;
     for (const each of out) this.#remove(each);
-    const alsoOut = this.#waiting.push(entrant);
-    if (alsoOut === undefined) entrant.lane.queue.delete(entrant);
+    const alsoOut = this.#waiting.push(request);
+    if (alsoOut === undefined) request.queue.waiting.delete(request);
     else for (const each of alsoOut) this.#remove(each);
     return alsoOut === undefined || out.length === 0 ? alsoOut : [...out, ...alsoOut];
   }
 
-  #begin(entrant: Entrant, nowMs: number): void {
-    const { call, lane, method, session, input } = entrant;
-    entrant.state = "running";
-    entrant.begunMs = nowMs;
+  #begin(request: AdmittedRequest, nowMs: number): void {
+    const { call, queue, method, session, input } = request;
+    request.state = "running";
+    request.begunMs = nowMs;
     this.#running++;
-    lane.running++;
-    call.dequeue(Math.ceil((nowMs - entrant.queuedMs) * 1000), entrant);
+    queue.running++;
+    call.dequeue(Math.ceil((nowMs - request.queuedMs) * 1000), request);
     method.start(call, session, input);
   }
 
-  /** One that has waited begins when another's handler ends, and not as a part of that. */
-  readonly #beginNext = (entrant: Entrant, nowMs: number): void => this.#begin(entrant, nowMs);
+  /** A waiting request begins when another handler ends, but not inside that handler's async context. */
+  readonly #beginNext = (request: AdmittedRequest, nowMs: number): void => this.#begin(request, nowMs);
 
-  /** Its place is free. */
-  #vacate(entrant: Entrant): void {
-    entrant.state = "gone";
+  /** A place is free. */
+  #vacate(request: AdmittedRequest): void {
+    request.state = "gone";
     if (this.#closed) return;
-    if (this.#lingering.delete(entrant)) this.#wheel.disarm(entrant);
+    if (this.#lingering.delete(request)) this.#wheel.disarm(request);
     this.#running--;
-    entrant.lane.running--;
-    if (this.#waiting.size > 0) this.#fill(entrant.lane);
+    request.queue.running--;
+    if (this.#waiting.size > 0) this.#fill(request.queue);
   }
 
-  /** Begins those whose turn has come. A handler that ends at once leaves its place to the loop that began it, not to a deeper one. */
-  #fill(lane: Lane<Entrant>): void {
-    this.#toFill.add(lane);
+  /**
+   * Starts the requests whose turn has come. A handler that ends at once returns its place to the loop that started it,
+   * not to a nested one.
+   */
+  #fill(queue: AdmissionQueue<AdmittedRequest>): void {
+    this.#toFill.add(queue);
     if (this.#filling) return;
     this.#filling = true;
     try {
@@ -203,107 +224,142 @@ export class Admission implements EntrantOwner {
     }
   }
 
-  /** False when none waits that may run. */
-  #fillOne(lane: Lane<Entrant>): boolean {
+  /** Starts or rejects one waiting request; false when none may run. */
+  #fillOne(queue: AdmissionQueue<AdmittedRequest>): boolean {
     const nowMs = this.#clock.now();
-    const next = this.#next(lane, nowMs);
-    // A refusal may end a session, and with it the one that was next.
+    const next = this.#next(queue, nowMs);
+    // A rejection may end a session, and with it the one that was next.
     if (next === undefined || next.state !== "waiting") return next !== undefined;
     const leftMs = next.call.deadlineMs - nowMs;
     const leastMs = next.method.times.leastMs(nowMs);
-    if (leftMs >= leastMs) outside(this.#beginNext, next, nowMs);
+    if (leftMs >= leastMs) runDetached(this.#beginNext, next, nowMs);
     else
-      this.#refuse(
+      this.#reject(
         next,
         "deadline",
-        `it has ${ms(leftMs)} left, and no handler took less than ${ms(leastMs)} lately`,
+        `its deadline is in ${ms(leftMs)}, and the fastest recent handler took ${ms(leastMs)}`,
       );
     return true;
   }
 
-  /** Who is next, of all lanes with room where all share the engine's places, else of that lane. It waits no more. */
-  #next(lane: Lane<Entrant>, nowMs: number): Entrant | undefined {
-    const chosen = this.#limits.maxConcurrent < Number.POSITIVE_INFINITY ? this.#nextOfAll() : nextOf(lane);
+  /** Takes the next request: of all queues with room when the engine has a limit, else of this queue. */
+  #next(queue: AdmissionQueue<AdmittedRequest>, nowMs: number): AdmittedRequest | undefined {
+    const chosen = this.#limits.maxConcurrent < Number.POSITIVE_INFINITY ? this.#nextOfAll() : nextOf(queue);
     if (chosen === undefined) return undefined;
-    const { next, stale } = chosen.lane.take(chosen.priority, nowMs);
+    const { next, stale } = chosen.queue.take(chosen.priority, nowMs);
     this.#remove(next);
     for (const each of stale) this.#remove(each);
     for (const each of stale)
-      this.#refuse(
+      this.#reject(
         each,
         "age",
-        `requests stand in line, and targetQueueMs is ${chosen.lane.limits.targetQueueMs}`,
+        `the queue does not drain, and targetQueueMs is ${chosen.queue.limits.targetQueueMs}`,
       );
     return next;
   }
 
-  #nextOfAll(): { readonly lane: Lane<Entrant>; readonly priority: Priority } | undefined {
-    const laneFor = (priority: Priority) =>
-      this.#lanes.findIndex((lane) => lane.hasRoom && lane.queue.sizeOf(priority) > 0);
-    const priority = this.#turns.next((each) => this.#waiting.sizeOf(each) > 0 && laneFor(each) >= 0);
+  #nextOfAll(): { readonly queue: AdmissionQueue<AdmittedRequest>; readonly priority: Priority } | undefined {
+    const queueFor = (priority: Priority) =>
+      this.#queues.findIndex((queue) => queue.hasRoom && queue.waiting.sizeOf(priority) > 0);
+    const priority = this.#turns.next((each) => this.#waiting.sizeOf(each) > 0 && queueFor(each) >= 0);
     if (priority === undefined) return undefined;
-    // The lanes take turns: who was chosen is asked last next time.
-    const [lane] = this.#lanes.splice(laneFor(priority), 1) as [Lane<Entrant>];
-    this.#lanes.push(lane);
-    return { lane, priority };
+    // The queues take turns: the chosen one comes last next time.
+    const [queue] = this.#queues.splice(queueFor(priority), 1) as [AdmissionQueue<AdmittedRequest>];
+    this.#queues.push(queue);
+    return { queue, priority };
   }
 
-  #remove(entrant: Entrant): void {
-    this.#wheel.disarm(entrant);
-    entrant.lane.queue.delete(entrant);
-    this.#waiting.delete(entrant);
+  #remove(request: AdmittedRequest): void {
+    this.#wheel.disarm(request);
+    request.queue.waiting.delete(request);
+    this.#waiting.delete(request);
   }
 
-  /** It must not wait any more, or never could. */
-  #refuse(entrant: Entrant, cause: ShedCause, why: string): void {
-    if (entrant.state === "gone") return;
-    entrant.state = "gone";
+  /** Rejects a request that may not wait, or may not wait longer. */
+  #reject(request: AdmittedRequest, cause: ShedCause, why: string): void {
+    if (request.state === "gone") return;
+    request.state = "gone";
     this.#shed[cause]++;
-    const { call, lane, method, priority, session } = entrant;
-    const waitedMs = this.#clock.now() - entrant.queuedMs;
+    const { call, queue, method, priority, session } = request;
+    const waitedMs = this.#clock.now() - request.queuedMs;
     call.queuedUs = Math.ceil(waitedMs * 1000);
     if (channels.shed.hasSubscribers)
       channels.shed.publish({ method: method.path, peer: session.peerName, priority, cause, waitedMs });
     call.settle({
       error: new RpcError({
         code: "resource_exhausted",
-        message: cause === "full" ? why : `after ${ms(waitedMs)} in line: ${why}`,
+        message: cause === "full" ? why : `rejected after ${ms(waitedMs)} in the admission queue: ${why}`,
         origin: "remote",
         retryAfterMs: Math.max(
-          lane.retryAfterMs(lane.queue.size, lane.limits.maxConcurrent),
-          lane.retryAfterMs(this.#waiting.size, this.#limits.maxConcurrent),
+          queue.retryAfterMs(queue.waiting.size, queue.limits.maxConcurrent),
+          queue.retryAfterMs(this.#waiting.size, this.#limits.maxConcurrent),
         ),
       }),
     });
   }
 
-  #whyFull(lane: Lane<Entrant>): string {
-    const [who, limits, queue] = lane.hasRoom
+  #explainFull(queue: AdmissionQueue<AdmittedRequest>): string {
+    const [who, limits, waiting] = queue.hasRoom
       ? ["the server", this.#limits, this.#waiting]
-      : [`"${lane.service}"`, lane.limits, lane.queue];
+      : [`"${queue.service}"`, queue.limits, queue.waiting];
     const { maxConcurrent, maxQueued, maxQueuedBytes } = limits;
     return (
-      `${who} runs ${maxConcurrent} handlers, its maxConcurrent, and ${queue.size} requests of ${queue.bytes} bytes wait ` +
+      `rejected: ${who} runs ${maxConcurrent} handlers (maxConcurrent), and ${waiting.size} requests of ${waiting.bytes} bytes wait ` +
       `(maxQueued is ${maxQueued}, maxQueuedBytes ${maxQueuedBytes})`
     );
   }
 
-  #endUnavailable({ call }: Entrant): void {
+  #endUnavailable({ call }: AdmittedRequest): void {
     call.settle({
       error: new RpcError({
         code: "unavailable",
-        message: "the server was closed before the request's turn came; it was not executed",
+        message: "the server closed before the handler started; the request was not executed",
         origin: "remote",
       }),
     });
   }
 }
 
-function nextOf(lane: Lane<Entrant>) {
-  const priority = lane.hasRoom ? lane.queue.takeTurn() : undefined;
-  return priority === undefined ? undefined : { lane, priority };
+function nextOf(queue: AdmissionQueue<AdmittedRequest>) {
+  const priority = queue.hasRoom ? queue.waiting.takeTurn() : undefined;
+  return priority === undefined ? undefined : { queue, priority };
 }
 
 function ms(value: number): string {
   return `${Math.round(value * 10) / 10} ms`;
+}
+
+/**
+ * Why admission control rejected a request before its handler started.
+ *
+ * - `full`: the queue was full.
+ * - `pushed_out`: a more urgent request took its place in the queue.
+ * - `age`: it had waited too long.
+ * - `deadline`: no handler would have ended before its deadline.
+ */
+export type ShedCause = "full" | "pushed_out" | "age" | "deadline";
+
+/** Waiting requests of one priority. */
+export interface QueuedClass {
+  readonly calls: number;
+  readonly bytes: number;
+}
+
+/** Admission control at this moment. All zero without limits. */
+export interface AdmissionStats {
+  /** Handlers that run. */
+  readonly running: number;
+  /** Requests that wait, and the encoded bytes of their inputs. */
+  readonly queued: number;
+  readonly queuedBytes: number;
+  readonly queuedByPriority: Readonly<Record<Priority, QueuedClass>>;
+  /** How long the oldest waiting request has waited, in milliseconds. */
+  readonly longestWaitMs: number;
+  /** Requests rejected since the engine opened, by cause. */
+  readonly shed: Readonly<Record<ShedCause, number>>;
+  /**
+   * Handlers that still ran a second after their call had ended. Their places were given to others, and they may still
+   * run.
+   */
+  readonly overdue: number;
 }

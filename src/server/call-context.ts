@@ -1,9 +1,22 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
-import type { PullType } from "../bulk/pull.ts";
-import type { RemoteRegionLike } from "../bulk/region-kind.ts";
-import type { RemoteRegion } from "../bulk/remote-region.ts";
-import type { RemoteStreamLike } from "../bulk/stream-kind.ts";
-import type { Transfer } from "../bulk/transfer.ts";
+import { remoteReadable } from "../byte-stream/remote-reader.ts";
+import { openStream } from "../byte-stream/remote-stream.ts";
+import { remoteWritable } from "../byte-stream/remote-writer.ts";
+import type { RemoteStreamLike } from "../byte-stream/stream-kind.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import { isRpcCode, type RpcCode } from "../errors/code.ts";
+import type { RemoteRegionLike } from "../memory/region-kind.ts";
+import type { RemoteRegion } from "../memory/remote-region.ts";
+import { Metadata, noMetadata } from "../metadata/metadata.ts";
+import { ContextValues } from "../middleware/context-values.ts";
+import {
+  type PullType,
+  pullRegion,
+  transferRegion,
+  transferRegionParts,
+} from "../transfer/region-operations.ts";
+import type { Transfer } from "../transfer/transfer.ts";
 import type {
   GetPart,
   LocalMemory,
@@ -13,122 +26,211 @@ import type {
   TransferControl,
   TransferOptions,
   TransferPart,
-} from "../bulk/transfer-options.ts";
-import type { IncomingCall } from "../call/incoming-call.ts";
-import { move, moveParts, movePulled } from "../memory/moves.ts";
-import { openStream } from "../memory/open-stream.ts";
-import { remoteReadable } from "../memory/remote-reader.ts";
-import { remoteWritable } from "../memory/remote-writer.ts";
-import { RemoteWord } from "../memory/word.ts";
-import type { Session } from "../session/session.ts";
-import { DeclaredFailure } from "./declared-failure.ts";
+} from "../transfer/transfer-options.ts";
+import { RemoteWord } from "../transfer/word.ts";
 
-/** What a handler knows of the call it serves, and what it can do with it; the contract adds `fail`, typed by the method. */
+/** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
 
-/** The call as handlers get it. */
+/** The second argument of a handler: who calls, until when, and access to the caller's memory. */
 export class HandlerCall {
   readonly #call: IncomingCall;
-  readonly #session: Session;
-  /** The method called, as `service/method`. */
+  readonly #session: PeerLink;
+  #context: ContextValues | undefined;
+  /** The method, as `service/method`. */
   readonly method: string;
 
   /** @internal */
-  constructor(call: IncomingCall, session: Session, method: string) {
+  constructor(call: IncomingCall, session: PeerLink, method: string) {
     this.#call = call;
     this.#session = session;
     this.method = method;
   }
 
-  /** The call's number on its session, as the caller's errors name it. */
+  /** The call's id on its session. The caller's errors carry the same id. */
   get id(): number {
     return this.#call.id;
   }
 
-  /** The caller: its address as far as it is known, for logs. */
+  /** The caller's address, for logs. */
   get peer(): string {
     return this.#session.peerName;
   }
 
-  /** Fires when the caller cancels, its time is up, or it is lost; its reason is an `RpcError`. Does not fire when the call ends by itself. */
+  /** What the caller sent beside the input. Empty when it sent nothing; it cannot be changed. */
+  get metadata(): Metadata {
+    return this.#call.metadata ?? noMetadata;
+  }
+
+  /**
+   * Metadata for the caller. It travels with the answer or the error: what is set after the call has ended is lost.
+   *
+   * @example
+   * call.responseMetadata.set("x-served-by", String(process.pid));
+   */
+  get responseMetadata(): Metadata {
+    this.#call.responseMetadata ??= new Metadata();
+    return this.#call.responseMetadata;
+  }
+
+  /** Values that middleware has set for this call, by their keys. */
+  get context(): ContextValues {
+    this.#context ??= new ContextValues();
+    return this.#context;
+  }
+
+  /**
+   * Fires when the caller cancels, the deadline passes, or the connection is lost. Its reason is an `RpcError`. Pass it
+   * on to whatever the handler waits for. It does not fire when the handler returns.
+   */
   get signal(): AbortSignal {
     return this.#call.signal;
   }
 
   /** Milliseconds until the caller's deadline; 0 when it has passed. */
   get timeLeftMs(): number {
-    return Math.max(0, this.#call.deadlineMs - this.#session.host.clock.now());
+    return Math.max(0, this.#call.deadlineMs - this.#session.clock.now());
   }
 
   /**
-   * Pulls the caller's memory into `local`, one-sided: the caller's thread is not asked. `offset` is where to begin in the remote region, `localOffset`
-   * where in `local`, `length` how much (default: all of `local`). Resolves to the number of bytes, with the data in place; `progress` and `landed`
-   * of what it returns tell more.
+   * Copies the caller's memory into `local`. The transfer is one-sided: the caller's event loop takes no part.
    *
-   * Checked before anything is posted. @throws RpcError `out_of_range`, `permission_denied`, `invalid_argument` for memory that overlaps,
-   * `failed_precondition` when the call has ended; rejects with the signal's reason when the call ends meanwhile, and then leaves `local` in use
-   * until `landed` settles.
+   * Copies as many bytes as `local` holds, unless `offset`, `localOffset` or `length` say otherwise. Resolves to the
+   * number of bytes when all of them are in place. The returned `Transfer` also has `progress` and `landed`.
+   *
+   * When the call ends or `signal` fires during the transfer, the promise rejects at once. `local` stays in use until
+   * `landed` settles.
+   *
+   * @throws Rejects with RpcError `out_of_range` outside the region or `local`, `permission_denied` when the region
+   * does not grant "read" or came with another call, `invalid_argument` when both sides overlap in memory,
+   * `failed_precondition` after the call has ended; with the error of the call or signal that stopped it.
+   *
+   * @example
+   * const head = new Uint8Array(16);
+   * await call.get(region, head); // the first 16 bytes of the caller's region
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return move("get", this.#call, this.#session, remote as RemoteRegion, local, options);
-  }
-
-  /** Pushes `local` into the caller's memory, one-sided; as `get`, the other way. Resolves when the data is in place at the caller. */
-  put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
-    return move("put", this.#call, this.#session, remote as RemoteRegion, local, options);
-  }
-
-  /** As `get`, for many parts in one transfer: fewer round trips than a `get` for each. They land in any order. */
-  getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    return moveParts("get", this.#call, this.#session, parts as readonly TransferPart[], options);
-  }
-
-  /** As `put`, for many parts in one transfer. */
-  putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    return moveParts("put", this.#call, this.#session, parts as readonly TransferPart[], options);
+    return transferRegion("get", this.#call, this.#session, remote as RemoteRegion, local, options);
   }
 
   /**
-   * Pulls the caller's memory into memory of its own, and gives it as what is asked for: `pull(region, Float64Array)`. `length` is in bytes, by default all
-   * from `offset` on. Bytes are taken as they are; both sides are little-endian.
+   * Copies `local` into the caller's memory; otherwise as `get`. Resolves when all bytes are in place at the caller.
+   * With `notify`, the caller's `region.notifications()` then reports the put.
    *
-   * @throws as `get`; RpcError `invalid_argument` when the bytes are no whole number of elements.
+   * @throws Rejects as `get`; `permission_denied` when the region does not grant "write".
+   *
+   * @example
+   * await call.put(pixels, region, { offset: 4096, notify: frame });
+   */
+  put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
+    return transferRegion("put", this.#call, this.#session, remote as RemoteRegion, local, options);
+  }
+
+  /**
+   * As `get`, for up to 4096 parts in one transfer. Costs fewer round trips than one `get` for each. The parts land in
+   * any order.
+   */
+  getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
+    return transferRegionParts("get", this.#call, this.#session, parts as readonly TransferPart[], options);
+  }
+
+  /** As `put`, for up to 4096 parts in one transfer. */
+  putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
+    return transferRegionParts("put", this.#call, this.#session, parts as readonly TransferPart[], options);
+  }
+
+  /**
+   * Copies the caller's memory into new memory and returns it as a typed array, a `Buffer` or a `DataView`. `length` is
+   * in bytes; default: all bytes from `offset` on. Bytes are not converted: both sides are little-endian.
+   *
+   * @throws Rejects as `get`; RpcError `invalid_argument` when `length` is not a multiple of the element size,
+   * `resource_exhausted` when there is no memory for it.
+   *
+   * @example
+   * const samples = await call.pull(region, Float64Array);
    */
   pull<T extends ArrayBufferView>(
     remote: RemoteRegionLike<"read">,
     Type: PullType<T>,
     options?: PullOptions,
   ): Promise<T> {
-    return movePulled(this.#call, this.#session, remote as RemoteRegion, Type, options);
+    return pullRegion(this.#call, this.#session, remote as RemoteRegion, Type, options);
   }
 
   /**
-   * A 64-bit word of the caller's memory, to be read and changed atomically; `byteOffset` is a multiple of 8.
+   * A 64-bit word of the caller's memory for atomic operations. `byteOffset` is a multiple of 8; default 0.
    *
-   * @throws RpcError `out_of_range`, `invalid_argument`, `permission_denied` when the region came with another call.
+   * @throws RpcError `out_of_range`, `invalid_argument` for another offset, `permission_denied` when the region came
+   * with another call.
+   *
+   * @example
+   * const ticket = await call.word(counter).fetchAdd(1n);
    */
   word(remote: RemoteRegionLike<"read" | "read_write">, byteOffset = 0): RemoteWord {
     return new RemoteWord(this.#call, this.#session, remote, byteOffset);
   }
 
   /**
-   * Opens a byte stream of the caller's for reading; a byte stream, so a reader may bring its own buffer. Once a stream. Cancelling it fails the caller's
-   * side with the reason. Ends with an error when the call ends first.
+   * Opens a byte stream of the caller for reading. A stream can be opened once. Cancelling it fails the caller's side
+   * with the reason. It errors when the call ends first.
+   *
+   * @throws TypeError when the argument is not such a stream; RpcError `permission_denied` for a stream of another
+   * call, `failed_precondition` when it is open already or the call has ended, `resource_exhausted` when
+   * `limits.maxPullBytes` is reached.
+   *
+   * @example
+   * for await (const chunk of call.readable(content)) await file.write(chunk);
    */
   readable(stream: RemoteStreamLike<"read">): ReadableStream<Uint8Array> {
     return remoteReadable(this.#call, this.#session, openStream(stream, "read", this.#call, this.#session));
   }
 
   /**
-   * Opens a byte stream of the caller's for writing. Once a stream. Its `close` resolves when the caller has read everything; `abort` fails the caller's side
-   * with the reason. Ends with an error when the call ends first.
+   * Opens a byte stream of the caller for writing. A stream can be opened once. `close` resolves when the caller has
+   * read everything; `abort` fails the caller's side with the reason. It errors when the call ends first.
+   *
+   * @throws as `readable`.
    */
   writable(stream: RemoteStreamLike<"write">): WritableStream<Uint8Array> {
     return remoteWritable(this.#call, this.#session, openStream(stream, "write", this.#call, this.#session));
   }
 
-  /** Ends the call with an error its contract declares. Handlers see it typed by the method: only declared reasons compile. */
+  /**
+   * Fails the call with a declared error. It throws. Handlers see it typed: only the method's declared reasons compile.
+   */
   fail(reason: string, data?: unknown): never {
     throw new DeclaredFailure(reason, data);
   }
+}
+
+/** The call of a stream whose caller sends items: the contract types `input`, which opened the stream. */
+export class StreamHandlerCall extends HandlerCall {
+  readonly input: unknown;
+
+  /** @internal */
+  constructor(call: IncomingCall, session: PeerLink, method: string, input: unknown) {
+    super(call, session, method);
+    this.input = input;
+  }
+}
+
+/** The error that `call.fail` throws. The dispatcher checks its data and sends it. */
+export class DeclaredFailure extends Error {
+  readonly reason: string;
+  readonly data: unknown;
+
+  constructor(reason: string, data: unknown) {
+    super(`the handler failed with ${reason}`);
+    this.reason = reason;
+    this.data = data;
+  }
+}
+
+/**
+ * The code of a declared error: the code of the same name if there is one (`NotFound` is `not_found`), else
+ * `failed_precondition`. Callers match the reason; the code is for logs, metrics and retries.
+ */
+export function codeOfReason(reason: string): RpcCode {
+  const snake = reason.replace(/(?<=[a-z0-9])(?=[A-Z])/g, "_").toLowerCase();
+  return isRpcCode(snake) ? snake : "failed_precondition";
 }

@@ -1,72 +1,90 @@
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
+import type { AnyMethod } from "../contract/method.ts";
+import { formatIssues, type Schema, type Validation, validate, voidSchema } from "../contract/schema.ts";
 import { methodPath } from "../contract/service.ts";
-import type { AnyMethod } from "../contract/unary.ts";
+import type { ItemDirections, ServedMethod } from "../control/control-method.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { Middleware } from "../middleware/middleware.ts";
 import { CallMetrics, type MethodMetrics } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
-import type { Session } from "../session/session.ts";
-import type { ServedMethod } from "../session/session-host.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import type { ServiceTable } from "../wire/handshake.ts";
+import { methodKindNumbers, type ServiceTable, type TableMethod } from "../wire/handshake.ts";
 import type { Admission } from "./admission.ts";
-import { HandlerCall } from "./call-context.ts";
-import { codeOfReason, DeclaredFailure } from "./declared-failure.ts";
-import type { Entrant, Startable } from "./entrant.ts";
-import { HandlerTimes } from "./handler-times.ts";
+import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
+import type { AdmittedRequest, Startable } from "./admitted-request.ts";
+import { codeOfReason, DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { Handler, Implementation } from "./implement.ts";
-import type { Lane } from "./lane.ts";
+import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
+import { directionsOf, StreamServer } from "./stream-server.ts";
 
-/** Told of everything a handler throws that its contract does not declare: the caller gets `internal` without a word of it. */
+/**
+ * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
+ * text.
+ */
 export type HandlerErrorListener = (
   error: unknown,
   call: { readonly method: string; readonly callId: number },
 ) => void;
 
-/** All services of an engine: the table it tells its peers, and the methods by the numbers that table gives them. */
+/** All services of an engine: the table that the handshake tells peers, and the methods by their numbers in it. */
 export function dispatchTable(
   implementations: readonly Implementation[],
   onHandlerError: HandlerErrorListener,
   replays: ReplayCache,
   admission: Admission,
   metrics = new CallMetrics(),
+  middleware: readonly Middleware[] = [],
 ): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
-  const services: [string, string[]][] = [];
+  const services: [string, TableMethod[]][] = [];
   const methods: ServedMethod[] = [];
   const seen = new Set<string>();
-  for (const { service, handlers, admission: options } of implementations) {
+  for (const { service, handlers, admission: options, middleware: own = [] } of implementations) {
     if (seen.has(service.name)) throw new TypeError(`serve: service "${service.name}" is implemented twice`);
     seen.add(service.name);
     const names = Object.keys(service.methods);
-    services.push([service.name, names]);
-    const gate = { admission, lane: admission.laneOf(service.name, options) };
+    services.push([service.name, names.map((name) => tableMethod(name, service.methods[name] as AnyMethod))]);
+    const queue = admission.queueOf(service.name, options);
+    const chain = [...middleware, ...own];
     for (const name of names) {
+      const handler = handlers[name] as Handler;
+      const served = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
       const method = service.methods[name] as AnyMethod;
       const metric = metrics.of(methodPath(service, name), "in");
-      methods.push(new Dispatcher(method, metric, handlers[name] as Handler, onHandlerError, replays, gate));
+      methods.push(new Dispatcher(method, metric, served, onHandlerError, replays, admission, queue));
     }
   }
   return { services, methods };
 }
 
-/** Who lets a service's requests in, and the lane in which they wait; without a lane they do not. */
-interface Gate {
-  readonly admission: Admission;
-  readonly lane: Lane<Entrant> | undefined;
+function tableMethod(name: string, { kind }: AnyMethod): TableMethod {
+  return kind === "unary" ? name : [name, methodKindNumbers[kind]];
 }
 
-/** One served method: input in, checked; handler; output out, checked. Promises only where the schemas or the handler bring them. */
+/**
+ * One served method: validates the input, runs the handler, validates the output. It uses promises only where schemas
+ * or handlers do.
+ */
 class Dispatcher implements ServedMethod, Startable {
   readonly metrics: MethodMetrics;
   readonly path: string;
+  readonly items: ItemDirections | undefined;
   readonly times = new HandlerTimes();
   readonly #method: AnyMethod;
   readonly #handler: Handler;
   readonly #onHandlerError: HandlerErrorListener;
   readonly #replays: ReplayCache;
-  readonly #gate: Gate;
+  readonly #admission: Admission;
+  /** Where its requests wait; undefined: they start at once. */
+  readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
+  /** Runs its handlers where the method is a stream. */
+  readonly #streams: StreamServer | undefined;
+  /** Of what the call ends with. */
+  readonly #output: Schema;
+  /** Who learns of a failure: the caller, or where nobody waits for an answer, only this side. */
+  readonly #isOneWay: boolean;
 
   constructor(
     method: AnyMethod,
@@ -74,7 +92,8 @@ class Dispatcher implements ServedMethod, Startable {
     handler: Handler,
     onHandlerError: HandlerErrorListener,
     replays: ReplayCache,
-    gate: Gate,
+    admission: Admission,
+    queue: AdmissionQueue<AdmittedRequest> | undefined,
   ) {
     this.#method = method;
     this.metrics = metrics;
@@ -82,18 +101,23 @@ class Dispatcher implements ServedMethod, Startable {
     this.#handler = handler;
     this.#onHandlerError = onHandlerError;
     this.#replays = replays;
-    this.#gate = gate;
+    this.#admission = admission;
+    this.#queue = queue;
+    this.items = directionsOf(method.kind);
+    this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path);
+    // The items of a stream have been checked one by one.
+    this.#output = this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output;
+    this.#isOneWay = method.kind === "oneWay";
   }
 
-  serve(request: IncomingCall, session: Session, input: unknown): void {
+  serve(request: IncomingCall, session: PeerLink, input: unknown): void {
     const call = request.identity === undefined ? request : this.#admit(request, request.identity, session);
     if (call === undefined) return;
-    const { admission, lane } = this.#gate;
-    if (lane === undefined) this.start(call, session, input);
-    else admission.enter(lane, this, call, session, input);
+    if (this.#queue === undefined) this.start(call, session, input);
+    else this.#admission.enter(this.#queue, this, call, session, input);
   }
 
-  start(call: IncomingCall, session: Session, input: unknown): void {
+  start(call: IncomingCall, session: PeerLink, input: unknown): void {
     try {
       const checked = validate(this.#method.input, input);
       if (checked instanceof Promise) {
@@ -107,24 +131,27 @@ class Dispatcher implements ServedMethod, Startable {
     }
   }
 
-  /** What is to be executed for a request that may be tried again, or was. */
-  #admit(request: IncomingCall, identity: CallIdentity, session: Session): IncomingCall | undefined {
+  /** The call to execute for a request that may be a retry; undefined when there is nothing to execute. */
+  #admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {
     if (this.#method.replay) return this.#replays.admit(request, identity, session);
     if (identity.incarnation === 0n) return request;
     return refuseUnknown(request, `${this.path} keeps no answers`);
   }
 
-  #run(call: IncomingCall, session: Session, input: Validation<unknown>): void {
+  #run(call: IncomingCall, session: PeerLink, input: Validation<unknown>): void {
     if (input.issues !== undefined) {
       const message = formatIssues("input", input.issues);
       call.settle({ error: new RpcError({ code: "invalid_argument", message, origin: "remote" }) });
       return call.place?.leave();
     }
-    // Validation may have taken its time: do not start what nobody waits for.
+    // Validation may have taken long: do not start a handler that nobody waits for.
     if (!call.open) return call.place?.leave();
     call.begin();
     try {
-      const result = serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path));
+      const result =
+        this.#streams === undefined
+          ? serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path))
+          : this.#streams.serve(call, session, input.value);
       if (isPromiseLike(result)) {
         result.then(
           (value) => this.#onHandlerReturned(call, session, value),
@@ -136,21 +163,21 @@ class Dispatcher implements ServedMethod, Startable {
     }
   }
 
-  /** The answer goes before the next handler begins. */
-  #onHandlerReturned(call: IncomingCall, session: Session, value: unknown): void {
+  /** The response leaves before the next handler starts. */
+  #onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     this.#onReturned(call, session, value);
     call.place?.leave();
   }
 
-  #onHandlerThrew(call: IncomingCall, session: Session, error: unknown): void {
+  #onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
     this.#onThrown(call, session, error);
     call.place?.leave();
   }
 
-  #onReturned(call: IncomingCall, session: Session, value: unknown): void {
+  #onReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     if (!call.open) return this.#onLate(call, session);
     try {
-      const checked = validate(this.#method.output, value);
+      const checked = validate(this.#output, this.#isOneWay ? undefined : value);
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#answer(call, session, verdict),
@@ -162,17 +189,18 @@ class Dispatcher implements ServedMethod, Startable {
     }
   }
 
-  #answer(call: IncomingCall, session: Session, output: Validation<unknown>): void {
+  #answer(call: IncomingCall, session: PeerLink, output: Validation<unknown>): void {
     if (output.issues !== undefined) {
       this.#onThrown(call, session, new TypeError(formatIssues("output", output.issues)));
     } else call.settle({ value: output.value });
   }
 
-  #onThrown(call: IncomingCall, session: Session, error: unknown): void {
+  #onThrown(call: IncomingCall, session: PeerLink, error: unknown): void {
     if (!call.open) {
-      // Handlers commonly end with the very reason their signal fired with.
+      // Handlers often end with the reason of their signal.
       return this.#onLate(call, session);
     }
+    if (this.#isOneWay) return void call.settle({ error: unheard(error) });
     if (error instanceof DeclaredFailure) return this.#onDeclared(call, session, error);
     if (error instanceof RpcError) return this.#onRpcError(call, error);
     this.#report(call, error);
@@ -182,8 +210,8 @@ class Dispatcher implements ServedMethod, Startable {
   }
 
   /**
-   * An RpcError that a handler throws keeps its code. A reason and its data speak of a contract, and often of another's: an error that a nested
-   * call failed with. They go along only where this method declares the reason and the data fit.
+   * An RpcError that a handler throws keeps its code. Its reason and data may belong to another contract, as the error
+   * of a nested call does. They are sent only when this method declares the reason and the data fit.
    */
   #onRpcError(call: IncomingCall, error: RpcError): void {
     const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason];
@@ -201,13 +229,13 @@ class Dispatcher implements ServedMethod, Startable {
     }
   }
 
-  #onDeclared(call: IncomingCall, session: Session, failure: DeclaredFailure): void {
+  #onDeclared(call: IncomingCall, session: PeerLink, failure: DeclaredFailure): void {
     const schema: Schema | undefined = this.#method.errors[failure.reason];
     if (schema === undefined) {
       return this.#onThrown(
         call,
         session,
-        new TypeError(`${this.path} declares no error "${failure.reason}"`),
+        new TypeError(`${this.path} does not declare the error "${failure.reason}"`),
       );
     }
     const settle = (verdict: Validation<unknown>) => {
@@ -238,8 +266,13 @@ class Dispatcher implements ServedMethod, Startable {
     }
   }
 
-  #onLate(call: IncomingCall, session: Session): void {
-    session.host.counters.lateResults++;
+  /** A one-way call has failed, wherever: its caller does not hear of it. */
+  onFailed(call: IncomingCall, error: RpcError): void {
+    if (this.#isOneWay) this.#report(call, error.code === "internal" ? (error.cause ?? error) : error);
+  }
+
+  #onLate(call: IncomingCall, session: PeerLink): void {
+    session.services.counters.lateResults++;
     if (channels.lateResult.hasSubscribers)
       channels.lateResult.publish({ method: this.path, callId: call.id });
   }
@@ -250,14 +283,20 @@ class Dispatcher implements ServedMethod, Startable {
     try {
       this.#onHandlerError(error, where);
     } catch {
-      // A listener's own failure must not become the caller's.
+      // An error of the listener must not reach the caller.
     }
   }
 }
 
+/** What a handler of a one-way call threw, as its call ends with it. */
+function unheard(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  return new RpcError({ code: "internal", message: "the handler failed", origin: "remote", cause: error });
+}
+
 const undeclared: Validation<unknown> = { issues: [] };
 
-/** The error as it travels, with the reason and the data it may have. */
+/** The error as it is sent, with the reason and data it may carry. */
 function restate(
   error: RpcError,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../call/clock.ts";
-import { DeadlineWheel } from "../call/deadline-wheel.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
-import { defaultLimits } from "../session/limits.ts";
+import { defaultLimits } from "../flow/session-limits.ts";
+import { systemClock } from "../time/clock.ts";
+import { DeadlineWheel } from "../time/deadline-wheel.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
-import { codeOfReason } from "./declared-failure.ts";
+import { codeOfReason } from "./call-context.ts";
 import { dispatchTable } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
 import { ReplayCache } from "./replay-cache.ts";

@@ -1,37 +1,57 @@
 import type { HandlersOf } from "../contract/infer.ts";
 import { type AnyService, isService } from "../contract/service.ts";
+import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
 import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
 import type { CallContext, HandlerCall } from "./call-context.ts";
 
-/** A service with the functions that fulfil it, ready to be served. */
+/** A service with its handlers, made by `implement`. */
 export interface Implementation {
   readonly service: AnyService;
   readonly handlers: Readonly<Record<string, Handler>>;
-  /** Limits of the service's own. */
+  /** Admission control of this service; the engine's options apply to what is left out. */
   readonly admission?: AdmissionOptions | undefined;
+  /** Middleware of this service. It runs inside that of the engine. */
+  readonly middleware?: readonly Middleware[] | undefined;
 }
 
-/** A handler as the dispatcher sees it, its types checked by `implement`. */
+/** Options of `implement`: admission control and middleware of one service. */
+export interface ImplementOptions extends AdmissionOptions {
+  /** Around every handler of this service, inside the middleware of the engine. Default: none. */
+  readonly middleware?: readonly Middleware[];
+}
+
+/** A handler without its types, which `implement` has checked. */
 export type Handler = (input: unknown, call: HandlerCall) => unknown;
 
 /**
- * Pairs a service with its handlers: a plain object with one function a method, checked by the compiler against the contract and at run time for
- * completeness. Give it to `Engine.open({ serve: [...] })`.
+ * Implements a service: one handler for each method. Pass the result to `Engine.open({ serve: [...] })`.
  *
- * A handler gets the parsed input and the call, and returns the output or a promise of it. It fails with `call.fail(reason, data)` for what the
- * contract declares, or by throwing an `RpcError`; anything else it throws reaches the caller as `internal` without its text.
+ * A handler receives the parsed input and the call, and returns the output or a promise of it. It fails with
+ * `call.fail(reason, data)` for declared errors, or by throwing an `RpcError`. The caller of a handler that throws
+ * anything else gets `internal`, without the text of the error.
  *
- * Handlers may also be the methods of a class instance; what else it has is its own business. In a plain object a function that is no method of
- * the contract is taken for a misspelling.
+ * `handlers` may be an object or an instance of a class. In an object, a function that is not a method of the service
+ * is an error. An instance may have other members.
  *
- * `admission` bounds how many of the service's handlers run at once, and what waits meanwhile; what it leaves out, the engine's says.
+ * `options` limit how many handlers of this service run at once, and the requests that wait. The engine's `admission`
+ * option applies to what they leave out. `options.middleware` runs around every handler.
  *
- * @throws TypeError naming a method that is missing, not a function, or not in the contract, or an option that is unknown; RangeError for a limit out of bounds.
+ * @throws TypeError for a method without a handler, a handler without a method, or an unknown option; RangeError for a
+ * limit out of bounds.
+ *
+ * @example
+ * const greeter = implement(Greeter, {
+ *   greet({ name }, call) {
+ *     if (name === "") return call.fail("NameIsEmpty", { hint: "give a name" });
+ *     return { text: `Hello, ${name}` };
+ *   },
+ * });
+ * const engine = await Engine.open({ listen: ["tcp://127.0.0.1:7400"], serve: [greeter] });
  */
 export function implement<S extends AnyService>(
   service: S,
   handlers: HandlersOf<S, CallContext>,
-  admission?: AdmissionOptions,
+  options: ImplementOptions = {},
 ): Implementation {
   if (!isService(service)) throw new TypeError("implement: the first argument must be made by service()");
   const where = `implement "${service.name}"`;
@@ -48,11 +68,14 @@ export function implement<S extends AnyService>(
     if (typeof value === "function" && !(name in table))
       throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
+  const { middleware, ...limits } = options;
+  const admission = Object.keys(limits).length === 0 ? undefined : limits;
   if (admission !== undefined) resolveAdmission(where, admission);
-  return Object.freeze({ service, handlers: Object.freeze(table), admission });
+  if (middleware !== undefined) assertMiddleware(`${where}: middleware`, middleware);
+  return Object.freeze({ service, handlers: Object.freeze(table), admission, middleware });
 }
 
-/** Whether a value is what `implement` returns, rather than a service or its handlers. */
+/** Whether a value was made by `implement`. */
 export function isImplementation(value: unknown): value is Implementation {
   if (typeof value !== "object" || value === null) return false;
   const { service, handlers } = value as Partial<Implementation>;

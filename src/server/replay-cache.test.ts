@@ -1,28 +1,29 @@
 import { describe, expect, it } from "vitest";
-import type { FakeClock } from "../call/fake-clock.test-support.ts";
 import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { FakeServices } from "../connection/fake-services.test-support.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { FakeHost } from "../session/fake-host.test-support.ts";
-import type { SessionLimits } from "../session/limits.ts";
-import type { Session } from "../session/session.ts";
+import type { SessionLimits } from "../flow/session-limits.ts";
+import type { FakeClock } from "../time/fake-clock.test-support.ts";
 import { ReplayCache } from "./replay-cache.ts";
 
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });
 
 /** A cache, and sessions that only take answers. */
 function setUp(limits: Partial<SessionLimits> = {}) {
-  const host = new FakeHost(limits);
+  const host = new FakeServices(limits);
   const clock = host.clock as FakeClock;
   const cache = new ReplayCache(clock, host.limits);
   const answers: Outcome[] = [];
   const newSession = () => {
     const session = {
-      host,
+      services: host,
+      clock,
       state: "open",
       answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
       onOverdue: () => {},
     };
-    return session as unknown as Session & { state: string } & Answering;
+    return session as unknown as PeerLink & { state: string } & Answering;
   };
   const ask = (
     sequence: number,

@@ -1,44 +1,46 @@
-import type { Clock } from "../call/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { SessionLimits } from "../session/limits.ts";
-import type { Session } from "../session/session.ts";
+import type { SessionLimits } from "../flow/session-limits.ts";
+import type { Clock } from "../time/clock.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { type EntryOwner, ReplayEntry } from "./replay-entry.ts";
+import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
 
-/** What is known of one caller. */
+/** What the cache knows of one caller. */
 interface Caller {
-  /** Sequences up to here that have no entry may have been executed and forgotten. */
+  /** Calls up to this sequence number without an entry may have been executed and forgotten. */
   floor: number;
-  /** By sequence, in the order they came. */
+  /** By sequence number, in order of arrival. */
   readonly entries: Map<number, ReplayEntry>;
   running: number;
 }
 
 /**
- * Callers that are remembered. One that is forgotten can only be refused what it tries again, so there are many more than sessions.
+ * Callers that are remembered. A forgotten caller's retries can only be rejected, so this is far more than the number
+ * of sessions.
  */
 const maxCallers = 8192;
 
 /**
- * The executions of methods with `replay`, by who asked for them: a request that is tried again joins the execution, or gets its answer, and is
- * refused when neither is known for certain. So nothing is executed twice.
+ * The executions of methods with `replay`, by caller. A retried request joins its execution or gets the kept response.
+ * It is rejected when neither is certain. So nothing is executed twice.
  *
- * A caller numbers its calls and says with each which it has settled, so an answer is dropped as soon as its caller has it. What is left behind by
- * callers that fell silent is bounded in number, bytes and time, the oldest going first; the caller's `floor` remembers that something was there.
- * The scheme is RIFL's (C. Lee and others, "Implementing Linearizability at Large Scale and Low Latency", SOSP 2015), without its leases and its log:
- * what a process executed is forgotten with it, and the incarnation in the request tells.
+ * A caller numbers its calls and reports with each which calls it has settled, so a response is dropped as soon as its
+ * caller has it. What silent callers leave behind is bounded in number, bytes and time; the oldest goes first. The
+ * caller's `floor` remembers that something was there. The scheme is RIFL's (C. Lee and others, "Implementing
+ * Linearizability at Large Scale and Low Latency", SOSP 2015), without its leases and its log: what a process has
+ * executed is forgotten with it, and the incarnation in the request reveals that.
  */
-export class ReplayCache implements EntryOwner {
+export class ReplayCache implements ReplayEntryListener {
   readonly #clock: Clock;
   readonly #limits: SessionLimits;
-  /** The longest silent first. */
+  /** The caller that has been silent longest comes first. */
   readonly #callers = new Map<bigint, Caller>();
-  /** Ended, the oldest first. */
+  /** Ended executions, the oldest first. */
   readonly #ended = new Set<ReplayEntry>();
   #running = 0;
   #bytes = 0;
-  /** A caller was forgotten: one that is unknown may have been here. */
+  /** A caller was forgotten: an unknown caller may have been here before. */
   #hasForgotten = false;
   #cancelTimer: (() => void) | undefined;
 
@@ -47,33 +49,33 @@ export class ReplayCache implements EntryOwner {
     this.#limits = limits;
   }
 
-  /** Executions that run or whose answer is kept. */
+  /** Executions that run, or whose response is kept. */
   get size(): number {
     return this.#running + this.#ended.size;
   }
 
-  /** Executions that run: their handlers have not ended, whether or not a request still waits. */
+  /** Executions whose handlers have not ended, whether or not a request still waits. */
   get running(): number {
     return this.#running;
   }
 
-  /** Bytes of the answers kept. */
+  /** Bytes of the kept responses. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
-   * Takes a request with an identity. What is to be executed is returned: a call for the handler, which outlives the request. Otherwise the request
-   * has joined an execution, was answered, or was refused.
+   * Takes a request with an identity. Returns the call to execute, which outlives the request; undefined when the
+   * request has joined an execution, was answered, or was rejected.
    */
-  admit(request: IncomingCall, identity: CallIdentity, session: Session): IncomingCall | undefined {
+  admit(request: IncomingCall, identity: CallIdentity, session: PeerLink): IncomingCall | undefined {
     const { incarnation, sequence } = identity;
-    const { host } = session;
+    const { services: host } = session;
     if (incarnation !== 0n && incarnation !== host.incarnation)
       return refuseUnknown(request, "by another process at this address");
-    // Whoever says that he has been here, and is not known, was forgotten.
+    // A caller that claims to have been here, and is unknown, was forgotten.
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
-      return refuseUnknown(request, "its caller was silent for long");
+      return refuseUnknown(request, "its caller was silent for too long");
     const caller = this.#callerOf(identity.caller, sequence);
     this.#settle(caller, identity.settled);
     const entry = caller.entries.get(sequence);
@@ -112,7 +114,7 @@ export class ReplayCache implements EntryOwner {
     this.#arm();
   }
 
-  /** Ends what runs. */
+  /** Ends the running executions. */
   close(reason: RpcError): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
@@ -136,7 +138,7 @@ export class ReplayCache implements EntryOwner {
     return caller;
   }
 
-  /** The caller will not ask again for what lies below `settled`. */
+  /** The caller will not retry calls below `settled`. */
   #settle(caller: Caller, settled: number): void {
     caller.floor = Math.max(caller.floor, settled - 1);
     for (const [sequence, entry] of caller.entries) {
@@ -145,7 +147,7 @@ export class ReplayCache implements EntryOwner {
     }
   }
 
-  /** Room for one more, if need be by forgetting the oldest answer; false when everything runs. */
+  /** Makes room for one more execution, by forgetting the oldest response if need be; false when all are running. */
   #makeRoom(): boolean {
     if (this.size < this.#limits.maxReplayCalls) return true;
     const [oldest] = this.#ended;
@@ -172,7 +174,7 @@ export class ReplayCache implements EntryOwner {
     }
   }
 
-  /** Answers that nobody came for are dropped in time, by a timer that is there only while answers are. */
+  /** Drops old responses by a timer, which runs only while there are responses. */
   #arm(): void {
     const [oldest] = this.#ended;
     if (this.#cancelTimer !== undefined || oldest === undefined) return;
@@ -191,7 +193,7 @@ export class ReplayCache implements EntryOwner {
   }
 }
 
-/** Ends a request of which an earlier attempt may have been executed, and nobody knows. */
+/** Rejects a request when an earlier attempt may have been executed, and nobody knows. */
 export function refuseUnknown(request: IncomingCall, why: string): undefined {
   request.handler = "elsewhere";
   const message = `an earlier attempt may have been executed: ${why}`;
@@ -202,7 +204,7 @@ export function refuseUnknown(request: IncomingCall, why: string): undefined {
 function refuseFull(request: IncomingCall, limit: number): undefined {
   // Nothing as high was ever forgotten: if it was sent before, it did not come.
   request.handler = "none";
-  const message = `${limit} calls are being executed whose answers must be kept, maxReplayCalls is reached`;
+  const message = `${limit} calls of methods with replay are running; that is limits.maxReplayCalls`;
   request.settle({ error: new RpcError({ code: "resource_exhausted", message, origin: "remote" }) });
   return undefined;
 }

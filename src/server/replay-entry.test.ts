@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { FakeServices } from "../connection/fake-services.test-support.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { FakeHost } from "../session/fake-host.test-support.ts";
-import type { Session } from "../session/session.ts";
 import { ReplayEntry } from "./replay-entry.ts";
 
 const lost = new RpcError({ code: "unavailable", message: "lost" });
@@ -10,10 +10,12 @@ const late = new RpcError({ code: "deadline_exceeded", message: "late" });
 
 function setUp() {
   const answers: Outcome[] = [];
+  const services = new FakeServices();
   const session = {
-    host: new FakeHost(),
+    services,
+    clock: services.clock,
     answer: (_: IncomingCall, outcome: Outcome) => answers.push(outcome),
-  } as unknown as Session;
+  } as unknown as PeerLink;
   const request = () => new IncomingCall(session, 1, 0);
   const first = request();
   const entry = new ReplayEntry({ onEntryEnded() {} }, session, first, 1n, 1);

@@ -1,20 +1,23 @@
 import { type Answering, type Awaited, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { Session } from "../session/session.ts";
+import type { Metadata } from "../metadata/metadata.ts";
+import { metadataLimits } from "../metadata/metadata-block.ts";
 import { decodeAt, EncodeError, encode } from "../wire/codec.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
 
-/** What an entry tells the cache that holds it. */
-export interface EntryOwner {
-  /** Its handler has ended, or never began. */
+/** Is told when an execution ends. */
+export interface ReplayEntryListener {
+  /** The handler has ended, or never started. */
   onEntryEnded(entry: ReplayEntry): void;
 }
 
-/** An answer as bytes, so that what a handler does with its objects later changes nothing, and so that it can be counted. */
+/** A response as bytes: later changes to the handler's objects do not affect it, and its size is known. */
 interface Answer {
-  /** 0: a value, else the error's number. */
+  /** 0: a value; else the number of the error's code. */
   readonly word: number;
   readonly bytes: Uint8Array;
+  readonly metadata: Metadata | undefined;
 }
 
 /**
@@ -23,24 +26,30 @@ interface Answer {
  *   running   a handler was begun or will be; requests join
  *   ended     its answer is kept; requests get it
  *
- * The handler serves `call`, which is no request of any session: it goes on when the caller is lost, because the caller may come back. It is
- * aborted when the caller cancels, when the time of the last to join is up, when nobody has waited for as long as answers are kept, and when the
- * engine closes.
+ * The handler serves `call`, which is no request of any session: it goes on when the caller is lost, because the caller
+ * may come back. It is aborted when the caller cancels, when the time of the last to join is up, when nobody has waited
+ * for as long as answers are kept, and when the engine closes.
  */
 export class ReplayEntry implements Answering, Awaited {
   readonly caller: bigint;
   readonly sequence: number;
-  /** What the handler serves. */
+  /** The call that the handler serves. */
   readonly call: IncomingCall;
-  readonly #owner: EntryOwner;
-  readonly #session: Session;
+  readonly #listener: ReplayEntryListener;
+  readonly #session: PeerLink;
   readonly #waiting = new Set<IncomingCall>();
   #answer: Answer | undefined;
   /** When it ended, on the engine's clock. */
   endedMs = 0;
 
-  constructor(owner: EntryOwner, session: Session, first: IncomingCall, caller: bigint, sequence: number) {
-    this.#owner = owner;
+  constructor(
+    listener: ReplayEntryListener,
+    session: PeerLink,
+    first: IncomingCall,
+    caller: bigint,
+    sequence: number,
+  ) {
+    this.#listener = listener;
     this.#session = session;
     this.caller = caller;
     this.sequence = sequence;
@@ -49,7 +58,7 @@ export class ReplayEntry implements Answering, Awaited {
     this.#await(first, session);
   }
 
-  /** Whether its handler has not begun, because others must end first. */
+  /** Whether its handler waits for others to end. */
   get queued(): boolean {
     return this.call.awaits?.queued === true;
   }
@@ -63,23 +72,25 @@ export class ReplayEntry implements Answering, Awaited {
     return this.call.phase !== "answered";
   }
 
-  /** Bytes it holds while it is ended. */
+  /** Bytes of memory of an ended execution, about. */
   get bytes(): number {
-    return entryBytes + (this.#answer?.bytes.byteLength ?? 0);
+    const { bytes, metadata } = this.#answer ?? {};
+    return entryBytes + (bytes?.byteLength ?? 0) + (metadata === undefined ? 0 : metadataLimits.maxBytes);
   }
 
-  /** One more request for it. */
-  join(request: IncomingCall, session: Session): void {
+  /** Adds another request for this execution. */
+  join(request: IncomingCall, session: PeerLink): void {
     const answer = this.#answer;
     if (answer === undefined) return this.#await(request, session);
     request.handler = "elsewhere";
+    request.responseMetadata = answer.metadata;
     request.settle(outcomeOf(answer));
   }
 
-  #await(request: IncomingCall, session: Session): void {
+  #await(request: IncomingCall, session: PeerLink): void {
     request.handler = "elsewhere";
     this.#waiting.add(request);
-    const { wheel } = session.host;
+    const { wheel } = session.services;
     if (request.deadlineMs > this.call.deadlineMs) wheel.arm(this.call, request.deadlineMs);
     request.awaits = this;
   }
@@ -94,26 +105,28 @@ export class ReplayEntry implements Answering, Awaited {
     this.#leave(request);
   }
 
-  /** The wire lets a caller ask for weeks: without anybody who waits that is not a time to work for him. */
+  /** A caller may ask for weeks. Without anybody who waits, a handler does not get that long. */
   #leave(request: IncomingCall): void {
     this.#waiting.delete(request);
     if (this.#waiting.size > 0 || !this.call.open) return;
-    const { wheel, clock, limits } = this.#session.host;
+    const { clock, services } = this.#session;
+    const { wheel, limits } = services;
     const endMs = clock.now() + limits.maxReplayMs;
     if (endMs < this.call.deadlineMs) wheel.arm(this.call, endMs);
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
-    this.#session.host.wheel.disarm(call);
+    this.#session.services.wheel.disarm(call);
     const begun = call.handler !== "none";
     const sent = begun ? this.#keep(outcome) : outcome;
-    this.#owner.onEntryEnded(this);
+    this.#listener.onEntryEnded(this);
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const request of waiting) {
       if (!begun) request.handler = "none";
       // Who joined later waited for less, and nobody measured how much.
       if (request.startedMs === call.startedMs) request.waitedUs = call.waitedUs;
+      request.responseMetadata = call.responseMetadata;
       request.settle(sent);
     }
   }
@@ -122,15 +135,15 @@ export class ReplayEntry implements Answering, Awaited {
     this.#session.onOverdue(call);
   }
 
-  /** The engine closes: nobody will come for the answer. */
+  /** The engine closes: nobody will fetch the response. */
   abandon(reason: RpcError): void {
-    this.#session.host.wheel.disarm(this.call);
+    this.#session.services.wheel.disarm(this.call);
     this.call.abandon(reason);
   }
 
   #keep(outcome: Outcome): Outcome {
     try {
-      this.#answer = answerOf(outcome);
+      this.#answer = answerOf(outcome, this.call.responseMetadata);
       return outcome;
     } catch (error) {
       const why = error instanceof EncodeError ? `: ${error.message}` : "";
@@ -139,19 +152,20 @@ export class ReplayEntry implements Answering, Awaited {
         message: `the result could not be sent${why}`,
         origin: "remote",
       });
-      this.#answer = answerOf({ error: failed });
+      this.#answer = answerOf({ error: failed }, this.call.responseMetadata);
       return { error: failed };
     }
   }
 }
 
-/** What an entry weighs beside its answer, about. */
+/** Bytes of an entry beside its response, about. */
 const entryBytes = 256;
 
-function answerOf(outcome: Outcome): Answer {
+function answerOf(outcome: Outcome, metadata: Metadata | undefined): Answer {
   const { error } = outcome;
-  if (error !== undefined) return { word: errorWord(error), bytes: encode(packError(error)) };
-  return { word: 0, bytes: outcome.value === undefined ? new Uint8Array(0) : encode(outcome.value) };
+  if (error !== undefined) return { word: errorWord(error), bytes: encode(packError(error)), metadata };
+  const bytes = outcome.value === undefined ? new Uint8Array(0) : encode(outcome.value);
+  return { word: 0, bytes, metadata };
 }
 
 function outcomeOf({ word, bytes }: Answer): Outcome {

@@ -1,36 +1,36 @@
 /**
- * Built-in methods: what one engine asks another beyond users' services, by requests like any other. Their numbers are fixed and in no table; an
- * engine that does not know one answers `unimplemented`.
+ * The numbers of the control methods, which engines call between themselves (docs/protocol.md, section 6.3). They are
+ * in no service table. An engine answers an unknown number with `unimplemented`.
  */
 export const builtin = {
-  /** Why a transfer was refused. */
-  why: 0xff00,
-  /** A put has landed. */
-  notice: 0xff01,
-  /** Reads or changes a word of lent memory. */
+  /** Asks why a transfer was refused. */
+  explainDenial: 0xff00,
+  /** Announces a completed put. */
+  putNotification: 0xff01,
+  /** Reads or changes a word of granted memory. */
   word: 0xff02,
-  /** The checksum of ranges of lent memory. */
+  /** Asks for the checksum of ranges of granted memory. */
   checksum: 0xff03,
-  /** The holder of a handle wants its region. */
+  /** The holder of a handle asks for its region. */
   borrow: 0xff04,
-  /** The region, for as long as this request is open. */
-  lend: 0xff05,
-  /** The reader of a byte stream wants its next chunk. */
+  /** Grants a borrowed region for as long as this request is open. */
+  grant: 0xff05,
+  /** The reader of a byte stream asks for its next chunk. */
   next: 0xff06,
-  /** The writer of a byte stream has put a chunk. */
+  /** The writer of a byte stream announces a chunk. */
   push: 0xff07,
-  /** One side of a byte stream gives it up. */
+  /** The callee gives up a byte stream. */
   stop: 0xff08,
-  /** Whoever speaks for lanes tells where they are now. */
+  /** A dispatcher sends the list of its lanes. */
   lanes: 0xff09,
 } as const;
 
 export const firstBuiltin = 0xff00;
 
 /**
- * How many built-in requests each side takes in flight beyond the requests it grants. They have slots of their own, the first of which is the number
- * of requests granted: users' calls cannot keep them out. What may wait long is bounded far below this (`maxLends`, `maxStreams`), and the rest is
- * answered without waiting for anybody, so a built-in that finds no slot gets one soon.
+ * The slots of control requests. They follow the slots of other requests, so that user calls never block a control
+ * request. Control requests that may wait for long are bounded far below this number (`maxBorrowed`, `maxStreams`). All
+ * others are answered without waiting for an application, so a control request soon gets a slot.
  */
 export const builtinSlots = 1024;
 

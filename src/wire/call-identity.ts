@@ -1,14 +1,14 @@
 /**
- * Who a request is, beyond its session: 32 bytes before the body of a request with the flag `identity`.
+ * The identity of a request across sessions: 32 bytes before the body of a request with the flag `identity`.
  *
- *   0  u64  caller: nobody can guess it; the caller derives it for this callee, and tells nobody else
- *   8  u64  sequence: 1 for the caller's first, and higher for each one after
- *   16 u64  settled: every sequence below it will never be asked for again
+ *   0  u64  caller: nobody can guess it; the caller derives it for this callee, and sends it to no other
+ *   8  u64  sequence: 1 for the caller's first call, and higher for each later one
+ *   16 u64  settled: no sequence below it will be sent again
  *   24 u64  incarnation: of the callee that may have received this request before; 0 if none has
  */
 export const callIdentityBytes = 32;
 
-/** One call as its caller names it, the same for every attempt that may stand for another. */
+/** The identity of a call. All attempts that may repeat it carry the same one. */
 export interface CallIdentity {
   readonly caller: bigint;
   readonly sequence: number;
@@ -26,7 +26,7 @@ export function writeCallIdentity(identity: CallIdentity): Uint8Array {
   return bytes;
 }
 
-/** The identity at `offset` of a body that ends at `end`, or a sentence on what is wrong with it. */
+/** The identity at `offset` of a body that ends at `end`, or a sentence that names the fault. */
 export function readCallIdentity(view: DataView, offset: number, end: number): CallIdentity | string {
   if (end - offset < callIdentityBytes) {
     return `call identity has ${end - offset} bytes, not ${callIdentityBytes}`;
@@ -34,7 +34,7 @@ export function readCallIdentity(view: DataView, offset: number, end: number): C
   const sequence = view.getBigUint64(offset + 8, true);
   if (sequence === 0n || sequence > maxSequence) return `call identity has sequence ${sequence}`;
   const settled = view.getBigUint64(offset + 16, true);
-  // A call that has settled is not asked for: the lowest that has not is this one or one before it.
+  // This call has not settled, so the lowest open sequence is at most this one.
   if (settled > sequence)
     return `call identity has sequence ${sequence}, and ${settled} as the lowest open one`;
   return {

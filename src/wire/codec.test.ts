@@ -1,4 +1,3 @@
-import { Packr, pack, unpack } from "msgpackr";
 import { describe, expect, it } from "vitest";
 import {
   DecodeError,
@@ -7,7 +6,6 @@ import {
   type EncodeTarget,
   encode,
   encodeAt,
-  encodeSlack,
   type RegionCodec,
   registerRegionClass,
 } from "./codec.ts";
@@ -48,12 +46,15 @@ describe("encodeAt", () => {
     expect(encodeAt(target(4096), 16, new Uint8Array(4000)).buffer.byteLength).toBe(4096);
   });
 
-  it("encodes in place wherever encodeSlack is left", () => {
-    const room = target(encodeSlack + 64);
-    expect(encodeAt(room, 64, new Date(7)).buffer).toBe(room);
-    expect(encodeAt(room, 64 + 16, new Date(7)).buffer).not.toBe(room);
-    // What is plain needs no more than its own room.
-    expect(encodeAt(room, 64 + 16, 7).buffer).toBe(room);
+  it("encodes in place what fits, to the last byte but eight, and grows in the midst of a value", () => {
+    const parts = [new Date(7), "text", { a: 1n }, Uint8Array.of(1, 2), new Set([1.5]), [null, true, 70_000]];
+    const whole = Buffer.from(encode(parts));
+    for (let bytes = 16; bytes < 16 + whole.length + 20; bytes++) {
+      const room = target(bytes);
+      const { buffer, start, end } = encodeAt(room, 16, parts);
+      expect([start, hex(buffer.subarray(start, end))]).toEqual([16, hex(whole)]);
+      if (bytes >= 16 + whole.length + 9) expect(buffer).toBe(room);
+    }
   });
 
   it("goes on after a failure as if nothing had been", () => {
@@ -150,20 +151,18 @@ describe("what travels", () => {
     expect(travel({ part })).toEqual({ part: Uint8Array.of(1, 1, 1) });
   });
 
-  it("takes a Map for an object, when its keys can be property names", () => {
-    expect(
-      travel(
-        new Map<unknown, unknown>([
-          ["a", 1],
-          [2, "b"],
-          [true, []],
-        ]),
-      ),
-    ).toEqual({ a: 1, 2: "b", true: [] });
-    expect(() => encode(new Map([[{ id: 1 }, 1]]))).toThrow(
-      "the value cannot be encoded: map key begins with byte",
-    );
-    expect(() => encode(new Map([[new Date(0), 1]]))).toThrow(EncodeError);
+  it("keeps a Map with keys of any kind", () => {
+    const map = new Map<unknown, unknown>([
+      ["a", 1],
+      [2, "b"],
+      [true, []],
+      [undefined, undefined],
+      ["__proto__", { id: 1 }],
+      [{ id: 1 }, new Map([[2n ** 64n, new Set([1])]])],
+    ]);
+    expect(travel(map)).toEqual(map);
+    expect(travel(new Map())).toEqual(new Map());
+    expect(hex(encode(new Map([["a", 1]])))).toBe("d46d0092a16101");
   });
 
   it("takes an instance of a class for its fields, and what toJSON returns for the rest", () => {
@@ -191,6 +190,71 @@ describe("what travels", () => {
     expect(bytes).not.toContain("codec.test");
   });
 
+  it("makes errors by name of nothing but errors, whatever the name", () => {
+    for (const name of [
+      ...["Error", "EvalError", "RangeError", "ReferenceError", "SyntaxError", "TypeError", "URIError"],
+      ...["AggregateError", "Odd", "valueOf", "toString", "constructor", "hasOwnProperty", "__proto__"],
+    ]) {
+      const parts = Buffer.from(encode([name, "bad", { code: 5 }]));
+      const bytes = Buffer.concat([Buffer.from("d46500", "hex"), parts]);
+      const error = decodeAt(bytes, 0, bytes.length) as Error;
+      expect(Object.prototype.toString.call(error)).toBe("[object Error]");
+      expect([error.name, error.message, error.cause]).toEqual([name, "bad", { code: 5 }]);
+    }
+    expect(travel(new RangeError("r"))).toBeInstanceOf(RangeError);
+    expect(travel(new AggregateError([1], "a"))).toBeInstanceOf(AggregateError);
+    expect((travel(new AggregateError([new TypeError("t")], "a")) as AggregateError).errors).toEqual([
+      new TypeError("t"),
+    ]);
+    expect(travel(new Error("e", { cause: new Error("inner") }))).toHaveProperty("cause.message", "inner");
+    expect(Object.hasOwn(travel(new Error("e")) as Error, "cause")).toBe(false);
+  });
+
+  it("makes errors without a stack, and leaves the limit of stacks as it is", () => {
+    const { stackTraceLimit } = Error;
+    expect((travel(new RangeError("r")) as Error).stack).toBe("RangeError: r");
+    expect(Error.stackTraceLimit).toBe(stackTraceLimit);
+    const bytes = encode([new Error("e")]);
+    const limit = Object.getOwnPropertyDescriptor(Error, "stackTraceLimit") as PropertyDescriptor;
+    Object.defineProperty(Error, "stackTraceLimit", { ...limit, writable: false });
+    try {
+      expect((decodeAt(bytes, 0, bytes.length) as Error[])[0]?.message).toBe("e");
+    } finally {
+      Object.defineProperty(Error, "stackTraceLimit", limit);
+    }
+  });
+
+  it("sends an error whose name or message is no text as the text that it prints", () => {
+    const error = Object.assign(new Error("x"), { name: undefined, message: 5 });
+    expect(travel(error)).toMatchObject({ name: "undefined", message: "5" });
+  });
+
+  it("takes a class of the user's that extends a built-in for what its toJSON makes, else for the built-in", () => {
+    class Tags extends Set<string> {}
+    class Spoken extends Set<string> {
+      toJSON() {
+        return [...this];
+      }
+    }
+    class Instant extends Date {}
+    class Pairs extends Map<string, number> {}
+    class Row extends Array<number> {}
+    class Bytes extends Uint8Array {}
+    class Same {
+      readonly kept = 1;
+      toJSON() {
+        return this;
+      }
+    }
+    expect(travel(new Tags(["a"]))).toEqual(new Set(["a"]));
+    expect(travel(new Spoken(["a"]))).toEqual(["a"]);
+    expect(travel(new Instant(5))).toEqual(new Date(5));
+    expect(travel(new Pairs([["a", 1]]))).toEqual(new Map([["a", 1]]));
+    expect(travel(Row.of(1, 2))).toEqual([1, 2]);
+    expect(travel(Bytes.of(1, 2))).toEqual(Uint8Array.of(1, 2));
+    expect(travel(new Same())).toEqual({ kept: 1 });
+  });
+
   it("refuses __proto__ as an own key instead of renaming it", () => {
     expect(() => encode(JSON.parse('{"a":{"__proto__":{"polluted":1}}}'))).toThrow(
       "map key __proto__ is not allowed",
@@ -202,10 +266,44 @@ describe("what travels", () => {
   it.each([
     ["a function", { f() {} }],
     ["a symbol", [Symbol("s")]],
+    ["more numbers in a Set than a receiver takes", new Set(Array.from({ length: 8193 }, (_, i) => i))],
+    ["more numbers in a Map than a receiver takes", new Map(Array.from({ length: 8193 }, (_, i) => [i, i]))],
+    ["a regular expression that takes a receiver long", new RegExp("a".repeat(2049), "v")],
     ["a big integer of more than 1024 bytes", 2n ** 8200n],
     ["nesting beyond a hundred", Array.from({ length: 101 }).reduce((inner) => [inner], 0)],
     ["nesting beyond the stack", Array.from({ length: 100_000 }).reduce((inner) => [inner], 0)],
   ])("refuses %s", (_, value) => expect(() => encode(value)).toThrow(EncodeError));
+
+  it.each([
+    ["a function", { items: [1, { done: () => {} }] }, "it holds a function at .items[1].done"],
+    ["a function alone", () => {}, "it holds a function"],
+    ["a symbol", { "a b": [Symbol("s")] }, 'it holds a symbol at ["a b"][0]'],
+    ["a promise", { user: Promise.resolve(1) }, "it holds a Promise at .user"],
+    ["a WeakMap", [new WeakMap()], "it holds a WeakMap at [0]"],
+    ["a boxed number", { n: Object(1) }, "it holds a Number at .n"],
+    ["a boxed string", { s: Object("text") }, "it holds a String at .s"],
+    ["a shared buffer", { memory: new SharedArrayBuffer(8) }, "it holds a SharedArrayBuffer at .memory"],
+    ["a generator", { all: (function* () {})() }, "it holds a Generator at .all"],
+    ["search parameters", { query: new URLSearchParams("a=1") }, "it holds a URLSearchParams at .query"],
+    ["a function in a Map", new Map([["a", { f() {} }]]), "it holds a function at [value 0].f"],
+    ["a function in a Set", { set: new Set([1, () => {}]) }, "it holds a function at .set[element 1]"],
+    ["a function in a cause", new Error("e", { cause: { f() {} } }), "it holds a function at .cause.f"],
+    ["a function behind toJSON", { a: { toJSON: () => ({ f() {} }) } }, "it holds a function at .a…"],
+    ["an own __proto__", { a: JSON.parse('{"__proto__":1}') }, "map key __proto__ is not allowed at .a"],
+  ])("refuses %s and says where it is", (_, value, message) => {
+    expect(() => encode(value)).toThrow(new EncodeError(`the value cannot be encoded: ${message}`));
+  });
+
+  it("sends what has a kind of its own and fields, and a toJSON that is no function", () => {
+    class Tagged {
+      readonly a = 1;
+      get [Symbol.toStringTag]() {
+        return "Tagged";
+      }
+    }
+    expect(travel(new Tagged())).toEqual({ a: 1 });
+    expect(travel({ constructor: 1, toJSON: "no" })).toEqual({ constructor: 1, toJSON: "no" });
+  });
 
   it("refuses what throws while it is read, naming what it said", () => {
     const value = {
@@ -245,6 +343,10 @@ describe("decodeAt", () => {
   it.each([
     ["a set of a number", "d4730005"],
     ["an error of nothing", "d46500c0"],
+    ["an error whose name is a number", "d465009305a178c0"],
+    ["an error without a message", "d4650091a178"],
+    ["an expression of numbers", "d47800920506"],
+    ["a set of text", "d47300a161"],
     ["an expression that does not compile", "d4780092a128c0"],
     ["a typed array of half an element", "c7037409ffff".replace("09", "08")],
     ["a big integer without bytes", "d2c7004200".slice(2)],
@@ -284,7 +386,7 @@ describe("regions", () => {
   });
 
   it("are refused where no call carries them, both ways", () => {
-    expect(() => encode(new Lent())).toThrow("a region cannot travel here");
+    expect(() => encode(new Lent())).toThrow("a region cannot be sent here");
     const bytes = encode(new Lent(), codec);
     expect(() => decodeAt(bytes, 0, bytes.byteLength)).toThrow("a region arrived where none is expected");
     expect(() => decodeAt(bytes, 0, bytes.byteLength)).toThrow(DecodeError);
@@ -298,31 +400,6 @@ describe("regions", () => {
       },
     };
     expect(() => encode([new Lent()], refusing)).toThrow("too many");
-    expect(() => encode(new Lent())).toThrow("a region cannot travel here");
-  });
-});
-
-describe("other users of msgpackr in the process", () => {
-  it("keep their own forms of binary and of objects", () => {
-    encode(Uint8Array.of(1));
-    const value = { bytes: Uint8Array.of(1, 2), text: "t" };
-    const typed = new Packr({ moreTypes: true });
-    expect(typed.unpack(typed.pack(value))).toEqual(value);
-    expect(typed.unpack(typed.pack(Buffer.of(1)))).toBeInstanceOf(Buffer);
-    const records = new Packr({ useRecords: true });
-    expect(records.unpack(records.pack(value))).toEqual({ bytes: Buffer.of(1, 2), text: "t" });
-    expect(hex(pack(Uint8Array.of(1)))).toBe("c40101");
-    expect(unpack(pack({ a: new Map([["b", 2]]) }))).toEqual({ a: { b: 2 } });
-    expect(travel(value)).toEqual(value);
-  });
-
-  it("can be interleaved with ours", () => {
-    const theirs = new Packr();
-    const room = target(4096);
-    const before = theirs.pack({ a: 1 });
-    const { buffer, start, end } = encodeAt(room, 0, { b: 2 });
-    theirs.pack({ c: "x".repeat(3000) });
-    expect(decodeAt(buffer, start, end)).toEqual({ b: 2 });
-    expect(theirs.unpack(before)).toEqual({ a: 1 });
+    expect(() => encode(new Lent())).toThrow("a region cannot be sent here");
   });
 });

@@ -1,9 +1,10 @@
 import { codeFromNumber, codeToNumber, type RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { type ErrorMetadata, RpcError } from "../errors/rpc-error.ts";
 
 /**
- * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data, `a` milliseconds to wait
- * before the next attempt, `n` that no handler was begun for the call. The code itself is the frame's word. Causes and stacks never travel.
+ * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,
+ * `a` milliseconds to wait before the next attempt, `n` true if no handler was started. The code is the word of the
+ * frame. Causes and stacks are never sent.
  */
 export interface ErrorBody {
   readonly m: string;
@@ -30,8 +31,8 @@ export function packError(error: RpcError): ErrorBody {
   };
 }
 
-/** The error a peer sent. What does not fit the form is left out: an error must not cause another. */
-export function parseError(word: number, body: unknown): RpcError {
+/** Decodes the error of a peer. Entries of a wrong form are ignored: an error must not cause another. */
+export function parseError(word: number, body: unknown, metadata?: ErrorMetadata): RpcError {
   const { m, r, d, a, n } = (typeof body === "object" && body !== null ? body : {}) as Record<
     string,
     unknown
@@ -45,5 +46,6 @@ export function parseError(word: number, body: unknown): RpcError {
     data: d,
     retryAfterMs: typeof a === "number" && Number.isFinite(a) && a >= 0 ? a : undefined,
     notExecuted: n === true,
+    metadata,
   });
 }

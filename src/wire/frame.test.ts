@@ -5,12 +5,12 @@ import {
   frameFlag,
   frameHeaderBytes,
   frameKind,
-  overflowBytes,
   priorityFlags,
   priorityOf,
-  readOverflow,
+  readRendezvous,
+  rendezvousBytes,
   writeFrameHeader,
-  writeOverflow,
+  writeRendezvous,
 } from "./frame.ts";
 
 const end = 64;
@@ -30,16 +30,23 @@ describe("frame header", () => {
   });
 
   it.each(Object.values(frameKind))("is taken with kind %i and every known flag", (kind) => {
-    for (const flags of [0, frameFlag.overflow, frameFlag.grants, frameFlag.overflow | frameFlag.grants]) {
-      expect(frameFault(frame(kind, flags), 16, end)).toBe("");
+    for (const flags of [
+      0,
+      frameFlag.rendezvous,
+      frameFlag.grants,
+      frameFlag.rendezvous | frameFlag.grants,
+    ]) {
+      const isOfRequest = (flags & frameFlag.grants) !== 0 && kind !== frameKind.request;
+      const fault = isOfRequest ? `frame kind ${kind} has flags of a request: 0x${flags.toString(16)}` : "";
+      expect(frameFault(frame(kind, flags), 16, end)).toBe(fault);
     }
   });
 
-  it.each([0, 14, 64, 255])("is refused for kind %i", (kind) => {
+  it.each([0, 32, 64, 255])("is refused for kind %i", (kind) => {
     expect(frameFault(frame(kind), 16, end)).toBe(`frame kind ${kind} is unknown`);
   });
 
-  it.each([0x20, 0x40, 0x80, 0xff])("is refused for flags %i", (flags) => {
+  it.each([0x40, 0x80, 0xff])("is refused for flags %i", (flags) => {
     expect(frameFault(frame(4, flags), 16, end)).toBe(`frame has unknown flags 0x${flags.toString(16)}`);
   });
 
@@ -59,7 +66,7 @@ describe("frame header", () => {
 
   it("says how urgent a request is, beside the other flags", () => {
     for (const priority of priorities) {
-      const flags = priorityFlags[priority] | frameFlag.overflow | frameFlag.identity;
+      const flags = priorityFlags[priority] | frameFlag.rendezvous | frameFlag.identity;
       expect(frameFault(frame(4, flags), 16, end)).toBe("");
       expect(priorityOf(flags)).toBe(priority);
     }
@@ -67,34 +74,34 @@ describe("frame header", () => {
   });
 });
 
-describe("overflow descriptor", () => {
+describe("rendezvous descriptor", () => {
   const view = new DataView(new ArrayBuffer(40));
-  const overflow = { key: 0x1122334455667788n, address: 0xffff_ffff_0000_0000n, bytes: 5_000_000_000 };
+  const rendezvous = { key: 0x1122334455667788n, address: 0xffff_ffff_0000_0000n, bytes: 5_000_000_000 };
 
   it("comes back as it was written", () => {
-    writeOverflow(view, 8, overflow);
-    expect(readOverflow(view, 8, overflowBytes, 5_000_000_000)).toEqual(overflow);
+    writeRendezvous(view, 8, rendezvous);
+    expect(readRendezvous(view, 8, rendezvousBytes, 5_000_000_000)).toEqual(rendezvous);
     expect(Buffer.from(view.buffer, 8, 24).toString("hex")).toBe(
       "8877665544332211" + "00000000ffffffff" + "00f2052a01000000",
     );
   });
 
   it.each([0, 23, 25, 0xffff_ffff])("is refused in a body of %i bytes", (bytes) => {
-    expect(readOverflow(view, 8, bytes, 100)).toBe(`overflow descriptor has ${bytes} bytes, not 24`);
+    expect(readRendezvous(view, 8, bytes, 100)).toBe(`rendezvous descriptor has ${bytes} bytes, not 24`);
   });
 
   it("is refused for an empty body", () => {
-    writeOverflow(view, 8, { ...overflow, bytes: 0 });
-    expect(readOverflow(view, 8, overflowBytes, 100)).toBe("overflowed body is empty");
+    writeRendezvous(view, 8, { ...rendezvous, bytes: 0 });
+    expect(readRendezvous(view, 8, rendezvousBytes, 100)).toBe("rendezvous body is empty");
   });
 
   it("is refused beyond the limit, and before the length becomes a number", () => {
-    writeOverflow(view, 8, { ...overflow, bytes: 100 });
-    expect(readOverflow(view, 8, overflowBytes, 100)).toMatchObject({ bytes: 100 });
-    expect(readOverflow(view, 8, overflowBytes, 99)).toBe(
-      "overflowed body of 100 bytes exceeds maxBodyBytes 99",
+    writeRendezvous(view, 8, { ...rendezvous, bytes: 100 });
+    expect(readRendezvous(view, 8, rendezvousBytes, 100)).toMatchObject({ bytes: 100 });
+    expect(readRendezvous(view, 8, rendezvousBytes, 99)).toBe(
+      "rendezvous body of 100 bytes exceeds maxBodyBytes 99",
     );
     view.setBigUint64(24, 0xffff_ffff_ffff_ffffn, true);
-    expect(readOverflow(view, 8, overflowBytes, 99)).toContain("18446744073709551615 bytes exceeds");
+    expect(readRendezvous(view, 8, rendezvousBytes, 99)).toContain("18446744073709551615 bytes exceeds");
   });
 });

@@ -5,11 +5,15 @@ import type { Priority } from "../flow/priority.ts";
  *
  *   0  u8   kind
  *   1  u8   flags, and in a request two bits of priority
- *   2  u16  method: the server's number of the method (request); the sender's state (ping and pong), one of `senderState`; else 0
+ *   2  u16  method: the server's number of the method (request); one of `senderState` (ping and pong); items (credits of
+ *           a stream); otherwise 0
  *   4  u32  call id, chosen by the caller; 0 in frames about the session
  *   8  u32  length of the body in bytes; the next frame begins at the next multiple of eight
- *   12 u32  word: request: milliseconds left; error, refuse and goodbye: status code; ping and pong: a sequence number; response: how long the
- *           request waited before its handler began, in microseconds; credits: how many; else 0
+ *   12 u32  word: request: milliseconds left; error, refuse and goodbye: status code; ping and pong: a sequence number;
+ *           response: microseconds that the request waited before its handler started;
+ *           for a stream, the number of its outputs;
+ *           pulled: one of `rendezvousOwner`; credits: their number; items and the end of inputs: a number of items;
+ *           credits of a stream: bytes; otherwise 0
  */
 export const frameHeaderBytes = 16;
 
@@ -24,36 +28,59 @@ export const frameKind = {
   ping: 8,
   pong: 9,
   goodbye: 10,
-  /** The receiver of an overflowed body has pulled it, or will not: its memory is free. Word: one of `pulledBody`. */
+  /**
+   * The receiver of a rendezvous body has pulled it or gives it up: its memory is free. Word: one of `rendezvousOwner`.
+   */
   pulled: 11,
-  /** What the side that connected serves. Sent once, after the welcome, if it serves anything. */
+  /** The service table of the connector. Sent once, after the welcome, if it serves anything. */
   services: 12,
-  /** How many requests the receiver of this frame may have in flight from now on, at most as many as the greeting said. */
+  /** How many requests the receiver of this frame may have in flight, at most the number in the greeting. */
   credits: 13,
+  /** An item that the caller of a stream sends. Word: its number, from 0. */
+  input: 14,
+  /** The caller of a stream sends no more items. Word: how many it has sent. */
+  inputsEnd: 15,
+  /** An item that the callee of a stream sends. Word: its number, from 0. */
+  output: 16,
+  /** The callee takes so many more inputs. Method: items; word: bytes. */
+  inputCredits: 17,
+  /** The caller takes so many more outputs. Method: items; word: bytes. */
+  outputCredits: 18,
 } as const;
 
-/** Whose body a `pulled` frame speaks of: call ids of the two directions are not related. */
-export const pulledBody = { response: 0, request: 1 } as const;
+/** All kinds are below: the length of a session's table of handlers. */
+export const frameKinds = 32;
 
-/** What a ping or a pong says of its sender. Any other number is taken for `serving`. */
+/**
+ * Which body a `pulled` frame confirms: the call ids of the two directions are not related. Of the items of a stream it
+ * is the oldest that has not been confirmed.
+ */
+export const rendezvousOwner = { response: 0, request: 1, output: 2, input: 3 } as const;
+
+/** The state of the sender of a ping or a pong. Any other number counts as `serving`. */
 export const senderState = {
   serving: 0,
-  /** It answers every new request with `unavailable`. */
+  /** The sender answers every new request with `unavailable`. */
   draining: 1,
-  /** It lives, but its thread computes and has not come to look: said in its stead. Whether it takes calls is as it was said last. */
+  /**
+   * A keepalive of the guard: the sender lives, but its event loop is blocked. It does not change whether the sender
+   * drains.
+   */
   busy: 2,
 } as const;
 
 export const frameFlag = {
-  /** The body is an overflow descriptor: the real body is pulled from the sender by RMA. */
-  overflow: 1,
+  /** The body is a rendezvous descriptor: the receiver pulls the body by RMA. */
+  rendezvous: 1,
   /** The request carries regions: their memory stays pinned until its terminal frame arrives. */
   grants: 2,
-  /** The request's identity stands before its body: it may be tried again, and must then be known again. */
+  /** The identity of the request precedes its body: it may be retried, and the callee must recognise it then. */
   identity: 4,
+  /** A block of metadata precedes the body, after the identity. On requests, responses and errors. */
+  metadata: 32,
 } as const;
 
-/** The bits of a request's flags that say how urgent it is. */
+/** The bits of the priority in the flags of a request. */
 export const priorityFlags: Readonly<Record<Priority, number>> = { normal: 0, low: 8, high: 16, control: 24 };
 
 const priorityMask = 24;
@@ -63,7 +90,11 @@ export function priorityOf(flags: number): Priority {
   return priorityByBits[(flags & priorityMask) >> 3] as Priority;
 }
 
-const knownFlags = frameFlag.overflow | frameFlag.grants | frameFlag.identity | priorityMask;
+const knownFlags =
+  frameFlag.rendezvous | frameFlag.grants | frameFlag.identity | frameFlag.metadata | priorityMask;
+
+/** Those that only requests have. */
+const requestFlags = frameFlag.grants | frameFlag.identity | priorityMask;
 
 export function writeFrameHeader(
   view: DataView,
@@ -83,13 +114,38 @@ export function writeFrameHeader(
   view.setUint32(offset + 12, word, true);
 }
 
-/** Why the frame at `offset` of a message ending at `end` cannot be taken, or "" if it can. */
+/** One frame to be sent. */
+export interface FrameHead {
+  readonly kind: number;
+  readonly method: number;
+  readonly callId: number;
+  readonly word: number;
+  /** Those flags that are known before the body is. Default: none. */
+  readonly flags?: number;
+}
+
+export function writeHead(
+  view: DataView,
+  offset: number,
+  head: FrameHead,
+  flags: number,
+  bodyBytes: number,
+): void {
+  const { kind, method, callId, word } = head;
+  writeFrameHeader(view, offset, kind, flags | (head.flags ?? 0), method, callId, bodyBytes, word);
+}
+
+/** The fault of the frame at `offset` of a message that ends at `end`, or "". */
 export function frameFault(view: DataView, offset: number, end: number): string {
   if (end - offset < frameHeaderBytes) return "frame header is cut off";
   const kind = view.getUint8(offset);
-  if (kind < frameKind.hello || kind > frameKind.credits) return `frame kind ${kind} is unknown`;
+  if (kind === 0 || kind >= frameKinds) return `frame kind ${kind} is unknown`;
   const flags = view.getUint8(offset + 1);
   if ((flags & ~knownFlags) !== 0) return `frame has unknown flags 0x${flags.toString(16)}`;
+  if ((flags & frameFlag.metadata) !== 0 && (kind < frameKind.request || kind > frameKind.error))
+    return `frame kind ${kind} may not have metadata`;
+  if ((flags & requestFlags) !== 0 && kind !== frameKind.request)
+    return `frame kind ${kind} has flags of a request: 0x${flags.toString(16)}`;
   const bodyBytes = view.getUint32(offset + 8, true);
   if (bodyBytes > end - offset - frameHeaderBytes) {
     return `frame body of ${bodyBytes} bytes runs past the end of its message`;
@@ -97,32 +153,34 @@ export function frameFault(view: DataView, offset: number, end: number): string 
   return "";
 }
 
-/** Where the body of an overflowed frame lies in the sender's memory: key, remote address, length; three u64. */
-export const overflowBytes = 24;
+/** The length of a rendezvous descriptor: key, remote address, length; three u64. */
+export const rendezvousBytes = 24;
 
-export interface Overflow {
+/** The place of a rendezvous body in its sender's memory. */
+export interface RendezvousBody {
   readonly key: bigint;
   readonly address: bigint;
   readonly bytes: number;
 }
 
-export function writeOverflow(view: DataView, offset: number, overflow: Overflow): void {
-  view.setBigUint64(offset, overflow.key, true);
-  view.setBigUint64(offset + 8, overflow.address, true);
-  view.setBigUint64(offset + 16, BigInt(overflow.bytes), true);
+export function writeRendezvous(view: DataView, offset: number, rendezvous: RendezvousBody): void {
+  view.setBigUint64(offset, rendezvous.key, true);
+  view.setBigUint64(offset + 8, rendezvous.address, true);
+  view.setBigUint64(offset + 16, BigInt(rendezvous.bytes), true);
 }
 
-/** The overflow descriptor in a frame's body, or a sentence on what is wrong with it. */
-export function readOverflow(
+/** The rendezvous descriptor in the body of a frame, or a sentence that names the fault. */
+export function readRendezvous(
   view: DataView,
   offset: number,
   bodyBytes: number,
   maxBytes: number,
-): Overflow | string {
-  if (bodyBytes !== overflowBytes) return `overflow descriptor has ${bodyBytes} bytes, not ${overflowBytes}`;
+): RendezvousBody | string {
+  if (bodyBytes !== rendezvousBytes)
+    return `rendezvous descriptor has ${bodyBytes} bytes, not ${rendezvousBytes}`;
   const bytes = view.getBigUint64(offset + 16, true);
-  if (bytes === 0n) return "overflowed body is empty";
-  if (bytes > BigInt(maxBytes)) return `overflowed body of ${bytes} bytes exceeds maxBodyBytes ${maxBytes}`;
+  if (bytes === 0n) return "rendezvous body is empty";
+  if (bytes > BigInt(maxBytes)) return `rendezvous body of ${bytes} bytes exceeds maxBodyBytes ${maxBytes}`;
   return {
     key: view.getBigUint64(offset, true),
     address: view.getBigUint64(offset + 8, true),

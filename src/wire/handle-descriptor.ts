@@ -1,14 +1,14 @@
 /**
- * How a handle on a shared region travels: the payload of msgpack extension 0x7a. Plain data, good in any body.
+ * A handle of a shared region: the payload of msgpack extension 0x7a. It is plain data and may be in any body.
  *
  *   0  u8   version: 1
  *   1  u8   access: 1 the borrower may read, 2 it may write, 3 both
  *   2  u16  how many URLs follow
- *   4  u32  milliseconds until the lease is over, when it was sent
+ *   4  u32  milliseconds left of the lease at the time of sending
  *   8  u64  incarnation of the owner
  *   16 u64  length of the region in bytes
  *   24      token, 16 bytes
- *   40      the URLs, each a byte of length and so many of ASCII
+ *   40      the URLs, each one byte of length and that many bytes of ASCII
  */
 export const handleExtension = 0x7a;
 export const handleTokenBytes = 16;
@@ -19,7 +19,7 @@ const maxUrls = 16;
 const maxUrlBytes = 255;
 export const minHandleBytes = headerBytes;
 export const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
-/** What a URL may look like here; whether it can be connected to shows when somebody tries. */
+/** The form of a URL here. Whether it can be connected to is found out later. */
 const urlPattern = /^[a-z]{1,16}:\/\/[\x21-\x7e]{1,200}$/;
 
 export interface HandleDescriptor {
@@ -52,7 +52,7 @@ export function writeHandleDescriptor(handle: HandleDescriptor): Uint8Array {
   return payload;
 }
 
-/** The handle in an extension's payload, or a sentence on what is wrong with it. */
+/** The handle in the payload of an extension, or a sentence that names the fault. */
 export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | string {
   if (payload.byteLength < headerBytes) return `handle has ${payload.byteLength} bytes`;
   const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
@@ -73,11 +73,11 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
     urls.push(url);
     at = end;
   }
-  if (at !== payload.byteLength) return "handle has bytes behind its URLs";
+  if (at !== payload.byteLength) return "handle has bytes after its URLs";
   return {
     urls,
     incarnation: view.getBigUint64(8, true),
-    // A Buffer's own `slice` would be a view of a message that is soon another one.
+    // A copy: `slice` of a Buffer would be a view of a message whose slot is reused.
     token: Uint8Array.from(payload.subarray(24, headerBytes)),
     bytes: Number(length),
     access,

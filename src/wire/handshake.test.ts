@@ -11,10 +11,10 @@ import {
 } from "./handshake.ts";
 
 const greeting: Greeting = {
-  versions: [1, 1],
+  versions: [2, 2],
   incarnation: 0xf000_0000_0000_0001n,
   session: 7,
-  nonce: 0xffff_ffff,
+  nonce: 0xf000_0000_ffff_ffffn,
   address: Uint8Array.of(1, 2, 3),
   agent: "test",
   messageBytes: 16_384,
@@ -85,13 +85,13 @@ describe("greeting", () => {
     ],
     inc: [[null, "1", -1, 1.5, Number.NaN, {}], "incarnation"],
     ses: [[0, -1, 1.5, 2 ** 32, "1", 1n], "session"],
-    non: [[-1, 1.5, 2 ** 32, "1", 1n], "session"],
+    non: [[-1, 1.5, 0, 0n, 1n << 64n, "1", null], "nonce"],
     adr: [[null, "abc", [1, 2], new Uint8Array(257), new Uint16Array(2)], "address"],
     agt: [[null, 7, "x".repeat(257)], "agent"],
     msg: [[0, 4095, -1, 4096.5, 2 ** 32, "4096"], "message limit"],
     bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
     req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
-    imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of notices"],
+    imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of put notifications"],
     hbt: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "heartbeat"],
     svc: [
       [
@@ -131,17 +131,17 @@ describe("greeting", () => {
   });
 
   it.each([
-    [2, 3],
+    [3, 4],
     [0, 0],
   ])("names both sides' versions when %i to %i is all a peer speaks", (lowest, highest) => {
-    const text = `peer speaks protocol ${lowest} to ${highest}, this side 1`;
+    const text = `peer speaks protocol ${lowest} to ${highest}, this side 2`;
     expect(parse({ v: [lowest, highest] })).toBe(text);
     expect(versionFault({ ...packed, v: [lowest, highest] })).toBe(text);
   });
 
   it.each([
-    [1, 1],
-    [0, 1],
+    [2, 2],
+    [0, 2],
     [1, 9],
   ])("is taken from a peer that speaks %i to %i", (lowest, highest) => {
     expect(parse({ v: [lowest, highest] })).toMatchObject({ versions: [lowest, highest] });
@@ -154,7 +154,7 @@ describe("return path", () => {
     const { ses, non, adr, msg } = packed;
     expect(parseReturnPath({ ses, non, adr, msg, v: "?", inc: [] })).toEqual({
       session: 7,
-      nonce: 0xffff_ffff,
+      nonce: 0xf000_0000_ffff_ffffn,
       address: Uint8Array.of(1, 2, 3),
       messageBytes: 16_384,
     });

@@ -2,52 +2,67 @@ import { firstBuiltin } from "./builtin.ts";
 import { protocolVersion } from "./message.ts";
 
 /**
- * What two engines tell each other before the first call: the body of `hello` and `welcome`, one msgpack map in both.
- *
- * The `hello` goes to an address nobody has spoken on before, so it carries the way back; the `welcome` repeats what both sides
- * need. Unknown keys are ignored, so that later versions may add some (streams, credits, authentication have theirs reserved).
+ * The greeting: the body of `hello` and `welcome`, a msgpack map. The acceptor does not know the connector when the
+ * `hello` arrives, so a greeting has the return path. Unknown keys are ignored, so that later versions can add keys.
  */
 export interface Greeting extends ReturnPath {
-  /** Lowest and highest protocol version spoken. */
+  /** The lowest and the highest protocol version that the sender speaks. */
   readonly versions: readonly [number, number];
-  /** Random 64 bit, drawn when the engine opened: another value at the same address is another life. */
+  /** A random 64-bit number, drawn when the engine opened. Another one at the same address is another engine. */
   readonly incarnation: bigint;
-  /** Software, library and provider, for people: "cinnabar/0.1.0 libfabric/1.17 net". */
+  /** Software, library and provider, for logs: "cinnabar/0.1.0 libfabric/1.17 net". */
   readonly agent: string;
-  /** The longest body it accepts, pulled or not. */
+  /** The longest body that the sender accepts, rendezvous or not. */
   readonly bodyBytes: number;
-  /** How many requests it takes in flight. */
+  /** How many requests the sender accepts in flight. */
   readonly requests: number;
-  /** How many bytes of notice it takes with a put: 8, or 0 where such puts tell it nothing. */
+  /** The bytes of a put notification that the sender accepts with a write: 8, or 0 for none. */
   readonly immediateBytes: number;
-  /** After how many milliseconds of silence it gives up a peer that it waits for. */
+  /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;
-  /** Where its lanes are, in the order of their numbers; none for an engine that stands for itself. Only in a welcome. */
+  /**
+   * The nonce of an earlier hello of the sender that was not answered in time: no session of that one will be used.
+   * Only in a hello.
+   */
+  readonly repeats?: ReturnPath["nonce"] | undefined;
+  /** The lanes of a dispatcher, in the order of their numbers; empty for other engines. Only in a welcome. */
   readonly lanes: readonly LaneAddress[];
-  /** What it serves. Empty in a hello, which must fit one message: the side that connects sends its table afterwards. */
+  /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
 }
 
-/** One lane of those that an engine speaks for, as its peer may reach it. */
+/** The address of one lane of a dispatcher. */
 export interface LaneAddress {
   readonly url: string;
-  /** Of the engine that listens there now; 0 while there is none. */
+  /** The incarnation of the engine that listens there; 0 while none does. */
   readonly incarnation: bigint;
 }
 
-/** The part of a greeting by which its sender can be answered. The same in every version, so that a no can be told to any of them. */
+/** The part of a greeting that an answer needs. It is the same in every version, so that any version can be refused. */
 export interface ReturnPath {
-  /** The index and nonce that messages to the sender of this greeting must carry. */
+  /** The index, and the nonce of 64 bits, that messages to the sender of this greeting must carry. */
   readonly session: number;
-  readonly nonce: number;
-  /** Raw fabric address to answer to. Empty in a welcome. */
+  readonly nonce: bigint;
+  /** The raw fabric address for answers. Empty in a welcome. */
   readonly address: Uint8Array;
   /** The longest message the sender of this greeting receives, in bytes. */
   readonly messageBytes: number;
 }
 
-/** Services by name with their methods' names; methods are numbered through in this order, from 0. */
-export type ServiceTable = readonly (readonly [service: string, methods: readonly string[]])[];
+/** A method of a service table: a name alone is a unary method; other kinds have their number beside it. */
+export type TableMethod = string | readonly [name: string, kind: number];
+
+/** Services and their methods. Methods are numbered from 0 in this order, across all services. */
+export type ServiceTable = readonly (readonly [service: string, methods: readonly TableMethod[]])[];
+
+/** The numbers of the kinds of methods in a service table. Higher numbers are kinds of later versions. */
+export const methodKindNumbers = {
+  unary: 0,
+  serverStream: 1,
+  clientStream: 2,
+  duplexStream: 3,
+  oneWay: 4,
+} as const;
 
 export interface GreetingLimits {
   readonly maxServices: number;
@@ -61,7 +76,7 @@ export interface GreetingLimits {
 
 export const greetingLimits: GreetingLimits = {
   maxServices: 4096,
-  /** The numbers above belong to the built-in methods. */
+  /** Higher numbers are control methods. */
   maxMethods: firstBuiltin,
   maxNameLength: 128,
   maxAddressBytes: 256,
@@ -70,13 +85,13 @@ export const greetingLimits: GreetingLimits = {
   maxUrlLength: 320,
 };
 
-/** The heartbeat of a peer that does not state one. */
+/** The heartbeat of a peer whose greeting has none. */
 export const defaultHeartbeatMs = 1000;
 
-/** The shortest message limit a peer may state: room for a header, a frame and a small body. */
+/** The lowest message limit that a peer may state: room for a header, a frame and a small body. */
 export const minMessageBytes = 4096;
 
-/** The greeting as it travels: a msgpack map with short keys. */
+/** The greeting as it is sent: a map with short keys. */
 export function packGreeting(greeting: Greeting): Record<string, unknown> {
   return {
     v: greeting.versions,
@@ -91,16 +106,17 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     svc: greeting.services,
     ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
     ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
+    ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
     ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
   };
 }
 
-/** Lanes as they travel. */
+/** Lanes as they are sent. */
 export function packLanes(lanes: readonly LaneAddress[]): [string, bigint][] {
   return lanes.map(({ url, incarnation }) => [url, incarnation]);
 }
 
-/** Why a greeting's sender cannot be understood, or "" if it can: no protocol version is spoken on both sides. */
+/** The fault of a greeting without a common protocol version, or "". */
 export function versionFault(body: unknown): string {
   if (!isMap(body) || !isVersions(body.v)) return "";
   const [lowest, highest] = body.v;
@@ -108,19 +124,21 @@ export function versionFault(body: unknown): string {
   return `peer speaks protocol ${lowest} to ${highest}, this side ${protocolVersion}`;
 }
 
-/** The way back to a greeting's sender, whatever else is wrong with the greeting; a sentence if there is none. */
+/** The return path of a greeting, whatever else is wrong with it, or a sentence that names the fault. */
 export function parseReturnPath(body: unknown): ReturnPath | string {
   if (!isMap(body)) return "greeting is not a map";
   const { ses, non, adr, msg } = body;
-  if (!isUint32(ses) || ses === 0 || !isUint32(non)) return "greeting has no session";
+  if (!isUint32(ses) || ses === 0) return "greeting has no session";
+  const nonce = uint64(non);
+  if (nonce === undefined || nonce === 0n) return "greeting has no nonce";
   if (!(adr instanceof Uint8Array) || adr.byteLength > greetingLimits.maxAddressBytes)
     return "greeting has no address";
   if (!isUint32(msg) || msg < minMessageBytes)
     return `greeting states a message limit below ${minMessageBytes} bytes`;
-  return { session: ses, nonce: non, address: adr, messageBytes: msg };
+  return { session: ses, nonce, address: adr, messageBytes: msg };
 }
 
-/** The greeting in a decoded body, or a sentence on what is wrong with it. */
+/** The greeting in a decoded body, or a sentence that names the fault. */
 export function parseGreeting(body: unknown): Greeting | string {
   const path = parseReturnPath(body);
   if (typeof path === "string") return path;
@@ -133,17 +151,21 @@ export function parseGreeting(body: unknown): Greeting | string {
     svc,
     imm = 0,
     hbt = defaultHeartbeatMs,
+    rep,
     lan = [],
   } = body as Record<string, unknown>;
   if (!isVersions(v)) return "greeting states no protocol versions";
   const outdated = versionFault(body);
   if (outdated !== "") return outdated;
-  if (typeof inc !== "bigint" && !isWhole(inc)) return "greeting has no incarnation";
+  const incarnation = uint64(inc);
+  if (incarnation === undefined) return "greeting has no incarnation";
   if (typeof agt !== "string" || agt.length > greetingLimits.maxAgentLength) return "greeting has no agent";
   if (!isWhole(bod)) return "greeting states no body limit";
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
-  if (!isUint32(imm)) return "greeting states no length of notices";
+  if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
+  const repeats = rep === undefined ? undefined : uint64(rep);
+  if (rep !== undefined && repeats === undefined) return "greeting repeats a hello without a nonce";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
   const fault = servicesFault(svc);
@@ -151,19 +173,19 @@ export function parseGreeting(body: unknown): Greeting | string {
   return {
     ...path,
     versions: [v[0], v[1]],
-    // Read as int64 or uint64, or shorter by chance: other encoders write a number as short as it goes.
-    incarnation: BigInt.asUintN(64, BigInt(inc)),
+    incarnation,
     agent: agt,
     bodyBytes: Number(bod),
     requests: req,
     immediateBytes: imm,
     heartbeatMs: hbt,
+    repeats,
     lanes,
     services: svc as ServiceTable,
   };
 }
 
-/** The lanes in a decoded value, or a sentence on what is wrong with it. */
+/** The lanes in a decoded value, or a sentence that names the fault. */
 export function parseLanes(value: unknown): LaneAddress[] | string {
   if (!Array.isArray(value)) return "greeting has no list of lanes";
   const { maxLanes, maxUrlLength } = greetingLimits;
@@ -174,14 +196,14 @@ export function parseLanes(value: unknown): LaneAddress[] | string {
     const [url, incarnation] = lane as [unknown, unknown];
     if (typeof url !== "string" || url.length === 0 || url.length > maxUrlLength)
       return "greeting has a lane without a URL";
-    if (typeof incarnation !== "bigint" && !isWhole(incarnation))
-      return "greeting has a lane without an incarnation";
-    lanes.push({ url, incarnation: BigInt.asUintN(64, BigInt(incarnation)) });
+    const whole = uint64(incarnation);
+    if (whole === undefined) return "greeting has a lane without an incarnation";
+    lanes.push({ url, incarnation: whole });
   }
   return lanes;
 }
 
-/** The service table in a decoded body, or a sentence on what is wrong with it. */
+/** The service table in a decoded body, or a sentence that names the fault. */
 export function parseServices(body: unknown): ServiceTable | string {
   const fault = servicesFault(body);
   return fault === "" ? (body as ServiceTable) : fault;
@@ -201,10 +223,15 @@ function isVersions(value: unknown): value is [number, number] {
   );
 }
 
-/** A whole number that a JavaScript number holds, however wide it travelled. */
+/** Whether a value is a whole number that a JavaScript number holds exactly, in any width. */
 function isWhole(value: unknown): value is number | bigint {
   const number = typeof value === "bigint" ? Number(value) : value;
   return typeof number === "number" && Number.isSafeInteger(number) && number >= 0;
+}
+
+/** A number of 64 bits, modulo 2^64: an int64, a uint64, or shorter, as other encoders use the shortest format. */
+function uint64(value: unknown): bigint | undefined {
+  return typeof value === "bigint" || isWhole(value) ? BigInt.asUintN(64, BigInt(value)) : undefined;
 }
 
 function isUint32(value: unknown): value is number {
@@ -224,13 +251,34 @@ function servicesFault(services: unknown): string {
     methods += entry[1].length;
     if (methods > greetingLimits.maxMethods)
       return `greeting names more than ${greetingLimits.maxMethods} methods`;
-    if (!entry[1].every(isName)) return `greeting has a malformed method in service ${entry[0]}`;
-    if (new Set(entry[1]).size !== entry[1].length)
+    if (!entry[1].every(isMethod)) return `greeting has a malformed method in service ${entry[0]}`;
+    if (new Set(entry[1].map(nameOfMethod)).size !== entry[1].length)
       return `greeting names a method of service ${entry[0]} twice`;
   }
   return "";
 }
 
+function isMethod(value: unknown): value is TableMethod {
+  if (!Array.isArray(value)) return isName(value);
+  return value.length === 2 && isName(value[0]) && isUint32(value[1]) && value[1] <= maxMethodKind;
+}
+
+const maxMethodKind = 255;
+
+export function nameOfMethod(method: TableMethod): string {
+  return typeof method === "string" ? method : method[0];
+}
+
+export function kindOfMethod(method: TableMethod): number {
+  return typeof method === "string" ? methodKindNumbers.unary : method[1];
+}
+
+/** Names of digits alone are refused: tables of such strings may be made to collide (see `work.ts`). */
 function isName(value: unknown): value is string {
-  return typeof value === "string" && value.length > 0 && value.length <= greetingLimits.maxNameLength;
+  return (
+    typeof value === "string" &&
+    value.length > 0 &&
+    value.length <= greetingLimits.maxNameLength &&
+    !/^\d+$/.test(value)
+  );
 }

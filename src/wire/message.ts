@@ -1,20 +1,36 @@
+import { randomFillSync } from "node:crypto";
+
 /**
- * The message header: what stands before the frames of one fabric message.
+ * The message header: the first 24 bytes of every fabric message.
  *
- * Every fabric message carries one or more frames for one session. The header names the session by the receiver's own
- * index and by a nonce the receiver drew for it, so that a message meant for a dead predecessor at the same address is
- * recognised and dropped (no provider tells who sent a message; see docs/protocol.md, "Messages").
+ * A fabric message carries one or more frames of one session. The header names the session by the receiver's index and
+ * by a nonce that the receiver drew for it. A message for a dead predecessor at the same address is therefore
+ * recognised and dropped (docs/protocol.md, "Messages").
  *
  *   0  u8   magic 0xcb
  *   1  u8   version
  *   2  u16  number of frames
  *   4  u32  length of the whole message in bytes, this header included
- *   8  u32  session: the receiver's index, 0 in a hello
- *   12 u32  nonce: the receiver's, 0 in a hello
+ *   8  u64  nonce: the receiver's, 0 in a hello
+ *   16 u32  session: the receiver's index, 0 in a hello
+ *   20 u32  number of the message among those of its sender in the session; 0 in a hello and a keepalive
  */
-export const messageHeaderBytes = 16;
+export const messageHeaderBytes = 24;
 const messageMagic = 0xcb;
-export const protocolVersion = 1;
+export const protocolVersion = 2;
+
+/** Where in the header the fields stand that tell the session and the place in it. */
+export const nonceOffset = 8;
+export const sessionOffset = 16;
+export const numberOffset = 20;
+
+/** The number of a hello and of a keepalive, which stand outside the count. */
+export const unnumbered = 0;
+
+/** The number of the next message of a side in a session: 1 is the first, and follows 2^32 - 1. */
+export function numberAfter(number: number): number {
+  return number === 0xffff_ffff ? 1 : number + 1;
+}
 
 /** Frames begin at multiples of eight bytes, counted from the start of the message. */
 export function alignFrame(offset: number): number {
@@ -27,26 +43,29 @@ export function writeMessageHeader(
   frames: number,
   bytes: number,
   session: number,
-  nonce: number,
+  nonce: Nonce,
+  number: number,
 ): void {
   view.setUint8(offset, messageMagic);
   view.setUint8(offset + 1, protocolVersion);
   view.setUint16(offset + 2, frames, true);
   view.setUint32(offset + 4, bytes, true);
-  view.setUint32(offset + 8, session, true);
-  view.setUint32(offset + 12, nonce, true);
+  nonce.write(view, offset + nonceOffset);
+  view.setUint32(offset + sessionOffset, session, true);
+  view.setUint32(offset + numberOffset, number, true);
 }
 
-/** The eight bytes from byte 8 on that all messages of a session carry, and those of no other: what native code knows a peer's by (native/engine/vouch.h). */
-export function messageMark(session: number, nonce: number): Uint8Array {
+/**
+ * Bytes 8 to 15 of all messages of a session, and of no other: the nonce. Native code recognises messages of a peer by
+ * them (native/engine/vouch.h).
+ */
+export function messageMark(nonce: Nonce): Uint8Array {
   const mark = new Uint8Array(8);
-  const view = new DataView(mark.buffer);
-  view.setUint32(0, session, true);
-  view.setUint32(4, nonce, true);
+  nonce.write(new DataView(mark.buffer), 0);
   return mark;
 }
 
-/** Why a message header cannot be taken, or "" if it can. `bytes` is what the fabric delivered. */
+/** The fault of a message header, or "". `bytes` is the length that the fabric reported. */
 export function messageFault(view: DataView, offset: number, bytes: number): string {
   if (bytes < messageHeaderBytes) return `message of ${bytes} bytes is shorter than its header`;
   if (view.getUint8(offset) !== messageMagic) return "message does not begin with the magic byte";
@@ -57,3 +76,42 @@ export function messageFault(view: DataView, offset: number, bytes: number): str
   if (length !== bytes) return `message says ${length} bytes, ${bytes} arrived`;
   return "";
 }
+
+const drawn = new BigUint64Array(1);
+
+/**
+ * A random number of 64 bits that only the two sides of a session know: every message carries the receiver's. It is
+ * kept as two halves, because a comparison of each message with a big integer would make one.
+ */
+export class Nonce {
+  readonly value: bigint;
+  readonly #low: number;
+  readonly #high: number;
+
+  constructor(value: bigint) {
+    this.value = value;
+    this.#low = Number(value & 0xffff_ffffn);
+    this.#high = Number(value >> 32n);
+  }
+
+  /** Draws one that nobody can guess. It is never 0, which stands for "none". */
+  static draw(): Nonce {
+    do randomFillSync(drawn);
+    while (drawn[0] === 0n);
+    return new Nonce(drawn[0] as bigint);
+  }
+
+  /** Whether the message at `offset` carries it. */
+  isIn(view: DataView, offset: number): boolean {
+    const at = offset + nonceOffset;
+    return view.getUint32(at, true) === this.#low && view.getUint32(at + 4, true) === this.#high;
+  }
+
+  write(view: DataView, offset: number): void {
+    view.setUint32(offset, this.#low, true);
+    view.setUint32(offset + 4, this.#high, true);
+  }
+}
+
+/** The nonce in a hello, which names no session yet. */
+export const noNonce = new Nonce(0n);

@@ -106,7 +106,7 @@ describe("region descriptor", () => {
   );
 
   it.each([2, 3])("is refused when reserved byte %i is set", (at) => {
-    expect(changed((view) => view.setUint8(at, 1))).toContain("does not know");
+    expect(changed((view) => view.setUint8(at, 1))).toContain("unknown bytes");
   });
 
   it("is refused when it states other segments than it has", () => {

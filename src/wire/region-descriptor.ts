@@ -1,5 +1,5 @@
 /**
- * How a region travels inside a message: the payload of msgpack extension 0x7d.
+ * A region inside a message: the payload of msgpack extension 0x7d.
  *
  *   0  u8   version: 1
  *   1  u8   access: 1 the receiver may read, 2 it may write, 3 both
@@ -16,7 +16,7 @@
 export const regionExtension = 0x7d;
 export const regionHeaderBytes = 16;
 export const regionSegmentBytes = 24;
-/** More pieces than this are a mistake or an attack. */
+/** More segments than this are a mistake or an attack. */
 export const maxRegionSegments = 4096;
 
 const version = 1;
@@ -55,14 +55,14 @@ export function writeRegionDescriptor({ access, bytes, segments }: RegionDescrip
   return payload;
 }
 
-/** Whether a payload can be a descriptor by its length alone: what can be said before anything is decoded. */
+/** The fault of a payload's length, or "": it is checked before anything is decoded. */
 export function regionSizeFault(size: number): string {
   const segments = (size - regionHeaderBytes) / regionSegmentBytes;
   const fits = Number.isInteger(segments) && segments >= 0 && segments <= maxRegionSegments;
   return fits ? "" : `region descriptor has ${size} bytes`;
 }
 
-/** The descriptor in an extension's payload, or a sentence on what is wrong with it. */
+/** The descriptor in the payload of an extension, or a sentence that names the fault. */
 export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | string {
   const fault = regionSizeFault(payload.byteLength);
   if (fault !== "") return fault;
@@ -70,7 +70,7 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
   if (view.getUint8(0) !== version) return `region descriptor has version ${view.getUint8(0)}`;
   const access = view.getUint8(1);
   if (access < 1 || access > 3) return `region descriptor has access ${access}`;
-  if (view.getUint16(2, true) !== 0) return "region descriptor has bytes this version does not know";
+  if (view.getUint16(2, true) !== 0) return "region descriptor has unknown bytes";
   const count = view.getUint32(4, true);
   const held = (payload.byteLength - regionHeaderBytes) / regionSegmentBytes;
   if (count !== held) return `region descriptor states ${count} segments and has ${held}`;
@@ -84,10 +84,10 @@ export function readRegionDescriptor(payload: Uint8Array): RegionDescriptor | st
     if (length === 0n) return "region descriptor has an empty segment";
     if (address + length > lastAddress) return "region descriptor runs past the end of memory";
     sum += length;
-    // Before the length becomes a number: one beyond the total need not be a safe integer.
+    // Before the length becomes a number: a length above the total need not be a safe integer.
     if (sum > total) break;
     segments.push({ key: view.getBigUint64(at, true), address, bytes: Number(length) });
   }
-  if (sum !== total) return `region descriptor states ${total} bytes, its segments have others`;
+  if (sum !== total) return `region descriptor states ${total} bytes, its segments have another sum`;
   return { access, bytes: Number(total), segments };
 }

@@ -58,7 +58,7 @@ describe("a handle's descriptor", () => {
     expect(readHandleDescriptor(payload.subarray(0, 39))).toBe("handle has 39 bytes");
     expect(readHandleDescriptor(payload.subarray(0, payload.length - 1))).toBe("handle is cut off");
     expect(readHandleDescriptor(Buffer.concat([payload, Buffer.from([0])]))).toBe(
-      "handle has bytes behind its URLs",
+      "handle has bytes after its URLs",
     );
     for (const [at, value, message] of [
       [0, 9, "version 9"],

@@ -1,7 +1,7 @@
 import { type RegionDescriptor, readRegionDescriptor } from "./region-descriptor.ts";
 
 /**
- * How a byte stream travels inside a request: the payload of msgpack extension 0x7e.
+ * A byte stream inside a request: the payload of msgpack extension 0x7e.
  *
  *   0  u8   version: 1
  *   1  u8   direction: 1 the receiver reads the stream, 2 it writes it
@@ -26,7 +26,7 @@ export interface StreamDescriptor {
   readonly stream: bigint;
 }
 
-/** The payload, from the descriptor and that of its region. */
+/** Packs the descriptor and that of its region. */
 export function writeStreamDescriptor(descriptor: StreamDescriptor, region: Uint8Array): Uint8Array {
   const payload = new Uint8Array(streamHeaderBytes + region.byteLength);
   const view = new DataView(payload.buffer);
@@ -39,7 +39,7 @@ export function writeStreamDescriptor(descriptor: StreamDescriptor, region: Uint
   return payload;
 }
 
-/** The descriptor and that of its region, or a sentence on what is wrong. */
+/** The descriptor and that of its region, or a sentence that names the fault. */
 export function readStreamDescriptor(
   payload: Uint8Array,
 ): (StreamDescriptor & { readonly region: RegionDescriptor }) | string {

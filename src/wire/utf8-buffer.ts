@@ -1,4 +1,4 @@
-/** What a Buffer has besides what its type says: UTF-8 without the choice of an encoding that its `toString` and `write` begin with. */
+/** Methods of Buffer that its type lacks: UTF-8 without the look-up of an encoding that `toString` and `write` do. */
 export interface Utf8Buffer extends Buffer {
   utf8Slice(start: number, end: number): string;
   /** How many bytes it wrote; whole characters only. */

@@ -2,9 +2,9 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { Engine, RpcError } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { type Provider, providers } from "../matrix/providers.ts";
+import { type Provider, providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
-import { Held, Other, other, Work } from "./work.ts";
+import { Held, Other, other, Work } from "./support/work.ts";
 
 const mem = providers[0] as Provider;
 const patient = { timeoutMs: 60_000 };
@@ -15,7 +15,7 @@ function queued(server: Engine, count: number): Promise<void> {
   return until(() => server.stats().admission.queued === count, `${count} wait`);
 }
 
-describe.each(providers)("admission over $name", (provider) => {
+describe.each(transports)("admission over $name", (provider) => {
   it("runs no more handlers at once than maxConcurrent, and all in the end, in order", async () => {
     const held = new Held();
     const { server, api } = await pair(provider, [held.work()], {
@@ -51,7 +51,7 @@ describe.each(providers)("admission over $name", (provider) => {
 
   it("refuses what finds no room to wait, as not executed, and says when to come again", async () => {
     const held = new Held();
-    const { server, api } = await pair(provider, [held.work({ maxConcurrent: 1, maxQueued: 2 })]);
+    const { server, api } = await pair(provider, [held.work({ maxConcurrent: 1, maxQueued: 2, ...waits })]);
     const work = api(Work, patient);
     const calls = names(3).map((name) => work.hold(name));
     await queued(server, 2);
@@ -62,7 +62,7 @@ describe.each(providers)("admission over $name", (provider) => {
       notExecuted: true,
       retryable: true,
       retryAfterMs: expect.any(Number),
-      message: expect.stringContaining('"work.v1" runs 1 handlers, its maxConcurrent, and 2 requests'),
+      message: expect.stringContaining('"work.v1" runs 1 handlers (maxConcurrent), and 2 requests'),
     });
     expect(error.retryAfterMs).toBeGreaterThan(0);
     expect(server.stats().admission.shed.full).toBe(1);

@@ -1,14 +1,14 @@
 import type { Priority } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
-import { Held, Work } from "./work.ts";
+import { Held, Work } from "./support/work.ts";
 
 const patient = { timeoutMs: 60_000 };
 const waits = { maxQueueMs: 60_000, targetQueueMs: 60_000 };
 
-describe.each(providers)("priorities over $name", (provider) => {
+describe.each(transports)("priorities over $name", (provider) => {
   it("decide who goes first, and nobody starves", async () => {
     const held = new Held();
     const { server, api } = await pair(provider, [held.work({ maxConcurrent: 1, ...waits })]);
@@ -50,7 +50,7 @@ describe.each(providers)("priorities over $name", (provider) => {
       code: "resource_exhausted",
       notExecuted: true,
       retryAfterMs: expect.any(Number),
-      message: expect.stringContaining("its room was needed for one that is more urgent"),
+      message: expect.stringContaining("a more urgent request took its place in the queue"),
     });
     expect(await failure(high[1] as Promise<string>)).toMatchObject({ code: "resource_exhausted" });
     expect(server.stats().admission.shed).toMatchObject({ pushed_out: 1, full: 1 });

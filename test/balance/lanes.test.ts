@@ -1,8 +1,8 @@
 import {
+  type BalanceOptions,
   type Client,
   type ConnectOptions,
   type Engine,
-  type GroupOptions,
   implement,
   type Peer,
   service,
@@ -10,7 +10,8 @@ import {
 } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { rendezvous } from "../../src/balance/rendezvous.ts";
+import { hashToNumber } from "../../src/balance/hash.ts";
+import { announceLanes } from "../../src/engine/engine.ts";
 import { expectAtRest } from "../matrix/at-rest.ts";
 import { openEngine } from "../matrix/pair.ts";
 import { type Provider, providers } from "../matrix/providers.ts";
@@ -32,16 +33,16 @@ function open(name: string, listen: string): Promise<Engine> {
 const entryOf = ({ urls, incarnation }: Engine) => ({ urls, incarnation });
 const nobodyAt = (urls: readonly string[]) => ({ urls, incarnation: 0n });
 
-/** A front and its lanes, engines of this thread: what a peer does with them is no matter of threads. */
+/** A dispatcher and its lanes, engines of this thread: what a peer does with them is no matter of threads. */
 async function lanesOver(provider: Provider, count: number, options: ConnectOptions = {}) {
-  const front = await open("front", provider.freshUrl());
+  const dispatcher = await open("dispatcher", provider.freshUrl());
   const lanes: Engine[] = [];
   for (let i = 0; i < count; i++) lanes.push(await open(`${i}`, provider.freshUrl()));
-  front.postLanes(lanes.map(entryOf));
+  announceLanes(dispatcher, lanes.map(entryOf));
   const client = await openEngine({ connectTimeoutMs: 3000 });
-  const url = front.urls[0] as string;
+  const url = dispatcher.urls[0] as string;
   const peer = await client.connect(url, options);
-  return { front, lanes, client, url, peer, who: peer.client(Who) };
+  return { dispatcher, lanes, client, url, peer, who: peer.client(Who) };
 }
 
 const statesOf = (peer: Peer) => peer.stats().lanes.map(({ state }) => state);
@@ -50,10 +51,10 @@ const byKey: ConnectOptions = {
 };
 const keysOf = (lane: number, lanes: number, count: number) =>
   Array.from({ length: 1000 }, (_, i) => `${i}`)
-    .filter((key) => rendezvous(key, lanes) === lane)
+    .filter((key) => hashToNumber(key, lanes) === lane)
     .slice(0, count);
 
-describe.each(providers.slice(0, 3))("the lanes of a front over $name", (provider) => {
+describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (provider) => {
   it("get its peers' calls, by a policy", async () => {
     const { peer, who, client } = await lanesOver(provider, 3, { lanes: { policy: "roundRobin" } });
     expect(statesOf(peer)).toEqual(["connected", "connected", "connected"]);
@@ -63,20 +64,23 @@ describe.each(providers.slice(0, 3))("the lanes of a front over $name", (provide
   });
 
   it("get the calls of their keys, and keep them when another engine takes a lane's place", async () => {
-    const { peer, who, lanes, front } = await lanesOver(provider, 3, byKey);
+    const { peer, who, lanes, dispatcher } = await lanesOver(provider, 3, byKey);
     for (const lane of [0, 1, 2])
       for (const key of keysOf(lane, 3, 5)) expect(await who.name({ key })).toBe(`${lane}`);
     const url = provider.freshUrl();
     const next = await open("next", url);
-    front.postLanes([lanes[0], next, lanes[2]].map((lane) => entryOf(lane as Engine)));
+    announceLanes(
+      dispatcher,
+      [lanes[0], next, lanes[2]].map((lane) => entryOf(lane as Engine)),
+    );
     await until(() => peer.stats().lanes[1]?.url === next.urls[0], "the peer has heard of it");
     const [key] = keysOf(1, 3, 1) as [string];
     expect(await who.name({ key })).toBe("next");
     expect(await who.name({ key: keysOf(2, 3, 1)[0] as string })).toBe("2");
   });
 
-  it("end their sessions when the front says that they are gone", async () => {
-    const { peer, who, lanes, front, client } = await lanesOver(provider, 2, byKey);
+  it("end their sessions when the dispatcher says that they are gone", async () => {
+    const { peer, who, lanes, dispatcher, client } = await lanesOver(provider, 2, byKey);
     const [key] = keysOf(0, 2, 1) as [string];
     await who.name({ key });
     const lanesNow = [nobodyAt(lanes[0]?.urls ?? []), entryOf(lanes[1] as Engine)];
@@ -84,75 +88,75 @@ describe.each(providers.slice(0, 3))("the lanes of a front over $name", (provide
     await until(() => peer.callsOut === 8, "all have left");
     const atZero = peer.stats().lanes[0]?.callsOut;
     // It has not gone, so nothing but this word can end its calls.
-    front.postLanes(lanesNow);
+    announceLanes(dispatcher, lanesNow);
     await until(() => peer.callsOut === 8 - (atZero ?? 0), "those of lane 0 have ended");
     peer.close();
     for (const error of await Promise.all(held)) expect(error.code).toBe("unavailable");
     await expectAtRest(client);
   });
 
-  it("are no more when the front says so: it serves itself", async () => {
-    const { who, front, peer } = await lanesOver(provider, 2);
-    expect(await who.name({})).not.toBe("front");
+  it("are no more when the dispatcher says so: it serves itself", async () => {
+    const { who, dispatcher, peer } = await lanesOver(provider, 2);
+    expect(await who.name({})).not.toBe("dispatcher");
     // Told at the next welcome: an empty list is told to nobody.
-    front.postLanes([]);
+    announceLanes(dispatcher, []);
     const again = await (await openEngine()).connect(peer.url);
-    expect(await again.client(Who).name({})).toBe("front");
+    expect(await again.client(Who).name({})).toBe("dispatcher");
     expect(again.stats().lanes).toEqual([]);
   });
 
-  it("are there from the moment that the front speaks of them", async () => {
-    const { who, front, peer } = await lanesOver(provider, 0);
-    expect(await who.name({})).toBe("front");
+  it("are there from the moment that the dispatcher speaks of them", async () => {
+    const { who, dispatcher, peer } = await lanesOver(provider, 0);
+    expect(await who.name({})).toBe("dispatcher");
     const lane = await open("late", provider.freshUrl());
-    front.postLanes([entryOf(lane)]);
+    announceLanes(dispatcher, [entryOf(lane)]);
     await until(() => statesOf(peer)[0] === "connected", "it is connected");
     expect(await who.name({})).toBe("late");
   });
 
   it("are waited for while all are being replaced", async () => {
-    const front = await open("front", provider.freshUrl());
+    const dispatcher = await open("dispatcher", provider.freshUrl());
     // A tcp port that was free a moment ago; the others have names of their own.
     const first = await open("first", provider.freshUrl());
     const { urls } = entryOf(first);
     await first.close();
-    front.postLanes([nobodyAt(urls)]);
+    announceLanes(dispatcher, [nobodyAt(urls)]);
     const client = await openEngine({}, true);
-    const connecting = client.connect(front.urls[0] as string);
-    await until(() => front.stats().sessions === 1, "the front has welcomed the client");
+    const connecting = client.connect(dispatcher.urls[0] as string);
+    await until(() => dispatcher.stats().sessions === 1, "the dispatcher has welcomed the client");
     const next = await open("next", urls[0] as string);
-    front.postLanes([entryOf(next)]);
+    announceLanes(dispatcher, [entryOf(next)]);
     expect(await (await connecting).client(Who).name({})).toBe("next");
   });
 
   it("serve though one of them cannot be reached, and not when none can", async () => {
-    const front = await open("front", provider.freshUrl());
+    const dispatcher = await open("dispatcher", provider.freshUrl());
     const lane = await open("0", provider.freshUrl());
-    front.postLanes([entryOf(lane), nobodyAt([provider.deadUrl()])]);
+    announceLanes(dispatcher, [entryOf(lane), nobodyAt([provider.deadUrl()])]);
     const client = await openEngine({}, true);
-    const peer = await client.connect(front.urls[0] as string, { timeoutMs: 1500 });
+    const peer = await client.connect(dispatcher.urls[0] as string, { timeoutMs: 1500 });
     expect(await peer.client(Who).name({})).toBe("0");
     peer.close();
-    front.postLanes([nobodyAt([provider.deadUrl()])]);
-    const error = await failure(client.connect(front.urls[0] as string, { timeoutMs: 1500 }));
+    announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
+    const error = await failure(client.connect(dispatcher.urls[0] as string, { timeoutMs: 300 }));
     expect(error.code).toBe("unavailable");
     expect(error.message).toContain("lanes of");
   });
 });
 
-describe.each(providers.slice(0, 3))("a group of servers with lanes over $name", (provider) => {
+describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over $name", (provider) => {
   async function serverOf(name: string) {
-    const front = await open("front", provider.freshUrl());
+    const dispatcher = await open("dispatcher", provider.freshUrl());
     const lane = await open(name, provider.freshUrl());
-    front.postLanes([entryOf(lane)]);
-    return { front, lane, url: front.urls[0] as string };
+    announceLanes(dispatcher, [entryOf(lane)]);
+    return { dispatcher, lane, url: dispatcher.urls[0] as string };
   }
 
-  async function groupOf(urls: readonly string[], options: GroupOptions = {}) {
+  async function balancedOver(urls: readonly string[], options: BalanceOptions = {}) {
     const client = await openEngine({ connectTimeoutMs: 3000 }, true);
-    const group = await client.connect(urls, { policy: "roundRobin", ...options });
-    await until(() => group.members.every(({ state }) => state === "connected"), "all are connected");
-    return group;
+    const balanced = await client.connect(urls, { policy: "roundRobin", ...options });
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "all are connected");
+    return balanced;
   }
 
   const ask = (who: Client<typeof Who>, calls: number) =>
@@ -160,70 +164,70 @@ describe.each(providers.slice(0, 3))("a group of servers with lanes over $name",
 
   it("gives each its share from the moment it is connected", async () => {
     const [a, b] = [await serverOf("a"), await serverOf("b")];
-    const group = await groupOf([a.url, b.url]);
-    expect((await ask(group.client(Who), 4)).sort()).toEqual(["a", "a", "b", "b"]);
+    const balanced = await balancedOver([a.url, b.url]);
+    expect((await ask(balanced.client(Who), 4)).sort()).toEqual(["a", "a", "b", "b"]);
   });
 
   it("leaves alone who has lost all its lanes until it has one again", async () => {
     const [a, b] = [await serverOf("a"), await serverOf("b")];
-    const group = await groupOf([a.url, b.url]);
-    const who = group.client(Who);
+    const balanced = await balancedOver([a.url, b.url]);
+    const who = balanced.client(Who);
     await ask(who, 4);
     await a.lane.close();
-    a.front.postLanes([nobodyAt([provider.deadUrl()])]);
+    announceLanes(a.dispatcher, [nobodyAt([provider.deadUrl()])]);
     await expect.poll(() => ask(who, 4).catch(() => []), { timeout: 20_000 }).toEqual(["b", "b", "b", "b"]);
     expect(new Set(await ask(who, 20))).toEqual(new Set(["b"]));
     const next = await open("next", provider.freshUrl());
-    a.front.postLanes([entryOf(next)]);
+    announceLanes(a.dispatcher, [entryOf(next)]);
     await expect.poll(() => ask(who, 4), { timeout: 20_000 }).toContain("next");
   });
 
   it("lets calls wait for a lane when nobody has one, if they may", async () => {
-    const { front, lane, url } = await serverOf("a");
-    const group = await groupOf([url], { reconnect: { whileLost: "wait" } });
-    const who = group.client(Who, { timeoutMs: 20_000 });
+    const { dispatcher, lane, url } = await serverOf("a");
+    const balanced = await balancedOver([url], { reconnect: { whileLost: "wait" } });
+    const who = balanced.client(Who, { timeoutMs: 20_000 });
     await ask(who, 1);
     await lane.close();
-    front.postLanes([nobodyAt([provider.deadUrl()])]);
-    await until(() => front.stats().callsOut === 0, "the client has heard of it");
+    announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
+    await until(() => dispatcher.stats().callsOut === 0, "the client has heard of it");
     const waiting = who.name({});
     const next = await open("next", provider.freshUrl());
-    front.postLanes([entryOf(next)]);
+    announceLanes(dispatcher, [entryOf(next)]);
     expect(await waiting).toBe("next");
   });
 });
 
-describe("the lanes of a front", () => {
+describe("the lanes of a dispatcher", () => {
   it("must be at addresses of its kind", async () => {
-    const front = await open("front", mem.freshUrl());
+    const dispatcher = await open("dispatcher", mem.freshUrl());
     const client = await openEngine({}, true);
     for (const url of ["tcp://127.0.0.1:1", "nonsense"]) {
-      front.postLanes([{ urls: [url], incarnation: 1n }]);
-      const error = await failure(client.connect(front.urls[0] as string));
+      announceLanes(dispatcher, [{ urls: [url], incarnation: 1n }]);
+      const error = await failure(client.connect(dispatcher.urls[0] as string));
       expect(error).toMatchObject({
         code: "internal",
-        message: expect.stringContaining(`names a lane at ${url}`),
+        message: expect.stringContaining(`announces a lane at ${url}`),
       });
     }
   });
 
-  it("stay as they are when the front speaks nonsense of them later", async () => {
-    const { front, lanes, peer, who, client } = await lanesOver(mem, 1);
+  it("stay as they are when the dispatcher speaks nonsense of them later", async () => {
+    const { dispatcher, lanes, peer, who, client } = await lanesOver(mem, 1);
     for (const urls of [["tcp://127.0.0.1:1"], ["mem://"], ["x".repeat(321)]])
-      front.postLanes([{ urls, incarnation: 1n }]);
+      announceLanes(dispatcher, [{ urls, incarnation: 1n }]);
     // Answered after what was asked before it.
-    front.postLanes(lanes.map(entryOf));
-    await until(() => front.stats().callsOut === 0, "all has been answered");
+    announceLanes(dispatcher, lanes.map(entryOf));
+    await until(() => dispatcher.stats().callsOut === 0, "all has been answered");
     expect(statesOf(peer)).toEqual(["connected"]);
     expect(await who.name({})).toBe("0");
     await expectAtRest(client);
   });
 
-  it("are found where the front is, when they listen on every interface", async () => {
-    const front = await open("front", "tcp://127.0.0.1:0");
+  it("are found where the dispatcher is, when they listen on every interface", async () => {
+    const dispatcher = await open("dispatcher", "tcp://127.0.0.1:0");
     const lane = await open("0", "tcp://0.0.0.0:0");
-    front.postLanes([entryOf(lane)]);
-    const peer = await (await openEngine()).connect(front.urls[0] as string);
+    announceLanes(dispatcher, [entryOf(lane)]);
+    const peer = await (await openEngine()).connect(dispatcher.urls[0] as string);
     expect(peer.stats().lanes[0]?.url).toMatch(/^tcp:\/\/127\.0\.0\.1:/);
     expect(await peer.client(Who).name({})).toBe("0");
   });
@@ -232,7 +236,7 @@ describe("the lanes of a front", () => {
     const { peer } = await lanesOver(mem, 2, { lanes: { keyOf: () => 7 as never } });
     expect(await failure(peer.client(Who).name({}))).toMatchObject({
       code: "internal",
-      message: expect.stringContaining("keyOf must give a string or undefined, it gave number"),
+      message: expect.stringContaining("keyOf must return a string or undefined, it returned number"),
     });
   });
 
@@ -244,17 +248,20 @@ describe("the lanes of a front", () => {
     await expect(connect({ keyOf: 1 })).rejects.toThrow("connect: lanes.keyOf must be a function");
   });
 
-  it("are followed to another front at the same address, though no call asks for it", async () => {
+  it("are followed to another dispatcher at the same address, though no call asks for it", async () => {
     const url = mem.freshUrl();
-    const before = await open("front", url);
+    const before = await open("dispatcher", url);
     const lane = await open("before", mem.freshUrl());
-    before.postLanes([entryOf(lane)]);
+    announceLanes(before, [entryOf(lane)]);
     const peer = await (await openEngine({}, true)).connect(url);
     await before.close();
-    const after = await open("front", url);
+    const after = await open("dispatcher", url);
     const other = await open("after", mem.freshUrl());
-    after.postLanes([entryOf(other)]);
-    await until(() => peer.stats().lanes[0]?.url === other.urls[0], "the peer has come back to the front");
+    announceLanes(after, [entryOf(other)]);
+    await until(
+      () => peer.stats().lanes[0]?.url === other.urls[0],
+      "the peer has come back to the dispatcher",
+    );
     expect(await peer.client(Who).name({})).toBe("after");
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { compare, isBeyondNoise, readResults } from "../../bench/suite/against.ts";
 import { appendRelease, checkIsNew } from "../../bench/suite/history.ts";
 import { summarize } from "../../bench/suite/statistics.ts";
-import { figure, resultsWith } from "./samples.ts";
+import { figure, resultsWith } from "./support/samples.ts";
 
 describe("what moved beyond noise", () => {
   it("is what lies apart from all rounds before, by more than both spreads explain", () => {

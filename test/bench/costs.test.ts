@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { Figure } from "../../bench/suite/figure.ts";
 import { summarize } from "../../bench/suite/statistics.ts";
 import type { Run } from "../../bench/suite/workload.ts";
-import { underSanitizers } from "../processes/fabrics.ts";
+import { isLong } from "../matrix/long.ts";
+import { underSanitizers } from "../processes/support/fabrics.ts";
 
 /** Workloads start processes, so they run as they are built: `npm run setup` builds them. */
 const built = (name: string) =>
@@ -22,9 +23,10 @@ function expectFigures(figures: readonly Figure[], ...names: readonly string[]):
 const middleOf = (figures: readonly Figure[], name: string): number =>
   summarize(figures.find((figure) => figure.name === name)?.rounds ?? []).median;
 
-// What is measured means nothing there, and takes far longer.
+// Each of these starts half a dozen processes, and more; the short form has two. What is measured means nothing there,
+// and takes far longer.
 describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
-  it("tells of memory by peer and by call", async () => {
+  it.runIf(isLong)("tells of memory by peer and by call", async () => {
     const { measureMemory } = await built("memory");
     const sizes = { memPeers: [50, 100], memEngines: 10, realPeers: 2, pending: 20_000 };
     const figures: Figure[] = await measureMemory(run, sizes);
@@ -35,12 +37,13 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
       "tcp.idle_peers.2.server_bytes_per_peer",
       "shm.pending.sent.caller_bytes_per_call",
     );
-    // Bounds on the heap, which is the same on every machine: far from what is aimed at, near enough for a leak or a closure too many to show.
+    // Bounds on the heap, which is the same on every machine: far from what is aimed at, near enough for a leak or a
+    // closure too many to show.
     expect(middleOf(figures, "mem.pending.sent.bytes_per_call")).toBeLessThan(2_000);
     expect(middleOf(figures, "shm.pending.sent.caller_bytes_per_call")).toBeLessThan(1_000);
   });
 
-  it("tells how cost grows with clients and with idle peers", async () => {
+  it.runIf(isLong)("tells how cost grows with clients and with idle peers", async () => {
     const { measureScaling } = await built("scaling");
     const figures = await measureScaling(run, { clients: [1, 3], processes: 2, idle: [0, 20], calls: 500 });
     expectFigures(
@@ -51,12 +54,20 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
     );
   });
 
-  it("tells what moves while a thread computes", async () => {
+  it.runIf(isLong)("tells what moves while a thread computes", async () => {
     const { measureStall } = await built("stall");
     const figures: Figure[] = await measureStall(run, { stallMs: 500, bytes: 1 << 20 });
     expectFigures(figures, "shm.stall.computing.put_gbps", "tcp.stall.free.get_gbps", "tcp.stall.losses");
     expect(middleOf(figures, "tcp.stall.computing.put_gbps")).toBeGreaterThan(0);
     expect(middleOf(figures, "tcp.stall.losses")).toBe(0);
+  });
+
+  it.runIf(isLong)("tells how a server fares under more load than it can take", async () => {
+    const { measureOverload } = await built("overload");
+    const sizes = { loadMs: 400, burstCalls: 500, burstMs: 50, variants: 1 };
+    const figures: Figure[] = await measureOverload(run, sizes);
+    expectFigures(figures, "overload.waiting.x4.WCA.goodput", "overload.burst.once.WCA.server_mib");
+    expect(middleOf(figures, "overload.computing.x1.WCA.goodput")).toBeGreaterThan(0);
   });
 
   it("tells where a call's time goes", async () => {

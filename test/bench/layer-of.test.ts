@@ -6,15 +6,14 @@ const inFile = (url: string, functionName = "f") => layerOf({ functionName, url 
 describe("the layer of a function in a profile", () => {
   it("follows the folder of src/ or dist/", () => {
     expect(inFile("file:///x/dist/wire/codec.js")).toBe("codec");
-    expect(inFile("file:///x/build/src/contract/check.js")).toBe("validation");
+    expect(inFile("file:///x/build/src/options/assert-options.js")).toBe("validation");
     expect(inFile("file:///x/dist/fabric/progress.js")).toBe("ports");
-    expect(inFile("file:///x/dist/session/outbox.js")).toBe("scheduling");
+    expect(inFile("file:///x/dist/connection/outbox.js")).toBe("scheduling");
     expect(inFile("file:///x/dist/client/client-call.js")).toBe("scheduling");
   });
 
   it("knows the libraries that work for a layer", () => {
     expect(inFile("file:///x/node_modules/zod/v4/core/schemas.js")).toBe("validation");
-    expect(inFile("file:///x/node_modules/msgpackr/pack.js")).toBe("codec");
   });
 
   it("tells what calls the addon from what the language does, and both from waiting", () => {

@@ -6,7 +6,13 @@ const keys = ["shm", "net-tcp"];
 
 describe("the options of npm run bench", () => {
   it("are all of it by default", () => {
-    expect(parseOptions([], names, keys)).toEqual({ quick: false, only: [], rounds: 5, roundMs: 500 });
+    expect(parseOptions([], names, keys)).toEqual({
+      quick: false,
+      figures: false,
+      only: [],
+      rounds: 5,
+      roundMs: 500,
+    });
   });
 
   it("make a quick run shorter, unless its rounds are named", () => {

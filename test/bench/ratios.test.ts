@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { quickRatios, ratiosOf } from "../../bench/suite/ratios.ts";
-import { figure, resultsWith } from "./samples.ts";
+import { figure, resultsWith } from "./support/samples.ts";
 
 const more = { better: "more", unit: "GB/s" } as const;
 
@@ -18,6 +18,11 @@ describe("the named ratios", () => {
         "shm.bulk.16MiB.gbps_vs_net",
         "shm.bulk.16MiB.gbps_vs_grpc",
         "tcp.bulk.16MiB.gbps_vs_net",
+        "shm.stream.items_vs_net",
+        "shm.stream.items_vs_grpc",
+        "tcp.stream.items_vs_net",
+        "tcp.stream.items_vs_grpc",
+        "shm.oneway.ops_vs_call",
         "idle_cpu_percent",
       ].sort(),
     );

@@ -4,7 +4,7 @@ import { report } from "../../bench/report/report.ts";
 import { scaleOf } from "../../bench/report/scale.ts";
 import { shares } from "../../bench/suite/figure.ts";
 import { describeResults } from "../../bench/suite/terminal.ts";
-import { figure, resultsWith } from "./samples.ts";
+import { figure, resultsWith } from "./support/samples.ts";
 
 const hostile = `<script>alert("&'")</script>`;
 

@@ -3,9 +3,9 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { RegionDescriptor } from "../../src/wire/region-descriptor.ts";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
-import { ForgedRegion, withSegment } from "./forged-region.ts";
+import { ForgedRegion, withSegment } from "./support/forged-region.ts";
 
 const Bad = service("bad.v1", { run: unary({ input: z.unknown(), output: z.unknown() }) });
 type Run = Parameters<typeof implement<typeof Bad>>[1]["run"];
@@ -20,7 +20,7 @@ const said = (promise: Promise<unknown>): Promise<string> =>
     (error: Error | RpcError) => ("code" in error ? error.code : error.name),
   );
 
-describe.each(providers)("bad input over $name", (provider) => {
+describe.each(transports)("bad input over $name", (provider) => {
   it("to a transfer is refused by the handler's own side, with a reason, and the call goes on", async () => {
     const { api, client, server } = await pair(provider, [
       doing(async (input, call) => {
@@ -92,7 +92,7 @@ describe.each(providers)("bad input over $name", (provider) => {
     expect(expose([good, gone])).toThrow("view 1 has been detached");
     expect(expose([good, good, resizable])).toThrow("view 2 must not lie in a resizable buffer");
     expect(expose([good, "x"])).toThrow("view 1 must be a typed array");
-    expect(expose(many)).toThrow("at most 4096 segments, these views make 4097");
+    expect(expose(many)).toThrow("the views make 4097 segments; the limit is 4096");
     expect(() => client.expose(good, { access: "read", memory: { cuda: 0 } })).toThrow("[unimplemented]");
     using most = client.expose(many.slice(1), { access: "read" });
     using shared = client.expose(new Uint8Array(new SharedArrayBuffer(8)), { access: "read" });

@@ -1,19 +1,20 @@
 import type { Engine, EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { MemPort } from "../../src/fabric/mem-port.ts";
-import { defaultLayout } from "../../src/fabric/port-layout.ts";
+import { defaultLayout } from "../../src/fabric/port.ts";
+import { isLong } from "../matrix/long.ts";
 import { pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { untilTurn } from "../matrix/wait.ts";
-import { Child } from "../processes/child.ts";
-import { answersEmptyReads, fabrics, freshUrl, underSanitizers } from "../processes/fabrics.ts";
-import { endAllPeers, openEngine } from "../processes/peers.ts";
-import { Late, type LateReport, LateWriter, lateByte } from "./late-writer.ts";
+import { Child } from "../processes/support/child.ts";
+import { answersEmptyReads, fabrics, freshUrl, underSanitizers } from "../processes/support/fabrics.ts";
+import { endAllPeers, openEngine } from "../processes/support/peers.ts";
+import { Late, type LateReport, LateWriter, lateByte } from "./support/late-writer.ts";
 
 afterEach(endAllPeers);
 
-/** Under the sanitizers, which take many times as long, enough to see a key that outlives its loan. */
-const rounds = (fabric: string) => (underSanitizers ? 1000 : isDevice(fabric) ? 200 : 10_000);
+/** Under the sanitizers, which take many times as long, enough to see a key that outlives its grant. */
+const rounds = (fabric: string) => (underSanitizers ? 1000 : isDevice(fabric) ? 200 : isLong ? 10_000 : 2000);
 /** On a device each write that is refused costs a connection, 20 to 50 ms in the guest. */
 const isDevice = (fabric: string) => fabric.startsWith("verbs");
 const batch = 50;
@@ -22,7 +23,7 @@ const canary = 0x5a;
 const bytes = 20_000;
 
 /** Each batch takes as long as its calls may, so there are fewer. */
-const roundsByTime = (fabric: string) => (underSanitizers || isDevice(fabric) ? 100 : 500);
+const roundsByTime = (fabric: string) => (underSanitizers || isDevice(fabric) || !isLong ? 100 : 500);
 /** Long enough for puts to be under way, also on a busy machine. */
 const timeMs = underSanitizers ? 1000 : 150;
 
@@ -51,7 +52,7 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
   let written = 0;
   const total = { tried: 0, handlesServed: 0, keysServed: 0, racing: 0, codes: {} as Record<string, number> };
   for (let done = 0; done < count; done += batch) {
-    const loans = Array.from({ length: batch }, (_, i) => {
+    const grants = Array.from({ length: batch }, (_, i) => {
       const memory = new Uint8Array(bytes);
       // Every third region is of several pieces.
       const views = i % 3 === 0 ? [memory.subarray(0, 7000), memory.subarray(9000)] : memory;
@@ -66,15 +67,15 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
     const endAll = async () => {
       if (!byTime)
         await untilTurn(
-          () => loans.every(({ memory }) => memory[0] === lateByte),
+          () => grants.every(({ memory }) => memory[0] === lateByte),
           "every region is being put into",
         );
       await race();
-      if (!byTime) for (const { controller } of loans) controller.abort();
-      for (const { into, memory, ended } of loans) {
+      if (!byTime) for (const { controller } of grants) controller.abort();
+      for (const { into, memory, ended } of grants) {
         expect(await ended).toBe(end);
         if (memory[0] === lateByte) written++;
-        await untilTurn(() => into.loans === 0, `the memory comes back after round ${done}`);
+        await untilTurn(() => into.grants === 0, `the memory comes back after round ${done}`);
         memory.fill(canary);
       }
     };
@@ -85,7 +86,7 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
       throw isLost ? new SessionLost(text) : new Error(text);
     });
     const report = await late();
-    for (const { memory, into } of loans) {
+    for (const { memory, into } of grants) {
       // Uint8Array's own search is fast enough for the long proof.
       expect(memory.indexOf(lateByte), `a byte was written after round ${done}`).toBe(-1);
       expect(memory.every((byte) => byte === canary)).toBe(true);
@@ -106,7 +107,10 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
   return total;
 }
 
-/** There is no such key, and the call has ended: when its time is up its caller's cancel may come before the server's own clock. */
+/**
+ * There is no such key, and the call has ended: when its time is up its caller's cancel may come before the server's
+ * own clock.
+ */
 function expectRefused({ tried, codes }: LateReport): void {
   const { 266: noSuchKey, cancelled = 0, deadline_exceeded = 0, ...others } = codes;
   expect([noSuchKey, cancelled + deadline_exceeded, others]).toEqual([tried, tried, {}]);

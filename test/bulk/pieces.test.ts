@@ -1,11 +1,11 @@
 import { implement, type RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { seeded } from "../hostile/random.ts";
+import { seeded } from "../hostile/support/random.ts";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, failure, until, untilTurn } from "../matrix/wait.ts";
-import { fill, firstWrong } from "./pattern.ts";
+import { fill, firstWrong } from "./support/pattern.ts";
 
 const Pieces = service("pieces.v1", { run: unary({ input: z.unknown(), output: z.unknown() }) });
 type Run = Parameters<typeof implement<typeof Pieces>>[1]["run"];
@@ -31,7 +31,7 @@ function scattered(bytes: number, random: () => number): { memory: Uint8Array; v
 
 const joined = (views: readonly Uint8Array[]) => Uint8Array.from(Buffer.concat(views));
 
-describe.each(providers)("memory in pieces over $name", (provider) => {
+describe.each(transports)("memory in pieces over $name", (provider) => {
   it("is moved between any two cuts of it, every byte to its place and none beside", async () => {
     const seed = 20_261;
     const random = seeded(seed);
@@ -199,10 +199,10 @@ describe.each(providers)("memory in pieces over $name", (provider) => {
     await untilTurn(() => putting > 2, "the handlers put");
     await region.revoke();
     memory.fill(0);
-    expect([region.revoked, region.disposed, region.loans]).toEqual([true, true, 0]);
+    expect([region.revoked, region.disposed, region.grants]).toEqual([true, true, 0]);
     for (const error of await Promise.all(calls)) {
       expect(error).toMatchObject({ code: "aborted", origin: "local" });
-      expect(error.message).toContain("a region that the call had lent was revoked");
+      expect(error.message).toContain("a region that the call had granted was revoked");
     }
     expect(await aborted.promise).toBe("cancelled");
     expect(await api(Pieces).run({ region: beside, other: true })).toBe(8);

@@ -2,9 +2,9 @@ import { bulk, implement, type Pool, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
-import { fill, firstWrong } from "./pattern.ts";
+import { fill, firstWrong } from "./support/pattern.ts";
 
 const Echo = service("echo.v1", {
   /** Reads the region into memory of the server's pool, turns its bytes round, and writes them back. */
@@ -25,7 +25,7 @@ const echo = (poolOf: () => Pool, keep: Keep = () => {}) =>
     keep,
   });
 
-describe.each(providers)("the pool over $name", (provider) => {
+describe.each(transports)("the pool over $name", (provider) => {
   it("gives both sides of a transfer their memory, and the same again to the next", async () => {
     const { server, client, api } = await pair(provider, [echo(() => server.pool)]);
     const calls = 10;

@@ -1,15 +1,14 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import { dropIdleRegistrations, hold, registrations } from "../../src/bulk/local-memory.ts";
-import { allocateSlab } from "../../src/bulk/slab-memory.ts";
 import { openConnectingPort, openListeningPort } from "../../src/fabric/open-port.ts";
-import { access, type Port, type PortSink, type TransferOp } from "../../src/fabric/port.ts";
-import { defaultLayout } from "../../src/fabric/port-layout.ts";
+import { access, defaultLayout, type Port, type PortSink, type TransferOp } from "../../src/fabric/port.ts";
 import { locate } from "../../src/fabric/target.ts";
+import { dropIdleRegistrations, hold, registrations } from "../../src/memory/registration-cache.ts";
+import { allocateSlab } from "../../src/memory/slab-memory.ts";
 import { providers } from "../matrix/providers.ts";
-import { fill, firstWrong } from "./pattern.ts";
+import { fill, firstWrong } from "./support/pattern.ts";
 
 const mebibyte = 1024 * 1024;
-const sink: PortSink = { onMessage() {}, onMessageLost() {}, onNotice() {}, onPeerGone() {} };
+const sink: PortSink = { onMessage() {}, onMessageLost() {}, onPutNotification() {}, onPeerGone() {} };
 
 /** Two ports; memory of the owner's, and one-sided transfers between it and held memory of the other's. */
 async function setUp(url: string, bytes = 3 * mebibyte) {

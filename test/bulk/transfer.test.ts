@@ -2,9 +2,9 @@ import { bulk, implement, type RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
-import { fill, firstWrong } from "./pattern.ts";
+import { fill, firstWrong } from "./support/pattern.ts";
 
 const range = z.object({
   offset: z.number().optional(),
@@ -68,7 +68,7 @@ const views: readonly (readonly [string, (buffer: ArrayBuffer) => ArrayBufferVie
   ["Buffer", (buffer) => Buffer.from(buffer, 9, 31)],
 ];
 
-describe.each(providers)("a transfer over $name", (provider) => {
+describe.each(transports)("a transfer over $name", (provider) => {
   it("puts a whole region and gets it back", async () => {
     const { api, client, server } = await pair(provider, [moving()]);
     for (const size of [1, 2, 7, 4095, 4096, 65_537, 1 << 20, (1 << 20) + 1, (5 << 20) - 3]) {
@@ -236,7 +236,7 @@ describe.each(providers)("a transfer over $name", (provider) => {
     using writable = client.expose(new Uint8Array(4), { access: "write" });
     const bySchema = await failure(api(Move).put({ into: readable as never, size: 1, seed: 1, range: {} }));
     expect(bySchema).toMatchObject({ code: "invalid_argument", origin: "local" });
-    expect(bySchema.message).toContain('exposed for "read"');
+    expect(bySchema.message).toContain('exposed as "read"');
     for (const [op, region] of [
       ["put", readable],
       ["get", writable],
@@ -267,7 +267,7 @@ describe.each(providers)("a transfer over $name", (provider) => {
     using from = client.expose(new Uint8Array([1, 2, 3, 4, 5, 6, 7, 8]), { access: "read" });
     expect(await api(Move).any({ list: regions, deep: { er: { in: from } }, again: from })).toBe(40);
     for (const memory of memories) expect([...memory]).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
-    await until(() => from.loans === 0, "both loans are back");
+    await until(() => from.grants === 0, "both grants are back");
     for (const region of regions) region.dispose();
   });
 
@@ -284,11 +284,11 @@ describe.each(providers)("a transfer over $name", (provider) => {
     using into = client.expose(memory, { access: "write" });
     const calls = Array.from({ length: 50 }, (_, index) => api(Move).any({ index, into }));
     await until(() => server.stats().callsIn === 50, "all handlers run");
-    expect(into.loans).toBe(50);
+    expect(into.grants).toBe(50);
     gate.resolve();
     expect(await Promise.all(calls)).toEqual(new Array(50).fill(10));
     expect([...memory]).toEqual(Array.from({ length: 500 }, (_, index) => Math.floor(index / 10)));
-    expect(into.loans).toBe(0);
+    expect(into.grants).toBe(0);
   });
 
   it("lends a region to several peers, and one that was exposed by another engine", async () => {
@@ -333,7 +333,7 @@ describe.each(providers)("a transfer over $name", (provider) => {
     ]);
     using region = client.expose(new Uint8Array(4), { access: "read" });
     expect(await api(Move).any({ from: region })).toEqual([
-      expect.stringMatching(/^TypeError: get: the remote side must be a region/),
+      expect.stringMatching(/^TypeError: get: the remote region must come from this call/),
       expect.stringMatching(/^TypeError: get: local memory must be/),
       expect.stringMatching(/^TypeError: get: unknown option "start"/),
       expect.stringMatching(/^TypeError: get: local memory must be/),

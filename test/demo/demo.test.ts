@@ -11,7 +11,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { DemoRun, isRunning } from "./demo-run.ts";
+import { DemoRun, isRunning } from "./support/demo-run.ts";
 
 let folder: string;
 
@@ -35,10 +35,10 @@ function fillFolder(): void {
   symlinkSync("/etc/hostname", join(folder, "a link"));
 }
 
-/** One file that takes a while to pull, and no room on the disk. */
+/** One file that takes long enough to pull for something to happen meanwhile, and no room on the disk. */
 function fillWithLargeFile(): void {
   writeFileSync(join(folder, "large"), "");
-  truncateSync(join(folder, "large"), 2 ** 30);
+  truncateSync(join(folder, "large"), 2 ** 28);
 }
 
 function expectNothingLeft(run: DemoRun): void {

@@ -30,7 +30,7 @@ it.skipIf(verbsDevices.length === 0)(
       encoding: "utf8",
       env: { ...process.env, NODE_OPTIONS: "" },
     });
-    expect(ended.stderr).toContain("not usable here: verbs");
+    expect(ended.stderr).toContain("this machine cannot use verbs");
     expect(ended.status).toBe(1);
     expect(ended.stdout).toMatch(/verbs:.*no +verbs needs 40 MiB of locked memory.*ulimit -l unlimited/);
     expect(ended.stdout).toContain("Locked memory: limit 1024 KiB");

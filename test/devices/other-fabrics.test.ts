@@ -18,7 +18,10 @@ const store = implement(Store, {
 
 const schemes = ["efa", "cxi", "opx", "psm2", "psm3", "ucx"] as const;
 
-/** libfabric's own over sockets resolves nodes and services, too, and is everywhere: it takes the place of those that want hardware. */
+/**
+ * libfabric's own over sockets resolves nodes and services, too, and is everywhere: it takes the place of those that
+ * want hardware.
+ */
 const standIn = describeFabrics().fabrics.find(({ scheme, available }) => scheme === "tcp" && available)
   ?.provider as string;
 

@@ -2,12 +2,12 @@ import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
 
 const Work = service("work.v1", { hold: unary({ input: z.number(), output: z.number() }) });
 
-describe.each(providers)("the credits of a server over $name", (provider) => {
+describe.each(transports)("the credits of a server over $name", (provider) => {
   it("are shared among its peers, and given back when some go", async () => {
     const gate = deferred();
     const hold = async (input: number) => {

@@ -1,26 +1,33 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { openConnectingPort, openListeningPort } from "../../src/fabric/open-port.ts";
 import type { PortSink } from "../../src/fabric/port.ts";
-import { defaultLayout } from "../../src/fabric/port-layout.ts";
+import { defaultLayout } from "../../src/fabric/port.ts";
 import { locate } from "../../src/fabric/target.ts";
-import { type Provider, providers } from "../matrix/providers.ts";
+import { type Provider, transports } from "../matrix/providers.ts";
 
 const { sendSlots, receiveSlots } = defaultLayout;
 const messageBytes = 1000;
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 /**
- * How many messages may lie unread. On Soft-RoCE and tcp more than the 896 receives that libfabric posts for a verbs port: the device has the sender wait. Over
- * iWARP there is no such answer, and a message without a receive ends the connection (docs/design/verbs.md).
+ * How many messages may lie unread. On Soft-RoCE and tcp more than the 896 receives that libfabric posts for a verbs
+ * port: the device has the sender wait. Over iWARP there is no such answer, and a message without a receive ends the
+ * connection (docs/design/verbs.md).
  */
 const unreadOf = ({ name }: Provider) => (name === "verbs on siw" ? 800 : 1500);
-/** Whether so many do not fit into what lies between: shm's queue, the receives of a device. tcp's sockets may take them all. */
+/**
+ * Whether so many do not fit into what lies between: shm's queue, the receives of a device. tcp's sockets may take them
+ * all.
+ */
 const holdsBack = ({ name, scheme }: Provider) =>
   scheme === "shm" || (scheme === "verbs" && name !== "verbs on siw");
 /** How many turns in which nothing leaves show that the sender is held back. */
 const stillTurns = 500;
 
-/** A port that sends numbered messages to one that reads them when it is told to; no sessions between, whose credits would keep the queues from filling. */
+/**
+ * A port that sends numbered messages to one that reads them when it is told to; no sessions between, whose credits
+ * would keep the queues from filling.
+ */
 async function open(provider: Provider) {
   const reader = await openListeningPort(provider.freshUrl(), defaultLayout);
   onTestFinished(() => reader.close());
@@ -37,7 +44,7 @@ async function open(provider: Provider) {
       read.push(port.slabView.getUint32(offset, true));
     },
     onMessageLost: (_, status) => expect.fail(`a message was lost: ${status}`),
-    onNotice: () => {},
+    onPutNotification: () => {},
     onPeerGone: () => expect.fail("the peer is gone"),
   };
   const sendFrom = (slot: number) => {
@@ -72,7 +79,7 @@ async function open(provider: Provider) {
   };
 }
 
-describe.each(providers)("full queues of a port over $name", (provider) => {
+describe.each(transports)("full queues of a port over $name", (provider) => {
   it("hold back the sender, and lose nothing", async () => {
     const { reader, sender, read, ends, sink, send, sendFrom, until } = await open(provider);
     // Where there are connections it takes both sides to make one.
@@ -86,7 +93,8 @@ describe.each(providers)("full queues of a port over $name", (provider) => {
     expect(sender.describe().queues.send).toEqual(full);
     slots.forEach(sendFrom);
 
-    // Nobody reads: the messages fill what lies between, until the sender is held back or as many are under way as the network bears.
+    // Nobody reads: the messages fill what lies between, until the sender is held back or as many are under way as the
+    // network bears.
     const unread = unreadOf(provider);
     let still = 0;
     let before = ends.length;

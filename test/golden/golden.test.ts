@@ -1,16 +1,18 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { RemoteRegion } from "../../src/bulk/remote-region.ts";
 import { IncomingCall, type Outcome } from "../../src/call/incoming-call.ts";
-import { lanesMethod } from "../../src/engine/lanes-method.ts";
+import { FakePort, takeApart } from "../../src/connection/fake-port.test-support.ts";
+import { peerGreeting } from "../../src/connection/fake-services.test-support.ts";
+import { keepalive } from "../../src/connection/keepalive.ts";
+import { Outbox } from "../../src/connection/outbox.ts";
+import type { PeerLink } from "../../src/control/peer-link.ts";
+import { controlMethods } from "../../src/engine/session-parts.ts";
 import { codeNumbers } from "../../src/errors/code.ts";
-import { Borrowing } from "../../src/memory/borrowing.ts";
-import { builtinMethods } from "../../src/memory/builtins.ts";
-import { Shares } from "../../src/memory/shares.ts";
-import { FakePort, takeApart } from "../../src/session/fake-port.test-support.ts";
-import { Outbox } from "../../src/session/outbox.ts";
-import { maxRegions, maxSegments } from "../../src/session/request-regions.ts";
-import type { Session } from "../../src/session/session.ts";
+import { maxRegions, maxSegments } from "../../src/exchange/request-regions.ts";
+import { Borrowing } from "../../src/handles/borrowing.ts";
+import { Shares } from "../../src/handles/shares.ts";
+import { RemoteRegion } from "../../src/memory/remote-region.ts";
+import { metadataLength, readMetadata, writeMetadata } from "../../src/metadata/metadata-block.ts";
 import { builtin, firstBuiltin } from "../../src/wire/builtin.ts";
 import {
   type CallIdentity,
@@ -24,14 +26,16 @@ import {
   registerRegionClass,
   registerStreamClass,
 } from "../../src/wire/codec.ts";
+import { maxDepth } from "../../src/wire/extension.ts";
 import {
   frameFault,
   frameFlag,
   frameHeaderBytes,
   frameKind,
-  overflowBytes,
-  readOverflow,
-  writeOverflow,
+  readRendezvous,
+  rendezvousBytes,
+  senderState,
+  writeRendezvous,
 } from "../../src/wire/frame.ts";
 import { readHandleDescriptor, writeHandleDescriptor } from "../../src/wire/handle-descriptor.ts";
 import {
@@ -41,14 +45,14 @@ import {
   parseGreeting,
   parseServices,
 } from "../../src/wire/handshake.ts";
-import { messageFault, messageHeaderBytes } from "../../src/wire/message.ts";
-import { maxCost, maxDepth } from "../../src/wire/msgpack-check.ts";
+import { messageFault, messageHeaderBytes, Nonce } from "../../src/wire/message.ts";
 import {
   maxRegionSegments,
   readRegionDescriptor,
   writeRegionDescriptor,
 } from "../../src/wire/region-descriptor.ts";
 import { readStreamDescriptor, writeStreamDescriptor } from "../../src/wire/stream-descriptor.ts";
+import { maxWork } from "../../src/wire/work.ts";
 import {
   fromJson,
   HandleMeaning,
@@ -56,7 +60,7 @@ import {
   StreamMeaning,
   type Vector,
   type VectorFrame,
-} from "./meaning.ts";
+} from "./support/meaning.ts";
 
 const read = (path: string): string => readFileSync(new URL(path, import.meta.url), "utf8");
 const vectors: readonly Vector[] = JSON.parse(read("./messages.json"));
@@ -96,7 +100,7 @@ const regions = {
   },
 };
 
-interface OverflowMeaning {
+interface RendezvousMeaning {
   readonly key: string;
   readonly address: string;
   readonly bytes: number;
@@ -111,34 +115,62 @@ function identityOf({ identity }: VectorFrame): CallIdentity | undefined {
   };
 }
 
-function overflowOf({ body }: VectorFrame) {
-  const meaning = (body as { $overflow?: OverflowMeaning } | undefined)?.$overflow;
+function metadataOf({ metadata }: VectorFrame): Map<string, string | Uint8Array> | undefined {
+  if (metadata === undefined) return undefined;
+  const value = (each: string | { readonly $bytes: string }) =>
+    typeof each === "string" ? each : Uint8Array.from(Buffer.from(each.$bytes, "hex"));
+  return new Map(Object.entries(metadata).map(([name, each]) => [name, value(each)]));
+}
+
+/** What stands before the body. */
+function prefixOf(frame: VectorFrame): Uint8Array | undefined {
+  const identity = identityOf(frame);
+  const metadata = metadataOf(frame);
+  const block = metadata === undefined ? undefined : writeMetadata(metadata);
+  if (typeof block === "string") throw new Error(block);
+  if (identity === undefined) return block;
+  return Buffer.concat([writeCallIdentity(identity), block ?? new Uint8Array(0)]);
+}
+
+function rendezvousOf({ body }: VectorFrame) {
+  const meaning = (body as { $rendezvous?: RendezvousMeaning } | undefined)?.$rendezvous;
   if (meaning === undefined) return undefined;
   return { key: BigInt(meaning.key), address: BigInt(meaning.address), bytes: meaning.bytes };
 }
 
 /** What this implementation sends for a vector's meaning, by the way every frame goes. */
-function encoded({ session, nonce, frames }: Vector): string {
+function encoded({ session, nonce, number, frames }: Vector): string {
+  const [first] = frames;
+  if (first?.kind === frameKind.pong && first.method === senderState.busy) {
+    const peer = { ...peerGreeting, session, nonce: BigInt(nonce) };
+    return Buffer.from(keepalive({ nonce: new Nonce(1n) }, peer, 1).message).toString("hex");
+  }
   const port = new FakePort(2, 16_384);
   const ignore = () => {};
-  const host = {
-    markDirty: ignore,
+  const progress = { wake: ignore, flushSoon: ignore, arrivedMs: 0 };
+  const listener = {
     onRoom: ignore,
     onSendFailed: ignore,
     onMessagePosted: ignore,
+    isWatched: true,
+    watch: ignore,
     onOverrun: ignore,
     onDrained: ignore,
   };
-  const outbox = new Outbox(port, 0, host, 1e6, 1e6);
-  outbox.addressTo(session, nonce, 16_384);
+  const outbox = new Outbox(port, 0, progress, listener, 1e6, 1e6);
+  outbox.addressTo({ session, nonce: BigInt(nonce), messageBytes: 16_384 });
+  for (let before = 1; before < number; before++) {
+    outbox.bare({ kind: frameKind.ping, method: 0, callId: 0, word: 0 });
+    outbox.flush();
+    port.complete();
+  }
   for (const frame of frames) {
-    const overflow = overflowOf(frame);
-    const identity = identityOf(frame);
-    const prefix = identity === undefined ? undefined : writeCallIdentity(identity);
+    const rendezvous = rendezvousOf(frame);
+    const prefix = prefixOf(frame);
     if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
-    else if (overflow !== undefined) {
-      const descriptor = new Uint8Array(overflowBytes);
-      writeOverflow(new DataView(descriptor.buffer), 0, overflow);
+    else if (rendezvous !== undefined) {
+      const descriptor = new Uint8Array(rendezvousBytes);
+      writeRendezvous(new DataView(descriptor.buffer), 0, rendezvous);
       outbox.raw(frame, frame.flags, descriptor, prefix);
     } else {
       const never = () => expect.fail("offered");
@@ -146,7 +178,7 @@ function encoded({ session, nonce, frames }: Vector): string {
     }
   }
   outbox.flush();
-  return Buffer.from(port.sent[0]?.bytes ?? []).toString("hex");
+  return Buffer.from(port.sent.at(-1)?.bytes ?? []).toString("hex");
 }
 
 describe("golden vectors", () => {
@@ -167,26 +199,36 @@ describe("golden vectors", () => {
       expect(messageFault(view, 0, bytes.byteLength)).toBe("");
       let at = messageHeaderBytes;
       const message = takeApart(0, bytes);
-      expect([message.session, message.nonce, message.frames.length]).toEqual([
+      expect([message.session, message.nonce, message.number, message.frames.length]).toEqual([
         vector.session,
-        vector.nonce,
+        BigInt(vector.nonce),
+        vector.number,
         vector.frames.length,
       ]);
       for (const [index, { body: whole, ...head }] of message.frames.entries()) {
         const frame = vector.frames[index] as VectorFrame;
-        const { body, identity, ...meant } = frame;
+        const { body, identity, metadata, ...meant } = frame;
         expect(frameFault(view, at, bytes.byteLength)).toBe("");
         expect(head).toEqual(meant);
         const identified = (head.flags & frameFlag.identity) !== 0;
         const wholeView = new DataView(whole.buffer, whole.byteOffset, whole.byteLength);
         expect(identified).toBe(identity !== undefined);
         if (identified) expect(readCallIdentity(wholeView, 0, whole.byteLength)).toEqual(identityOf(frame));
-        const sent = whole.subarray(identified ? callIdentityBytes : 0);
-        const overflow = overflowOf(frame);
+        const afterIdentity = identified ? callIdentityBytes : 0;
+        const hasMetadata = (head.flags & frameFlag.metadata) !== 0;
+        expect(hasMetadata).toBe(metadata !== undefined);
+        const length = hasMetadata ? metadataLength(whole, afterIdentity, whole.byteLength) : 0;
+        if (typeof length === "string") expect.fail(length);
+        if (hasMetadata)
+          expect(readMetadata(Buffer.from(whole.subarray(afterIdentity, afterIdentity + length)))).toEqual(
+            metadataOf(frame),
+          );
+        const sent = whole.subarray(afterIdentity + length);
+        const rendezvous = rendezvousOf(frame);
         const bodyView = new DataView(sent.buffer, sent.byteOffset, sent.byteLength);
         if (body === undefined) expect(sent.byteLength).toBe(0);
-        else if (overflow !== undefined)
-          expect(readOverflow(bodyView, 0, sent.byteLength, 1e9)).toEqual(overflow);
+        else if (rendezvous !== undefined)
+          expect(readRendezvous(bodyView, 0, sent.byteLength, 1e9)).toEqual(rendezvous);
         else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
         at += (frameHeaderBytes + whole.byteLength + 7) & ~7;
       }
@@ -194,8 +236,7 @@ describe("golden vectors", () => {
   );
 
   it("ask by built-in methods in the form that these read", () => {
-    const methods = builtinMethods(new Shares(() => [], 1n), new Borrowing(), 1n);
-    methods[builtin.lanes - firstBuiltin] = lanesMethod;
+    const methods = controlMethods(new Shares(() => [], 1n), new Borrowing(), 1n);
     for (const [name, number] of Object.entries(builtin)) {
       const [frame] =
         vectors.find(({ frames }) => frames[0]?.kind === frameKind.request && frames[0].method === number)
@@ -207,7 +248,7 @@ describe("golden vectors", () => {
       const input = (fromJson(frame.body) as unknown[]).map((part) =>
         part instanceof RegionMeaning ? new RemoteRegion(call, part) : part,
       );
-      methods[number - firstBuiltin]?.serve(call, session as unknown as Session, input);
+      methods[number - firstBuiltin]?.serve(call, session as unknown as PeerLink, input);
       // Whatever they make of it, without a session: it was not the form.
       for (const { error } of answers) expect(error?.message ?? "", name).not.toContain("form");
     }
@@ -239,7 +280,7 @@ describe("docs/protocol.md", () => {
     expect(dumps.map(([, name]) => name)).toEqual([
       "hello",
       "request",
-      "request that is tried again",
+      "retried request",
       "three frames in one message",
     ]);
     for (const [, name = "", dump = ""] of dumps) {
@@ -263,7 +304,7 @@ describe("docs/protocol.md", () => {
   it("states the limits that the code holds", () => {
     const limits: [string, number][] = [
       ["Nesting", maxDepth],
-      ["Parts of a value", maxCost],
+      ["Steps of a value's tables and expressions", maxWork],
       ["`msg`, at least", minMessageBytes],
       ["Services in a table", greetingLimits.maxServices],
       ["Methods in a table", greetingLimits.maxMethods],

@@ -11,12 +11,14 @@ import {
 } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import type { FrameSpec } from "../../src/session/fake-host.test-support.ts";
+import { remoteRingOf } from "../../src/byte-stream/remote-stream.ts";
+import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
+import { grantOf } from "../../src/memory/remote-region.ts";
 import { builtin, firstBuiltin } from "../../src/wire/builtin.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { deferred } from "../matrix/wait.ts";
-import { Attacker, bodyOf } from "./attacker.ts";
-import { Victim } from "./victim.ts";
+import { Attacker, bodyOf } from "./support/attacker.ts";
+import { Victim } from "./support/victim.ts";
 
 /** Slots of built-in methods begin behind those that the victim grants. */
 const firstSlot = 4096;
@@ -92,8 +94,8 @@ describe("built-in methods under attack", () => {
     using attacker = new Attacker(victim.url);
     await attacker.connect();
     const questions: [number, unknown][] = [
-      [builtin.why, [5n, "read", 0, 1]],
-      [builtin.notice, [5n, 1, 1]],
+      [builtin.explainDenial, [5n, "read", 0, 1]],
+      [builtin.putNotification, [5n, 1, 1]],
       [builtin.word, [5n, 0, 0, 0n, 0n]],
       [builtin.checksum, [5n, [0, 1]]],
       [builtin.borrow, [randomBytes(16), 5n, 1n]],
@@ -133,13 +135,13 @@ describe("built-in methods under attack", () => {
     const { memory: remote, data: stream } = await lent.promise;
     using attacker = new Attacker(owner.urls[0] as string);
     await attacker.connect();
-    const key = remote.loanKey;
-    const number = stream.descriptor.stream;
+    const key = grantOf(remote).grantKey;
+    const number = remoteRingOf(stream).descriptor.stream;
     for (const [method, body] of [
       [builtin.word, [key, 0, 2, 1n, 0n]],
       [builtin.checksum, [key, [0, 16]]],
-      [builtin.notice, [key, 1, 1]],
-      [builtin.why, [key, "read", 0, 16]],
+      [builtin.putNotification, [key, 1, 1]],
+      [builtin.explainDenial, [key, "read", 0, 16]],
       [builtin.next, [number, 0, 0]],
       [builtin.push, [number, 0, 1, true]],
     ] as const) {
@@ -159,10 +161,10 @@ describe("built-in methods under attack", () => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);
     await attacker.connect();
-    await attacker.sendFrames(ask(builtin.why, [5n, "read", 0, 1], 0));
+    await attacker.sendFrames(ask(builtin.explainDenial, [5n, "read", 0, 1], 0));
     await attacker.next(frameKind.goodbye);
     expect(bodyOf(attacker.frames.at(-1) as never)).toMatchObject({
-      m: expect.stringContaining("is not for built-in methods"),
+      m: expect.stringContaining("is not in the slots of control methods"),
     });
     attacker[Symbol.dispose]();
     await victim.expectUnharmed();

@@ -1,11 +1,19 @@
 import { Engine } from "cinnabar";
 import { expect, it } from "vitest";
 import { MemPort } from "../../src/fabric/mem-port.ts";
-import { Attacker } from "./attacker.ts";
-import { seeded } from "./random.ts";
-import { Target, Victim } from "./victim.ts";
+import {
+  messageHeaderBytes,
+  nonceOffset,
+  numberOffset,
+  protocolVersion,
+  sessionOffset,
+} from "../../src/wire/message.ts";
+import { isLong } from "../matrix/long.ts";
+import { Attacker } from "./support/attacker.ts";
+import { seeded } from "./support/random.ts";
+import { Target, Victim } from "./support/victim.ts";
 
-const maxMessages = 20_000;
+const maxMessages = isLong ? 20_000 : 5_000;
 const maxMs = 20_000;
 /** Few at a time: what follows a fault in the same session is a stray, and reaches nothing. */
 const batch = 2;
@@ -19,7 +27,7 @@ async function recordSession(url: string): Promise<Uint8Array[]> {
   MemPort.prototype.send = function (address, slot, bytes, owner) {
     const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
     // Not what the victim says, and not what the honest peer says: nobody else knows its nonce.
-    if (this.url !== url && new DataView(message.buffer).getUint32(8, true) !== honestSession)
+    if (this.url !== url && new DataView(message.buffer).getUint32(sessionOffset, true) !== honestSession)
       recorded.push(message);
     plainSend.call(this, address, slot, bytes, owner);
   };
@@ -53,13 +61,10 @@ async function recordSession(url: string): Promise<Uint8Array[]> {
   return recorded;
 }
 
-/** Changes a message in one to three ways, then mostly makes its header fit again, so that what was changed is reached. */
-function mutate(
-  messages: readonly Uint8Array[],
-  random: () => number,
-  session: number,
-  nonce: number,
-): Uint8Array {
+/**
+ * Changes a message in one to three ways, then mostly makes its header fit again, so that what was changed is reached.
+ */
+function mutate(messages: readonly Uint8Array[], random: () => number, attacker: Attacker): Uint8Array {
   const below = (limit: number) => Math.floor(random() * limit);
   const pick = () => messages[below(messages.length)] as Uint8Array;
   let bytes: Uint8Array<ArrayBufferLike> = Uint8Array.from(pick());
@@ -102,17 +107,18 @@ function mutate(
     if (bytes.byteLength === 0) bytes = new Uint8Array(1);
   }
   if (bytes.byteLength > 16_384) bytes = bytes.slice(0, 16_384);
-  if (bytes.byteLength >= 16) {
+  if (bytes.byteLength >= messageHeaderBytes) {
     const view = new DataView(bytes.buffer);
-    const isHello = view.getUint32(8, true) === 0;
+    const isHello = view.getUint32(sessionOffset, true) === 0;
     if (random() < 0.9) {
       view.setUint8(0, 0xcb);
-      view.setUint8(1, 1);
+      view.setUint8(1, protocolVersion);
       view.setUint32(4, bytes.byteLength, true);
     }
     if (!isHello && random() < 0.95) {
-      view.setUint32(8, session, true);
-      view.setUint32(12, nonce, true);
+      view.setUint32(sessionOffset, attacker.session, true);
+      view.setBigUint64(nonceOffset, attacker.nonce, true);
+      if (random() < 0.98) view.setUint32(numberOffset, ++attacker.number, true);
     }
   }
   return bytes;
@@ -142,7 +148,7 @@ it("a server survives mutated messages, serves on, and ends at rest", async () =
       const { strays } = victim.counters;
       while (sent < maxMessages && victim.counters.strays < strays + batch) {
         for (let i = 0; i < batch; i++, sent++) {
-          await attacker.send(mutate(messages, random, attacker.session, attacker.nonce));
+          await attacker.send(mutate(messages, random, attacker));
         }
         await attacker.turn();
       }

@@ -1,11 +1,12 @@
 import { Engine } from "cinnabar";
 import { describe, expect, it } from "vitest";
+import { messageOf, packedGreeting } from "../../src/connection/fake-services.test-support.ts";
 import { MemPort } from "../../src/fabric/mem-port.ts";
-import { defaultLayout } from "../../src/fabric/port-layout.ts";
-import { messageOf, packedGreeting } from "../../src/session/fake-host.test-support.ts";
-import { frameFlag, frameKind } from "../../src/wire/frame.ts";
-import { Attacker, bodyOf } from "./attacker.ts";
-import { Victim } from "./victim.ts";
+import { defaultLayout } from "../../src/fabric/port.ts";
+import { frameFlag, frameHeaderBytes, frameKind } from "../../src/wire/frame.ts";
+import { messageHeaderBytes } from "../../src/wire/message.ts";
+import { Attacker, bodyOf } from "./support/attacker.ts";
+import { Victim } from "./support/victim.ts";
 
 const said = async (attacker: Attacker, kind: number): Promise<readonly [number, string]> => {
   const frame = await attacker.next(kind);
@@ -14,13 +15,13 @@ const said = async (attacker: Attacker, kind: number): Promise<readonly [number,
 
 describe("a hello", () => {
   it.each([
-    [2, 3],
+    [3, 4],
     [0, 0],
   ])("that speaks versions %i to %i is refused by name", async (lowest, highest) => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);
     await attacker.send(attacker.hello({ v: [lowest, highest] }));
-    const text = `peer speaks protocol ${lowest} to ${highest}, this side 1`;
+    const text = `peer speaks protocol ${lowest} to ${highest}, this side 2`;
     expect(await said(attacker, frameKind.refuse)).toEqual([12, text]);
     expect(victim.faults).toEqual([`hello: ${text}`]);
     expect(victim.counters).toMatchObject({ malformed: 1, sessionsRefused: 1 });
@@ -54,14 +55,14 @@ describe("a hello", () => {
       hello({ non: "x" }),
       hello({ adr: new Uint8Array(300) }),
       hello({ msg: 100 }),
-      messageOf(0, 0, [{ kind: frameKind.hello, body: 7 }]),
-      messageOf(0, 0, [{ kind: frameKind.hello, body: Uint8Array.of(0xc1) }]),
-      messageOf(0, 0, [{ kind: frameKind.hello }]),
-      messageOf(0, 0, []),
-      messageOf(0, 0, [{ kind: frameKind.ping }]),
-      messageOf(0, 0, [{ kind: frameKind.request, callId: 1 << 20, body: 1 }]),
-      messageOf(0, 0, [{ kind: frameKind.hello, flags: frameFlag.overflow, body: new Uint8Array(24) }]),
-      messageOf(0, 0, [{ kind: frameKind.hello, body }, { kind: frameKind.ping }]),
+      messageOf(0, 0n, [{ kind: frameKind.hello, body: 7 }]),
+      messageOf(0, 0n, [{ kind: frameKind.hello, body: Uint8Array.of(0xc1) }]),
+      messageOf(0, 0n, [{ kind: frameKind.hello }]),
+      messageOf(0, 0n, []),
+      messageOf(0, 0n, [{ kind: frameKind.ping }]),
+      messageOf(0, 0n, [{ kind: frameKind.request, callId: 1 << 20, body: 1 }]),
+      messageOf(0, 0n, [{ kind: frameKind.hello, flags: frameFlag.rendezvous, body: new Uint8Array(24) }]),
+      messageOf(0, 0n, [{ kind: frameKind.hello, body }, { kind: frameKind.ping }]),
     ];
     for (const [index, bytes] of malformed.entries()) {
       await attacker.send(bytes);
@@ -110,10 +111,13 @@ describe("a flood of hellos", () => {
   });
 });
 
+const lengthAt = messageHeaderBytes + 8;
+const bodyAt = messageHeaderBytes + frameHeaderBytes;
+
 describe("a hostile server", () => {
   /** A port that answers a hello with what the test makes of it, or not. */
   async function connectTo(
-    answer: (session: number, nonce: number) => Uint8Array | undefined,
+    answer: (session: number, nonce: bigint) => Uint8Array | undefined,
   ): Promise<Error> {
     const name = `trap.${Math.random().toString(36).slice(2)}`;
     const port = new MemPort({ scheme: "mem", host: "", port: 0, name }, defaultLayout);
@@ -132,7 +136,7 @@ describe("a hostile server", () => {
         onMessage(_, offset) {
           const { slabView: view, slab } = port;
           const bytes = Uint8Array.from(
-            slab.subarray(offset + 32, offset + 32 + view.getUint32(offset + 24, true)),
+            slab.subarray(offset + bodyAt, offset + bodyAt + view.getUint32(offset + lengthAt, true)),
           );
           const { ses, non, adr } = bodyOf({
             kind: 0,
@@ -143,7 +147,7 @@ describe("a hostile server", () => {
             body: bytes,
           }) as {
             ses: number;
-            non: number;
+            non: bigint;
             adr: Uint8Array;
           };
           const reply = answer(ses, non);
@@ -153,7 +157,7 @@ describe("a hostile server", () => {
           port.send(port.admit(adr), slot, reply.byteLength, { onSent: () => {} });
         },
         onMessageLost: () => {},
-        onNotice: () => {},
+        onPutNotification: () => {},
         onPeerGone: () => {},
       });
     }
@@ -164,15 +168,16 @@ describe("a hostile server", () => {
   }
 
   it("is asked again when it lets the first hello pass in silence", async () => {
-    const sessions: number[] = [];
+    const nonces: bigint[] = [];
     const error = await connectTo((session, nonce) => {
-      sessions.push(nonce);
-      if (sessions.length === 1) return undefined;
+      nonces.push(nonce);
+      if (nonces.length === 1) return undefined;
       return messageOf(session, nonce, [{ kind: frameKind.refuse, word: 14, body: { m: "not now" } }]);
     });
     expect(error.message).toContain("not now");
-    // Each attempt is a session of its own, so that a late answer to the first could not be taken for one to the second.
-    expect(new Set(sessions).size).toBe(2);
+    // Each attempt is a session of its own, so that a late answer to the first could not be taken for one to the
+    // second.
+    expect(new Set(nonces).size).toBe(2);
   });
 
   it.each([
@@ -185,7 +190,7 @@ describe("a hostile server", () => {
     [
       "a request",
       { kind: frameKind.request, callId: 1 << 20, body: 1 },
-      "frame kind 4 came before the welcome",
+      "frame kind 4 arrived before the welcome",
     ],
     ["an unknown frame", { kind: 200 }, "frame kind 200 is unknown"],
     [

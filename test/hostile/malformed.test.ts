@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { FrameSpec } from "../../src/session/fake-host.test-support.ts";
-import { frameFlag, frameKind, writeOverflow } from "../../src/wire/frame.ts";
+import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
+import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
+import { messageHeaderBytes, numberOffset } from "../../src/wire/message.ts";
 import { writeRegionDescriptor } from "../../src/wire/region-descriptor.ts";
-import { Attacker, bodyOf } from "./attacker.ts";
-import { methodNumber, Victim } from "./victim.ts";
+import { Attacker, bodyOf } from "./support/attacker.ts";
+import { methodNumber, Victim } from "./support/victim.ts";
 
 const id = (generation: number, slot: number): number => ((generation << 20) | slot) >>> 0;
 const hex = (text: string): Uint8Array => Uint8Array.from(Buffer.from(text.replaceAll(" ", ""), "hex"));
@@ -16,6 +17,13 @@ const request = (body: unknown, more: Partial<FrameSpec> = {}): FrameSpec => ({
   body,
   ...more,
 });
+
+/** A block of metadata of this length without entries. */
+const metadataOfZeros = (bytes: number): Uint8Array => {
+  const block = Buffer.alloc(bytes);
+  block.writeUInt16LE(bytes, 0);
+  return block;
+};
 
 /** A message of a live session, changed by hand. */
 type Forgery = (attacker: Attacker) => Uint8Array;
@@ -33,9 +41,9 @@ const framed =
   (attacker) =>
     attacker.message(...frames);
 
-const overflow = (bytes: number, key = 1n): Uint8Array => {
+const rendezvous = (bytes: number, key = 1n): Uint8Array => {
   const body = new Uint8Array(24);
-  writeOverflow(new DataView(body.buffer), 0, { key, address: 0n, bytes });
+  writeRendezvous(new DataView(body.buffer), 0, { key, address: 0n, bytes });
   return body;
 };
 
@@ -60,20 +68,63 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     changed((view) => view.setUint16(2, 0xffff, true)),
     "frame header is cut off",
   ],
-  "frame kind 0": [changed((view) => view.setUint8(16, 0)), "frame kind 0 is unknown"],
-  "frame kind 255": [changed((view) => view.setUint8(16, 255)), "frame kind 255 is unknown"],
-  "unknown flags": [changed((view) => view.setUint8(17, 0x40)), "frame has unknown flags 0x40"],
+  "frame kind 0": [changed((view) => view.setUint8(messageHeaderBytes, 0)), "frame kind 0 is unknown"],
+  "frame kind 255": [changed((view) => view.setUint8(messageHeaderBytes, 255)), "frame kind 255 is unknown"],
+  "unknown flags": [
+    changed((view) => view.setUint8(messageHeaderBytes + 1, 0x40)),
+    "frame has unknown flags 0x40",
+  ],
+  "metadata that is cut off": [
+    framed(request(hex("10 00 01 00"), { flags: frameFlag.metadata })),
+    "metadata of 16 bytes runs past the end of its frame",
+  ],
+  "metadata without a block": [
+    framed(request(undefined, { flags: frameFlag.metadata })),
+    "metadata has 0 bytes, less than its header",
+  ],
+  "metadata beyond its limit": [
+    framed(request(metadataOfZeros(8200), { flags: frameFlag.metadata })),
+    "metadata of 8200 bytes exceeds the limit of 8192",
+  ],
+  "metadata with a line feed": [
+    framed(request(hex("10 00 01 00 01 00 01 00 61 0a 00 00 00 00 00 00"), { flags: frameFlag.metadata })),
+    "metadata has a control character in a value",
+  ],
+  "metadata behind an identity that is cut off": [
+    framed(request(new Uint8Array(31), { flags: frameFlag.metadata | frameFlag.identity })),
+    "call identity has 31 bytes, not 32",
+  ],
+  "metadata on a cancel": [
+    framed({
+      kind: frameKind.cancel,
+      callId: id(1, 0),
+      flags: frameFlag.metadata,
+      body: hex("08 00 00 00 00 00 00 00"),
+    }),
+    "frame kind 7 may not have metadata",
+  ],
   "a body beyond the message": [
-    changed((view) => view.setUint32(24, 0xffff_ffff, true)),
+    changed((view) => view.setUint32(messageHeaderBytes + 8, 0xffff_ffff, true)),
     "runs past the end of its message",
   ],
   "a body that is shorter than its frame": [
-    changed((view) => view.setUint32(24, 1, true)),
+    changed((view) => view.setUint32(messageHeaderBytes + 8, 1, true)),
     "body cannot be decoded",
+  ],
+  "a number that was used before": [
+    (attacker) => {
+      attacker.number--;
+      return attacker.message(request({ id: 1, text: "t" }));
+    },
+    "message has a number that was used before",
+  ],
+  "no number": [
+    changed((view) => view.setUint32(numberOffset, 0, true)),
+    "message has a number that was used before",
   ],
   "a hello inside the session": [
     framed({ kind: frameKind.hello, body: {} }),
-    "frame kind 1 came in a session",
+    "frame kind 1 arrived inside a session",
   ],
   "a welcome": [framed({ kind: frameKind.welcome, body: {} }), "a second welcome came"],
   "a service table that is none": [
@@ -82,7 +133,7 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
   ],
   "two service tables": [
     framed({ kind: frameKind.services, body: [] }, { kind: frameKind.services, body: [] }),
-    "a service table came that was not awaited",
+    "an unexpected service table arrived",
   ],
   "a call id beyond the limit": [
     framed(request({}, { callId: id(1, 0xfffff) })),
@@ -101,7 +152,10 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     framed({ kind: frameKind.credits, word: 101 }),
     "101 credits are not between 1 and the 100 it takes at most",
   ],
-  "a pulled body that cannot be": [framed({ kind: frameKind.pulled, word: 9 }), "body number 9 of call 0"],
+  "a pulled body that cannot be": [
+    framed({ kind: frameKind.pulled, word: 9 }),
+    "pulled has the unknown word 9 for call 0",
+  ],
   "a depth bomb": [framed(request(new Uint8Array(10_000).fill(0x91))), "nesting is deeper than 100"],
   "a map depth bomb": [framed(request(hex(`${"81a161".repeat(3000)}c0`))), "nesting is deeper than 100"],
   "an array of four billion": [
@@ -123,6 +177,10 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     framed(request(hex(`81 a161 91 82 a162 01 ${proto} 80`))),
     "map key __proto__",
   ],
+  "a set of numbers that may all collide": [
+    framed(request(hex(`d47300 dc2001 ${"01".repeat(8193)}`))),
+    "cost more than 67108864 steps",
+  ],
   "a reserved byte": [framed(request(hex("c1"))), "byte 0xc1 begins no value"],
   "a record of another dialect": [framed(request(hex("d4 72 40 91 a161 01"))), "extension 0x72 is unknown"],
   "a bundle of strings of another dialect": [
@@ -132,8 +190,18 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
   "a reference of another dialect": [framed(request(hex("d6 70 00000001"))), "extension 0x70 is unknown"],
   "two values": [framed(request(hex("01 02"))), "1 bytes follow the value"],
   "a region without access": [
-    framed(request(hex(`d8 7d 01 ${"00".repeat(15)}`), { method: methodNumber("fill") })),
+    framed(
+      request(hex(`d8 7d 01 ${"00".repeat(15)}`), { method: methodNumber("fill"), flags: frameFlag.grants }),
+    ),
     "region descriptor has access 0",
+  ],
+  "a region in a request that grants none": [
+    framed(request(hex(`d8 7d 01 01 ${"00".repeat(14)}`), { method: methodNumber("fill") })),
+    "a region arrived in a request that grants none",
+  ],
+  "a cancel with a flag of a request": [
+    framed({ kind: frameKind.cancel, callId: id(1, 0), flags: frameFlag.grants }),
+    "frame kind 7 has flags of a request: 0x2",
   ],
   "a region that runs past the end of memory": [
     framed(
@@ -141,22 +209,22 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
         hex(
           `81 a4 696e746f c7 28 7d 01020000 01000000 0001000000000000 ${"01".repeat(8)} ${"ff".repeat(8)} 0001000000000000`,
         ),
-        { method: methodNumber("fill") },
+        { method: methodNumber("fill"), flags: frameFlag.grants },
       ),
     ),
     "region descriptor runs past the end of memory",
   ],
-  "an overflow of the wrong length": [
-    framed(request(new Uint8Array(23), { flags: frameFlag.overflow })),
-    "overflow descriptor has 23 bytes",
+  "a rendezvous descriptor of the wrong length": [
+    framed(request(new Uint8Array(23), { flags: frameFlag.rendezvous })),
+    "rendezvous descriptor has 23 bytes",
   ],
-  "an overflow beyond every limit": [
-    framed(request(overflow(2 ** 40), { flags: frameFlag.overflow })),
-    "overflowed body of 1099511627776 bytes exceeds maxBodyBytes",
+  "a rendezvous body beyond every limit": [
+    framed(request(rendezvous(2 ** 40), { flags: frameFlag.rendezvous })),
+    "rendezvous body of 1099511627776 bytes exceeds maxBodyBytes",
   ],
-  "an empty overflow": [
-    framed(request(overflow(0), { flags: frameFlag.overflow })),
-    "overflowed body is empty",
+  "an empty rendezvous body": [
+    framed(request(rendezvous(0), { flags: frameFlag.rendezvous })),
+    "rendezvous body is empty",
   ],
 };
 
@@ -196,7 +264,7 @@ describe("a malformed message of a live session", () => {
         `fault for ${cut} bytes`,
       );
       // Too short to name its session, it closes none.
-      if (cut >= 16) {
+      if (cut >= messageHeaderBytes) {
         await attacker.next(frameKind.goodbye);
         attacker.frames.length = 0;
         await attacker.connect();
@@ -209,17 +277,38 @@ describe("a malformed message of a live session", () => {
   });
 });
 
+describe("a message longer than its receiver takes", () => {
+  it("is dropped, and ends its session when the next one comes", async () => {
+    const victim = await Victim.open();
+    using attacker = new Attacker(victim.url);
+    await attacker.connect();
+    await attacker.sendFrames(request(new Uint8Array(20_000)));
+    await attacker.until(() => victim.counters.malformed === 1, "fault");
+    expect(victim.engine.stats().sessions).toBe(2);
+    await attacker.sendFrames({ kind: frameKind.ping });
+    const goodbye = await attacker.next(frameKind.goodbye);
+    expect([goodbye.word, bodyOf(goodbye)]).toEqual([
+      14,
+      { m: expect.stringContaining("1 of its messages were lost") },
+    ]);
+    expect(victim.counters).toMatchObject({ malformed: 1, messagesLost: 1 });
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
 describe("strays", () => {
   it("with a forged session or nonce are counted and have no effect", async () => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);
     const { session, nonce } = await attacker.connect();
-    const forged: [number, number][] = [
+    const forged: [number, bigint][] = [
       // The honest peer's session is the first one.
       [1, nonce],
-      [1, 0],
-      [1, 0xffff_ffff],
-      [session, nonce ^ 1],
+      [1, 0n],
+      [1, 0xffff_ffff_ffff_ffffn],
+      [session, nonce ^ 1n],
+      [session, nonce ^ (1n << 63n)],
       [session + 1, nonce],
       [0xffff_ffff, nonce],
     ];
@@ -255,7 +344,8 @@ describe("forged regions", () => {
       const { access, ...segment } = claim;
       const descriptor = writeRegionDescriptor({ access, bytes: claim.bytes, segments: [segment] });
       const body = hex(`81 a4 696e746f c7 28 7d ${Buffer.from(descriptor).toString("hex")}`);
-      await attacker.sendFrames(request(body, { method: methodNumber("fill"), callId: id(1, slot) }));
+      const flags = frameFlag.grants;
+      await attacker.sendFrames(request(body, { method: methodNumber("fill"), callId: id(1, slot), flags }));
     }
     await attacker.until(
       () => attacker.frames.filter(({ kind }) => kind === frameKind.error).length === claims.length,
@@ -267,11 +357,11 @@ describe("forged regions", () => {
     await victim.expectUnharmed();
   });
 
-  it("are refused in the form of a body that overflows into nothing", async () => {
+  it("are refused in the form of a rendezvous body that lies nowhere", async () => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);
     await attacker.connect();
-    await attacker.sendFrames(request(overflow(100_000, 0xbadn), { flags: frameFlag.overflow }));
+    await attacker.sendFrames(request(rendezvous(100_000, 0xbadn), { flags: frameFlag.rendezvous }));
     const error = await attacker.next(frameKind.error);
     expect(error.callId).toBe(id(1, 0));
     expect(attacker.frames.some(({ kind }) => kind === frameKind.pulled)).toBe(true);

@@ -3,7 +3,7 @@ import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
 
 const Where = service("where.v1", {
@@ -12,7 +12,7 @@ const Where = service("where.v1", {
   hold: unary({ output: z.string() }),
 });
 
-describe.each(providers)("over $name, what a user keeps in an AsyncLocalStorage", (provider) => {
+describe.each(transports)("over $name, what a user keeps in an AsyncLocalStorage", (provider) => {
   it("is not seen by handlers of others, whoever set the engine going", async () => {
     const storage = new AsyncLocalStorage<string>();
     const where = () => storage.getStore() ?? "nowhere";

@@ -2,7 +2,7 @@ import { type Client, type Engine, implement, type Peer, service, unary } from "
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { type Provider, providers } from "../matrix/providers.ts";
+import { type Provider, providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, fired, until } from "../matrix/wait.ts";
 
 const Work = service("work.v1", {
@@ -35,7 +35,7 @@ function serving(more: { relay?: () => Promise<string>; drain?: () => number | P
 
 const mem = providers[0] as Provider;
 
-describe.each(providers)("drain over $name", (provider) => {
+describe.each(transports)("drain over $name", (provider) => {
   it("closes at once when nothing is in flight, and aborts nothing", async () => {
     const { server, api, peer } = await pair(provider, [serving().work]);
     await api(Work).ping();

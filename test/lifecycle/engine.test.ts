@@ -174,7 +174,7 @@ describe.each(providers)("an engine over $name", (provider) => {
 
   it("says unavailable when nobody is there, at once where that is known", async () => {
     // mem and shm know by the name. What is on top is for a machine under load.
-    const connectTimeoutMs = provider.hasConnections ? 1500 : 10_000;
+    const connectTimeoutMs = provider.hasConnections ? 400 : 10_000;
     const client = await openEngine({ connectTimeoutMs });
     const started = performance.now();
     const error = await failure(client.connect(provider.deadUrl()));

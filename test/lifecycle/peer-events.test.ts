@@ -2,7 +2,7 @@ import { type Engine, implement, type Peer, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
 
 const Life = service("life.v1", { ping: unary({ output: z.string() }), hold: unary() });
@@ -22,7 +22,7 @@ function eventsOf(peer: Peer): string[] {
   return events;
 }
 
-describe.each(providers)("a peer over $name", (provider) => {
+describe.each(transports)("a peer over $name", (provider) => {
   it("tells when it drains, is lost, is back with another life, and is closed", async () => {
     const { server, peer, client } = await pair(provider, [living]);
     const events = eventsOf(peer);

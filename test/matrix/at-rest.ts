@@ -12,6 +12,7 @@ const counts = [
   "deadlines",
   "queuedBytes",
   "offeredBytes",
+  "streamBytes",
   "pullingBytes",
   "quarantinedBytes",
   "regions",
@@ -46,7 +47,10 @@ function nothing(stats: EngineStats): Record<string, unknown> {
   };
 }
 
-/** The leak check: before it closes, an engine must come to rest by itself. What it has counted must add up: each call settles once. */
+/**
+ * The leak check: before it closes, an engine must come to rest by itself. What it has counted must add up: each call
+ * settles once.
+ */
 export async function expectAtRest(engine: Engine): Promise<void> {
   await expect
     .poll(() => held(engine.stats()), { timeout: 20_000, interval: 2 })

@@ -7,8 +7,8 @@ import {
   type Implementation,
   type Peer,
 } from "cinnabar";
-import { afterAll, expect, onTestFinished, vi } from "vitest";
-import { expectAtRest, expectClosed, filesLeft } from "./at-rest.ts";
+import { onTestFinished } from "vitest";
+import { expectAtRest, expectClosed } from "./at-rest.ts";
 import type { Provider } from "./providers.ts";
 
 /** A server and a client that is connected to it, closed and checked for leaks when the test ends. */
@@ -24,7 +24,10 @@ export interface Pair {
 export interface PairOptions {
   readonly server?: EngineOptions;
   readonly client?: EngineOptions;
-  /** Work is cut off in this test, so the engines need not come to rest by themselves; the close must still let go of everything. */
+  /**
+   * Work is cut off in this test, so the engines need not come to rest by themselves; the close must still let go of
+   * everything.
+   */
   readonly endsHard?: boolean;
 }
 
@@ -69,8 +72,3 @@ export async function pair(
   const peer = await client.connect(url, { timeoutMs: connectTimeoutMs });
   return { server, client, peer, url, api: (service, clientOptions) => peer.client(service, clientOptions) };
 }
-
-// Registered in every file that opens engines: after its tests nothing of it may be left in the shared-memory folder.
-afterAll(async () => {
-  await vi.waitFor(() => expect(filesLeft()).toEqual([]), { timeout: 5000, interval: 10 });
-});

@@ -1,4 +1,5 @@
 import { networkInterfaces } from "node:os";
+import { isLong } from "./long.ts";
 import { verbsDevices } from "./verbs.ts";
 
 /** One way for two engines to reach each other. What the tests say holds over every one of them. */
@@ -9,16 +10,20 @@ export interface Provider {
   freshUrl(): string;
   /** A URL of this scheme at which nobody listens. */
   deadUrl(): string;
-  /** Whether the provider reaches peers by connections, as tcp and verbs do: they break on a refused transfer, and say nothing of a peer that is not there. */
+  /**
+   * Whether the provider reaches peers by connections, as tcp and verbs do: they break on a refused transfer, and say
+   * nothing of a peer that is not there.
+   */
   readonly hasConnections: boolean;
   /**
-   * How long the first connect of a process may take, in milliseconds. It touches some ten thousand new pages of memory where a software device is used
-   * in a guest, and each costs it a part of a millisecond, or more than one when the machine is busy.
+   * How long the first connect of a process may take, in milliseconds. It touches some ten thousand new pages of memory
+   * where a software device is used in a guest, and each costs it a part of a millisecond, or more than one when the
+   * machine is busy.
    */
   readonly connectTimeoutMs: number;
   /**
-   * The bound of the heartbeat, in milliseconds. A heartbeat that is sent while a broken connection is made anew is lost, and the session with it, before
-   * the owner of memory has said why it refused a transfer.
+   * The bound of the heartbeat, in milliseconds. A heartbeat that is sent while a broken connection is made anew is
+   * lost, and the session with it, before the owner of memory has said why it refused a transfer.
    */
   readonly heartbeatMs: number;
   /** Whether the largest bodies and transfers run here: once a scheme is enough, they are the bulk of the run time. */
@@ -58,8 +63,8 @@ const hasIpv6 = Object.values(networkInterfaces())
   .some((address) => address?.address === "::1");
 
 /**
- * The table. shm and tcp are always in it: on a machine where they cannot be opened the tests fail, because silence would read as success.
- * verbs is in it for each device that the environment lends.
+ * The table. shm and tcp are always in it: on a machine where they cannot be opened the tests fail, because silence
+ * would read as success. verbs is in it for each device that the environment lends.
  */
 export const providers: readonly Provider[] = [
   named("mem"),
@@ -69,3 +74,11 @@ export const providers: readonly Provider[] = [
   at("tcp", "tcp by host name", "localhost", false),
   ...verbsDevices.map(({ name, host }) => at("verbs", `verbs on ${name}`, host, false)),
 ];
+
+/**
+ * One provider for each way through the code. However a tcp address is named, its bytes go one way: what is said of
+ * addresses is tested with every provider, all else with these, and with every provider in the long form.
+ */
+export const transports: readonly Provider[] = isLong
+  ? providers
+  : providers.filter(({ scheme, carriesLargest }) => scheme !== "tcp" || carriesLargest);

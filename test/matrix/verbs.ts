@@ -6,8 +6,9 @@ export interface VerbsDevice {
 }
 
 /**
- * What the environment lends to the tests: `CINNABAR_TEST_VERBS="rxe=10.77.1.1 siw=10.77.2.1"`. The guest of `npm run test:rdma` has these
- * two; on a machine with RDMA hardware, name its own. Without it the tests use no verbs device, even where there is one.
+ * What the environment lends to the tests: `CINNABAR_TEST_VERBS="rxe=10.77.1.1 siw=10.77.2.1"`. The guest of `npm run
+ * test:rdma` has these two; on a machine with RDMA hardware, name its own. Without it the tests use no verbs device,
+ * even where there is one.
  */
 export const verbsDevices: readonly VerbsDevice[] = (process.env.CINNABAR_TEST_VERBS ?? "")
   .split(" ")

@@ -1,9 +1,9 @@
 import { bulk, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { fill, firstWrong } from "../bulk/pattern.ts";
+import { fill, firstWrong } from "../bulk/support/pattern.ts";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
 
 const Sums = service("sums.v1", {
@@ -24,7 +24,7 @@ const hows = ["get", "put", "getv", "putv", "pull"] as const;
 
 const moving = (move: Move) => implement(Sums, { move });
 
-describe.each(providers)("a checksum over $name", (provider) => {
+describe.each(transports)("a checksum over $name", (provider) => {
   it("agrees for every kind of transfer, over segments and parts", async () => {
     const { api, client } = await pair(provider, [
       moving(async ({ from, into }, call) => {

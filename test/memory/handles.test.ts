@@ -2,10 +2,11 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { type Engine, handle, implement, RegionHandle, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { tokenOf } from "../../src/memory/region-handle.ts";
 import { handleTokenBytes } from "../../src/wire/handle-descriptor.ts";
-import { fill, firstWrong } from "../bulk/pattern.ts";
+import { fill, firstWrong } from "../bulk/support/pattern.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
 
 const Shelf = service("shelf.v1", {
@@ -45,7 +46,7 @@ async function three(provider: (typeof providers)[number], memory: Uint8Array) {
   return { owner, region, b: a.client, c, fromA: a.api(Shelf), toC };
 }
 
-describe.each(providers)("a handle over $name", (provider) => {
+describe.each(transports)("a handle over $name", (provider) => {
   it("lets its holder borrow the region, and a third engine to which it was passed on", async () => {
     const memory = new Uint8Array(1_000_000);
     fill(memory, 3);
@@ -56,7 +57,7 @@ describe.each(providers)("a handle over $name", (provider) => {
     expect(Object.keys(taken)).not.toContain("token");
     expect(await toC.read({ from: taken })).toBe(-1);
     const borrowed = await b.borrow(taken);
-    expect(region.loans).toBe(1);
+    expect(region.grants).toBe(1);
     expect(await borrowed.put(new Uint8Array(8).fill(1), { offset: 16, notify: 5 })).toBe(8);
     expect(memory[16]).toBe(1);
     expect(await borrowed.word(16).fetchAdd(1n)).toBe(0x0101010101010101n);
@@ -70,10 +71,10 @@ describe.each(providers)("a handle over $name", (provider) => {
     expect(await borrowed.putv(parts)).toBe(8);
     borrowed.dispose();
     borrowed.dispose();
-    await until(() => region.loans === 0, "the region comes back");
+    await until(() => region.grants === 0, "the region comes back");
     expect(await failure(borrowed.get(new Uint8Array(1)))).toMatchObject({
       code: "failed_precondition",
-      message: expect.stringContaining("given back"),
+      message: expect.stringContaining("been returned"),
     });
     region.dispose();
   });
@@ -86,7 +87,7 @@ describe.each(providers)("a handle over $name", (provider) => {
       expect(await borrowed.get(new Uint8Array(64))).toBe(64);
     }
     // The other session is that of the client that `c` serves.
-    await until(() => region.loans === 0 && c.stats().sessions === 1, "everything has been given back");
+    await until(() => region.grants === 0 && c.stats().sessions === 1, "everything has been returned");
     expect(c.stats().counters.sessionsOpened).toBe(2);
     region.dispose();
   });
@@ -95,8 +96,8 @@ describe.each(providers)("a handle over $name", (provider) => {
     const { b, owner, region, fromA } = await three(provider, new Uint8Array(100));
     const taken = await fromA.take({});
     const forged = (change: object): RegionHandle => {
-      const { urls, incarnation, token, byteLength: bytes } = taken;
-      const made = { urls, incarnation, token, bytes, access: 3, leaseMs: 1000, ...change };
+      const { urls, incarnation, byteLength: bytes } = taken;
+      const made = { urls, incarnation, token: tokenOf(taken), bytes, access: 3, leaseMs: 1000, ...change };
       return new (taken.constructor as never as new (parts: object) => RegionHandle)(made);
     };
     expect(await failure(b.borrow(forged({ token: new Uint8Array(16) })))).toMatchObject({
@@ -115,7 +116,9 @@ describe.each(providers)("a handle over $name", (provider) => {
     region.dispose();
     expect(await failure(b.borrow(taken))).toMatchObject({ code: "not_found" });
     expect(() => region.share()).toThrow("failed_precondition");
-    expect(() => b.expose(new Uint8Array(1), { access: "read" }).share()).toThrow("listens nowhere");
+    expect(() => b.expose(new Uint8Array(1), { access: "read" }).share()).toThrow(
+      "the engine does not listen",
+    );
     await b.close();
   });
 
@@ -130,7 +133,7 @@ describe.each(providers)("a handle over $name", (provider) => {
     );
     expect(error).toMatchObject({ code: "deadline_exceeded", message: expect.stringContaining("lease") });
     expect(borrowed.signal.reason).toBe(error);
-    await until(() => region.loans === 0, "the region comes back");
+    await until(() => region.grants === 0, "the region comes back");
     region.dispose();
   });
 
@@ -156,7 +159,7 @@ describe.each(providers)("a handle over $name", (provider) => {
       memory.fill(0);
       expect(await putting).toMatchObject({
         code: "aborted",
-        message: expect.stringContaining("taken it back"),
+        message: expect.stringContaining("has disposed it"),
       });
       await borrowed[Symbol.asyncDispose]();
       expect(memory.every((byte) => byte === 0)).toBe(true);
@@ -170,7 +173,7 @@ describe.each(providers)("a handle over $name", (provider) => {
     const given = failure(b.borrow(taken, { signal: controller.signal }));
     controller.abort();
     expect(await given).toMatchObject({ code: "cancelled" });
-    await until(() => region.loans === 0, "nothing is lent");
+    await until(() => region.grants === 0, "nothing is lent");
     await using borrowed = await b.borrow(taken);
     expect(await borrowed.get(new Uint8Array(100))).toBe(100);
     region.dispose();
@@ -178,7 +181,7 @@ describe.each(providers)("a handle over $name", (provider) => {
 });
 
 describe("a handle of an engine that listens on every interface", () => {
-  it("is completed with the address by which its carrier was reached, and refused where that is not known", async () => {
+  it("is completed with the address by which its sender was reached, and refused where that is not known", async () => {
     const owner = await openEngine({
       listen: "tcp://0.0.0.0:0",
       serve: [implement(Shelf, { take: () => region.share() as never, read: () => 0 })],
@@ -207,11 +210,11 @@ it("may be borrowed by one peer so many times at once, and any number of times o
   using region = server.expose(new Uint8Array(8), { access: "read_write" });
   const taken = await api(Shelf).take({});
   for (let i = 0; i < 300; i++) (await client.borrow(taken)).dispose();
-  await until(() => region.loans === 0, "all have been given back");
+  await until(() => region.grants === 0, "all have been given back");
   const borrowed = await Promise.all(Array.from({ length: 256 }, () => client.borrow(taken)));
   expect(await failure(client.borrow(taken))).toMatchObject({ code: "resource_exhausted" });
   for (const each of borrowed) each.dispose();
-  await until(() => region.loans === 0, "all have been given back");
+  await until(() => region.grants === 0, "all have been given back");
 });
 
 it("says at once why its owner cannot lend", async () => {

@@ -1,8 +1,9 @@
 import { bulk, implement, RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { grantOf } from "../../src/memory/remote-region.ts";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, failure } from "../matrix/wait.ts";
 
 const Hole = service("hole.v1", {
@@ -14,11 +15,12 @@ type Change = Partial<{ bytes: number; shift: bigint; key: bigint; access: numbe
 
 /** A handle on the same memory that claims more than was granted. */
 function forged(region: RemoteRegion, { bytes, shift = 0n, key, access = 3 }: Change) {
-  const [first] = region.segments;
+  const { call, segments } = grantOf(region);
+  const [first] = segments;
   if (first === undefined) throw new Error("an empty region cannot be forged");
   const length = bytes ?? region.byteLength;
   const segment = { key: key ?? first.key, address: first.address + shift, bytes: length };
-  return new RemoteRegion<"read_write">(region.call, { bytes: length, access, segments: [segment] });
+  return new RemoteRegion<"read_write">(call, { bytes: length, access, segments: [segment] });
 }
 
 const forgeries: Record<string, readonly [Change, "get" | "put", string]> = {
@@ -27,7 +29,7 @@ const forgeries: Record<string, readonly [Change, "get" | "put", string]> = {
   "for writing, what was lent for reading": [{}, "put", "permission_denied"],
 };
 
-describe.each(providers)("a transfer that its owner refuses over $name", (provider) => {
+describe.each(transports)("a transfer that its owner refuses over $name", (provider) => {
   it.each(Object.entries(forgeries))(
     "%s hears why, and neither side waits for what is lost",
     async (_, [change, op, code]) => {

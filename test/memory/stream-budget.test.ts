@@ -2,14 +2,14 @@ import { bulkStream, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred, failure, fired } from "../matrix/wait.ts";
 
 const Streams = service("streams.v1", {
   both: unary({ input: z.object({ one: bulkStream("read"), two: bulkStream("write") }), output: z.string() }),
 });
 
-describe.each(providers)("streams that a handler opens over $name", (provider) => {
+describe.each(transports)("streams that a handler opens over $name", (provider) => {
   it("hold no more of its memory than maxPullBytes, and give it back with the call", async () => {
     const chunkBytes = 256 * 1024;
     const { api, client, server } = await pair(

@@ -2,9 +2,9 @@ import { bulkStream, implement, RpcError, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
-import { Checked, pieces, randomNumbers } from "./byte-source.ts";
+import { Checked, pieces, randomNumbers } from "./support/byte-source.ts";
 
 const Streams = service("streams.v1", {
   upload: unary({
@@ -63,7 +63,7 @@ function lengths(random: (below: number) => number): number[] {
   return [0, 1, 4095, 4096, 4097, 8192, 40_960, ...Array.from({ length: 12 }, () => random(300_000))];
 }
 
-describe.each(providers)("a byte stream over $name", (provider) => {
+describe.each(transports)("a byte stream over $name", (provider) => {
   it("carries bytes of any number to the handler, in order, whatever the pieces and chunks", async () => {
     const { api, client } = await pair(provider, [serving()]);
     const random = randomNumbers(1);
@@ -324,8 +324,8 @@ describe.each(providers)("a byte stream over $name", (provider) => {
     await stream.writable.close();
     await call;
     expect(said).toEqual([
-      expect.stringContaining('for "write"'),
-      expect.stringContaining("has been opened already"),
+      expect.stringContaining('of direction "write"'),
+      expect.stringContaining("is open already"),
     ]);
     expect(await failure(api(Streams).run({ data: stream }))).toMatchObject({ code: "failed_precondition" });
     expect(() => client.bulkStream("both" as never)).toThrow(TypeError);

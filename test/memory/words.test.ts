@@ -2,7 +2,7 @@ import { bulk, implement, type RemoteRegion, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
 const Words = service("words.v1", {
   run: unary({ input: z.object({ memory: z.unknown() }), output: z.unknown() }),
@@ -24,7 +24,7 @@ const code = (promise: Promise<unknown>) =>
     (error: { code?: string; name: string }) => error.code ?? error.name,
   );
 
-describe.each(providers)("a word of lent memory over $name", (provider) => {
+describe.each(transports)("a word of lent memory over $name", (provider) => {
   it.each([
     ["an ArrayBuffer", () => new ArrayBuffer(64)],
     ["a SharedArrayBuffer", () => new SharedArrayBuffer(64)],

@@ -3,7 +3,7 @@ import { bulk, bytes, Histogram, implement, type OpenCall, type SlowCall, servic
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
 
 const Work = service("work.v1", {
@@ -40,7 +40,7 @@ function published<T>(name: string): T[] {
 
 const quiet = { onHandlerError: () => {} };
 
-describe.each(providers)("engine.calls() over $name", (provider) => {
+describe.each(transports)("engine.calls() over $name", (provider) => {
   it("lists what is in flight, on both sides, and nothing when it has ended", async () => {
     const gate = deferred();
     const { server, client, api, url } = await pair(provider, [work(gate.promise)]);
@@ -50,12 +50,12 @@ describe.each(providers)("engine.calls() over $name", (provider) => {
     await until(() => server.stats().callsIn === 2, "both are served");
     const out = client.calls();
     expect(out).toMatchObject([
-      { direction: "out", method: "work.v1/hold", peer: url, phase: "sent", lentBytes: 0, transfers: 0 },
-      { direction: "out", method: "work.v1/lend", peer: url, phase: "sent", lentBytes: 3000 },
+      { direction: "out", method: "work.v1/hold", peer: url, phase: "sent", grantedBytes: 0, transfers: 0 },
+      { direction: "out", method: "work.v1/lend", peer: url, phase: "sent", grantedBytes: 3000 },
     ]);
     const inward = server.calls();
     expect(inward).toMatchObject([
-      { direction: "in", method: "work.v1/hold", phase: "open", lentBytes: 0 },
+      { direction: "in", method: "work.v1/hold", phase: "open", grantedBytes: 0 },
       { direction: "in", method: "work.v1/lend", phase: "open" },
     ]);
     expect(inward.map(({ callId }) => callId)).toEqual(out.map(({ callId }) => callId));

@@ -2,7 +2,7 @@ import { implement, type PortStats, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { deferred } from "../matrix/wait.ts";
 
 const Queues = service("queues.v1", {
@@ -12,7 +12,7 @@ const Queues = service("queues.v1", {
 const portOf = (engine: { stats(): { readonly ports: readonly PortStats[] } }) =>
   engine.stats().ports[0] as PortStats;
 
-describe.each(providers)("the queues of a port over $name", (provider) => {
+describe.each(transports)("the queues of a port over $name", (provider) => {
   it("fill, hold back who would fill them further, and lose nothing", async () => {
     const gate = deferred();
     const serve = implement(Queues, {

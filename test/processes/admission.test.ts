@@ -1,9 +1,9 @@
 import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
-import { endAllPeers, openEngine, startServer, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { fabrics, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 

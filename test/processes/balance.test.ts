@@ -1,22 +1,22 @@
 import { RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
-import { endAllPeers, openEngine, startServer, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { fabrics, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-describe.each(fabrics)("a group of three servers over %s, one of which is killed", (fabric) => {
+describe.each(fabrics)("a balanced peer of three servers over %s, one of which is killed", (fabric) => {
   it("goes on with the others, and with a new life of the third when that is there", async () => {
     const servers = await Promise.all(
       [0, 1, 2].map(() => startServer({ listen: freshUrl(fabric), heartbeatMs: 2_000 })),
     );
     const urls = servers.map(({ url }) => url);
     const engine = await openEngine({ heartbeatMs: 2_000, connectTimeoutMs: 3_000 });
-    const group = await engine.connect(urls, { reconnect: { whileLost: "wait", maxDelayMs: 200 } });
-    await until(() => group.members.every(({ state }) => state === "connected"));
-    const trial = group.client(Trial, { timeoutMs: 50_000 });
+    const balanced = await engine.connect(urls, { reconnect: { whileLost: "wait", maxDelayMs: 200 } });
+    await until(() => balanced.backends.every(({ state }) => state === "connected"));
+    const trial = balanced.client(Trial, { timeoutMs: 50_000 });
     const wrong: unknown[] = [];
     const answeredBy = new Map<string, number>();
     let done = false;
@@ -39,7 +39,9 @@ describe.each(fabrics)("a group of three servers over %s, one of which is killed
     await until(() => servers.every(({ life }) => (answeredBy.get(life) ?? 0) > 10));
     const [first, second, third] = servers as [(typeof servers)[0], (typeof servers)[0], (typeof servers)[0]];
     await second.server.destroy();
-    await until(() => group.members[1]?.state !== "connected" && group.members[1]?.state !== "suspect");
+    await until(
+      () => balanced.backends[1]?.state !== "connected" && balanced.backends[1]?.state !== "suspect",
+    );
     answeredBy.clear();
     await until(() => [first, third].every(({ life }) => (answeredBy.get(life) ?? 0) > 10));
     expect(answeredBy.has(second.life)).toBe(false);
@@ -49,7 +51,7 @@ describe.each(fabrics)("a group of three servers over %s, one of which is killed
     done = true;
     await Promise.all(askers);
     expect(wrong).toEqual([]);
-    group.close();
+    balanced.close();
     expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
   }, 60_000);
 });

@@ -1,10 +1,10 @@
 import { readdirSync } from "node:fs";
 import { Engine } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child, sharedFiles } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
-import { endAllPeers, mebi, openEngine, outcome, startServer } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child, sharedFiles } from "./support/child.ts";
+import { fabrics, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 

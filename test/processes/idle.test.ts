@@ -1,17 +1,18 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
-import { endAllPeers, openEngine, startServer } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-const windowMs = 2000;
+const windowMs = 1000;
 const mostShare = 0.01;
 
 /**
- * Processor time over wall time of a process at rest: the best of three windows, because the machine may be shared, and what others do
- * to the caches and the clock shows in everybody's processor time. An engine that spins or polls is far above in each.
+ * Processor time over wall time of a process at rest: the best of three windows, because the machine may be shared, and
+ * what others do to the caches and the clock shows in everybody's processor time. An engine that spins or polls is far
+ * above in each.
  */
 async function idleShare(...children: Child[]): Promise<number[]> {
   let best = children.map(() => 1);

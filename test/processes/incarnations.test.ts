@@ -1,16 +1,18 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { type Fabric, fabrics, freshName, freshUrl } from "./fabrics.ts";
-import { endAllPeers, openEngine, outcome, startServer, until } from "./peers.ts";
+import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { type Fabric, fabrics, freshName, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, outcome, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-const restarts = 10;
+const restarts = isLong ? 10 : 4;
 /**
- * shm is told of a death by the kernel. Elsewhere the bound must be waited for at each restart, so it is short, and a busy machine may make either side
- * take the other for dead.
+ * shm is told of a death by the kernel. Elsewhere the bound must be waited for at each restart, so it is short, and a
+ * busy machine may make either side take the other for dead.
  */
 const heartbeatOf = (fabric: Fabric, shortMs = 400) => (fabric === "shm" ? 10_000 : shortMs);
 
@@ -27,7 +29,10 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
     let answersOfLife = 0;
     let done = false;
 
-    /** Asks with tokens that nobody else has, as fast as it goes, and notes everything but an answer of its own or `unavailable`. */
+    /**
+     * Asks with tokens that nobody else has, as fast as it goes, and notes everything but an answer of its own or
+     * `unavailable`.
+     */
     const asker = async (name: string): Promise<void> => {
       while (!done) {
         const token = `${name}-${++calls}`;
@@ -41,8 +46,8 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
           if (answer.life === life) answersOfLife++;
         } catch (error) {
           if (!(error instanceof RpcError) || error.code !== "unavailable") wrong.push(error);
-          // A peer that is down answers at once, and the test's own work must get its turn.
-          await new Promise(setImmediate);
+          // A peer that is down answers at once, and the server that starts needs the processor.
+          await delay(1);
         }
       }
     };

@@ -1,24 +1,31 @@
 import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { freshName, freshUrl, underSanitizers } from "./fabrics.ts";
-import { endAllPeers, mebi } from "./peers.ts";
+import { isLong } from "../matrix/long.ts";
 import type { Footprint } from "./programs/commands.ts";
 import type { Abandoned } from "./programs/long-run.ts";
+import { Child } from "./support/child.ts";
+import { freshName, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, mebi } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
 /** How often as much; ten times as much says ten times as exactly what is left behind, and takes ten times as long. */
-const times = Number(process.env.CINNABAR_LONG_RUN ?? (underSanitizers ? 0.02 : 1));
+const times = Number(process.env.CINNABAR_LONG_RUN ?? (underSanitizers ? 0.02 : isLong ? 1 : 0.2));
 
-/** A million calls one after the other, and a hundred thousand given up, over all fabrics; most where they are fast. */
+/**
+ * In the long form a million calls one after the other, and a hundred thousand given up, over all fabrics; most where
+ * they are fast.
+ */
 const loads = [
   { fabric: "mem", calls: 300_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 20_000 } },
   { fabric: "shm", calls: 650_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 20_000 } },
   { fabric: "tcp", calls: 50_000, abandoned: { aborted: 10_000, late: 5_000, dropped: 15_000 } },
 ] as const;
 
-/** What the code, the tables and the allocator's habits may grow by. A call that is kept weighs some 500 bytes: 5,000 of them would be more. */
+/**
+ * What the code, the tables and the allocator's habits may grow by. A call that is kept weighs some 500 bytes: 5,000 of
+ * them would be more.
+ */
 const heapBound = 2 * mebi;
 /** Nothing that travels is kept in a buffer of its own. */
 const externalBound = mebi;
@@ -61,7 +68,10 @@ async function look(processes: readonly Child[]): Promise<Held[]> {
   );
 }
 
-/** What is neither a counter nor a high water, of the ports too: how often a machine that has much to do has kept a thread waiting, and how much was there at once. */
+/**
+ * What is neither a counter nor a high water, of the ports too: how often a machine that has much to do has kept a
+ * thread waiting, and how much was there at once.
+ */
 function gaugesOf(stats: EngineStats): object {
   const ports = stats.ports.map(({ queues, ...port }) => {
     const levels = Object.entries(queues).map(([name, { used, depth }]) => [name, used, depth]);
@@ -84,7 +94,7 @@ describe.each(loads)("processes that call for long over $fabric", ({ fabric, cal
       await client.ask("calls", 1);
     };
     // What is made once: code compiled, slots first used, tables grown.
-    await run(Math.min(0.05 * times, 0.05));
+    await run(Math.min(times / 4, 0.05));
     const before = await look(processes);
     await run(times);
     const after = await look(processes);

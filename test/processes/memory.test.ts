@@ -3,16 +3,21 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Client } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { randomNumbers } from "../memory/byte-source.ts";
-import { Child } from "./child.ts";
-import { type Fabric, fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
-import { endAllPeers, mebi, openEngine } from "./peers.ts";
+import { isLong } from "../matrix/long.ts";
+import { randomNumbers } from "../memory/support/byte-source.ts";
 import { Memory } from "./programs/memory-service.ts";
+import { Child } from "./support/child.ts";
+import { type Fabric, fabrics, freshUrl, isDevice, underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, mebi, openEngine } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
+/** How long it takes a process to find that a borrowed region's owner is not there any more. */
+const connectTimeoutOf = (fabric: Fabric) => (isDevice(fabric) ? 20_000 : 2_000);
+
 async function start(fabric: Fabric): Promise<{ readonly child: Child; readonly url: string }> {
-  const child = new Child("memory", { listen: freshUrl(fabric), heartbeatMs: 1000 });
+  const connectTimeoutMs = connectTimeoutOf(fabric);
+  const child = new Child("memory", { listen: freshUrl(fabric), heartbeatMs: 1000, connectTimeoutMs });
   const { urls } = await child.report("listening");
   return { child, url: urls[0] };
 }
@@ -25,7 +30,7 @@ describe.each(fabrics)("processes that share memory over %s", (fabric) => {
     for (const { url } of peers) clients.push((await engine.connect(url)).client(Memory));
     const words = new BigUint64Array(new SharedArrayBuffer(16));
     using word = engine.expose(words, { access: "read_write" });
-    const times = underSanitizers ? 500 : 10_000;
+    const times = underSanitizers ? 500 : isLong ? 10_000 : 2_000;
     const before = (
       await Promise.all(clients.map((client) => client.add({ word, times, atOnce: 16 })))
     ).flat();
@@ -59,8 +64,9 @@ describe.each(fabrics)("processes that share memory over %s", (fabric) => {
   });
 });
 
-/** The length of the file that is copied. By default a gibibyte; CINNABAR_STREAM_BYTES says otherwise. */
-const fileBytes = Number(process.env.CINNABAR_STREAM_BYTES ?? (underSanitizers ? 64 * mebi : 1024 * mebi));
+/** The length of the file that is copied, in the long form a gibibyte; CINNABAR_STREAM_BYTES says otherwise. */
+const fileMebi = underSanitizers ? 64 : isLong ? 1024 : 384;
+const fileBytes = Number(process.env.CINNABAR_STREAM_BYTES ?? fileMebi * mebi);
 /** VmHWM: everything a process has ever had resident, Node itself included. */
 const residentBytes = 256 * mebi;
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { endAllPeers } from "./peers.ts";
+import { Child } from "./support/child.ts";
+import { endAllPeers } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
@@ -34,7 +34,12 @@ describe.each([
       "connect over shm",
     ]);
     for (const error of refused) {
-      expect(error).toMatchObject({ name: "RpcError", code: "unavailable", origin: "local" });
+      expect(error).toMatchObject({
+        name: "RpcError",
+        code: "unavailable",
+        origin: "local",
+        retryable: false,
+      });
       for (const sentence of [path, ...sentences, "mem:// works without it"])
         expect(error.message).toContain(sentence);
     }

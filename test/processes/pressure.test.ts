@@ -1,9 +1,9 @@
 import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./fabrics.ts";
-import { endAllPeers, mebi, startServer, until } from "./peers.ts";
 import type { Footprint } from "./programs/commands.ts";
+import { Child } from "./support/child.ts";
+import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, mebi, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
@@ -76,7 +76,9 @@ describe.each(fabrics)("a server over %s that does not look at its peers for a w
     // 4000 times 12 KiB are below the server's limit on calls, and five times what a client's outbox holds.
     await client.ask("press", { count: 4000, load: 12 * 1024 });
     const { queuedBytes } = await client.ask<EngineStats>("stats");
-    expect(queuedBytes).toBeGreaterThan(4 * mebi);
+    // After the first refusal the kernel may still take what its buffers hold: the sender's 4 MiB (tcp_wmem) and some
+    // of the receiver's.
+    expect(queuedBytes).toBeGreaterThan(2 * mebi);
     expect(queuedBytes).toBeLessThan(8 * mebi + 16 * 1024);
     server.kill("SIGCONT");
     const { places, codes } = await client.report("pressed");

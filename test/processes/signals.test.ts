@@ -1,13 +1,13 @@
 import type { Peer } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child, sharedFiles } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
-import { endAllPeers, openEngine, outcome, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child, sharedFiles } from "./support/child.ts";
+import { anyFabrics, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, outcome, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-describe.each(fabrics)("a service that is sent a signal, over %s", (fabric) => {
+describe.each(anyFabrics)("a service that is sent a signal, over %s", (fabric) => {
   async function start(graceMs: number) {
     const server = new Child("service", { listen: freshUrl(fabric), graceMs });
     const url: string = (await server.report("listening")).urls[0];

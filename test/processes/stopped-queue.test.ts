@@ -1,19 +1,23 @@
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { providers } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child, sharedFiles } from "./child.ts";
-import { freshName } from "./fabrics.ts";
-import { endAllPeers, openEngine, startServer, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child, sharedFiles } from "./support/child.ts";
+import { freshName } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
-// In 2.1 who posts takes a place in the receiver's queue first, and fills it then (docs/design/shm.md, "Stopped queues").
+// In 2.1 who posts takes a place in the receiver's queue first, and fills it then (docs/design/shm.md, "Stopped
+// queues").
 const [major, minor] = providers().libfabric.version;
 const stops = major === 2 && minor === 1;
 const queueOffsetAt = 80n;
 
-/** Takes the next place in the queue of a shared region, as a poster does, and leaves it at that. Nobody else may be posting there. */
+/**
+ * Takes the next place in the queue of a shared region, as a poster does, and leaves it at that. Nobody else may be
+ * posting there.
+ */
 function takePlace(file: string): void {
   const region = openSync(file, "r+");
   try {

@@ -1,17 +1,17 @@
 import { RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { Child } from "./child.ts";
-import { fabrics, freshUrl } from "./fabrics.ts";
-import { endAllPeers, openEngine, outcome, startServer, until } from "./peers.ts";
 import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { fabrics, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers, openEngine, outcome, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
 describe.each(fabrics)("a server that stops for a while, over %s", (fabric) => {
   it("is suspected while it is silent, trusted when it goes on, and its calls are answered", async () => {
     // Long enough that a machine under load gets to wake the server before the bound.
-    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: 8_000 });
-    const engine = await openEngine({ heartbeatMs: 8_000 });
+    const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs: 4_000 });
+    const engine = await openEngine({ heartbeatMs: 4_000 });
     const peer = await engine.connect(url);
     const events: string[] = [];
     peer.on("back", ({ after, restarted }) => events.push(`back after ${after} ${restarted}`));

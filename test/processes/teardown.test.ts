@@ -1,12 +1,13 @@
 import { Engine } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { Child, type Ending, sharedFiles } from "./child.ts";
-import { fabrics, freshName, freshUrl } from "./fabrics.ts";
-import { endAllPeers } from "./peers.ts";
-import type { TeardownSettings } from "./programs/teardown.ts";
+import { isLong } from "../matrix/long.ts";
+import type { TeardownPlan, WorkersEnded } from "./programs/teardown.ts";
+import { Child, type Ending, sharedFiles } from "./support/child.ts";
+import { fabrics, freshName, freshUrl } from "./support/fabrics.ts";
+import { endAllPeers } from "./support/peers.ts";
 
 /** What Node itself prints of an uncaught error, and not a line more. */
-const uncaught = /^file:.*\n.*\n *\^\n\nError: on purpose\n( {4}at .*\n)+\nNode\.js v.*\n$/;
+const uncaught = /^file:.*\n.*\n[ \t]*\^\n\nError: on purpose\n( {4}at .*\n)+\nNode\.js v.*\n$/;
 
 /** Ends are immediate, but for `close`, which takes half a second at most; the rest is for a busy machine. */
 const withinMs = 60_000;
@@ -14,22 +15,45 @@ const withinMs = 60_000;
 // Of both fabrics, whose tests run beside each other.
 afterAll(endAllPeers);
 
-type Plan = Omit<TeardownSettings, "url" | "thread">;
+type Plan = Omit<TeardownPlan, "url">;
 
-// A few at a time: most of a process's life is spent on starting Node. Each test waits for its own to end.
+// A few at a time: most of a process's life is spent on starting Node.
 describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: true }, (fabric) => {
   let server: Child;
   let url: string;
+  /** The process whose workers end. In the long form each test has its own. */
+  let host: Child;
 
   beforeAll(async () => {
     server = new Child("server", { listen: freshUrl(fabric), heartbeatMs: 10_000 });
     url = (await server.report("listening")).urls[0];
+    host = startHost();
   });
 
-  afterAll(() => server.destroy());
+  afterAll(async () => {
+    await leave(host);
+    await server.destroy();
+  });
 
-  function start(thread: TeardownSettings["thread"], plan: Plan): Child {
-    return new Child("teardown", { url, thread, ...plan });
+  function start(plan: Plan): Child {
+    return new Child("teardown", { url, thread: "main", ...plan });
+  }
+
+  const startHost = () => new Child("teardown", { thread: "host" });
+
+  /** Lets a host end as any process whose work is done. */
+  async function leave(host: Child): Promise<void> {
+    await host.ask("exit");
+    await expectEnd(host, 0);
+  }
+
+  async function inHost(how: "worker" | "beside" | "pair", plan: Plan): Promise<WorkersEnded> {
+    const own = isLong ? startHost() : host;
+    const ended = await own.ask<WorkersEnded>(how, { url, ...plan });
+    if (isLong) await leave(own);
+    const { listen = "" } = plan;
+    if (listen.startsWith("shm://")) expect(sharedFiles(listen.slice("shm://".length))).toEqual([]);
+    return ended;
   }
 
   async function expectEnd(child: Child, ending: Ending, stderr: RegExp = /^$/, listen = ""): Promise<void> {
@@ -42,7 +66,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
   }
 
   describe("on the main thread", () => {
-    it.each<[TeardownSettings["during"], TeardownSettings["end"], Ending, RegExp?]>([
+    it.each<[TeardownPlan["during"], TeardownPlan["end"], Ending, RegExp?]>([
       ["nothing", "leave", 0],
       ["call", "close", 0],
       ["bulk", "close", 0],
@@ -55,12 +79,12 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["bulk", "throw", 1, uncaught],
       ["call", "reject", 1, uncaught],
     ])("with %s under way ends by %s", async (during, end, ending, stderr) => {
-      await expectEnd(start("main", { during, end }), ending, stderr);
+      await expectEnd(start({ during, end }), ending, stderr);
     });
 
     it("leaves when nothing is open, whatever the heartbeat", async () => {
       // A tick of that heartbeat comes after the test's time.
-      await expectEnd(start("main", { during: "nothing", end: "leave", heartbeatMs: 8 * withinMs }), 0);
+      await expectEnd(start({ during: "nothing", end: "leave", heartbeatMs: 8 * withinMs }), 0);
     });
 
     it("leaves when all is given up, though its peer stands still and sends are stuck", async () => {
@@ -76,16 +100,16 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       await still.destroy();
     });
 
-    it.each<[TeardownSettings["end"], Ending, RegExp?]>([
+    it.each<[TeardownPlan["end"], Ending, RegExp?]>([
       ["close", 0],
       ["exit", 7],
       ["throw", 1, uncaught],
     ])("listening ends by %s", async (end, ending, stderr) => {
       const listen = freshUrl(fabric);
-      await expectEnd(start("main", { during: "call", end, listen }), ending, stderr, listen);
+      await expectEnd(start({ during: "call", end, listen }), ending, stderr, listen);
     });
 
-    it.each<[TeardownSettings["during"], NodeJS.Signals]>([
+    it.each<[TeardownPlan["during"], NodeJS.Signals]>([
       ["call", "SIGTERM"],
       ["call", "SIGINT"],
       ["bulk", "SIGTERM"],
@@ -93,14 +117,14 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
       ["bulk", "SIGKILL"],
     ])("with %s under way dies of %s", async (during, signal) => {
       const listen = freshUrl(fabric);
-      const child = start("main", { during, end: "wait", listen });
+      const child = start({ during, end: "wait", listen });
       await child.report("ready");
       child.kill(signal);
       await expectEnd(child, signal, /^$/, listen);
     });
 
     it("closes in a handler of SIGTERM", async () => {
-      const child = start("main", { during: "call", end: "handler", listen: freshUrl(fabric) });
+      const child = start({ during: "call", end: "handler", listen: freshUrl(fabric) });
       await child.report("ready");
       child.kill("SIGTERM");
       await expectEnd(child, 0);
@@ -108,7 +132,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
   });
 
   describe("on a worker thread", () => {
-    it.each<[TeardownSettings["during"], TeardownSettings["end"], number, boolean?]>([
+    it.each<[TeardownPlan["during"], TeardownPlan["end"], number, boolean?]>([
       ["nothing", "leave", 0],
       ["call", "close", 0],
       ["bulk", "close", 0],
@@ -127,51 +151,48 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
     ])(
       "with %s under way ends by %s, and the process goes on",
       async (during, end, status, throws = false) => {
-        const child = start("worker", { during, end });
-        expect(await child.report("worker ended")).toMatchObject({ status });
-        expect(child.unread("thrown").map(({ message }) => message)).toEqual(throws ? ["on purpose"] : []);
-        await child.report("unaffected");
-        await expectEnd(child, 0);
+        const thrown = throws ? ["on purpose"] : [];
+        expect(await inHost("worker", { during, end })).toEqual({
+          statuses: [status],
+          thrown,
+          token: "main",
+        });
       },
     );
 
-    it.each<TeardownSettings["end"]>(["close", "exit", "terminate"])("listening ends by %s", async (end) => {
-      const listen = freshUrl(fabric);
-      const child = start("worker", { during: "call", end, listen });
-      await child.report("unaffected");
-      await expectEnd(child, 0, /^$/, listen);
+    it.each<TeardownPlan["end"]>(["close", "exit", "terminate"])("listening ends by %s", async (end) => {
+      expect(await inHost("worker", { during: "call", end, listen: freshUrl(fabric) })).toMatchObject({
+        thrown: [],
+        token: "main",
+      });
     });
 
     it("dies with the process", async () => {
       const listen = freshUrl(fabric);
-      const child = start("worker", { during: "call", end: "wait", listen });
+      const child = startHost();
+      const asked = child.ask("worker", { url, during: "call", end: "wait", listen });
       await child.report("ready");
       child.kill("SIGTERM");
+      await expect(asked).rejects.toThrow("ended (SIGTERM)");
       await expectEnd(child, "SIGTERM", /^$/, listen);
     });
 
-    it.each<TeardownSettings["end"]>(["close", "exit", "throw", "terminate"])(
+    it.each<TeardownPlan["end"]>(["close", "exit", "throw", "terminate"])(
       "ends by %s beside another of the main thread",
       async (end) => {
-        const child = start("both", { during: "bulk", end });
-        await child.report("worker ended");
-        expect(await child.report("unaffected")).toMatchObject({ token: "main" });
-        await expectEnd(child, 0);
+        expect(await inHost("beside", { during: "bulk", end })).toMatchObject({ token: "main" });
       },
     );
 
     // Both are of one process: over shm the provider shares its mapping between them.
-    it.each<[TeardownSettings["during"], TeardownSettings["end"]]>([
+    it.each<[TeardownPlan["during"], TeardownPlan["end"]]>([
       ["call", "close"],
       ["bulk", "close"],
       ["bulk", "terminate"],
       ["overflow", "exit"],
     ])("with %s from a neighbouring worker ends by %s", async (during, end) => {
-      const listen = freshUrl(fabric);
-      const child = start("pair", { during, end, listen });
-      await child.report("worker ended");
-      await child.report("worker ended");
-      await expectEnd(child, 0, /^$/, listen);
+      const ended = await inHost("pair", { during, end, listen: freshUrl(fabric) });
+      expect(ended).toMatchObject({ statuses: [expect.any(Number), expect.any(Number)], thrown: [] });
     });
   });
 });

@@ -1,11 +1,11 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { type ConnectionEvent, implement, type PortStats, rdmaConnections, service, unary } from "cinnabar";
-import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
-import { endAllPeers, startServer } from "../processes/peers.ts";
+import { endAllPeers, startServer } from "../processes/support/peers.ts";
 
 /** Generous: a guest with one processor, and connections that are given up by time alone. */
 const soon = { timeout: 60_000, interval: 10 };
@@ -38,6 +38,16 @@ describe("RDMA connections", () => {
     expect(portOf(server).verbs).toEqual({ connectionEvents: "not asked for", queuePair: undefined });
   });
 
+  it.each(verbs)("are not read unless the environment asks for it, on $name", async (provider) => {
+    const events = connectionEvents();
+    const { server, api } = await pair(provider, [echo]);
+    await api(Echo).echo("x");
+    expect(portOf(server).verbs?.connectionEvents).toBe(
+      "off; CINNABAR_PATCHES=connection-events switches it on",
+    );
+    expect(events).toEqual([]);
+  });
+
   it("are not watched where there is no verbs port", async () => {
     const events = connectionEvents();
     const tcp = providers.find(({ scheme }) => scheme === "tcp") as (typeof providers)[number];
@@ -51,6 +61,9 @@ describe("RDMA connections", () => {
 });
 
 describe.each(verbs)("RDMA connections on $name", (provider) => {
+  // The addon reads it when a port opens.
+  beforeAll(() => void (process.env.CINNABAR_PATCHES = "connection-events"));
+
   const toPeer = (events: readonly ConnectionEvent[], url: string) =>
     names(events.filter(({ peer }) => peer === url));
 

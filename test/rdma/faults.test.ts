@@ -1,10 +1,10 @@
 import { bulk, type Engine, implement, service, unary } from "cinnabar";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { fill, firstWrong } from "../bulk/pattern.ts";
+import { fill, firstWrong } from "../bulk/support/pattern.ts";
 import { openEngine } from "../matrix/pair.ts";
 import { failure, until } from "../matrix/wait.ts";
-import { cables } from "./cable.ts";
+import { cables } from "./support/cable.ts";
 
 const Blocks = service("blocks.v1", {
   add: unary({ input: z.array(z.number()), output: z.number(), idempotent: true }),
@@ -123,6 +123,6 @@ describe.each(cables)("verbs on $name", (cable) => {
     await cable.calm();
     expect(await api.add([1, 1])).toBe(2);
     region.dispose();
-    await until(() => region.loans === 0, "nothing is lent any more");
+    await until(() => region.grants === 0, "nothing is lent any more");
   });
 });

@@ -24,7 +24,7 @@ describe.each(verbsDevices)("verbs on $name", ({ host }) => {
     for (let i = 0; i < 3; i++) peers.push(await (await openEngine({}, true)).connect(url));
     const refused = await failure((await openEngine({}, true)).connect(url));
     expect(refused).toMatchObject({ code: "resource_exhausted", origin: "remote" });
-    expect(refused.message).toContain("room for 3 peers; FI_UNIVERSE_SIZE");
+    expect(refused.message).toContain("room for 3 peers; a higher FI_UNIVERSE_SIZE");
     for (const [i, peer] of peers.entries()) expect(await peer.client(Echo).echo(i)).toBe(i);
   });
 

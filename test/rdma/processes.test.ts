@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { providers } from "../matrix/providers.ts";
-import { Child } from "../processes/child.ts";
-import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "../processes/peers.ts";
 import { Memory } from "../processes/programs/memory-service.ts";
 import { Trial } from "../processes/programs/trial.ts";
+import { Child } from "../processes/support/child.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "../processes/support/peers.ts";
 
 // The short form of test/processes/death.test.ts and stall.test.ts, which run on devices too, and take minutes there.
 

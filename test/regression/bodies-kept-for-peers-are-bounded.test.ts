@@ -2,12 +2,12 @@ import { bytes, implement, service, unary } from "cinnabar";
 import { expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
 const Long = service("long.v1", { answer: unary({ input: z.number(), output: bytes() }) });
 const bodyBytes = 800_000;
 
-it.each(providers)(
+it.each(transports)(
   "answers over $name beyond maxOfferBytes fail, and the others arrive",
   async (provider) => {
     const { server, api } = await pair(

@@ -2,7 +2,7 @@ import { bulk, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
 const Sums = service("sums.v1", {
   move: unary({ input: z.object({ from: bulk("read") }), output: z.unknown() }),
@@ -11,7 +11,7 @@ const Sums = service("sums.v1", {
 const options = { checksum: "crc32c" } as const;
 
 // What threw in the middle of its turn kept the turn, and every later checksum of the process waited for it.
-describe.each(providers)("memory that is detached while it is summed over $name", (provider) => {
+describe.each(transports)("memory that is detached while it is summed over $name", (provider) => {
   it("holds up no other checksum", async () => {
     const bytes = 8 << 20;
     const { api, client } = await pair(provider, [

@@ -1,11 +1,12 @@
 import { Engine } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { until } from "../matrix/wait.ts";
 
-// Over tcp the welcome was tried for ever: each such client took one of the server's send slots for good, and kept it polling.
-describe.each(providers)("clients that close before they are welcomed, over $name", (provider) => {
+// Over tcp the welcome was tried for ever: each such client took one of the server's send slots for good, and kept it
+// polling.
+describe.each(transports)("clients that close before they are welcomed, over $name", (provider) => {
   it("cost the server nothing for long", async () => {
     const server = await openEngine({ listen: provider.freshUrl(), heartbeatMs: 100 });
     const url = server.urls[0] as string;

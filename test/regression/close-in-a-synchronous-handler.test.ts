@@ -1,11 +1,11 @@
 import { Engine, implement, service, unary } from "cinnabar";
 import { expect, it } from "vitest";
 import { z } from "zod";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
 const Log = service("log.v1", { write: unary({ input: z.number(), output: z.number() }) });
 
-it.each(providers)(
+it.each(transports)(
   "closing the engine in a handler over $name runs no other call twice, and every caller hears",
   async (provider) => {
     const ran: number[] = [];

@@ -1,14 +1,15 @@
 import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
-// Names of 45 KB, which no message holds: each welcome is pulled, and what came behind it was taken for a breach of the protocol.
+// Names of 45 KB, which no message holds: each welcome is pulled, and what came behind it was taken for a breach of the
+// protocol.
 const names = Array.from({ length: 900 }, (_, i) => `method${i}`.padEnd(50, "x"));
 const Wide = service("wide.v1", Object.fromEntries(names.map((name) => [name, unary()])));
 const wide = implement(Wide, Object.fromEntries(names.map((name) => [name, () => undefined])));
 
-describe.each(providers)("clients of many methods over $name", (provider) => {
+describe.each(transports)("clients of many methods over $name", (provider) => {
   it("are connected though the server tells them of their credits at once", async () => {
     // So few that each client that comes changes the others' share.
     const limits = { maxRequests: 64, maxRequestsInAll: 64 };

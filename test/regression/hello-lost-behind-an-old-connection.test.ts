@@ -7,7 +7,8 @@ import { z } from "zod";
 const Echo = service("echo.v1", { echo: unary({ input: z.number(), output: z.number() }) });
 const serve = [implement(Echo, { echo: (n) => n })];
 
-// libfabric 1.17 may lose a message that is posted before it has seen the end of the former connection to the same address, and says nothing.
+// libfabric 1.17 may lose a message that is posted before it has seen the end of the former connection to the same
+// address, and says nothing.
 it("a call right after its tcp server was closed reaches the one that opens there later", async () => {
   const first = await Engine.open({ listen: "tcp://127.0.0.1:0", serve });
   const url = first.urls[0] as string;

@@ -2,7 +2,7 @@ import { implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.unknown(), output: z.unknown() }) });
@@ -17,7 +17,7 @@ const input = (act: () => void) => ({
 });
 
 // The call was settled and then set to "sent": its answer settled it again, and nobody had told the peer.
-describe.each(providers)(
+describe.each(transports)(
   "an input whose getter ends the call while it is encoded, over $name",
   (provider) => {
     it("settles once when it aborts", async () => {

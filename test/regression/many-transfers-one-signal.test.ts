@@ -2,14 +2,14 @@ import { bulk, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 
 const Scatter = service("scatter.v1", {
   run: unary({ input: z.object({ into: bulk("write") }), output: z.number() }),
 });
 
 // Node printed a MaxListenersExceededWarning from the eleventh transfer on.
-describe.each(providers)("many transfers of one call over $name", (provider) => {
+describe.each(transports)("many transfers of one call over $name", (provider) => {
   it("bring no warning", async () => {
     const warnings: unknown[] = [];
     const warn = (warning: unknown) => warnings.push(warning);

@@ -2,7 +2,7 @@ import { bulk, bytes, type EngineStats, implement, service, unary } from "cinnab
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure, untilTurn } from "../matrix/wait.ts";
 
 const Long = service("long.v1", {
@@ -13,8 +13,11 @@ const Long = service("long.v1", {
 const longBytes = 32 << 20;
 const patiently = { timeout: 20_000, interval: 2 };
 
-/** Over tcp this memory stayed in quarantine until its engine closed: its peer said goodbye in the middle of a transfer, and nothing after it. */
-describe.each(providers)(
+/**
+ * Over tcp this memory stayed in quarantine until its engine closed: its peer said goodbye in the middle of a transfer,
+ * and nothing after it.
+ */
+describe.each(transports)(
   "memory lent over $name to a peer that closes in the middle of a transfer",
   (provider) => {
     let putting = false;
@@ -55,7 +58,7 @@ describe.each(providers)(
       await untilTurn(() => putting, "it puts");
       await server.close();
       expect(await failed).toMatchObject({ code: "unavailable" });
-      await expect.poll(() => [held(client.stats()), into.loans], patiently).toEqual([nothing, 0]);
+      await expect.poll(() => [held(client.stats()), into.grants], patiently).toEqual([nothing, 0]);
     });
   },
 );

@@ -2,7 +2,7 @@ import { bulk, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
 
 const Put = service("put.v1", {
@@ -10,7 +10,7 @@ const Put = service("put.v1", {
 });
 
 // A put from detached memory moved 0 bytes and succeeded.
-describe.each(providers)("a put from detached memory over $name", (provider) => {
+describe.each(transports)("a put from detached memory over $name", (provider) => {
   it("fails instead of moving nothing", async () => {
     const { api, client } = await pair(provider, [
       implement(Put, {

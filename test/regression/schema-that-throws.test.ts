@@ -2,7 +2,7 @@ import { implement, type Schema, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure } from "../matrix/wait.ts";
 
 const throwing: Schema<unknown, unknown> = {
@@ -19,7 +19,7 @@ const contract = (data: Schema) =>
   service("throwing.v1", { run: unary({ output: z.string(), errors: { Odd: data } }) });
 
 // It was an uncaught exception out of the progress loop: the process ended, or the rest of the message was lost.
-describe.each(providers)("a schema of error data that throws at the client, over $name", (provider) => {
+describe.each(transports)("a schema of error data that throws at the client, over $name", (provider) => {
   it("fails its own call, and the others in the same message are answered", async () => {
     let odd = true;
     const { api } = await pair(provider, [

@@ -1,4 +1,14 @@
-import { type Engine, handle, implement, type RetryOptions, RpcError, service, unary } from "cinnabar";
+import {
+  bulk,
+  type Engine,
+  handle,
+  implement,
+  type RetryOptions,
+  RpcError,
+  serverStream,
+  service,
+  unary,
+} from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -11,6 +21,8 @@ const Who = service("who.v1", {
   heldOnce: unary({ output: z.string(), replay: true }),
   lend: unary({ output: handle("read") }),
   hold: unary({ output: z.string() }),
+  sum: unary({ input: bulk("read"), output: z.number() }),
+  count: serverStream({ output: z.string() }),
 });
 
 const mem = providers[0] as (typeof providers)[number];
@@ -37,6 +49,14 @@ function open(
       throw never;
     },
     hold: wait,
+    async *count() {
+      yield name;
+    },
+    async sum(memory, call) {
+      const bytes = new Uint8Array(memory.byteLength);
+      await call.get(memory, bytes);
+      return bytes.reduce((sum, byte) => sum + byte, 0);
+    },
     heldOnce: wait,
   });
   return openEngine({ listen: url, serve: [who] }, true);
@@ -44,46 +64,108 @@ function open(
 
 const urlOf = (engine: Engine) => engine.urls[0] as string;
 
-describe("a call to a group that is tried again", () => {
-  it("goes elsewhere when a peer refuses it because it drains", async () => {
+describe("a call to a balanced peer that is tried again", () => {
+  it("goes elsewhere when a peer refuses it because it drains, retried or not", async () => {
     const gate = deferred();
     const [a, b] = [await open("a", gate.promise), await open("b")];
     const client = await openEngine({}, true);
     // Whoever drains first comes first, as long as it is there to be picked.
-    await using group = await client.connect([urlOf(a), urlOf(b)], {
+    await using balanced = await client.connect([urlOf(a), urlOf(b)], {
       policy: {
         pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
       },
     });
-    await until(() => group.members.every(({ state }) => state === "connected"), "both are connected");
-    const held = group.client(Who).hold();
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+    const held = balanced.client(Who).hold();
     await until(() => a.stats().callsIn === 1, "it is served");
     const report = a.drain({ graceMs: 20_000 });
     // In the same turn: the client has not heard.
-    const [plain, tried] = [group.client(Who).name(), group.client(Who, { retry: {} }).replayed()];
-    expect(await failure(plain)).toMatchObject({ code: "unavailable", notExecuted: true });
-    expect(await tried).toBe("b");
+    const [plain, tried] = [balanced.client(Who).name(), balanced.client(Who, { retry: {} }).replayed()];
+    const items: string[] = [];
+    for await (const item of balanced.client(Who).count()) items.push(item);
+    expect(items).toEqual(["b"]);
+    expect(await Promise.all([plain, tried])).toEqual(["b", "b"]);
+    expect(client.stats().counters.retries).toBe(0);
     gate.resolve();
     expect(await held).toBe("a");
     expect((await report).aborted).toEqual([]);
   });
 
+  it("takes its memory along, and leaves none granted", async () => {
+    const gate = deferred();
+    const [a, b] = [await open("a", gate.promise), await open("b")];
+    const client = await openEngine({}, true);
+    await using balanced = await client.connect([urlOf(a), urlOf(b)], {
+      policy: {
+        pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
+      },
+    });
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+    const held = balanced.client(Who).hold();
+    await until(() => a.stats().callsIn === 1, "it is served");
+    const report = a.drain({ graceMs: 20_000 });
+    const region = client.expose(new Uint8Array(64).fill(2), { access: "read" });
+    expect(await balanced.client(Who).sum(region)).toBe(128);
+    expect(b.stats().counters.requestsStarted).toBe(1);
+    await region.revoke();
+    gate.resolve();
+    await held;
+    await report;
+  });
+
+  it("fails when all drain, and says that it was not executed", async () => {
+    const gate = deferred();
+    const servers = [await open("a", gate.promise), await open("b", gate.promise)];
+    const client = await openEngine({}, true);
+    await using balanced = await client.connect(servers.map(urlOf), { policy: "roundRobin" });
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+    const held = [balanced.client(Who).hold(), balanced.client(Who).hold()];
+    await until(() => servers.every((server) => server.stats().callsIn === 1), "both serve");
+    const reports = servers.map((server) => server.drain({ graceMs: 20_000 }));
+    expect(await failure(balanced.client(Who).name())).toMatchObject({
+      code: "unavailable",
+      notExecuted: true,
+    });
+    gate.resolve();
+    expect(await Promise.all(held)).toEqual(["a", "b"]);
+    await Promise.all(reports);
+  });
+
+  it("waits for the next life of its only peer, where that is asked for", async () => {
+    const gate = deferred();
+    const url = mem.freshUrl();
+    const first = await open("first", gate.promise, undefined, url);
+    const client = await openEngine({}, true);
+    await using peer = await client.connect(url, {
+      reconnect: { whileLost: "wait", maxDelayMs: 20 },
+    });
+    const held = peer.client(Who).hold();
+    await until(() => first.stats().callsIn === 1, "it is served");
+    const report = first.drain({ graceMs: 20_000 });
+    const call = peer.client(Who).name();
+    gate.resolve();
+    expect(await held).toBe("first");
+    await report;
+    await open("second", undefined, undefined, url);
+    expect(await call).toBe("second");
+  });
+
   describe("and may have been executed once at most", () => {
     const often = { attempts: 100, baseDelayMs: 1, maxDelayMs: 4, budget: { ratio: 100 } };
 
-    /** A call that a member is at, tried again and again, and the member that is at it. */
+    /** A call that a backend is at, tried again and again, and the backend that is at it. */
     async function begun(gate: Promise<unknown>, retry: RetryOptions = often) {
       const servers = [await open("a", gate), await open("b", gate)];
       const client = await openEngine({}, true);
-      const group = await client.connect(servers.map(urlOf), { policy: "roundRobin" });
-      await until(() => group.members.every(({ state }) => state === "connected"), "both are connected");
-      const call = group.client(Who, { attemptTimeoutMs: 20, retry }).heldOnce();
+      const balanced = await client.connect(servers.map(urlOf), { policy: "roundRobin" });
+      await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+      const call = balanced.client(Who, { attemptTimeoutMs: 20, retry }).heldOnce();
       call.catch(() => {});
       await until(() => servers.some((server) => server.stats().callsIn > 0), "it is served");
       const at = servers.findIndex((server) => server.stats().callsIn > 0);
       const [here, other] = [servers[at], servers[1 - at]] as [Engine, Engine];
       const tried = () => client.stats().counters.retries;
-      return { client, group, call, here, other, tried, name: ["a", "b"][at] as string };
+      return { client, balanced, call, here, other, tried, name: ["a", "b"][at] as string };
     }
 
     it("goes where it has been, whoever's turn it is", async () => {
@@ -98,9 +180,9 @@ describe("a call to a group that is tried again", () => {
 
     it("goes there while that peer drains, too", async () => {
       const gate = deferred();
-      const { group, call, here } = await begun(gate.promise);
+      const { balanced, call, here } = await begun(gate.promise);
       const report = here.drain({ graceMs: 20_000 });
-      await until(() => group.members.some(({ state }) => state === "draining"), "that is known");
+      await until(() => balanced.backends.some(({ state }) => state === "draining"), "that is known");
       const { replays } = here.stats().counters;
       await until(() => here.stats().counters.replays >= replays + 2, "it is asked again");
       gate.resolve();
@@ -131,16 +213,18 @@ describe("a call to a group that is tried again", () => {
       const next = await open("another", undefined, undefined, url);
       const failed = await failure(call);
       expect(failed).toMatchObject({ code: "aborted" });
-      expect(failed.message).toContain(`may have been executed by a process that is gone from ${url}`);
+      expect(failed.message).toContain(
+        `an earlier attempt may have been executed: its process at ${url} is gone`,
+      );
       expect(next.stats().counters.requestsStarted + other.stats().counters.requestsStarted).toBe(0);
     });
 
-    it("goes on at a peer that is no member any more", async () => {
+    it("goes on at a peer that is no backend any more", async () => {
       const gate = deferred();
       let tell!: (urls: readonly string[]) => void;
       const [a, b] = [await open("a", gate.promise), await open("b")];
       const client = await openEngine({}, true);
-      const group = await client.connect({
+      const balanced = await client.connect({
         name: "scripted",
         start({ onUrls }) {
           tell = onUrls;
@@ -148,7 +232,7 @@ describe("a call to a group that is tried again", () => {
           return () => {};
         },
       });
-      const call = group.client(Who, { attemptTimeoutMs: 20, retry: often }).heldOnce();
+      const call = balanced.client(Who, { attemptTimeoutMs: 20, retry: often }).heldOnce();
       await until(() => a.stats().callsIn > 0, "it is served");
       tell([urlOf(b)]);
       const { replays } = a.stats().counters;
@@ -172,7 +256,7 @@ describe("a call to a group that is tried again", () => {
       .name.result(undefined, { signal: stop.signal });
     await until(() => client.calls()[0]?.phase === "backoff", "it waits");
     expect(client.calls()).toMatchObject([
-      { method: "who.v1/name", peer: urlOf(server), callId: 0, lentBytes: 0 },
+      { method: "who.v1/name", peer: urlOf(server), callId: 0, grantedBytes: 0 },
     ]);
     stop.abort();
     await waiting;
@@ -195,6 +279,8 @@ describe("an engine that drains", () => {
         name: () => "",
         replayed: () => "",
         heldOnce: () => "",
+        sum: () => 0,
+        async *count() {},
         lend: () => region.share(),
         hold: async () => {
           await gate.promise;

@@ -9,10 +9,11 @@ import {
 } from "cinnabar";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { Region } from "../../src/bulk/region.ts";
-import { RegionCore } from "../../src/bulk/region-core.ts";
+import { Exchange } from "../../src/exchange/exchange.ts";
+import { Region } from "../../src/memory/region.ts";
+import { RegionCore } from "../../src/memory/region-core.ts";
 import { frameKind } from "../../src/wire/frame.ts";
-import { LossyPair } from "./lossy-fabric.ts";
+import { LossyPair } from "./support/lossy-fabric.ts";
 
 const Work = service("work.v1", {
   plain: unary({ output: z.unknown() }),
@@ -69,7 +70,7 @@ function setUp(handler: Handler, limits = {}) {
   return { pair, clock, client, end, error, until, never, signals, executions: () => executions };
 }
 
-const held = (pair: LossyPair) => [pair.client.host.wheel.size, pair.peer.retried.size];
+const held = (pair: LossyPair) => [pair.client.host.wheel.size, pair.connection.retried.size];
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -223,7 +224,7 @@ describe("a call with replay whose answer is lost", () => {
     clock.timer(30, () => pair.restart());
     const failed = await error(client().replayed());
     expect(failed).toMatchObject({ code: "aborted", attempts: 2 });
-    expect(failed.message).toContain("may have been executed by a process that is gone");
+    expect(failed.message).toContain("an earlier attempt may have been executed");
     expect([failed.notExecuted, executions()]).toEqual([undefined, 1]);
     expect(failed.cause).toMatchObject({ code: "unavailable" });
   });
@@ -261,7 +262,7 @@ describe("an attempt that takes too long", () => {
     const { client, error, never } = setUp(() => never());
     const failed = await error(client({ retry: false, attemptTimeoutMs: 40 }).idempotent());
     expect([failed.code, failed.attempts]).toEqual(["deadline_exceeded", undefined]);
-    expect(failed.message).toContain("attempt 1 has taken 40 ms");
+    expect(failed.message).toContain("attempt 1 took longer than attemptTimeoutMs 40");
   });
 });
 
@@ -286,7 +287,8 @@ describe("a call that is given up", () => {
       expect(error).toMatchObject({ code: "cancelled", cause: "enough", origin: "local" });
       expect(atMs - startMs).toBeLessThan(120);
       expect(held(pair)).toEqual([0, 0]);
-      await until(() => pair.client.table[Symbol.iterator]().next().value?.callsOut === 0);
+      const [session] = pair.client.table;
+      await until(() => session?.part(Exchange).outgoing.size === 0);
       expect(signals.map(({ aborted }) => aborted)).toEqual(told);
       expect(pair.server.host.wheel.size).toBe(0);
     },
@@ -334,10 +336,14 @@ describe("a hedge", () => {
     expect(held(pair)).toEqual([0, 0]);
   });
 
-  it("is not sent for methods that must not be executed twice", async () => {
+  it("is not sent for methods that must not be executed twice, and a call that asks for it throws", async () => {
     for (const name of ["plain", "replayed"] as const) {
       const { client, error, executions, never } = setUp(() => never());
       await error(client({ timeoutMs: 200, hedge })[name]());
+      expect(executions()).toBe(1);
+      expect(() => client({})[name](undefined, { hedge })).toThrow(
+        /^call: hedge needs an idempotent method, and .*\/(plain|replayed) is not declared so$/,
+      );
       expect(executions()).toBe(1);
     }
   });
@@ -359,7 +365,7 @@ describe("a hedge", () => {
     await end(client({ timeoutMs: 20 }).plain());
     const [session] = pair.client.table;
     const full = new RpcError({ code: "resource_exhausted", message: "full", origin: "local" });
-    const request = vi.spyOn(session as NonNullable<typeof session>, "request");
+    const request = vi.spyOn((session as NonNullable<typeof session>).part(Exchange).outgoing, "request");
     const stuck = client({ timeoutMs: 200, hedge }).idempotent();
     const ended = end(stuck);
     request.mockImplementationOnce(() => {
@@ -471,13 +477,13 @@ describe("a call that lends memory", () => {
       client({ timeoutMs: 5000, attemptTimeoutMs: 60 }).fill({ into: region() }),
     );
     expect(error).toMatchObject({ code: "unavailable", cause: { code: "deadline_exceeded" } });
-    expect(error?.message).toContain("may still be using memory");
+    expect(error?.message).toContain("may still access memory");
     expect(atMs - startMs).toBeLessThan(300);
     expect(executions()).toBe(1);
     expect(held(pair)).toEqual([0, 0]);
   });
 
-  it("is tried again after a silent peer where its keys die with the loan", async () => {
+  it("is tried again after a silent peer where its keys die with the grant", async () => {
     const { client, end, executions, pair, clock, never } = setUp((attempt) =>
       attempt === 1 ? never() : undefined,
     );

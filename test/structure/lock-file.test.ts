@@ -9,8 +9,8 @@ const lock = JSON.parse(readFileSync(new URL("../../package-lock.json", import.m
 const packages: Readonly<Record<string, LockedPackage>> = lock.packages;
 
 describe("the lock file", () => {
-  // npm drops what the registry at hand did not have when the file was written, and `npm ci` then refuses the file wherever the
-  // registry has it. An entry of name, version, os and cpu is enough to repair it.
+  // npm drops what the registry at hand did not have when the file was written, and `npm ci` then refuses the file
+  // wherever the registry has it. An entry of name, version, os and cpu is enough to repair it.
   it("has an entry for the optional packages of every platform", () => {
     const missing = Object.values(packages)
       .flatMap(({ optionalDependencies = {} }) => Object.keys(optionalDependencies))

@@ -1,30 +1,67 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { basename, extname, join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { findViolations } from "./import-direction.ts";
-import { layers, longFiles } from "./layers.ts";
+import { findCircles, findViolations, packagesReachedFrom } from "./support/import-direction.ts";
+import { layers, longFiles } from "./support/layers.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const alarmLines = 500;
+/** From how many lines on a file is to be parted, unless `longFiles` has a reason: tests are lists of cases. */
+const alarmLines = { source: 400, test: 500 };
+/** How many source files a folder of `src/` may have, tests not counted. */
+const maxFiles = 20;
 
 const sources = filesBelow("src").filter((path) => path.endsWith(".ts") && !isTest(path));
+const sourceFiles = sources.map((path) => ({
+  path: path.slice("src/".length),
+  text: readFileSync(join(root, path), "utf8"),
+}));
 const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-// An optional peer may be absent, and then the import would fail: only those that are always there may be imported.
-const dependencies = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies }).filter(
-  (name) => manifest.peerDependenciesMeta?.[name]?.optional !== true,
-);
+const dependencies = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies });
+const optionalPeers = dependencies.filter((name) => manifest.peerDependenciesMeta?.[name]?.optional === true);
 const everything = ["src", "native", "test", "examples", "bench", "scripts", "packages"]
   .flatMap((folder) => filesBelow(folder))
   .filter((path) => /\.(ts|mjs|js|cc|cpp|h|hpp)$/.test(path));
 
+describe("timers of the process", () => {
+  // Fake timers of a user's test replace the globals, and an engine that waits for one would stand still.
+  it("are set by way of time/ alone", () => {
+    const users = sourceFiles
+      .filter(({ path }) => !path.startsWith("time/"))
+      .filter(({ text }) =>
+        /(?<![\w.*] ?)(set|clear)(Timeout|Immediate|Interval)\(|performance\.now\(/.test(
+          withoutComments(text),
+        ),
+      )
+      .map(({ path }) => path);
+    expect(users).toEqual([]);
+  });
+});
+
+const withoutComments = (text: string): string => text.replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, "");
+
 describe("the import direction", () => {
   it("points down the layers only, in every source file", () => {
-    const files = sources.map((path) => ({
-      path: path.slice("src/".length),
-      text: readFileSync(join(root, path), "utf8"),
-    }));
-    expect(findViolations(files, { layers, packages: dependencies })).toEqual([]);
+    expect(findViolations(sourceFiles, { layers, packages: dependencies })).toEqual([]);
+  });
+
+  it("makes no circle of files", () => {
+    expect(findCircles(sourceFiles)).toEqual([]);
+  });
+
+  it("finds circles of types, of re-exports and of three files, and no other", () => {
+    const file = (path: string, ...targets: string[]) => ({
+      path,
+      text: targets.map((target) => `import type { A } from "./${target}";`).join("\n"),
+    });
+    expect(findCircles([file("l/a.ts", "b.ts"), file("l/b.ts", "a.ts")])).toEqual([["l/a.ts", "l/b.ts"]]);
+    const three = [
+      file("l/a.ts", "b.ts"),
+      file("l/b.ts", "c.ts"),
+      { path: "l/c.ts", text: `export * from "./a.ts";` },
+    ];
+    expect(findCircles(three)).toEqual([["l/a.ts", "l/b.ts", "l/c.ts"]]);
+    expect(findCircles([file("l/a.ts", "b.ts", "c.ts"), file("l/b.ts", "c.ts"), file("l/c.ts")])).toEqual([]);
   });
 
   const rules = { layers: ["index", "upper", "lower"], packages: ["msgpackr"] };
@@ -75,17 +112,34 @@ describe("the import direction", () => {
   });
 });
 
+describe("optional packages", () => {
+  // One that is absent would make the import of the entry fail.
+  it.each(["standard.ts", "lanes/index.ts"])("are not imported by %s, nor by what it imports", (entry) => {
+    const packages = packagesReachedFrom(sourceFiles, entry);
+    expect(packages).toContain("node:fs");
+    expect(packages.filter((name) => optionalPeers.includes(name))).toEqual([]);
+  });
+
+  it("are imported by the entry that needs them", () => {
+    expect(optionalPeers).toEqual(["@types/node", "zod"]);
+    expect(packagesReachedFrom(sourceFiles, "index.ts")).toContain("zod");
+  });
+});
+
 describe("the tree", () => {
   it("has no source file over the alarm length without a written reason", () => {
-    const long = everything.filter((path) => lineCount(path) > alarmLines && longFiles[path] === undefined);
-    expect(long).toEqual([]);
+    expect(everything.filter((path) => isLong(path) && longFiles[path] === undefined)).toEqual([]);
   });
 
   it("lists no long file that is gone or has become short", () => {
-    const stale = Object.keys(longFiles).filter(
-      (path) => !existsSync(join(root, path)) || lineCount(path) <= alarmLines,
-    );
+    const stale = Object.keys(longFiles).filter((path) => !existsSync(join(root, path)) || !isLong(path));
     expect(stale).toEqual([]);
+  });
+
+  it("has no folder of more source files than a newcomer takes in", () => {
+    const folders = [...new Set(sources.map((path) => dirname(path)))];
+    const filesIn = (folder: string) => sources.filter((path) => dirname(path) === folder).length;
+    expect(folders.filter((folder) => filesIn(folder) > maxFiles)).toEqual([]);
   });
 
   it("builds every file of C++ tests", () => {
@@ -104,16 +158,18 @@ function isTest(path: string): boolean {
   return /\.test(-[a-z]+)*\.ts$/.test(path);
 }
 
-function lineCount(path: string): number {
-  return readFileSync(join(root, path), "utf8").trimEnd().split("\n").length;
+function isLong(path: string): boolean {
+  const lines = readFileSync(join(root, path), "utf8").trimEnd().split("\n").length;
+  const ofTests = isTest(path) || path.startsWith("test/") || path.startsWith("native/test/");
+  return lines > (ofTests ? alarmLines.test : alarmLines.source);
 }
 
-/** Paths below a folder of the root, without what builds and package managers put there. */
+/** Paths below a folder of the root, without what builds, package managers and other tests put there for a while. */
 function filesBelow(folder: string): string[] {
   if (!existsSync(join(root, folder))) return [];
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
     const path = `${folder}/${entry.name}`;
     if (!entry.isDirectory()) return [path];
-    return entry.name === "node_modules" || entry.name.startsWith("build") ? [] : filesBelow(path);
+    return /^(node_modules$|build|\.)/.test(entry.name) ? [] : filesBelow(path);
   });
 }

@@ -3,7 +3,7 @@ import type { StandardSchemaV1 } from "../../src/contract/schema.ts";
 import { service } from "../../src/contract/service.ts";
 import { unary } from "../../src/contract/unary.ts";
 import type { Equal, Expect } from "./expect-type.ts";
-import type { Context, Options } from "./frames.ts";
+import type { ByKind, Context } from "./frames.ts";
 
 /** A schema as valibot's are: an object of its own kind whose standard face is computed from its type parameters. */
 interface ForeignSchema<Input, Output> {
@@ -30,7 +30,7 @@ type Measure = (typeof Foreign)["methods"]["measure"];
 export type Input = Expect<Equal<InputOf<Measure>, string>>;
 export type Output = Expect<Equal<OutputOf<Measure>, number>>;
 
-declare const client: ClientOf<typeof Foreign, Options>;
+declare const client: ClientOf<typeof Foreign, ByKind>;
 export const measured: Promise<number> = client.measure("a");
 // @ts-expect-error TS2345 an input of the wrong type
 client.measure(7);

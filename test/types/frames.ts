@@ -34,12 +34,19 @@ export interface Options {
   readonly signal?: AbortSignal;
 }
 
+/** The same, by the kind of method. */
+export interface ByKind {
+  readonly call: Options;
+  readonly stream: Options;
+  readonly oneWay: Options;
+}
+
 /** What stands in for the server layer's call context. */
 export interface Context {
   readonly signal: AbortSignal;
 }
 
-export type FramesClient = ClientOf<typeof Frames, Options>;
+export type FramesClient = ClientOf<typeof Frames, ByKind>;
 export type FramesHandlers = HandlersOf<typeof Frames, Context>;
 
 export declare const frames: FramesClient;

@@ -2,8 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /**
- * Writes a contract as a large team would have it into a folder below `test/types`: each service in a file of its own, and
- * beside it one that implements and calls every method. Five shapes of method take turns, so that every part of the
+ * Writes a contract as a large team would have it into a folder below `test/types`: each service in a file of its own,
+ * and beside it one that implements and calls every method. Five shapes of method take turns, so that every part of the
  * inference is paid for.
  */
 export function writeLargeContract(folder: string, services: number, methodsPerService: number): void {
@@ -104,12 +104,13 @@ export const Service${index} = service("large.service-${index}.v1", {
 }
 
 function use(index: number, count: number): string {
-  return `import type { RegionLike } from "../../../src/bulk/region-kind.ts";
+  return `import type { RegionLike } from "../../../src/memory/region-kind.ts";
 import type { ClientOf, HandlersOf } from "../../../src/contract/infer.ts";
 import { Service${index} } from "./contract-${index}.ts";
 
 type Service = typeof Service${index};
-declare const client: ClientOf<Service, { readonly timeoutMs?: number }>;
+interface Options { readonly timeoutMs?: number }
+declare const client: ClientOf<Service, { readonly call: Options; readonly stream: Options; readonly oneWay: Options }>;
 declare const region: RegionLike<"read_write">;
 declare function used(value: string | number | undefined): void;
 

@@ -1,6 +1,6 @@
 import type { HandlerOutputOf, InputOf, OutputOf } from "../../src/contract/infer.ts";
+import type { VoidSchema } from "../../src/contract/schema.ts";
 import { unary } from "../../src/contract/unary.ts";
-import type { VoidSchema } from "../../src/contract/void-schema.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { type FramesHandlers, frames, type Methods } from "./frames.ts";
 

@@ -1,7 +1,7 @@
-import type { Access, Granting, RegionLike, RemoteRegionLike } from "../../src/bulk/region-kind.ts";
-import { regionBrand } from "../../src/bulk/region-kind.ts";
 import { bulk } from "../../src/contract/bulk.ts";
 import type { HandlerInputOf, InputOf } from "../../src/contract/infer.ts";
+import type { Access, Granting, RegionLike, RemoteRegionLike } from "../../src/memory/region-kind.ts";
+import { regionBrand } from "../../src/memory/region-kind.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { type FramesHandlers, frames, type Methods } from "./frames.ts";
 

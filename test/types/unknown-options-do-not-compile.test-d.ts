@@ -21,7 +21,7 @@ bytes({ maxLength: 4 });
 bulk("read", { maxLength: 4 });
 // @ts-expect-error TS2561 a call option there is not
 frames.stat({ id: "a" }, { timeout: 5 });
-// @ts-expect-error TS2739 a method not made by unary()
+// @ts-expect-error TS2740 a method not made by unary()
 service("a", { ping: { kind: "unary" } });
 // @ts-expect-error TS2820 a code there is not
 new RpcError({ code: "NOT_FOUND", message: "no" });

@@ -3,7 +3,7 @@ import { implement, RpcError, type Schema, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { type Deferred, deferred, failure, fired, until, untilTurn } from "../matrix/wait.ts";
 
 const Work = service("work.v1", { run: unary({ input: z.unknown(), output: z.unknown() }) });
@@ -24,7 +24,7 @@ class Worker {
 
 const large = 32 * 1024 * 1024;
 
-describe.each(providers)("cancelling a call over $name", (provider) => {
+describe.each(transports)("cancelling a call over $name", (provider) => {
   it("before it is made sends nothing", async () => {
     const worker = new Worker();
     const { api, server } = await pair(provider, [worker.implementation]);

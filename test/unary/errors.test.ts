@@ -2,7 +2,7 @@ import { implement, isError, RpcError, type Schema, service, unary } from "cinna
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
 
 const Fail = service("fail.v1", {
@@ -27,7 +27,7 @@ const Strict = service("strict.v1", {
   run: unary({ input: z.object({ n: z.number() }), output: z.object({ n: z.number() }) }),
 });
 
-describe.each(providers)("a failing call over $name", (provider) => {
+describe.each(transports)("a failing call over $name", (provider) => {
   it("brings a declared error with its data", async () => {
     const { api } = await pair(provider, [
       failing((_, call) => call.fail("NotFound", { id: "x", extra: 1 } as never)),
@@ -86,7 +86,7 @@ describe.each(providers)("a failing call over $name", (provider) => {
       expect(error.message).toBe("[internal] the handler failed");
     }
     expect(told.map(String)).toEqual([
-      expect.stringContaining('declares no error "Nobody"'),
+      expect.stringContaining('does not declare the error "Nobody"'),
       expect.stringContaining("data of Busy.load"),
     ]);
   });

@@ -3,7 +3,7 @@ import { implement, service, unary } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
 
 const Work = service("work.v1", {
@@ -19,7 +19,7 @@ function heard(channel: string): unknown[] {
   return messages;
 }
 
-describe.each(providers)("a handler over $name", (provider) => {
+describe.each(transports)("a handler over $name", (provider) => {
   it.each(["run", "once"] as const)(
     "that never ends is ended at its deadline, and told of (%s)",
     async (method) => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { currentCall } from "../../src/call/current-call.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
-import { providers } from "../matrix/providers.ts";
+import { type providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, fired, until } from "../matrix/wait.ts";
 
 const Inner = service("inner.v1", {
@@ -44,7 +44,7 @@ function innerOf(peer: Peer) {
   return { inherits: peer.client(Inner), goesOn: peer.client(Inner, { inherit: false }), peer };
 }
 
-describe.each(providers)("a call made inside a handler over $name", (provider) => {
+describe.each(transports)("a call made inside a handler over $name", (provider) => {
   it("has no more time than the call it is made for, however deep in the handler", async () => {
     const { outer } = await chain(provider, async ({ inherits }, call) => {
       await Promise.resolve();

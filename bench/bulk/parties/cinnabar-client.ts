@@ -10,7 +10,10 @@ import { open as openServer } from "./cinnabar-server.ts";
 export interface LendingCosts {
   /** `engine.expose` and `dispose`, with no call in between. */
   readonly exposeNs: number;
-  /** What a call that lends a region takes longer than one that lends none: a region kept, and one exposed for this call alone. */
+  /**
+   * What a call that lends a region takes longer than one that lends none: a region kept, and one exposed for this call
+   * alone.
+   */
   readonly lendKeptNs: number;
   readonly lendFreshNs: number;
 }
@@ -36,7 +39,7 @@ export interface SmallCalls {
 export interface CinnabarClient extends Driver {
   lendingCosts(bytes: number, durationMs: number): Promise<LendingCosts>;
   poolCosts(bytes: number, durationMs: number): Promise<PoolCosts>;
-  /** Exposes memory in one piece and in many, and checks that both carry what they should. */
+  /** Exposer memory in one piece and in many, and checks that both carry what they should. */
   prepareScatter(): Promise<void>;
   scatter(op: "get" | "put", kind: "contiguous" | "scattered", durationMs: number): Promise<Measured>;
   /** Beside a stream of so many transfers of the size prepared, or for a time beside nothing. */
@@ -54,8 +57,8 @@ export const pieces = 256;
 export const pieceBytes = 4096;
 
 /**
- * Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each transfer. Without an address the server
- * is in this process too, as over `mem` it must be.
+ * Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each
+ * transfer. Without an address the server is in this process too, as over `mem` it must be.
  */
 export async function open(url: string, address: string): Promise<CinnabarClient> {
   const engine = await Engine.open({ heartbeatMs });

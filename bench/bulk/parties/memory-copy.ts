@@ -5,7 +5,10 @@ import { mostSlots, Slots } from "../slots.ts";
 const mostPerLook = 64;
 const bytesPerLook = 1 << 20;
 
-/** Copies within this process: what no way between two processes can beat. Ways: `set` (of typed arrays) and `copy` (of Buffers). */
+/**
+ * Copies within this process: what no way between two processes can beat. Ways: `set` (of typed arrays) and `copy` (of
+ * Buffers).
+ */
 export async function open(): Promise<Driver> {
   let from = new Slots(0);
   let to = new Slots(0);

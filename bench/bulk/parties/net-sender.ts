@@ -8,8 +8,9 @@ import type { Driver } from "../party.ts";
 import { Slots } from "../slots.ts";
 
 /**
- * Writes whole slots to a socket; each is acknowledged by one byte when all of it is there, so that a transfer means the same as elsewhere.
- * Ways: how the receiver reads, see net-readings.ts. It is the receiver that connects, since only a socket that connects may bring its read buffer.
+ * Writes whole slots to a socket; each is acknowledged by one byte when all of it is there, so that a transfer means
+ * the same as elsewhere. Ways: how the receiver reads, see net-readings.ts. It is the receiver that connects, since
+ * only a socket that connects may bring its read buffer.
  */
 export async function open(transport: string): Promise<Driver> {
   const server = createServer({ noDelay: true });

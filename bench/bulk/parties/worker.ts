@@ -10,7 +10,10 @@ interface Sent {
   readonly buffer: ArrayBuffer;
 }
 
-/** Sends buffers to a worker thread by `postMessage`, without a transfer list: the way a copy goes from thread to thread. */
+/**
+ * Sends buffers to a worker thread by `postMessage`, without a transfer list: the way a copy goes from thread to
+ * thread.
+ */
 export async function open(): Promise<Driver> {
   const worker = new Worker(new URL(import.meta.url));
   await once(worker, "online");

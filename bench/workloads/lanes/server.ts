@@ -6,7 +6,7 @@ export async function open(url: string, lanes: number): Promise<Party> {
   const host = await openLanes(new URL("./service.js", import.meta.url), {
     listen: url,
     lanes,
-    front: "refer",
+    dispatcher: "refer",
   });
   return { close: () => host.close() };
 }

@@ -1,7 +1,10 @@
 import { type ParseArgsConfig, parseArgs } from "node:util";
 import { UsageError } from "./command.ts";
 
-/** `parseArgs` of Node, strict, with its complaints in one line. */
+/**
+ * Parses options with Node's strict `parseArgs`.
+ * @throws UsageError with a message of one line.
+ */
 export function optionsOf<T extends NonNullable<ParseArgsConfig["options"]>>(
   args: readonly string[],
   options: T,

@@ -24,7 +24,7 @@ beforeAll(() => {
 });
 
 describe("cinnabar", () => {
-  it("lists its commands for --help, and on standard error where there is no command", () => {
+  it("lists its commands for --help, and on standard error without a command", () => {
     const helped = cinnabar(["--help"]);
     expect(helped).toMatchObject({ status: 0, stderr: "" });
     expect(helped.stdout).toContain("Usage: cinnabar COMMAND");
@@ -32,19 +32,19 @@ describe("cinnabar", () => {
     expect(cinnabar([])).toMatchObject({ status: 2, stdout: "", stderr: helped.stdout });
   });
 
-  it("tells its version", () => {
+  it("prints its version", () => {
     expect(cinnabar(["--version"])).toMatchObject({ status: 0, stdout: "0.1.0\n" });
   });
 
   it.each([
-    [["inof"], 'cinnabar: unknown command "inof"; `cinnabar --help` lists what there is\n'],
-    [["--jsno"], 'cinnabar: unknown option "--jsno"; `cinnabar --help` lists what there is\n'],
+    [["inof"], 'cinnabar: unknown command "inof"; `cinnabar --help` lists the commands\n'],
+    [["--jsno"], 'cinnabar: unknown option "--jsno"; `cinnabar --help` lists the commands\n'],
     [["info", "--jsno"], "cinnabar info: unknown option '--jsno'; see `cinnabar info --help`\n"],
     [["info", "extra"], /^cinnabar info: unexpected argument 'extra'.*--help`\n$/],
     [["info", "--require"], /^cinnabar info: option '--require <value>' argument missing; .*\n$/],
     [
       ["info", "--require", "smoke"],
-      /^cinnabar info: unknown fabric "smoke", known are mem, tcp, shm, verbs.*\n$/,
+      /^cinnabar info: unknown fabric "smoke", expected one of mem, tcp, shm, verbs.*\n$/,
     ],
   ])("refuses %j with status 2 and one line", (args, complaint) => {
     const ended = cinnabar(args);
@@ -55,20 +55,20 @@ describe("cinnabar", () => {
 });
 
 describe("cinnabar info", () => {
-  it("prints a table, without colours where there is no terminal", () => {
+  it("prints a table, without colours if there is no terminal", () => {
     const { status, stdout, stderr } = cinnabar(["info"]);
     expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
     expect(stdout).toMatch(/^cinnabar \d+\.\d+\.\d+, Node \d+\.\d+\.\d+$/m);
     expect(stdout).toMatch(/^libfabric \d+\.\d+, /m);
-    expect(stdout).toMatch(/^FABRIC +PROVIDER +USABLE +WHY NOT$/m);
+    expect(stdout).toMatch(/^FABRIC +PROVIDER +USABLE +REASON$/m);
     expect(stdout).toMatch(/^shm:\/\/ +shm +yes$/m);
     expect(stdout).toMatch(/^efa:\/\/ +efa +(yes|no +\S.*)$/m);
     expect(stdout).toMatch(/^Locked memory: /m);
-    expect(stdout).toMatch(/^Child processes: /m);
+    expect(stdout).toMatch(/^Fork safety: /m);
     expect(stdout).not.toContain(bold);
   });
 
-  // `script` of util-linux lends a terminal.
+  // `script` of util-linux provides a terminal.
   it.skipIf(!existsSync("/usr/bin/script"))("is bold, and as wide as the terminal, on one", () => {
     const onTerminal = (env: NodeJS.ProcessEnv) =>
       spawnSync("script", ["-qec", `stty cols 80; '${process.execPath}' '${program}' info`, "/dev/null"], {
@@ -76,7 +76,7 @@ describe("cinnabar info", () => {
         env: { ...process.env, NODE_OPTIONS: "", TERM: "xterm", NO_COLOR: "", ...env },
       }).stdout;
     const lines = onTerminal({}).split("\r\n");
-    expect(lines).toContainEqual(expect.stringMatching(/^\S+FABRIC +PROVIDER +USABLE +WHY NOT\S+$/));
+    expect(lines).toContainEqual(expect.stringMatching(/^\S+FABRIC +PROVIDER +USABLE +REASON\S+$/));
     const start = lines.findIndex((line) => line.startsWith("efa://"));
     expect(lines[start]?.length).toBeLessThanOrEqual(80);
     expect(onTerminal({ NO_COLOR: "1" })).not.toContain(bold);
@@ -96,34 +96,35 @@ describe("cinnabar info", () => {
       "connections",
       "lockedMemory",
       "forkSafety",
+      "patches",
     ]);
     const shm = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "shm");
     expect(shm).toMatchObject({ provider: "shm", available: true, reason: "" });
     expect(shm.domains[0].capabilities).toContain("FI_RMA");
   });
 
-  it("answers with its status whether a fabric can be used", () => {
+  it("exits with status 0 if all required fabrics can be used", () => {
     expect(cinnabar(["info", "--require", "shm", "--require", "tcp"]).status).toBe(0);
   });
 
-  it("says what was tried where libfabric is missing", () => {
+  it("lists the paths that it tried for a missing libfabric", () => {
     const nowhere = { CINNABAR_LIBFABRIC: "/nonexistent/libfabric.so.1" };
     const { status, stdout } = cinnabar(["info"], nowhere);
     expect(status).toBe(0);
-    expect(stdout).toMatch(/^no libfabric: \/nonexistent\/libfabric.so.1: .*No such file/m);
+    expect(stdout).toMatch(/^libfabric not loaded: \/nonexistent\/libfabric.so.1: .*No such file/m);
     expect(cinnabar(["info", "--require", "shm", "--require", "mem"], nowhere)).toMatchObject({
       status: 1,
-      stderr: "cinnabar info: not usable here: shm\n",
+      stderr: "cinnabar info: this machine cannot use shm\n",
     });
   });
 
-  it("says what was tried where the addon is missing", () => {
+  it("lists the paths that it tried for a missing addon", () => {
     const { status, stdout } = cinnabar(["info"], { CINNABAR_ADDON: "/nonexistent/cinnabar.node" });
     expect(status).toBe(0);
-    expect(stdout).toContain("no addon: /nonexistent/cinnabar.node: no such file");
+    expect(stdout).toContain("addon not loaded: /nonexistent/cinnabar.node: no such file");
   });
 
-  it("explains itself", () => {
+  it("prints its help", () => {
     expect(cinnabar(["info", "--help"])).toMatchObject({ status: 0, stderr: "" });
     expect(cinnabar(["help", "info"]).stdout).toBe(cinnabar(["info", "-h"]).stdout);
   });

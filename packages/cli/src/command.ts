@@ -1,17 +1,20 @@
 import type { Terminal } from "./terminal.ts";
 
-/** One verb of `cinnabar`: a file of `commands/`, and a line in `commands.ts`. */
+/** A command of `cinnabar`: one file of `commands/` and one line of `commands.ts`. */
 export interface Command {
   readonly name: string;
-  /** For the list of commands: half a line. */
+  /** Half a line for the list of commands. */
   readonly summary: string;
-  /** All of `cinnabar NAME --help`. */
+  /** The output of `cinnabar NAME --help`. */
   readonly help: string;
-  /** What the command found is its exit status: 0 well, 1 not. Throws UsageError for arguments that it does not know. */
+  /**
+   * Runs the command and returns its exit status: 0 success, 1 failure.
+   * @throws UsageError for unknown arguments.
+   */
   run(args: readonly string[], terminal: Terminal): number | Promise<number>;
 }
 
-/** Arguments that cannot be meant. Printed with where to find help; the exit status is 2. */
+/** Wrong arguments. `cinnabar` prints the message with a hint at `--help`, and exits with status 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }

@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { UsageError } from "./command.ts";
 import { commands } from "./commands.ts";
 import { processTerminal, type Terminal } from "./terminal.ts";
 
 const wrongUsage = 2;
 
-/** Runs `cinnabar ARGUMENTS` and returns its exit status: 0 well, 1 the command says no, 2 wrong usage. */
+/** Runs `cinnabar ARGUMENTS` and returns its exit status: 0 success, 1 the check of a command failed, 2 wrong usage. */
 export async function run(args: readonly string[], terminal: Terminal = processTerminal()): Promise<number> {
   const [verb, ...rest] = args;
   if (verb === undefined) {
@@ -24,7 +25,7 @@ export async function run(args: readonly string[], terminal: Terminal = processT
   const command = commands.find(({ name }) => name === verb);
   if (command === undefined) {
     const what = verb.startsWith("-") ? `unknown option "${verb}"` : `unknown command "${verb}"`;
-    terminal.complain(`cinnabar: ${what}; \`cinnabar --help\` lists what there is`);
+    terminal.complain(`cinnabar: ${what}; \`cinnabar --help\` lists the commands`);
     return wrongUsage;
   }
   if (rest.includes("--help") || rest.includes("-h")) {
@@ -47,12 +48,12 @@ function help(): string {
     "",
     ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     "",
-    "`cinnabar COMMAND --help` tells more; `cinnabar --version` tells the version.",
+    "`cinnabar COMMAND --help` explains a command. `cinnabar --version` prints the version.",
   ].join("\n");
 }
 
 function version(): string {
-  // src/ and dist/ lie equally deep.
-  const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
+  // The command is part of that package.
+  const file = createRequire(import.meta.url).resolve("cinnabar/package.json");
+  return (JSON.parse(readFileSync(file, "utf8")) as { version: string }).version;
 }

@@ -12,7 +12,7 @@ describe("table", () => {
     ["longer", ""],
   ];
 
-  it("is one line a row where nobody reads it on a screen", () => {
+  it("prints each row on one line without a terminal", () => {
     expect(table(terminal(Number.POSITIVE_INFINITY), ["X", "WHY"], rows)).toBe(
       "<bold>X       WHY\na       one two three four five six seven\nlonger",
     );

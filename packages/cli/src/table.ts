@@ -1,12 +1,12 @@
 import type { Terminal } from "./terminal.ts";
 
 const gap = 2;
-/** Narrower than this a wrapped column is harder to read than a line that is too long. */
+/** A wrapped column of fewer characters is harder to read than a line that is too long. */
 const narrowest = 24;
 
 /**
- * Lays rows out in columns under a heading. Only the last column is ever wrapped, to the width of the terminal; where nobody reads it on a screen
- * each row is one line, so that grep finds all of it.
+ * Lays out rows in columns under a heading. Only the last column wraps, to the width of the terminal. Without a
+ * terminal each row is one line, so that grep finds all of it.
  */
 export function table(
   terminal: Terminal,
@@ -31,7 +31,7 @@ export function table(
   return [terminal.paint("bold", lineOf(heading)), ...lines].join("\n");
 }
 
-/** Lines of at most `width` characters, cut between words; a word that is longer stays whole. */
+/** Cuts a text between words into lines of at most `width` characters. A longer word stays whole. */
 export function wrap(text: string, width: number): string[] {
   if (text.length <= width) return [text];
   const lines: string[] = [];

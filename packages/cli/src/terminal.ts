@@ -1,17 +1,20 @@
 import { styleText } from "node:util";
 
-/** Where a command writes, and how. */
+/** The output of a command. */
 export interface Terminal {
-  /** What was asked for: standard output. */
+  /** Writes results to standard output. */
   print(text: string): void;
-  /** What went wrong: standard error. */
+  /** Writes errors to standard error. */
   complain(text: string): void;
-  /** Characters in a line; Infinity where nobody reads it on a screen. */
+  /** Characters in a line; Infinity without a terminal. */
   readonly columns: number;
   paint(style: "bold" | "green" | "red" | "dim", text: string): string;
 }
 
-/** The process's own: in colour on a screen, unless NO_COLOR (https://no-color.org) or a dumb terminal speaks against it. */
+/**
+ * The output of this process. It is coloured on a terminal, unless NO_COLOR (https://no-color.org) is set or TERM is
+ * `dumb`.
+ */
 export function processTerminal(): Terminal {
   const { stdout, stderr, env } = process;
   const isColored = stdout.isTTY === true && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb";
@@ -19,7 +22,7 @@ export function processTerminal(): Terminal {
     print: (text) => stdout.write(`${text}\n`),
     complain: (text) => stderr.write(`${text}\n`),
     columns: stdout.isTTY === true && stdout.columns > 0 ? stdout.columns : Number.POSITIVE_INFINITY,
-    // Decided here, once: Node's own rules differ between versions.
+    // Decided once, here: the rules of Node differ between versions.
     paint: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
   };
 }

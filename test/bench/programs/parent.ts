@@ -1,5 +1,5 @@
-// Starts a process as benchmarks do: `parent.js outcomes` prints as JSON what became of what was asked of it; `parent.js wait` prints its pid and goes on
-// until it is told to end.
+// Starts a process as benchmarks do: `parent.js outcomes` prints as JSON what became of what was asked of it;
+// `parent.js wait` prints its pid and goes on until it is told to end.
 import { Child, endChildrenOnSignal } from "../../../bench/suite/child.ts";
 import type { Mortal } from "./mortal.ts";
 

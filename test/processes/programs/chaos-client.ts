@@ -1,6 +1,6 @@
 // Calls servers that come and go, until it is told to stop, and holds every answer against what it asked for.
 import { appendFileSync } from "node:fs";
-import { type Client, Engine, type Peer, type PeerGroup, RpcError } from "cinnabar";
+import { type BalancedPeer, type Client, Engine, type Peer, RpcError } from "cinnabar";
 import { answerTo, Chaos, patternOf, turned } from "./chaos.ts";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
@@ -19,7 +19,10 @@ export interface ChaosReport {
   started: number;
   succeeded: number;
   failed: Record<string, number>;
-  /** Answers that were not right, failures that nothing here explains, and memory that changed after it had been given back. */
+  /**
+   * Answers that were not right, failures that nothing here explains, and memory that changed after it had been given
+   * back.
+   */
   wrong: string[];
   /** How long a call took beyond its deadline, at most. */
   mostLateMs: number;
@@ -41,13 +44,13 @@ const report: ChaosReport = {
   longestMs: 0,
   bytes: 0,
 };
-const group = await engine.connect(urls, { timeoutMs: 5_000, reconnect: { whileLost: "wait" } });
+const balanced = await engine.connect(urls, { timeoutMs: 5_000, reconnect: { whileLost: "wait" } });
 const peers: Peer[] = [];
 for (const [index, url] of urls.entries()) {
   const whileLost = index % 2 === 0 ? "wait" : "fail";
   peers.push(await engine.connect(url, { reconnect: { whileLost } }));
 }
-const clients = [group, group, ...peers].map((target: Peer | PeerGroup) =>
+const clients = [balanced, balanced, ...peers].map((target: Peer | BalancedPeer) =>
   target.client(Chaos, { timeoutMs }),
 );
 const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T;
@@ -155,7 +158,7 @@ obey({
   },
   /** Lets go of all servers. */
   leave() {
-    group.close();
+    balanced.close();
     for (const peer of peers) peer.close();
   },
 });

@@ -1,4 +1,5 @@
-// Serves whatever clients ask until it is killed. What it executes at most once it has written down before it answers: a file outlives its process.
+// Serves whatever clients ask until it is killed. What it executes at most once it has written down before it answers:
+// a file outlives its process.
 import { openSync, writeSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { Engine, type EngineOptions, implement } from "cinnabar";

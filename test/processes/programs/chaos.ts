@@ -1,7 +1,10 @@
 import { bulk, bytes, service, unary } from "cinnabar";
 import { z } from "zod";
 
-/** What servers do while they are killed, and clients ask of them. `token` is the call's own: no two calls of all clients have the same. */
+/**
+ * What servers do while they are killed, and clients ask of them. `token` is the call's own: no two calls of all
+ * clients have the same.
+ */
 export const Chaos = service("chaos.v1", {
   /** Answers `answerTo(token)`. */
   small: unary({ input: z.object({ token: z.string() }), output: z.string() }),

@@ -44,10 +44,20 @@ obey({
     const result = await trial.echo.result({ token }, { timeoutMs });
     return result.ok ? result.value : { code: (result.error as RpcError).code };
   },
+  /** What becomes of connecting to another server: "connected", or the error's sentence. */
+  connect: ({ to }: { to: string }) =>
+    engine.connect(to).then(
+      () => "connected",
+      (error: unknown) => String(error),
+    ),
   /** This process gets the signal before it can pull the answers. */
   downloads({ count, bytes, signal }: { count: number; bytes: number; signal: string }) {
     const struck = { pid: process.pid, signal };
     for (let i = 0; i < count; i++) trial.download({ bytes, struck }).catch(onFailure);
+  },
+  /** So many calls that the server answers when its test says so. */
+  waits(count: number) {
+    for (let i = 0; i < count; i++) trial.wait({ key: `${name}-${i}` }).catch(onFailure);
   },
   /** A call that the server answers when its test says so. */
   wait(key: string) {

@@ -1,4 +1,4 @@
-import { readdirSync } from "node:fs";
+import { closeSync, openSync, readdirSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Engine } from "cinnabar";
 
@@ -57,6 +57,12 @@ export function engineCommands(engine: Engine): Record<string, Command> {
     urls: () => engine.urls,
     stats: () => engine.stats(),
     footprint,
+    /** The number that the next descriptor gets: with it for a limit the process has none left. */
+    nextDescriptor() {
+      const next = openSync("/dev/null", "r");
+      closeSync(next);
+      return next;
+    },
     resources: () => process.getActiveResourcesInfo(),
     /** Processor time over wall time, while nothing is asked of the process. */
     async idleShare(windowMs: number) {

@@ -8,17 +8,17 @@ import { Laned } from "./laned.ts";
 export default async function services({ lane, data }: LaneContext): Promise<LaneServices> {
   const { failsIn, hangsIn, closed, broken } = (data ?? {}) as {
     readonly failsIn?: number;
-    readonly hangsIn?: number | "front";
+    readonly hangsIn?: number | "dispatcher";
     readonly closed?: SharedArrayBuffer;
     readonly broken?: SharedArrayBuffer;
   };
   if (broken !== undefined && new Int32Array(broken)[0] === 1) throw new Error("broken on purpose");
   if (lane === failsIn) throw new Error("on purpose");
-  // A thread with nothing to wait for would end; the process with the front shall.
+  // A thread with nothing to wait for would end; the process with the dispatcher shall.
   if (lane === hangsIn)
     await new Promise(() => {
       const waiting = setInterval(() => {}, 1000);
-      if (lane === "front") waiting.unref();
+      if (lane === "dispatcher") waiting.unref();
     });
   const here = { lane, thread: threadId };
   const laned = implement(Laned, {

@@ -1,7 +1,7 @@
 import { bulk, service, unary } from "cinnabar";
 import { z } from "zod";
 
-const place = z.object({ lane: z.union([z.int(), z.literal("front")]), thread: z.int() });
+const place = z.object({ lane: z.union([z.int(), z.literal("dispatcher")]), thread: z.int() });
 
 /** What tests ask of a service that runs in lanes. */
 export const Laned = service("laned.v1", {

@@ -35,10 +35,10 @@ try {
   obey({
     lanes: () => host.lanes.map(({ lane, state, urls, deaths }) => ({ lane, state, urls, deaths })),
     stats: async () => {
-      const { front, lanes } = await host.stats();
+      const { dispatcher, lanes } = await host.stats();
       return {
-        front: front.counters.requestsStarted,
-        sessions: front.sessions,
+        dispatcher: dispatcher.counters.requestsStarted,
+        sessions: dispatcher.sessions,
         lanes: lanes.map(({ engine }) => engine?.counters.requestsStarted),
       };
     },

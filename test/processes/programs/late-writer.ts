@@ -1,5 +1,5 @@
 import { Engine } from "cinnabar";
-import { LateWriter } from "../../bulk/late-writer.ts";
+import { LateWriter } from "../../bulk/support/late-writer.ts";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
 interface LateSettings {
@@ -15,7 +15,7 @@ const { listen, url, bytes } = settings<LateSettings>();
 const own = (file: string) => import(new URL(`../../../../dist/fabric/${file}.js`, import.meta.url).href);
 const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") = await own("open-port");
 const { locate }: typeof import("../../../src/fabric/target.ts") = await own("target");
-const { defaultLayout }: typeof import("../../../src/fabric/port-layout.ts") = await own("port-layout");
+const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("port");
 
 const target = await locate(url);
 const raw = await openConnectingPort(target, defaultLayout);

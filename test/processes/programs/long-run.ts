@@ -4,7 +4,10 @@ import { engineCommands, footprint, obey, settings, tell } from "./commands.ts";
 import { serveTrial } from "./serve-trial.ts";
 import { Trial } from "./trial.ts";
 
-/** How calls are given up: by their signal right after they were made, by their time, or by nobody keeping their promise. */
+/**
+ * How calls are given up: by their signal right after they were made, by their time, or by nobody keeping their
+ * promise.
+ */
 export type Abandoned = "aborted" | "late" | "dropped";
 
 /** `listen`: the server is in this process too. */

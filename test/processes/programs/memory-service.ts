@@ -18,8 +18,9 @@ export const Memory = service("memory.v1", {
   /** A handle on memory of this process. */
   share: unary({ input: z.object({ bytes: z.int(), value: z.int() }), output: handle("read_write") }),
   /**
-   * Keeps the thread of this process from anything else, and looks meanwhile at the memory that was shared first, whose last word a peer counts up, and
-   * counts up the first word of what was shared second. The first and the last of what it saw, and how far it counted.
+   * Keeps the thread of this process from anything else, and looks meanwhile at the memory that was shared first, whose
+   * last word a peer counts up, and counts up the first word of what was shared second. The first and the last of what
+   * it saw, and how far it counted.
    */
   stall: unary({
     input: z.object({ ms: z.int() }),

@@ -5,7 +5,7 @@ import { Engine, type EngineOptions, implement, type RpcError } from "cinnabar";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 import { Memory } from "./memory-service.ts";
 
-const options = settings<Pick<EngineOptions, "listen" | "heartbeatMs">>();
+const options = settings<Pick<EngineOptions, "listen" | "heartbeatMs" | "connectTimeoutMs">>();
 
 /** The most memory this process has had resident, file pages it maps included. */
 function peakBytes(): number {

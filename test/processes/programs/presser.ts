@@ -15,7 +15,10 @@ const elsewhere = other === undefined ? undefined : (await engine.connect(other)
 
 obey({
   ...engineCommands(engine),
-  /** Calls with bodies of a size, all at once; tells the places they got at the server, and how many failed with which code. */
+  /**
+   * Calls with bodies of a size, all at once; tells the places they got at the server, and how many failed with which
+   * code.
+   */
   press({ count, load }: { count: number; load: number }) {
     const filler = "x".repeat(load);
     const codes: Record<string, number> = {};

@@ -5,7 +5,10 @@ import { Trial } from "./trial.ts";
 const waiting = new Map<string, (value: string) => void>();
 const notes = new Map<string, number[]>();
 
-/** What serves the trial, in any program; `life` is the incarnation of the engine it is served by. `nothing` does `onNothing`. */
+/**
+ * What serves the trial, in any program; `life` is the incarnation of the engine it is served by. `nothing` does
+ * `onNothing`.
+ */
 export function serveTrial(life: () => string, onNothing = () => {}): Implementation {
   return implement(Trial, {
     echo: ({ token }) => ({ token, life: life() }),
@@ -62,6 +65,13 @@ export const trialCommands = {
   release({ key, value }: { key: string; value: string }) {
     waiting.get(key)?.(value);
     waiting.delete(key);
+  },
+  /** Answers all that wait, with so many characters each. */
+  releaseAll(length: number) {
+    for (const [key, resolve] of waiting) {
+      waiting.delete(key);
+      resolve("x".repeat(length));
+    }
   },
   notes: (writer: string) => notes.get(writer) ?? [],
 };

@@ -3,15 +3,14 @@ import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { isMainThread, parentPort, Worker, workerData } from "node:worker_threads";
 import { type Client, Engine } from "cinnabar";
-import { settings, tell } from "./commands.ts";
+import { obey, settings, tell } from "./commands.ts";
 import { serveTrial } from "./serve-trial.ts";
 import { Trial } from "./trial.ts";
 
 /** What is going on when the end comes, and how it comes. */
-export interface TeardownSettings {
+export interface TeardownPlan {
   /** The server that is called. */
   readonly url: string;
-  readonly thread: "main" | "worker" | "both" | "pair";
   /** An address of its own to listen at. Default: connect only. */
   readonly listen?: string;
   readonly during: "nothing" | "call" | "bulk" | "pooled" | "overflow";
@@ -19,36 +18,51 @@ export interface TeardownSettings {
   readonly end: "close" | "leave" | "exit" | "throw" | "reject" | "terminate" | "wait" | "handler";
 }
 
+/** Of a worker. `peer`: whom it calls instead. */
+export type WorkerPlan = TeardownPlan & { readonly peer?: string };
+
+/** `main`: the plan is the process's own. `host`: its workers have plans, which they get by commands. */
+export type TeardownSettings = (TeardownPlan & { readonly thread: "main" }) | { readonly thread: "host" };
+
 /** Not forgotten, however long it takes. */
 const taken: Disposable[] = [];
 
-const role = isMainThread ? undefined : (workerData as TeardownSettings & { readonly peer?: string });
-const plan = role ?? settings<TeardownSettings>();
+/** How a worker, or two, came to their end, and what the main thread's own engine was answered afterwards. */
+export interface WorkersEnded {
+  readonly statuses: readonly number[];
+  /** The messages of what the workers threw. */
+  readonly thrown: readonly string[];
+  readonly token?: string;
+}
 
-if (!isMainThread) await live(plan);
-else if (plan.thread === "main") await live(plan);
-else if (plan.thread === "pair") await pair(plan);
+const role = isMainThread ? undefined : (workerData as WorkerPlan);
+const settled = role === undefined ? settings<TeardownSettings>() : { ...role, thread: "main" as const };
+
+if (settled.thread === "main") await live(settled);
 else {
-  const engine = plan.thread === "both" ? await Engine.open() : undefined;
-  const held = engine && call((await engine.connect(plan.url)).client(Trial), "call");
-  await run(plan);
-  if (plan.thread === "both") {
-    // What happened on the other thread is nothing to this one's engine, and its call is still open.
-    held?.catch(() => {});
-    const trial = (await engine?.connect(plan.url))?.client(Trial);
-    tell("unaffected", { token: (await trial?.echo({ token: "main" }))?.token });
-    await engine?.close();
-  } else {
-    // Nor to one that is opened afterwards.
-    await using later = await Engine.open();
-    tell("unaffected", {
-      token: (await (await later.connect(plan.url)).client(Trial).echo({ token: "main" })).token,
-    });
-  }
+  obey({
+    /** A worker; then an engine that is opened afterwards. */
+    async worker(plan: WorkerPlan): Promise<WorkersEnded> {
+      const ended = await run(plan);
+      await using later = await Engine.open();
+      const trial = (await later.connect(plan.url)).client(Trial);
+      return { ...ended, token: (await trial.echo({ token: "main" })).token };
+    },
+    /** A worker beside an engine of the main thread, whose call is open all the time. */
+    async beside(plan: WorkerPlan): Promise<WorkersEnded> {
+      await using engine = await Engine.open();
+      call((await engine.connect(plan.url)).client(Trial), "call").catch(() => {});
+      const ended = await run(plan);
+      const trial = (await engine.connect(plan.url)).client(Trial);
+      return { ...ended, token: (await trial.echo({ token: "main" })).token };
+    },
+    pair,
+    exit: () => void setImmediate(() => process.disconnect()),
+  });
 }
 
 /** A thread's whole life. */
-async function live({ url, listen, during, end, heartbeatMs = 10_000 }: TeardownSettings): Promise<void> {
+async function live({ url, listen, during, end, heartbeatMs = 10_000 }: TeardownPlan): Promise<void> {
   const engine = await Engine.open({
     ...(listen === undefined ? {} : { listen }),
     heartbeatMs,
@@ -93,7 +107,7 @@ async function live({ url, listen, during, end, heartbeatMs = 10_000 }: Teardown
 /** Starts what is to be under way; its promise ends with the engine. */
 function call(
   trial: Client<typeof Trial>,
-  during: TeardownSettings["during"],
+  during: TeardownPlan["during"],
   engine?: Engine,
 ): Promise<unknown> {
   const size = 8 * 1024 * 1024;
@@ -125,7 +139,7 @@ async function again(act: () => Promise<unknown>): Promise<void> {
 
 async function underWay(
   trial: Client<typeof Trial>,
-  during: TeardownSettings["during"],
+  during: TeardownPlan["during"],
   engine: Engine,
 ): Promise<void> {
   if (during === "overflow") {
@@ -136,26 +150,27 @@ async function underWay(
   }
 }
 
-/** Runs `live` in a worker, ends it if the plan says so, and tells how it ended. */
-async function run(data: TeardownSettings & { readonly peer?: string }): Promise<void> {
+/** Runs `live` in a worker, and ends it if the plan says so. */
+async function run(data: WorkerPlan): Promise<WorkersEnded> {
   const worker = new Worker(fileURLToPath(import.meta.url), { workerData: data });
+  const thrown: string[] = [];
   worker.on("message", () => {
     if (data.end === "terminate") void worker.terminate();
     tell("ready");
   });
-  worker.on("error", (error) => tell("thrown", { message: error.message }));
-  const status = await new Promise((resolve) => worker.once("exit", resolve));
-  tell("worker ended", { status });
+  worker.on("error", (error) => thrown.push(error.message));
+  const status = await new Promise<number>((resolve) => worker.once("exit", resolve));
+  return { statuses: [status], thrown };
 }
 
 /** Two workers, the second calls the first, which goes on listening until it is terminated. */
-async function pair({ url, listen = "", during, end }: TeardownSettings): Promise<void> {
+async function pair({ url, listen = "", during, end }: WorkerPlan): Promise<WorkersEnded> {
   const first = new Worker(fileURLToPath(import.meta.url), {
-    workerData: { url, listen, thread: "worker", during: "nothing", end: "wait" } satisfies TeardownSettings,
+    workerData: { url, listen, during: "nothing", end: "wait" } satisfies WorkerPlan,
   });
-  const ended = new Promise((resolve) => first.once("exit", resolve));
+  const firstEnded = new Promise<number>((resolve) => first.once("exit", resolve));
   const urls = await new Promise<string[]>((resolve) => first.once("message", resolve));
-  await run({ url, thread: "worker", during, end, peer: urls[0] ?? "" });
+  const { statuses, thrown } = await run({ url, during, end, peer: urls[0] ?? "" });
   await first.terminate();
-  tell("worker ended", { status: await ended });
+  return { statuses: [...statuses, await firstEnded], thrown };
 }

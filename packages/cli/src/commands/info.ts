@@ -1,4 +1,4 @@
-import { describeFabrics, type FabricsReport } from "cinnabar";
+import { describeFabrics, type FabricsReport } from "cinnabar/standard";
 import { optionsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { table } from "../table.ts";
@@ -6,18 +6,19 @@ import type { Terminal } from "../terminal.ts";
 
 const help = `Usage: cinnabar info [--json] [--require FABRIC…]
 
-Tells what this machine has for Cinnabar: the fabrics that URLs can name, the
-libfabric providers behind them with their capabilities, RDMA devices, limits
-and versions; and for what cannot be used, why, and what to do about it.
+Prints which fabrics this machine can use, and for each other fabric the reason
+and the remedy. Prints versions, RDMA devices, what libfabric offers at each
+address, RDMA connections, the limit of locked memory, and what Cinnabar
+changes in other libraries because of their faults.
 
-  --json            the same as one JSON object (docs/guide/cli.md)
-  --require FABRIC  exit with 1 unless the fabric can be used: mem, shm, tcp,
-                    verbs, …; may be given several times`;
+  --json            Prints the report as one JSON object (docs/guide/cli.md).
+  --require FABRIC  Exits with status 1 if this machine cannot use the fabric:
+                    mem, shm, tcp, verbs, … Repeat it for several fabrics.`;
 
-/** What of this machine can be used, and why not the rest. */
+/** `cinnabar info`: reports what this machine can use, and the reason for what it cannot. */
 export const info: Command = {
   name: "info",
-  summary: "what this machine has: fabrics, devices, limits, versions",
+  summary: "Prints usable fabrics, RDMA devices, limits and versions.",
   help,
   run(args, terminal) {
     const { json = false, require: required = [] } = optionsOf(args, {
@@ -28,11 +29,11 @@ export const info: Command = {
     for (const scheme of required) {
       if (report.fabrics.some((fabric) => fabric.scheme === scheme) || !report.libfabric.loaded) continue;
       const known = [...new Set(report.fabrics.map((fabric) => fabric.scheme))].join(", ");
-      throw new UsageError(`unknown fabric "${scheme}", known are ${known}`);
+      throw new UsageError(`unknown fabric "${scheme}", expected one of ${known}`);
     }
     terminal.print(json ? JSON.stringify(report, undefined, 2) : inWords(report, terminal));
     const missing = required.filter((scheme) => !isUsable(report, scheme));
-    if (missing.length > 0) terminal.complain(`cinnabar info: not usable here: ${missing.join(", ")}`);
+    if (missing.length > 0) terminal.complain(`cinnabar info: this machine cannot use ${missing.join(", ")}`);
     return missing.length === 0 ? 0 : 1;
   },
 };
@@ -45,7 +46,7 @@ function inWords(report: FabricsReport, terminal: Terminal): string {
   const parts = [versions(report), fabrics(report, terminal), devices(report, terminal)];
   const last = `${lockedMemory(report)}
 ${forks[report.forkSafety]}`;
-  return [...parts, domains(report, terminal), connections(report, terminal), last]
+  return [...parts, domains(report, terminal), connections(report, terminal), last, patches(report, terminal)]
     .filter((part) => part !== "")
     .join("\n\n");
 }
@@ -54,9 +55,9 @@ function versions({ versions: { cinnabar, node }, addon, libfabric }: FabricsRep
   const lines = [`cinnabar ${cinnabar}, Node ${node}`];
   const taken = addon.find(({ reason }) => reason === "");
   if (taken !== undefined) lines.push(`addon ${taken.path}`);
-  else lines.push(...addon.map(({ path, reason }) => `no addon: ${path}: ${reason}`));
+  else lines.push(...addon.map(({ path, reason }) => `addon not loaded: ${path}: ${reason}`));
   if (libfabric.loaded) lines.push(`libfabric ${libfabric.version.join(".")}, ${libfabric.path}`);
-  else lines.push(...libfabric.tried.map(({ path, reason }) => `no libfabric: ${path}: ${reason}`));
+  else lines.push(...libfabric.tried.map(({ path, reason }) => `libfabric not loaded: ${path}: ${reason}`));
   return lines.join("\n");
 }
 
@@ -67,11 +68,11 @@ function fabrics(report: FabricsReport, terminal: Terminal): string {
     available ? "yes" : "no",
     reason,
   ]);
-  return table(terminal, ["FABRIC", "PROVIDER", "USABLE", "WHY NOT"], rows);
+  return table(terminal, ["FABRIC", "PROVIDER", "USABLE", "REASON"], rows);
 }
 
 function devices(report: FabricsReport, terminal: Terminal): string {
-  if (report.devices.length === 0) return "No RDMA device.";
+  if (report.devices.length === 0) return "RDMA devices: none";
   const rows = report.devices.flatMap(({ device, transport, ports, addresses, onDemandPaging }) =>
     ports.map(({ port, state, linkLayer, rate, interfaces, gids }) => [
       `${device}:${port}`,
@@ -85,17 +86,7 @@ function devices(report: FabricsReport, terminal: Terminal): string {
       gids.map(({ gid, type }) => (type === "" ? gid : `${gid} ${type}`)).join(", "),
     ]),
   );
-  const heading = [
-    "DEVICE",
-    "KIND",
-    "STATE",
-    "LINK",
-    "RATE",
-    "INTERFACE (MTU)",
-    "ADDRESSES",
-    "ON DEMAND",
-    "GIDS",
-  ];
+  const heading = ["DEVICE", "KIND", "STATE", "LINK", "RATE", "INTERFACE (MTU)", "ADDRESSES", "ODP", "GIDS"];
   return table(terminal, heading, rows);
 }
 
@@ -116,7 +107,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
   );
   if (rows.length === 0) return "";
   const heading = [
-    "AT",
+    "ADDRESS",
     "PROVIDER",
     "DOMAIN",
     "MTU",
@@ -138,25 +129,37 @@ function connections(report: FabricsReport, terminal: Terminal): string {
     queuePair === undefined ? "-" : `${queuePair.number} ${queuePair.state}`,
     pid === 0 ? "-" : `${pid}`,
   ]);
-  return table(terminal, ["DEVICE", "CONNECTION", "LOCAL", "REMOTE", "QUEUE PAIR", "PROCESS"], rows);
+  return table(terminal, ["DEVICE", "STATE", "LOCAL", "REMOTE", "QUEUE PAIR", "PROCESS"], rows);
 }
 
 function lockedMemory({
   lockedMemory: { pinnedBytes, limitBytes, leftBytes, mayExceedLimit },
 }: FabricsReport): string {
   const limit = limitBytes === null ? "no limit" : `limit ${kib(limitBytes)}`;
-  const left = leftBytes === null ? "any amount may be locked" : `${kib(leftBytes)} left`;
+  const left = leftBytes === null ? "any amount can be pinned" : `${kib(leftBytes)} left`;
   const right = limitBytes !== null && mayExceedLimit ? " (by CAP_IPC_LOCK)" : "";
   return `Locked memory: ${limit}, ${kib(pinnedBytes)} pinned by this process, ${left}${right}`;
 }
 
-/** Starting a child process copies what is in memory, pinned pages included. */
+/** fork(2) shares pages with the child until one side writes. Pinned pages need protection from that. */
 const forks: Readonly<Record<FabricsReport["forkSafety"], string>> = {
-  kernel: "Child processes: the kernel keeps pinned memory safe from them",
-  libibverbs: "Child processes: libibverbs keeps pinned memory from them (RDMAV_FORK_SAFE)",
-  nobody:
-    "Child processes: pinned memory may be lost to them; set RDMAV_FORK_SAFE=1, or take Linux 5.12 or later",
+  kernel: "Fork safety: the kernel protects pinned memory",
+  libibverbs: "Fork safety: libibverbs protects pinned memory (RDMAV_FORK_SAFE)",
+  none: "Fork safety: none; child processes can break transfers. Set RDMAV_FORK_SAFE=1, or use Linux 5.12 or later",
 };
+
+function patches(report: FabricsReport, terminal: Terminal): string {
+  const rows = report.patches
+    .filter(({ state }) => state !== "not needed")
+    .map(({ name, library, version, state, what, switchOff, switchOn }) => [
+      name,
+      `${library} ${version}`,
+      state,
+      state === "off" && switchOn !== "" ? switchOn : switchOff,
+      what,
+    ]);
+  return table(terminal, ["PATCH", "OF", "STATE", "SWITCH", "CHANGE"], rows);
+}
 
 function kib(bytes: number): string {
   return `${Math.floor(bytes / 1024)} KiB`;

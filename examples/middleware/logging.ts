@@ -1,0 +1,17 @@
+import type { Middleware } from "cinnabar";
+
+/** Prints each call with its outcome and its time. Works at the client and at the server. */
+export function logging(print: (line: string) => void = console.log): Middleware {
+  return async (call, next) => {
+    const start = performance.now();
+    let outcome = "ok";
+    try {
+      return await next();
+    } catch (error) {
+      outcome = (error as { code?: string }).code ?? "failed";
+      throw error;
+    } finally {
+      print(`${call.side} ${call.method} ${outcome} ${(performance.now() - start).toFixed(1)} ms`);
+    }
+  };
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace cinnabar::base {
+
+/// Memory of its own pages, zeroed, given back to the system when the last owner lets go. Owners
+/// are the buffer that JavaScript sees, and each registration of it: when an environment ends, its
+/// buffers go before its ports do, and a provider must not be left with pages that are gone.
+class Allocation {
+ public:
+  /// nullptr when the system has no such room. With `hugePages` it lies on 2 MiB borders, in pages
+  /// of that size as far as the system has some to spare.
+  static std::shared_ptr<Allocation> create(size_t bytes, bool hugePages);
+
+  /// The allocation that `address` lies in; nullptr for any other memory. Safe from any thread.
+  static std::shared_ptr<Allocation> of(const void* address);
+
+  /// Bytes mapped by all allocations of the process.
+  static size_t totalBytes();
+
+  ~Allocation();
+  Allocation(const Allocation&) = delete;
+  Allocation& operator=(const Allocation&) = delete;
+
+  uint8_t* bytes() const { return bytes_; }
+  /// Length of the mapping: what was asked for, up to the next page.
+  size_t length() const { return length_; }
+
+ private:
+  Allocation(uint8_t* bytes, size_t length) : bytes_(bytes), length_(length) {}
+
+  uint8_t* bytes_;
+  size_t length_;
+};
+
+}  // namespace cinnabar::base

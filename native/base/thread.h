@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <pthread.h>
+
+#include <functional>
+
+namespace cinnabar::base {
+
+/// A thread that serves a port. Not std::thread, which throws where there is none to be had; here
+/// nothing may throw.
+class Thread {
+ public:
+  Thread() = default;
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  /// Whether there was a thread to be had. It takes no signals: those are for threads that know
+  /// what to do with them.
+  bool start(std::function<void()> body);
+  bool runs() const { return static_cast<bool>(body_); }
+  /// Waits for its end, which its owner has told it of, if it runs at all.
+  void join();
+
+ private:
+  std::function<void()> body_;
+  pthread_t thread_{};
+};
+
+}  // namespace cinnabar::base

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <string_view>
+
+namespace cinnabar::fabric {
+
+/// A loaded object: its file's name, and whether an address lies in it.
+class LoadedObject {
+ public:
+  virtual ~LoadedObject() = default;
+  virtual std::string_view path() const = 0;
+  virtual bool contains(const void* address) const = 0;
+};
+
+/// Puts `instead` in the place of the function `symbol` in the linkage tables of every loaded
+/// object that `concerns` accepts, so that its calls go there from now on; other objects' calls
+/// stay as they are. Returns the number of places, 0 where there are none or where this machine's
+/// tables are not known here. Whoever replaces a function keeps the way to the one that was there.
+unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const char* symbol,
+                          void* instead);
+
+/// The same in libfabric itself, and in those of its providers that are files of their own.
+unsigned replaceInLibfabric(const char* symbol, void* instead);
+
+}  // namespace cinnabar::fabric

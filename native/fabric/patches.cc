@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "fabric/patches.h"
+
+#include <rdma/fabric.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "base/kernel_version.h"
+#include "fabric/library.h"
+#include "fabric/quirks.h"
+
+namespace cinnabar::fabric {
+namespace {
+
+constexpr std::array kPatches = {
+    PatchEntry{Patch::staleLocks, "stale-locks", "libfabric shm",
+               "unlocks the spin lock in a shared region after the process that held it has died",
+               "a process that is killed while it holds the lock makes its peers spin for ever",
+               false, false},
+    PatchEntry{Patch::stoppedQueue, "stopped-queue", "libfabric shm",
+               "marks entries of the receive queue as given up that a dead process took and did "
+               "not fill",
+               "a process that is killed while it posts stops its receiver's queue for ever", false,
+               false},
+    PatchEntry{Patch::peerSlots, "peer-slots", "libfabric shm",
+               "clears what a removed peer leaves in its slot of the region",
+               "the slot's next peer is never mapped, and a post to it crashes; without the patch "
+               "slots are not used again, so a port meets 250 peers in its life",
+               false, false},
+    PatchEntry{Patch::softIwarp, "soft-iwarp", "libsiw and Linux siw",
+               "replaces poll_cq and post_send of the device, and rdma_destroy_ep in libfabric's "
+               "linkage table, to report each completion once and in order",
+               "transfers over soft-iWARP never end, or the process crashes, when a connection "
+               "breaks",
+               false, true},
+    PatchEntry{Patch::connectionEvents, "connection-events", "libfabric verbs",
+               "replaces rdma_get_cm_event and rdma_resolve_addr in libfabric's linkage table",
+               "no other way to read the RDMA connection manager's events; needed for the channel "
+               "cinnabar:rdma.connection alone",
+               true, true},
+    PatchEntry{Patch::processCopies, "process-copies", "Linux Yama",
+               "lets processes of the same user copy from and to this process's memory "
+               "(PR_SET_PTRACER), once it meets an shm peer in another process",
+               "reads and writes over shm go through libfabric, which is slower and hides errors",
+               false, false},
+    PatchEntry{Patch::tcpSockets, "tcp-sockets", "libfabric tcp",
+               "replaces socket, accept, connect, recv, send and others in libfabric's linkage "
+               "table by functions that make the same calls, and check what comes",
+               "bytes from anybody who can connect crash the process, child processes inherit the "
+               "sockets, a refused connection is not noticed, and a process without descriptors "
+               "spins",
+               false, true},
+    PatchEntry{Patch::sharedRoom, "shared-room", "libfabric shm",
+               "replaces ftruncate and statvfs in libfabric's linkage table, to reserve the memory "
+               "of a region when it is made",
+               "a process is killed by SIGBUS when /dev/shm is full, and shm is not offered where "
+               "/dev/shm has less than 16 MiB for each processor",
+               false, false},
+};
+
+// Of Linux's soft-iWARP the first release, and the first whose sources were not read.
+constexpr base::KernelVersion kFirstSoftIwarp{5, 3};
+constexpr base::KernelVersion kUnknownSoftIwarp{7, 4};
+
+// There where Yama is.
+constexpr const char* kYama = "/proc/sys/kernel/yama/ptrace_scope";
+
+std::array<std::atomic<bool>, kPatches.size()> applied{};
+
+bool lists(std::string_view names, std::string_view name) {
+  while (!names.empty()) {
+    size_t comma = names.find(',');
+    std::string_view each = names.substr(0, comma);
+    if (each == name || each == "all") return true;
+    if (comma == std::string_view::npos) break;
+    names.remove_prefix(comma + 1);
+  }
+  return false;
+}
+
+std::string kernelRelease() {
+  utsname system{};
+  return uname(&system) == 0 ? system.release : "";
+}
+
+std::string variable(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool isNeededHere(Patch patch) {
+  if (patch == Patch::processCopies) return access(kYama, F_OK) == 0;
+  const Library* loaded = library();
+  return loaded != nullptr && needsPatch(patch, loaded->loadedVersion, kernelRelease());
+}
+
+const PatchEntry& entryOf(Patch patch) { return kPatches[static_cast<size_t>(patch)]; }
+
+}  // namespace
+
+std::span<const PatchEntry> patchTable() { return kPatches; }
+
+PatchSwitches PatchSwitches::ofEnvironment() {
+  return {variable("CINNABAR_NO_PATCHES"), variable("CINNABAR_PATCHES")};
+}
+
+PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitches& switches) {
+  if (lists(switches.off, entry.name)) return PatchState::off;
+  if (entry.canBeForced && lists(switches.on, entry.name)) return PatchState::ready;
+  if (entry.isOptional) return PatchState::off;
+  return isNeeded ? PatchState::ready : PatchState::notNeeded;
+}
+
+bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
+  switch (patch) {
+    case Patch::staleLocks:
+      return hasQuirk(Quirk::leavesLocks, "shm", libfabric);
+    case Patch::stoppedQueue:
+      return hasQuirk(Quirk::stopsQueues, "shm", libfabric);
+    case Patch::peerSlots:
+      return hasQuirk(Quirk::remembersPeers, "shm", libfabric);
+    case Patch::sharedRoom:
+      return hasQuirk(Quirk::reservesNothing, "shm", libfabric);
+    case Patch::softIwarp: {
+      base::KernelVersion version = base::kernelVersion(kernel);
+      return version >= kFirstSoftIwarp && version < kUnknownSoftIwarp;
+    }
+    case Patch::tcpSockets:
+      return hasQuirk(Quirk::leavesSockets, "tcp", libfabric);
+    case Patch::connectionEvents:
+    case Patch::processCopies:
+      return false;
+  }
+  return false;
+}
+
+bool allowsPatch(Patch patch) {
+  return choosePatch(entryOf(patch), isNeededHere(patch), PatchSwitches::ofEnvironment()) ==
+         PatchState::ready;
+}
+
+PatchState patchState(const PatchEntry& entry) {
+  if (applied[static_cast<size_t>(entry.patch)]) return PatchState::applied;
+  return choosePatch(entry, isNeededHere(entry.patch), PatchSwitches::ofEnvironment());
+}
+
+std::string patchedVersion(Patch patch) {
+  if (patch == Patch::softIwarp || patch == Patch::processCopies) return kernelRelease();
+  const Library* loaded = library();
+  if (loaded == nullptr) return "";
+  uint32_t version = loaded->loadedVersion;
+  return std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
+}
+
+void notePatched(Patch patch) { applied[static_cast<size_t>(patch)] = true; }
+
+}  // namespace cinnabar::fabric

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "transport/open_endpoint.h"
+
+#include <rdma/fi_errno.h>
+
+#include <cerrno>
+#include <optional>
+#include <string_view>
+
+#include "fabric/needs.h"
+#include "fabric/paging.h"
+#include "fabric/patches.h"
+#include "fabric/verbs_report.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/socket_calls.h"
+#include "transport/tcp/tcp_transport.h"
+#include "transport/verbs/soft_iwarp.h"
+#include "transport/verbs/verbs_transport.h"
+
+namespace cinnabar::transport {
+namespace {
+
+/// An endpoint of a fabric whose addresses libfabric resolves. Tests put another provider in its
+/// place (`request.provider`), since the hardware is rare.
+fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest& request) {
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
+  fabric::Provider provider = *fabric::providerOf(request.scheme);
+  if (!request.provider.empty()) provider.name = request.provider.c_str();
+  fabric::InfoRequest wanted{.provider = &provider,
+                             .receives = request.receiveSlots,
+                             .node = request.host,
+                             .service = request.service == 0 ? "" : std::to_string(request.service),
+                             .authKey = request.authKey};
+  auto opened = fabric::Endpoint::open(*library, wanted);
+  if (opened) return opened;
+  std::string reason = fabric::fabricObstacle(*library, provider);
+  if (!reason.empty()) return library->fail("fi_getinfo", FI_ENODATA, reason);
+  reason = fabric::authKeyObstacle(*library, wanted);
+  if (!reason.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, reason);
+  return opened.failure();
+}
+
+/// An endpoint bound to a numeric host and a port.
+fabric::Result<std::unique_ptr<fabric::Endpoint>> openSocket(const OpenRequest& request) {
+  auto source = fabric::encodeSocketAddress(request.host, request.service);
+  if (!source) {
+    return fabric::Failure{"open", EINVAL, "EINVAL",
+                           "not a numeric host and a port: \"" + request.host + "\", " +
+                               std::to_string(request.service)};
+  }
+  return openEndpoint(request, *source);
+}
+
+}  // namespace
+
+fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest& request,
+                                                               fabric::RawAddress source) {
+  const fabric::Library* library = fabric::library();
+  if (library == nullptr) {
+    return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
+  }
+  fabric::Failure first{"fi_getinfo", FI_ENODATA, "ENODATA",
+                        std::string("no provider ") + request.provider + " for " +
+                            fabric::schemeName(request.scheme) + " with this libfabric"};
+  bool tried = false;
+  for (const fabric::Provider& provider : fabric::providerTable()) {
+    if (provider.scheme != request.scheme || !fabric::suits(provider, library->loadedVersion))
+      continue;
+    if (!request.provider.empty() && request.provider != provider.name) continue;
+    if (provider.scheme == fabric::Scheme::verbs) {
+      std::string obstacle = fabric::lockedMemoryObstacle();
+      if (!obstacle.empty()) return library->fail("verbs", FI_ENOMEM, obstacle);
+      obstacle = fabric::pagingObstacle();
+      if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
+    }
+    fabric::InfoRequest wanted{.provider = &provider,
+                               .source = source,
+                               .receives = request.receiveSlots,
+                               .authKey = request.authKey};
+    auto opened = fabric::Endpoint::open(*library, wanted);
+    if (opened) return opened;
+    std::string refused = fabric::authKeyObstacle(*library, wanted);
+    if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
+    if (provider.scheme == fabric::Scheme::verbs)
+      return fabric::explainVerbs(*library, provider, source, opened.failure());
+    if (!tried) first = opened.failure();
+    tried = true;
+    // A provider that is there but fails says something about the request, which the next one would
+    // only blur.
+    if (opened.failure().op != "fi_getinfo") break;
+  }
+  return first;
+}
+
+std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
+                                        std::shared_ptr<fabric::Endpoint> endpoint) {
+  const fabric::EndpointTraits& traits = endpoint->traits();
+  // Before anything is posted to the device, which libfabric has open.
+  if (traits.disordersCompletions && fabric::allowsPatch(fabric::Patch::softIwarp))
+    verbs::mendSoftIwarp();
+  if (traits.endsConnections || traits.provesWrites)
+    return std::make_unique<verbs::VerbsTransport>(scheme, std::move(endpoint));
+  return std::make_unique<Transport>(scheme, std::move(endpoint));
+}
+
+namespace {
+
+// xnet, under the names that it had. rxm and tcp below it speak another stream.
+bool speaksXnet(std::string_view provider) { return provider == "tcp" || provider == "net"; }
+
+/// A tcp endpoint, with a watch over its sockets where that can be had.
+fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
+  bool isWatched = fabric::library() != nullptr && tcp::watchSockets();
+  auto watch = isWatched ? std::make_unique<tcp::SocketWatch>() : nullptr;
+  std::optional<tcp::SocketWatch::Opening> opening;
+  if (isWatched) opening.emplace(*watch);
+  auto endpoint = openSocket(request);
+  if (!endpoint) return endpoint.failure();
+  if (!isWatched) return transportFor(request.scheme, std::move(*endpoint));
+  if (speaksXnet((*endpoint)->traits().provider)) watch->filter();
+  // One message of each connection may be there in part. Half of the receives are for whole ones.
+  watch->bound({.connections = request.maxConnections,
+                .idleMs = request.maxIdleConnectionMs,
+                .holding = std::max(1u, request.receiveSlots / 2)});
+  return std::unique_ptr<Transport>(
+      std::make_unique<tcp::TcpTransport>(std::move(*endpoint), std::move(watch)));
+}
+
+}  // namespace
+
+fabric::Result<std::unique_ptr<Transport>> Transport::open(const OpenRequest& request) {
+  auto addressing = fabric::addressingOf(request.scheme);
+  if (addressing == fabric::Addressing::shmName) return shm::ShmTransport::open(request);
+  if (request.scheme == fabric::Scheme::tcp) return openTcp(request);
+  bool resolves = addressing == fabric::Addressing::resolved;
+  auto endpoint = resolves ? openResolved(request) : openSocket(request);
+  if (!endpoint) return endpoint.failure();
+  return transportFor(request.scheme, std::move(*endpoint));
+}
+
+}  // namespace cinnabar::transport

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include "transport/transport.h"
+
+namespace cinnabar::transport {
+
+/// An endpoint of the first provider of the table that is there for the request, bound to `source`
+/// (fabric::InfoRequest::source).
+fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest& request,
+                                                               fabric::RawAddress source);
+
+/// What an endpoint of some network provider needs.
+std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
+                                        std::shared_ptr<fabric::Endpoint> endpoint);
+
+}  // namespace cinnabar::transport

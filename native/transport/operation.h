@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "fabric/memory.h"
+
+namespace cinnabar::transport {
+
+/// What the provider hands back with a completion. The scratch space comes first: providers that
+/// ask for FI_CONTEXT write there.
+struct Context {
+  enum class Kind : uint8_t { receive, operation, part };
+
+  explicit Context(Kind k) : kind(k) {}
+
+  fi_context2 scratch{};
+  Kind kind;
+};
+
+/// What to post an operation with. Only this pointer comes back, so it is of the base class: the
+/// records are not standard-layout, and theirs need not be the same.
+inline void* contextOf(Context& record) { return &record; }
+
+/// A receive slot's place at the provider.
+struct Receive : Context {
+  Receive() : Context(Kind::receive) {}
+  uint32_t slot = 0;
+};
+
+/// One run of a transfer: so many bytes between a local region and a peer's memory. Laid out as
+/// JavaScript writes it, see src/fabric/addon.ts.
+struct Extent {
+  uint64_t region;
+  uint64_t offset;
+  uint64_t bytes;
+  uint64_t key;
+  uint64_t remote;
+};
+constexpr size_t kExtentWords = sizeof(Extent) / sizeof(uint64_t);
+static_assert(kExtentWords == 5);
+constexpr size_t kMostExtents = 256;
+constexpr size_t kExtentsBytes = kMostExtents * sizeof(Extent);
+
+/// The extents of one transfer. Most have one, which costs no allocation.
+class Extents {
+ public:
+  void assign(const Extent* from, size_t count) {
+    count_ = count;
+    if (count == 1) {
+      one_ = *from;
+    } else {
+      many_.assign(from, from + count);
+    }
+  }
+  size_t size() const { return count_; }
+  const Extent* begin() const { return count_ == 1 ? &one_ : many_.data(); }
+  const Extent* end() const { return begin() + count_; }
+  const Extent& operator[](size_t index) const { return begin()[index]; }
+
+ private:
+  Extent one_{};
+  std::vector<Extent> many_;
+  size_t count_ = 0;
+};
+
+struct Peer;
+
+/// A send or a transfer, from the call that made it to its completion.
+struct Operation : Context {
+  enum class Type : uint8_t { send, read, write };
+  enum class State : uint8_t {
+    idle,
+    waiting,  // in its address's queue; the provider knows nothing of it
+    moving,   // by the transport itself
+    posted,   // at the provider, which may touch the memory and this record until it completes
+  };
+
+  Operation() : Context(Kind::operation) {}
+
+  Type type = Type::send;
+  State state = State::idle;
+  /// JavaScript was already told of the end; only the provider is still to let go.
+  bool answered = false;
+  uint32_t address = 0;
+  Peer* peer = nullptr;  // whom the address names
+  uint32_t token = 0;    // send: offset of the slot; transfer: the caller's number
+  uint32_t status = 0;   // transfers: the first error of a part, and the provider's own number
+  uint32_t providerError = 0;
+  bool notifies = false;  // a write whose target is told, in the same provider operation
+  uint64_t notification = 0;
+  uint32_t parts = 0;   // transfers: parts at the provider
+  uint64_t offset = 0;  // sends: in the slab
+  /// Sends: the message, where it was taken out of its slot while it waited.
+  std::unique_ptr<uint8_t[]> parked;
+  uint64_t bytes = 0;
+  uint32_t connection = 0;  // sends: which one it was posted to
+  uint64_t done = 0;        // a message in fragments, or what a transfer has surely moved
+  Extents extents;          // transfers
+  size_t extent = 0;        // the first that is not posted, or not moved, to its end
+  uint64_t into = 0;        // how far into that one the transport has come
+  bool unproven = false;    // verbs: its last write found no room for the proof
+  Operation* next = nullptr;
+};
+
+/// What the peer must have granted.
+inline uint64_t accessFor(const Operation& operation) {
+  return operation.type == Operation::Type::read ? fabric::kRemoteRead : fabric::kRemoteWrite;
+}
+
+/// What the provider holds of a transfer: as many extents as one of its calls takes.
+struct Part : Context {
+  Part() : Context(Kind::part) {}
+  Operation* operation = nullptr;
+  uint64_t bytes = 0;
+  uint32_t left = 1;  // completions to come
+  uint32_t connection = 0;
+  bool isCopy = false;  // shm: counts as a copy from or to a neighbour's memory
+};
+
+/// Records with addresses that never change, since the provider keeps pointers to them.
+template <typename T>
+class Pool {
+ public:
+  static constexpr size_t kMostRetired = 1024;
+
+  T* take() {
+    if (free_.empty()) return &all_.emplace_back();
+    T* record = free_.back();
+    free_.pop_back();
+    return record;
+  }
+  void give(T* record) {
+    *record = T();
+    free_.push_back(record);
+  }
+  /// Gives back one that the provider may yet tell of, though it should not. It is not taken again
+  /// before as many others have ended so.
+  void retire(T* record) {
+    *record = T();
+    retired_.push_back(record);
+    if (retired_.size() <= kMostRetired) return;
+    free_.push_back(retired_.front());
+    retired_.pop_front();
+  }
+  size_t used() const { return all_.size() - free_.size() - retired_.size(); }
+
+  /// All of them, those given back too.
+  template <typename F>
+  void each(F&& visit) {
+    for (T& record : all_) visit(record);
+  }
+
+ private:
+  std::deque<T> all_;
+  std::vector<T*> free_;
+  std::deque<T*> retired_;
+};
+
+/// A first-in, first-out list through the records themselves.
+class OperationQueue {
+ public:
+  bool empty() const { return head_ == nullptr; }
+  Operation* front() const { return head_; }
+  void push(Operation* operation) {
+    operation->next = nullptr;
+    (head_ == nullptr ? head_ : tail_->next) = operation;
+    tail_ = operation;
+    ++length_;
+  }
+  /// Puts one back that was taken out.
+  void pushFront(Operation* operation) {
+    operation->next = head_;
+    head_ = operation;
+    if (tail_ == nullptr || operation->next == nullptr) tail_ = operation;
+    ++length_;
+  }
+  Operation* pop() {
+    Operation* operation = head_;
+    head_ = operation->next;
+    operation->next = nullptr;
+    --length_;
+    return operation;
+  }
+  uint32_t length() const { return length_; }
+
+ private:
+  Operation* head_ = nullptr;
+  Operation* tail_ = nullptr;
+  uint32_t length_ = 0;
+};
+
+}  // namespace cinnabar::transport

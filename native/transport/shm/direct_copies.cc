@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "transport/shm/direct_copies.h"
+
+#include <poll.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+#include "transport/shm/process_memory.h"
+
+namespace cinnabar::shm {
+
+using transport::Ended;
+using transport::Extent;
+using transport::kMostExtents;
+using transport::Operation;
+using transport::RegionTable;
+
+namespace {
+
+// Direct copies share the thread with everything else: pieces at most kCopyBytes large, and no
+// further one in a turn (from the end of one call of progress to the end of the next) that has
+// spent so long on them. Memory that is touched for the first time takes ten times as long, so
+// pieces shrink while they are slow. The figures are in docs/design/bulk.md.
+constexpr uint64_t kLeastPiece = 16 << 10;
+constexpr uint64_t kTurnNs = 120'000;
+
+bool hasEnded(int socket) {
+  pollfd watched{socket, POLLRDHUP, 0};
+  return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+}  // namespace
+
+void DirectCopies::advance(const RegionTable& regions, std::vector<Ended>& over) {
+  if (copies_.empty() || spentNs_ >= kTurnNs) return;
+  for (uint64_t now = base::nowNs(); spentNs_ < kTurnNs && !copies_.empty();) {
+    Operation* operation = copies_.pop();
+    int code = copyPiece(*operation, regions);
+    if (code == 0 && operation->done < operation->bytes) {
+      copies_.push(operation);
+    } else {
+      over.push_back({operation, static_cast<uint32_t>(code)});
+    }
+    uint64_t tookNs = base::nowNs() - now;
+    if (tookNs > kTurnNs) slowdown_ = std::min(slowdown_ * 2, kCopyBytes / kLeastPiece);
+    if (tookNs < kTurnNs / 2 && slowdown_ > 1) slowdown_ /= 2;
+    spentNs_ += tookNs;
+    now += tookNs;
+  }
+}
+
+std::vector<Operation*> DirectCopies::takeBack(uint32_t address) {
+  std::vector<Operation*> taken;
+  transport::OperationQueue others;
+  while (!copies_.empty()) {
+    Operation* operation = copies_.pop();
+    if (operation->address == address) {
+      taken.push_back(operation);
+    } else {
+      others.push(operation);
+    }
+  }
+  copies_ = others;
+  return taken;
+}
+
+/// Copies the next piece: 0 or an error.
+int DirectCopies::copyPiece(Operation& operation, const RegionTable& regions) {
+  auto& neighbour = static_cast<Neighbour&>(*operation.peer);
+  int code = ECONNABORTED;
+  auto copy = [&] { code = copyRuns(operation, neighbour, regions); };
+  // The process number could be another's once the peer is gone.
+  if (!neighbour.isGone() && !hasEnded(neighbour.socket.get())) {
+    EndpointLease& here = neighbour.mapping->local;
+    if (here) {
+      here->whileOpen(copy);
+    } else {
+      copy();
+    }
+  }
+  return code == ESRCH ? ECONNABORTED : code;
+}
+
+/// As many extents as make a piece, in one system call. Stops in front of an extent that the peer
+/// does not let us use.
+int DirectCopies::copyRuns(Operation& operation, Neighbour& neighbour, const RegionTable& regions) {
+  iovec local[kMostExtents];
+  iovec remote[kMostExtents];
+  size_t count = 0;
+  uint64_t left = kCopyBytes / slowdown_;
+  KeyRange range;
+  uint64_t key = 0;  // whose range it is
+  int refusal = 0;
+  doorbell_.beginCopy();
+  while (left > 0 && operation.extent < operation.extents.size()) {
+    const Extent& extent = operation.extents[operation.extent];
+    bool known = key != 0 && key == extent.key;
+    if (!known && !neighbour.keys->find(extent.key, &range)) refusal = FI_ENOKEY;
+    if (refusal == 0)
+      refusal = range.refuses(extent.remote, extent.bytes, transport::accessFor(operation));
+    if (refusal != 0) break;
+    key = extent.key;
+    uint64_t at = operation.into;
+    uint64_t bytes = std::min(left, extent.bytes - at);
+    local[count] = {regions.find(extent.region)->bytes() + extent.offset + at, bytes};
+    remote[count] = {reinterpret_cast<void*>(extent.remote + at), bytes};
+    ++count;
+    left -= bytes;
+    operation.into += bytes;
+    if (operation.into == extent.bytes) {
+      ++operation.extent;
+      operation.into = 0;
+    }
+  }
+  uint64_t done = 0;
+  int code = operation.type == Operation::Type::read
+                 ? copyFrom(neighbour.pid, local, remote, count, &done)
+                 : copyTo(neighbour.pid, local, remote, count, &done);
+  doorbell_.endCopy();
+  operation.done += done;
+  return code != 0 ? code : refusal;
+}
+
+}  // namespace cinnabar::shm

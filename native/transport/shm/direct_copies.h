@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <vector>
+
+#include "transport/shm/doorbell.h"
+#include "transport/shm/neighbours.h"
+#include "transport/transport.h"
+
+namespace cinnabar::shm {
+
+/// The largest piece of a direct copy.
+constexpr uint64_t kCopyBytes = 256 << 10;
+
+/// Reads and writes of neighbours' memory as copies between the processes (process_memory.h), a
+/// piece of each operation in turn. They share the thread with everything else, so there is an end
+/// to how much of a turn they take.
+class DirectCopies {
+ public:
+  /// `doorbell` outlives this.
+  explicit DirectCopies(Doorbell& doorbell) : doorbell_(doorbell) {}
+
+  bool isEmpty() const { return copies_.empty(); }
+  void add(transport::Operation& operation) {
+    operation.state = transport::Operation::State::moving;
+    copies_.push(&operation);
+  }
+  /// Copies for what is left of the turn. Those that are over are appended.
+  void advance(const transport::RegionTable& regions, std::vector<transport::Ended>& over);
+  /// Takes an address's copies out.
+  std::vector<transport::Operation*> takeBack(uint32_t address);
+  void endTurn() { spentNs_ = 0; }
+
+ private:
+  int copyPiece(transport::Operation& operation, const transport::RegionTable& regions);
+  int copyRuns(transport::Operation& operation, Neighbour& neighbour,
+               const transport::RegionTable& regions);
+
+  Doorbell& doorbell_;
+  transport::OperationQueue copies_;
+  uint64_t spentNs_ = 0;   // in this turn
+  uint64_t slowdown_ = 1;  // by which their pieces are smaller than at most
+};
+
+}  // namespace cinnabar::shm

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/fd.h"
+
+namespace cinnabar::shm {
+
+// The shm provider checks no keys when processes copy directly. So each port publishes those it has
+// given out in a page that its neighbours map read-only, and whoever copies looks there first. See
+// docs/design/bulk.md.
+
+/// Laid out for peers of any build. Written by one thread of one process while others read: the
+/// fields before the key, and the key cleared before they change again.
+struct KeyEntry {
+  std::atomic<uint64_t> key;  // 0: free
+  std::atomic<uint64_t> base;
+  std::atomic<uint64_t> length;
+  std::atomic<uint64_t> access;
+};
+static_assert(sizeof(KeyEntry) == 32 && std::atomic<uint64_t>::is_always_lock_free);
+
+// A key lies in one of the places that follow the one that its low bits name. A removed key leaves
+// no mark, since a search looks at all of them.
+constexpr size_t kKeyEntries = 1 << 16;
+constexpr size_t kKeyWindow = 16;
+constexpr size_t kKeysBytes = kKeyEntries * sizeof(KeyEntry);
+
+/// A port's own keys.
+class KeyTable {
+ public:
+  /// nullptr if the system refuses; errno says why.
+  static std::unique_ptr<KeyTable> create();
+  ~KeyTable();
+
+  int fd() const { return fd_.get(); }
+
+  /// False if the window of this key is full: draw another. Keys are never 0, and never used again.
+  bool add(uint64_t key, uint64_t base, uint64_t length, uint64_t access);
+  void remove(uint64_t key);
+
+ private:
+  KeyTable(base::Fd fd, KeyEntry* entries) : fd_(std::move(fd)), entries_(entries) {}
+
+  base::Fd fd_;
+  KeyEntry* entries_;
+};
+
+/// What a key stands for.
+struct KeyRange {
+  uint64_t base = 0;
+  uint64_t length = 0;
+  uint64_t access = 0;
+
+  /// 0, EACCES or ERANGE.
+  int refuses(uint64_t at, uint64_t bytes, uint64_t wanted) const;
+};
+
+/// A neighbour's keys.
+class RemoteKeys {
+ public:
+  /// Takes the descriptor in any case. nullptr unless it is a table that cannot shrink under our
+  /// mapping (which would raise SIGBUS) and that only its owner can write.
+  static std::unique_ptr<RemoteKeys> adopt(base::Fd fd);
+  ~RemoteKeys();
+
+  /// False if the key is unknown, or was taken back.
+  bool find(uint64_t key, KeyRange* into) const;
+
+ private:
+  explicit RemoteKeys(const KeyEntry* entries) : entries_(entries) {}
+
+  const KeyEntry* entries_;
+};
+
+}  // namespace cinnabar::shm

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace cinnabar::shm {
+
+/// The slots for peers in an shm endpoint, as libfabric 2.1 keeps them: whom each belongs to
+/// (struct smr_map, in our memory) and what was agreed with that peer (struct smr_peer_data, in our
+/// region).
+///
+/// Removing an address empties the first and not the second. A peer that gets the slot later is
+/// then taken for one that has been introduced, and is never mapped: the first post to it goes
+/// through a null pointer.
+class PeerSlots {
+ public:
+  /// Of the endpoint that has made this region, has met nobody yet and outlives this. nullptr where
+  /// it is not needed, or the layout is not the one that is known here.
+  static std::unique_ptr<PeerSlots> of(int regionFile);
+
+  /// Makes the slots that nobody has like new. Only where the endpoint may be polled.
+  void clearUnused();
+
+ private:
+  PeerSlots(const uint8_t* owners, uint8_t* records) : owners_(owners), records_(records) {}
+
+  const uint8_t* owners_;
+  uint8_t* records_;
+};
+
+}  // namespace cinnabar::shm

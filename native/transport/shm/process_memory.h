@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace cinnabar::shm {
+
+// Copies between processes of one user without the provider (process_vm_readv(2)). The provider
+// does the same beneath its RMA, but swallows the errors, blocks for the whole length, and leaves
+// an entry in the peer's queue each time.
+
+/// Lets other processes of this user copy from and to this one where Yama would forbid it
+/// (prctl(2), PR_SET_PTRACER); once, before the first peer in another process is greeted.
+void permitProcessCopies();
+
+/// Who may: what CINNABAR_PTRACER says, a process whose descendants may too, by its number or as
+/// "parent". Anything else is any process (PR_SET_PTRACER_ANY).
+unsigned long permittedTracer(std::string_view choice, pid_t parent);
+
+/// Whether copies to and from `pid` work: the peer said that `proof` lies at `at`.
+bool canCopy(pid_t pid, uint64_t at, uint64_t proof);
+
+/// Copies pairs of runs, each pair of one length; at most IOV_MAX of them. 0, or an errno; `*done`
+/// is what surely moved in any case. Uses up the vectors.
+int copyFrom(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
+int copyTo(pid_t pid, iovec* local, iovec* remote, size_t count, uint64_t* done);
+
+}  // namespace cinnabar::shm

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace cinnabar::tcp {
+
+/// The keys of a port's memory that transfers of peers use at this moment. The provider looks at a
+/// key once, when the header of a transfer comes; after that it goes on until the last byte, also
+/// when the key has been withdrawn meanwhile.
+class KeysInUse {
+ public:
+  void begin(uint64_t key);
+  void end(uint64_t key);
+  bool has(uint64_t key) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, uint32_t> uses_;
+};
+
+/// The keys of one transfer: of each run of memory one.
+struct TransferKeys {
+  static constexpr size_t kMost = 4;
+  std::array<uint64_t, kMost> keys{};
+  uint8_t count = 0;
+};
+
+/// What the transfers of one connection use: the write that is coming in, and the reads that are
+/// not answered to their end. The provider answers them in turn.
+class ConnectionKeys {
+ public:
+  ConnectionKeys() = default;
+  ConnectionKeys(const ConnectionKeys&) = delete;
+  ConnectionKeys& operator=(const ConnectionKeys&) = delete;
+  ~ConnectionKeys() { clear(); }
+
+  /// Where they are counted. Nothing is noted without.
+  void countIn(KeysInUse* all) { all_ = all; }
+  /// The connection is gone, and whatever it used is used no more.
+  void clear();
+
+  void beginWrite(const TransferKeys& keys);
+  /// The message that comes in has ended; it may have been a write.
+  void endWrite();
+  void beginRead(const TransferKeys& keys);
+  void endRead();
+  bool uses(uint64_t key) const;
+
+ private:
+  void begin(const TransferKeys& keys);
+  void end(const TransferKeys& keys);
+
+  KeysInUse* all_ = nullptr;
+  TransferKeys write_;
+  std::vector<TransferKeys> reads_;  // from `firstRead_` on
+  size_t firstRead_ = 0;
+};
+
+}  // namespace cinnabar::tcp

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+namespace cinnabar::tcp {
+
+/// Puts functions of ours in the place of those by which libfabric makes and uses sockets: socket,
+/// accept, connect, recv, send and some more (fabric/linkage.h). Once for the process, before its
+/// first tcp endpoint. Each makes the call that was asked for, and
+///
+/// - makes every descriptor close-on-exec in the call that creates it, so that no child process has
+///   it, whatever thread starts one;
+/// - tells the port whom its connections cannot reach (SocketWatch);
+/// - turns connections away when the process has no descriptor left, which the provider would
+///   leave in the listener's queue, and look at again and again;
+/// - keeps from the provider what it must not trust (StreamFilter).
+///
+/// True if they are in place: the patch is switched on, and this machine's tables are known.
+bool watchSockets();
+
+}  // namespace cinnabar::tcp

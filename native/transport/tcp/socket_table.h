@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <netinet/in.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "transport/tcp/stream_filter.h"
+
+namespace cinnabar::tcp {
+
+class SocketWatch;
+
+/// A descriptor that libfabric has made, from when it was made until it is closed.
+///
+/// The thread that makes libfabric's call changes it, and libfabric makes no two calls on one
+/// socket at once. What other threads read is atomic, or changes only under its watch's lock.
+struct Socket {
+  enum class Stage : uint8_t {
+    none,        // not libfabric's
+    other,       // no connection: a listener, an epoll set
+    connecting,  // connect(2) is under way
+    asking,      // our control message has left; the answer is awaited
+    accepted,    // theirs is awaited
+    streaming,
+    bad,  // the stream is broken; nothing of it goes to the provider any more
+  };
+
+  std::atomic<Stage> stage{Stage::none};
+  /// Whose port it belongs to; nullptr as long as that is not known.
+  std::atomic<SocketWatch*> watch{nullptr};
+  bool isListening = false;
+  bool isInbound = false;
+  bool isFiltered = false;
+  bool hasSaidControl = false;  // our own control message has left
+  uint64_t number = 0;          // connections are numbered as they are made
+  uint64_t sinceNs = 0;
+  /// The message that has come in part, as StreamFilter numbers it, and since when; 0 for none.
+  uint64_t held = 0;
+  uint64_t heldSinceNs = 0;
+  /// Where the other side listens: what was connected to, or what the control message tells.
+  sockaddr_in6 peer{};
+  ControlMessage control;
+  StreamFilter filter;
+  ConnectionKeys keys;
+};
+
+/// The sockets of the process by their descriptors. Looking one up costs two loads.
+class SocketTable {
+ public:
+  /// nullptr for a descriptor that libfabric has not made.
+  static Socket* find(int fd) {
+    Socket* socket = slot(fd);
+    if (socket == nullptr) return nullptr;
+    return socket->stage.load(std::memory_order_relaxed) == Socket::Stage::none ? nullptr : socket;
+  }
+  /// A fresh entry; nullptr if the table ends before the descriptor, or there is no memory.
+  static Socket* make(int fd, Socket::Stage stage);
+  /// To be called before the descriptor is closed: its number may be given again at once.
+  static void drop(Socket& socket);
+  /// Calls `visit(fd, socket)` for all that are there.
+  template <typename F>
+  static void each(F&& visit) {
+    for (size_t i = 0; i < kChunks; ++i) {
+      Socket* chunk = chunks_[i].load(std::memory_order_acquire);
+      for (size_t j = 0; chunk != nullptr && j < kChunkSockets; ++j) {
+        if (chunk[j].stage.load(std::memory_order_acquire) != Socket::Stage::none)
+          visit(static_cast<int>(i * kChunkSockets + j), chunk[j]);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kChunkSockets = 256;
+  static constexpr size_t kChunks = 4096;  // 2^20 descriptors
+
+  static Socket* slot(int fd) {
+    auto index = static_cast<size_t>(fd);
+    if (index >= kChunks * kChunkSockets) return nullptr;
+    Socket* chunk = chunks_[index / kChunkSockets].load(std::memory_order_acquire);
+    return chunk == nullptr ? nullptr : chunk + index % kChunkSockets;
+  }
+
+  /// Never freed: libfabric's threads may outlive every destructor.
+  static inline std::array<std::atomic<Socket*>, kChunks> chunks_{};
+};
+
+}  // namespace cinnabar::tcp

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#include "transport/tcp/socket_watch.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+
+namespace cinnabar::tcp {
+namespace {
+
+// What nobody takes is not kept for ever. A peer's next attempt fails again.
+constexpr size_t kMostUnreachable = 1024;
+// Likewise; what is not told here shows by silence.
+constexpr size_t kMostDisconnected = 65536;
+
+// Connections that were accepted and have not said who they are. An honest peer does so at once;
+// the provider itself waits for ever. As many as clients that connect at once on a busy machine.
+constexpr size_t kMostPending = 1024;
+constexpr uint64_t kPendingNs = 5'000'000'000;
+
+constexpr uint64_t kSweepNs = 1'000'000'000;
+// Of too many connections so many end at once that the next is not too many again: each look is at
+// all of them.
+constexpr size_t kEndedPart = 32;
+
+std::string keyOf(const fabric::RawAddress& peer) { return {peer.begin(), peer.end()}; }
+
+/// For how long nothing has come, in milliseconds.
+uint32_t idleMs(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return UINT32_MAX;
+  return info.tcpi_last_data_recv;
+}
+
+}  // namespace
+
+fabric::RawAddress addressOf(const sockaddr_in6& peer) {
+  sockaddr_in6 plain = peer;
+  size_t length = sizeof(sockaddr_in);
+  if (peer.sin6_family == AF_INET6) {
+    length = sizeof(sockaddr_in6);
+    plain.sin6_flowinfo = 0;
+  } else {
+    // sin_zero, which is where an IPv6 address goes on.
+    std::memset(reinterpret_cast<uint8_t*>(&plain) + 8, 0, sizeof plain - 8);
+  }
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&plain);
+  return {bytes, bytes + length};
+}
+
+SocketWatch::~SocketWatch() {
+  std::vector<int> forgotten;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto& [fd, known] : known_) {
+      Socket* socket = SocketTable::find(fd);
+      if (socket == nullptr) continue;
+      socket->watch.store(nullptr, std::memory_order_release);
+      if (known.connection.number == 0) continue;
+      forgotten.push_back(fd);
+      SocketTable::drop(*socket);
+    }
+    known_.clear();
+  }
+  for (int fd : forgotten) close(fd);
+}
+
+SocketWatch::News SocketWatch::take() {
+  std::lock_guard lock(mutex_);
+  news_.store(false, std::memory_order_relaxed);
+  News taken = std::move(pending_);
+  pending_ = {};
+  pending_.turned = taken.turned;
+  return taken;
+}
+
+std::vector<transport::Connection> SocketWatch::connections() const {
+  std::lock_guard lock(mutex_);
+  std::vector<transport::Connection> all;
+  for (const auto& [fd, known] : known_) {
+    if (known.connection.number != 0) all.push_back(known.connection);
+  }
+  return all;
+}
+
+uint64_t SocketWatch::connectionsMade() const {
+  std::lock_guard lock(mutex_);
+  return made_;
+}
+
+std::vector<SocketWatch::Use> SocketWatch::usesOf(uint64_t key) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Use> uses;
+  for (const auto& [fd, known] : known_) {
+    const Socket* socket = SocketTable::find(fd);
+    if (socket != nullptr && socket->keys.uses(key))
+      uses.push_back({fd, known.connection.number, socket->filter.moved()});
+  }
+  std::sort(uses.begin(), uses.end(),
+            [](const Use& one, const Use& other) { return one.number < other.number; });
+  return uses;
+}
+
+void SocketWatch::endUse(const Use& use) {
+  std::lock_guard lock(mutex_);
+  auto known = known_.find(use.fd);
+  if (known != known_.end() && known->second.connection.number == use.number)
+    end(use.fd, known->second);
+}
+
+bool SocketWatch::endAll(const fabric::RawAddress& peer) {
+  std::lock_guard lock(mutex_);
+  bool found = false;
+  for (auto& [fd, known] : known_) {
+    if (!known.connection.isUp || known.connection.peer != peer) continue;
+    end(fd, known);
+    found = true;
+  }
+  return found;
+}
+
+void SocketWatch::attach(int fd, Socket& socket) {
+  {
+    std::lock_guard lock(mutex_);
+    known_.try_emplace(fd);
+  }
+  socket.isFiltered = filters_;
+  if (filters_) {
+    socket.keys.countIn(&keys_);
+    socket.filter.noteKeysIn(&socket.keys);
+  }
+  socket.watch.store(this, std::memory_order_release);
+  if (socket.stage.load(std::memory_order_relaxed) != Socket::Stage::other)
+    onConnection(fd, socket);
+}
+
+void SocketWatch::detach(int fd) {
+  std::lock_guard lock(mutex_);
+  Socket* socket = SocketTable::find(fd);
+  if (socket != nullptr && socket->held != 0) {
+    socket->held = 0;
+    --holding_;
+  }
+  auto found = known_.find(fd);
+  if (found == known_.end()) return;
+  transport::Connection ended = found->second.connection;
+  known_.erase(found);
+  // Of two that connect to each other at once, one connection goes on. The other side's may be
+  // refused before the answer to ours has come; should ours fail, that is told by itself.
+  if (ended.number == 0 || !ended.isUp || isReached(ended.peer)) return;
+  if (pending_.disconnected.size() >= kMostDisconnected) return;
+  pending_.disconnected.push_back(std::move(ended.peer));
+  news_.store(true, std::memory_order_relaxed);
+}
+
+bool SocketWatch::isReached(const fabric::RawAddress& peer) const {
+  return std::any_of(known_.begin(), known_.end(), [&](const auto& entry) {
+    const transport::Connection& each = entry.second.connection;
+    bool isOpen = each.isUp || (!each.isInbound && !entry.second.isEnding);
+    return each.number != 0 && isOpen && each.peer == peer;
+  });
+}
+
+void SocketWatch::abandon(const fabric::RawAddress& peer) {
+  std::lock_guard lock(mutex_);
+  for (auto& [fd, known] : known_) {
+    const transport::Connection& each = known.connection;
+    if (each.number != 0 && !each.isInbound && !each.isUp && each.peer == peer) end(fd, known);
+  }
+}
+
+void SocketWatch::admit(const fabric::RawAddress& peer) {
+  std::lock_guard lock(mutex_);
+  ++admitted_[keyOf(peer)];
+}
+
+void SocketWatch::forget(const fabric::RawAddress& peer) {
+  std::lock_guard lock(mutex_);
+  auto found = admitted_.find(keyOf(peer));
+  if (found != admitted_.end() && --found->second == 0) admitted_.erase(found);
+  hasStrangers_.store(true, std::memory_order_relaxed);
+}
+
+void SocketWatch::onConnection(int fd, Socket& socket) {
+  std::lock_guard lock(mutex_);
+  Known& known = known_[fd];
+  if (socket.number == 0) socket.number = ++made_;
+  known.connection.number = socket.number;
+  known.connection.peer = addressOf(socket.peer);
+  known.connection.isInbound = socket.isInbound;
+  known.connection.isUp = socket.stage.load(std::memory_order_relaxed) == Socket::Stage::streaming;
+  known.sinceNs = socket.sinceNs;
+  if (!socket.isInbound) return;
+  hasStrangers_.store(true, std::memory_order_relaxed);
+  if (!known.connection.isUp) boundInbound();
+}
+
+/// Ends connections that have waited too long to be told who they are, or the oldest of too many;
+/// and of all that others have made, if those are too many. The provider then closes them.
+void SocketWatch::boundInbound() {
+  size_t pending = 0;
+  size_t inbound = 0;
+  int oldest = -1;
+  uint64_t oldestNs = UINT64_MAX;
+  uint64_t now = base::nowNs();
+  for (auto& [fd, known] : known_) {
+    if (!known.connection.isInbound || known.isEnding) continue;
+    ++inbound;
+    if (known.connection.isUp) continue;
+    if (now - known.sinceNs > kPendingNs) {
+      end(fd, known);
+      continue;
+    }
+    ++pending;
+    if (known.sinceNs < oldestNs) {
+      oldest = fd;
+      oldestNs = known.sinceNs;
+    }
+  }
+  if (pending > kMostPending) end(oldest, known_[oldest]);
+  if (inbound > bounds_.connections) endIdle(inbound - bounds_.connections + inbound / kEndedPart);
+}
+
+bool SocketWatch::isStranger(const transport::Connection& connection) const {
+  return connection.isInbound && connection.isUp && !admitted_.contains(keyOf(connection.peer));
+}
+
+/// Ends so many that others have made: those of strangers first, and of equals those that have been
+/// idle longest.
+void SocketWatch::endIdle(size_t count) {
+  struct Candidate {
+    bool isKnown;
+    uint32_t activeMs;  // ago, from the end of time
+    int fd;
+    auto operator<=>(const Candidate&) const = default;
+  };
+  std::vector<Candidate> candidates;
+  for (auto& [fd, known] : known_) {
+    if (!known.connection.isInbound || !known.connection.isUp || known.isEnding) continue;
+    candidates.push_back({!isStranger(known.connection), UINT32_MAX - idleMs(fd), fd});
+  }
+  count = std::min(count, candidates.size());
+  auto last = candidates.begin() + static_cast<ptrdiff_t>(count);
+  std::nth_element(candidates.begin(), last, candidates.end());
+  for (auto each = candidates.begin(); each != last; ++each) shed(each->fd, known_[each->fd]);
+}
+
+void SocketWatch::sweepNow() {
+  uint64_t now = base::nowNs();
+  if (now - sweptNs_ < kSweepNs) return;
+  sweptNs_ = now;
+  std::lock_guard lock(mutex_);
+  bool some = false;
+  uint64_t most = uint64_t{bounds_.idleMs} * 1'000'000;
+  for (auto& [fd, known] : known_) {
+    if (known.isEnding || !isStranger(known.connection)) continue;
+    if (now - known.sinceNs > most && idleMs(fd) > bounds_.idleMs)
+      shed(fd, known);
+    else
+      some = true;
+  }
+  hasStrangers_.store(some, std::memory_order_relaxed);
+}
+
+void SocketWatch::onHeld(Socket& socket) {
+  bool held = socket.held != 0;
+  socket.held = socket.filter.heldMessage();
+  if (socket.held == 0) {
+    --holding_;
+    return;
+  }
+  socket.heldSinceNs = base::nowNs();
+  if (!held && ++holding_ > bounds_.holding) endHolders();
+}
+
+/// Ends the connections that keep a receive for a message of which they have sent a part, those
+/// that have done so longest: half of them, so that the next one need not be looked for soon.
+void SocketWatch::endHolders() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::pair<uint64_t, int>> holders;
+  for (auto& [fd, known] : known_) {
+    Socket* socket = SocketTable::find(fd);
+    if (socket != nullptr && socket->held != 0) holders.emplace_back(socket->heldSinceNs, fd);
+  }
+  auto half = holders.begin() + static_cast<ptrdiff_t>(holders.size() / 2);
+  std::nth_element(holders.begin(), half, holders.end());
+  for (auto each = holders.begin(); each != half; ++each) {
+    Socket& socket = *SocketTable::find(each->second);
+    socket.held = 0;
+    --holding_;
+    // Nothing that comes counts any more.
+    socket.stage.store(Socket::Stage::bad, std::memory_order_release);
+    shed(each->second, known_[each->second]);
+  }
+}
+
+void SocketWatch::shed(int fd, Known& known) {
+  end(fd, known);
+  ++pending_.turned.shed;
+  news_.store(true, std::memory_order_relaxed);
+}
+
+/// The provider sees the end of the connection at its next look, and closes it.
+void SocketWatch::end(int fd, Known& known) {
+  known.isEnding = true;
+  shutdown(fd, SHUT_RDWR);
+}
+
+void SocketWatch::onUnreachable(const Socket& socket, int code) {
+  std::lock_guard lock(mutex_);
+  if (pending_.unreachable.size() >= kMostUnreachable) return;
+  // What this side has ended says nothing of the peer, with whom another may be about to begin.
+  for (const auto& [fd, known] : known_) {
+    if (known.isEnding && known.connection.number == socket.number) return;
+  }
+  pending_.unreachable.push_back({addressOf(socket.peer), static_cast<uint32_t>(code)});
+  news_.store(true, std::memory_order_relaxed);
+}
+
+void SocketWatch::onTurnedAway(int code, unsigned count) {
+  std::lock_guard lock(mutex_);
+  pending_.turned.away += count;
+  pending_.turned.code = static_cast<uint32_t>(code);
+  news_.store(true, std::memory_order_relaxed);
+}
+
+void SocketWatch::onMalformed() {
+  std::lock_guard lock(mutex_);
+  ++pending_.turned.malformed;
+  news_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace cinnabar::tcp

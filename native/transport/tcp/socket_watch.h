@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fabric/address.h"
+#include "transport/tcp/socket_table.h"
+#include "transport/transport.h"
+
+namespace cinnabar::tcp {
+
+/// What the provider's sockets of one port do. The functions in libc's place tell it, on whatever
+/// thread makes the provider's calls; the port asks it.
+///
+/// Lives as long as the endpoint: it is made before and destroyed after.
+class SocketWatch {
+ public:
+  SocketWatch() = default;
+  /// Closes the connections that the provider has accepted and then forgotten.
+  ~SocketWatch();
+  SocketWatch(const SocketWatch&) = delete;
+  SocketWatch& operator=(const SocketWatch&) = delete;
+
+  /// While it lives, the epoll sets that libfabric makes on this thread are the watch's, and with
+  /// them every socket that is put into one.
+  class Opening {
+   public:
+    explicit Opening(SocketWatch& watch) { opening = &watch; }
+    ~Opening() { opening = nullptr; }
+    Opening(const Opening&) = delete;
+    Opening& operator=(const Opening&) = delete;
+  };
+  static inline thread_local SocketWatch* opening = nullptr;
+
+  /// The provider speaks the stream that StreamFilter knows. Before the first connection.
+  void filter() { filters_ = true; }
+  bool filters() const { return filters_; }
+
+  /// Bounds what others make the port hold. Before the first connection.
+  void bound(const transport::ConnectionBounds& bounds) { bounds_ = bounds; }
+  /// Peers at this address are known to the port, and not any more. An address may come several
+  /// times.
+  void admit(const fabric::RawAddress& peer);
+  void forget(const fabric::RawAddress& peer);
+  /// Ends connections that belong to nobody the port knows and have been idle for too long. Looks
+  /// once a second, while there are such.
+  void sweep() {
+    if (hasStrangers_.load(std::memory_order_relaxed)) sweepNow();
+  }
+
+  /// Whether `take` has something.
+  const std::atomic<bool>& news() const { return news_; }
+  struct Unreachable {
+    fabric::RawAddress peer;
+    uint32_t code;  // an error number
+  };
+  struct News {
+    std::vector<Unreachable> unreachable;
+    /// Whose last connection has ended.
+    std::vector<fabric::RawAddress> disconnected;
+    /// Since the port was opened.
+    transport::Turned turned;
+  };
+  News take();
+
+  /// Those that are there, in no order.
+  std::vector<transport::Connection> connections() const;
+  /// How many were made so far: each has a number, from 1 on.
+  uint64_t connectionsMade() const;
+
+  /// Memory of the port's that transfers of peers use now; nothing where `filters` is false.
+  const KeysInUse& keys() const { return keys_; }
+  /// A connection whose transfers use a key, and how far it has come.
+  struct Use {
+    int fd;
+    uint64_t number;
+    uint64_t moved;
+    bool operator==(const Use&) const = default;
+  };
+  /// In the order of their numbers.
+  std::vector<Use> usesOf(uint64_t key) const;
+  /// Ends the connection, if it is still there. The provider then closes it.
+  void endUse(const Use& use);
+  /// Ends the connections with whoever listens at that address. Whether there was one.
+  bool endAll(const fabric::RawAddress& peer);
+  /// Nobody sends to a peer any more: ends what tries to connect to it. The provider itself would
+  /// wait for ever for the answer of one that says nothing.
+  void abandon(const fabric::RawAddress& peer);
+
+  // For the functions in libc's place.
+  void attach(int fd, Socket& socket);
+  /// Before the descriptor is closed.
+  void detach(int fd);
+  /// `socket` is a connection, as it is now.
+  void onConnection(int fd, Socket& socket);
+  void onUnreachable(const Socket& socket, int code);
+  /// Another message has come in part, or the rest of it.
+  void onHeld(Socket& socket);
+  /// So many were accepted and turned away at once, for lack of descriptors (`code`).
+  void onTurnedAway(int code, unsigned count);
+  /// One sent what no provider of libfabric's sends.
+  void onMalformed();
+
+ private:
+  KeysInUse keys_;
+  bool filters_ = false;
+  transport::ConnectionBounds bounds_;
+  std::atomic<bool> hasStrangers_ = false;
+  // Of the thread that makes the provider's calls, which is the port's.
+  uint32_t holding_ = 0;  // connections with a message that has come in part
+  uint64_t sweptNs_ = 0;
+  std::atomic<bool> news_ = false;
+  mutable std::mutex mutex_;  // of all that follows
+  News pending_;
+  uint64_t made_ = 0;
+  struct Known {
+    transport::Connection connection;
+    uint64_t sinceNs = 0;
+    bool isEnding = false;
+  };
+  void boundInbound();
+  void sweepNow();
+  void endHolders();
+  void endIdle(size_t count);
+  bool isStranger(const transport::Connection& connection) const;
+  bool isReached(const fabric::RawAddress& peer) const;
+  void end(int fd, Known& known);
+  void shed(int fd, Known& known);
+  std::unordered_map<std::string, uint32_t> admitted_;  // how often, by the bytes of the address
+  std::unordered_map<int, Known> known_;  // by descriptor; listeners have the number 0
+};
+
+/// An address as it is compared: without what is not part of it.
+fabric::RawAddress addressOf(const sockaddr_in6& peer);
+
+}  // namespace cinnabar::tcp

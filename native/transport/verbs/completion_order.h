@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "transport/verbs/rdma_abi.h"
+
+namespace cinnabar::verbs {
+
+/// Tells of each request to send, write or read once, and in the order in which a connection's
+/// requests were posted, whatever the device says, and nothing of a connection that is closed.
+///
+/// Each request gets a number of its own for the time that the device has it: the poster's is a
+/// pointer, and another request has the same soon after.
+class CompletionOrder {
+ public:
+  /// A request is about to be posted that its poster knows as `id`. Returns what the device is to
+  /// know it as.
+  uint64_t begin(QueuePairHandle* pair, uint64_t id);
+  /// It could not be posted.
+  void refuse(uint64_t number);
+  /// Whether the device's completion is for a request that got a number here.
+  static bool isNumber(uint64_t id);
+  /// What the device tells of a request in `queue`; a second time, or after the connection's end,
+  /// it is forgotten.
+  void add(CompletionQueue* queue, const WorkCompletion& completion);
+  /// The next one that is to be told: its request is the first of its connection's.
+  bool take(CompletionQueue* queue, WorkCompletion* into);
+  /// The connection is closed: what has not been told is not told any more.
+  void forget(QueuePairHandle* pair);
+  /// From now on as soon as they come; the end of connections cannot be seen.
+  void giveUpOrder() { isOrdered_ = false; }
+
+ private:
+  struct Request {
+    uint64_t number;
+    uint64_t id;
+    CompletionQueue* queue = nullptr;  // once the device has told of it
+    WorkCompletion completion{};
+  };
+  struct Ready {
+    QueuePairHandle* pair;
+    WorkCompletion completion;
+  };
+
+  std::deque<Request>::iterator find(std::deque<Request>& requests, uint64_t number);
+  void release(QueuePairHandle* pair, const Request& request);
+
+  std::mutex mutex_;
+  uint64_t numbers_ = 0;
+  std::unordered_map<uint64_t, QueuePairHandle*> pairOf_;
+  std::unordered_map<QueuePairHandle*, std::deque<Request>> requests_;  // rising numbers
+  std::unordered_map<CompletionQueue*, std::deque<Ready>> ready_;
+  std::atomic<size_t> readyCount_ = 0;
+  bool isOrdered_ = true;
+};
+
+}  // namespace cinnabar::verbs

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <chrono>
+#include <unordered_map>
+
+#include "fabric/endpoint.h"
+
+namespace cinnabar::verbs {
+
+/// The address vector of an endpoint whose addresses stand for connections.
+///
+/// rxm may give an address that it knows the same number again, and ends its connection at the
+/// first removal (Quirk::endsConnections). So an address stays until nobody uses it, and for some
+/// seconds at least: who tries again sooner finds the connection that is being made.
+class ConnectionAddresses {
+ public:
+  /// `endpoint` outlives this.
+  explicit ConnectionAddresses(fabric::Endpoint& endpoint) : endpoint_(endpoint) {}
+
+  /// FI_ADDR_NOTAVAIL if the address cannot be inserted. One that is inserted twice wants to be
+  /// removed twice.
+  fi_addr_t insert(const uint8_t* address);
+  void remove(fi_addr_t address);
+
+  /// What came of a post to the address. The number of the connection it went to, which
+  /// `disconnect` wants.
+  uint32_t onPosted(fi_addr_t address, ssize_t status);
+  /// Something posted to connection `number` has failed, so that one is broken, whether the
+  /// provider has noticed or not: the next post makes another.
+  void disconnect(fi_addr_t address, uint32_t number);
+  /// Whether a post would go to a connection that is being ended: to be tried again.
+  bool isResting(fi_addr_t address);
+
+ private:
+  struct Known {
+    uint32_t uses = 0;
+    uint32_t connection = 0;  // how many have been ended by `disconnect`
+    bool unmade = false;      // no connection could be begun at the last try
+    std::chrono::steady_clock::time_point since;
+    std::chrono::steady_clock::time_point restsUntil;
+    fabric::RawAddress raw;
+  };
+  void removeUnused();
+
+  fabric::Endpoint& endpoint_;
+  std::unordered_map<fi_addr_t, Known> known_;
+  bool rests_ = false;  // perhaps some of them
+};
+
+}  // namespace cinnabar::verbs

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include "transport/transport.h"
+#include "transport/verbs/connection_addresses.h"
+
+namespace cinnabar::verbs {
+
+/// What rxm over RDMA devices needs: connections that are ended when something failed on them, and
+/// writes that are proved to have arrived. docs/design/verbs.md.
+class VerbsTransport : public transport::Transport {
+ public:
+  VerbsTransport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint);
+
+  int send(transport::Operation& operation, const uint8_t* bytes, void* descriptor) override;
+  void say(transport::Peer& peer, const uint8_t* bytes, size_t length) override;
+  int beginTransfer(transport::Operation& operation) override;
+  int postPart(transport::Part& part, const fi_msg_rma& message, int* stop) override;
+  void onFailed(transport::Peer& peer, uint32_t connection) override;
+
+ protected:
+  fi_addr_t insert(const uint8_t* address) override;
+  void remove(fi_addr_t address) override;
+
+ private:
+  int postProof(fi_msg_rma message);
+
+  ConnectionAddresses addresses_;
+};
+
+}  // namespace cinnabar::verbs

@@ -1,0 +1,24 @@
+import type { RpcError } from "../errors/rpc-error.ts";
+
+/**
+ * The items of a call that is a stream, as the frames of its session and its own end reach them. Handlers take the
+ * place of a frame's header in the port's slab.
+ */
+export interface CallItems {
+  /** An item of the peer's has come. */
+  onItem(at: number, bodyBytes: number, flags: number): void;
+  /** The peer sends no more items, after so many. Only the caller of a stream says so. */
+  onItemsEnd(count: number): void;
+  /** The peer takes so many more items and bytes. */
+  onCredits(items: number, bytes: number): void;
+  /** The call is over for its session: its number is free, and what it offered is not to be pulled any more. */
+  onFinished(): void;
+}
+
+/** The same on the side that serves the call. */
+export interface ServedItems extends CallItems {
+  /** Items that this side has sent. */
+  readonly sent: number;
+  /** The call has ended: by its handler, or against its will for `reason`. Transfers of it may be under way. */
+  onCallEnded(reason: RpcError | undefined): void;
+}

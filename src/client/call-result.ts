@@ -1,0 +1,14 @@
+import type { CallResult } from "../contract/infer.ts";
+import type { AnyMethod } from "../contract/method.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+
+/** A call's outcome as a value: the output or the RpcError. Other errors are thrown. */
+export function resultOf(call: Promise<unknown>): Promise<CallResult<AnyMethod>> {
+  return call.then(
+    (value) => ({ ok: true, value }),
+    (error: unknown) => {
+      if (error instanceof RpcError) return { ok: false, error: error as never };
+      throw error;
+    },
+  );
+}

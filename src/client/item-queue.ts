@@ -1,0 +1,171 @@
+import { formatIssues, type Schema, validate } from "../contract/schema.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { ItemProducer, ItemSender } from "../streams/item-sender.ts";
+import type { InputSource, StreamCall } from "./stream-call.ts";
+
+/** Items of one writer that may wait to be sent. */
+const maxWaiting = 1024;
+
+interface WaitingItem {
+  readonly item: unknown;
+  /** An asynchronous schema has accepted it. */
+  checked: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: RpcError) => void;
+}
+
+/** The inputs of a stream that its user sends one by one. */
+export class ItemQueue implements InputSource, ItemProducer {
+  readonly #schema: Schema;
+  readonly #waiting: WaitingItem[] = [];
+  #stream: StreamCall | undefined;
+  #sender: ItemSender | undefined;
+  #ended = false;
+  #error: RpcError | undefined;
+  #whenEnded: (() => void) | undefined;
+
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
+
+  /** The stream that it belongs to. */
+  belongTo(stream: StreamCall): void {
+    this.#stream = stream;
+  }
+
+  send(item: unknown): Promise<void> {
+    if (this.#error !== undefined) return Promise.reject(this.#error);
+    if (this.#ended) return Promise.reject(precondition("send after end: the stream takes no more items"));
+    let checked = true;
+    try {
+      const verdict = validate(this.#schema, item);
+      if (verdict instanceof Promise) {
+        checked = false;
+        return this.#wait(item, checked, (entry) => {
+          verdict.then(
+            ({ issues }) => {
+              entry.checked = true;
+              if (issues !== undefined) this.#refuse(entry, misfit(formatIssues("item", issues)));
+              else this.onMaySend();
+            },
+            (cause: unknown) => this.#refuse(entry, schemaThrew(cause)),
+          );
+        });
+      }
+      if (verdict.issues !== undefined) return Promise.reject(misfit(formatIssues("item", verdict.issues)));
+    } catch (cause) {
+      return Promise.reject(schemaThrew(cause));
+    }
+    if (this.#waiting.length > 0 || this.#sender?.ready !== true) return this.#wait(item, checked);
+    try {
+      this.#sender.send(item);
+      return sent;
+    } catch (error) {
+      return Promise.reject(unsendable(error));
+    }
+  }
+
+  /** No more items come. Resolves when that has been handed over behind them. */
+  end(): Promise<void> {
+    if (this.#error !== undefined) return Promise.reject(this.#error);
+    if (this.#ended) return Promise.reject(precondition("end was called before"));
+    this.#ended = true;
+    if (this.#waiting.length === 0) {
+      this.#stream?.endInputs();
+      return sent;
+    }
+    return new Promise((resolve) => {
+      this.#whenEnded = resolve;
+    });
+  }
+
+  attach(sender: ItemSender): void {
+    this.#sender = sender;
+    this.onMaySend();
+  }
+
+  detach(): void {
+    this.#sender = undefined;
+  }
+
+  close(error: RpcError | undefined): void {
+    this.#error = error ?? precondition("the server has ended the stream");
+    this.#sender = undefined;
+    for (const { reject } of this.#waiting.splice(0)) reject(this.#error);
+    this.#whenEnded?.();
+  }
+
+  onMaySend(): void {
+    const sender = this.#sender;
+    if (sender === undefined || sender.stopped) return;
+    let taken = 0;
+    while (this.#waiting[taken]?.checked && sender.ready) {
+      const { item, resolve, reject } = this.#waiting[taken++] as WaitingItem;
+      try {
+        sender.send(item);
+        resolve();
+      } catch (error) {
+        reject(unsendable(error));
+      }
+    }
+    this.#waiting.splice(0, taken);
+    if (this.#waiting[0]?.checked) sender.wait(this);
+    this.#endIfThrough();
+  }
+
+  #endIfThrough(): void {
+    if (!this.#ended || this.#waiting.length > 0) return;
+    this.#stream?.endInputs();
+    this.#whenEnded?.();
+  }
+
+  #wait(item: unknown, checked: boolean, then: (entry: WaitingItem) => void = () => {}): Promise<void> {
+    if (this.#waiting.length >= maxWaiting)
+      return Promise.reject(
+        new RpcError({
+          code: "resource_exhausted",
+          message: `${maxWaiting} items of the stream wait to be sent: await send, so that the server sets the pace`,
+          origin: "local",
+        }),
+      );
+    return new Promise((resolve, reject) => {
+      const entry: WaitingItem = { item, checked, resolve, reject };
+      this.#waiting.push(entry);
+      then(entry);
+      if (checked && this.#waiting.length === 1) this.#sender?.wait(this);
+    });
+  }
+
+  #refuse(entry: WaitingItem, error: RpcError): void {
+    const index = this.#waiting.indexOf(entry);
+    if (index < 0) return;
+    this.#waiting.splice(index, 1);
+    entry.reject(error);
+    this.onMaySend();
+  }
+}
+
+const sent: Promise<void> = Promise.resolve();
+
+function precondition(message: string): RpcError {
+  return new RpcError({ code: "failed_precondition", message, origin: "local" });
+}
+
+function misfit(message: string): RpcError {
+  return new RpcError({ code: "invalid_argument", message, origin: "local" });
+}
+
+function schemaThrew(cause: unknown): RpcError {
+  return new RpcError({
+    code: "internal",
+    message: "a schema of the contract threw",
+    origin: "local",
+    cause,
+  });
+}
+
+function unsendable(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  const { message } = error as Error;
+  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
+}

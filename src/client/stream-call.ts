@@ -1,0 +1,386 @@
+import { currentCall } from "../call/current-call.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
+import type { MetadataListener } from "../call/outgoing-call.ts";
+import { resolveIdleTimeout, resolveWindow } from "../contract/method.ts";
+import type { ItemDirections } from "../control/control-method.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
+import { IdleWatch, type Watched } from "../streams/idle-watch.ts";
+import type { ItemWindow } from "../streams/item-credits.ts";
+import { ItemReceiver, type ReceiverOwner } from "../streams/item-receiver.ts";
+import type { ItemSender } from "../streams/item-sender.ts";
+import { Alarm } from "../time/deadline-wheel.ts";
+import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
+import type { StreamCallOptions } from "./call-options.ts";
+import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
+import { type ClientMethod, recordEnd } from "./client-method.ts";
+import type { Retried } from "./retried-calls.ts";
+import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
+import { StreamAttempt, type StreamAttemptOwner } from "./stream-attempt.ts";
+
+/**
+ * Where a stream stands for its caller.
+ *
+ *   checking  its input is being checked
+ *   trying    its request is under way, or items are
+ *   waiting   an attempt has failed before its first item; the next goes when the alarm rings
+ *   judging   the answer or the error has come and is being checked
+ *   settled   the peer has ended it, or the caller has; items that have come may still be read
+ */
+type StreamPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
+
+/** What sends the inputs of a stream: a pump from an iterable, or a writer. */
+export interface InputSource {
+  attach(sender: ItemSender): void;
+  detach(): void;
+  /** The stream is over: `error` unless it ended well. */
+  close(error: RpcError | undefined): void;
+}
+
+/** A deadline that is none: the wheel knows the stream, as it knows every call. */
+const farMs = 2 ** 31 - 1;
+
+/** One stream from the moment a user makes it. It is settled exactly once. */
+export class StreamCall
+  extends MadeCall
+  implements StreamAttemptOwner, Abortable, CheckedCall, Retried, ReceiverOwner, Watched
+{
+  readonly method: ClientMethod;
+  readonly directions: ItemDirections;
+  readonly window: ItemWindow;
+  readonly receiver: ItemReceiver;
+  readonly priority: Priority;
+  readonly failsWhenFull: boolean;
+  /** The block that each attempt carries. */
+  metadata: Uint8Array | undefined = undefined;
+  readonly onMetadata: MetadataListener | undefined;
+  /** The answer of a client stream. Never unhandled. */
+  readonly answer: Promise<unknown> | undefined;
+  /** The call that is served by the code that made this one. */
+  readonly around: IncomingCall | undefined;
+  endMs = Number.POSITIVE_INFINITY;
+  phase: StreamPhase = "checking";
+  readonly #input: unknown;
+  readonly #idleTimeoutMs: number;
+  readonly #policy: RetryPolicy | undefined;
+  #signals: AbortSignal[] | undefined;
+  #resolve: ((value: unknown) => void) | undefined;
+  #source: InputSource | undefined;
+  #attempt: StreamAttempt | undefined;
+  #attempts = 0;
+  #mayHaveRun = false;
+  #alarm: Alarm | undefined;
+  #idle: IdleWatch | undefined;
+  #inputsEnded = false;
+
+  constructor(
+    method: ClientMethod,
+    directions: ItemDirections,
+    input: unknown,
+    options: StreamCallOptions | undefined,
+  ) {
+    super();
+    this.method = method;
+    this.directions = directions;
+    this.#input = input;
+    this.priority = options?.priority ?? method.priority;
+    this.onMetadata = options?.onMetadata;
+    this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
+    this.window =
+      options?.window === undefined ? method.window : resolveWindow("stream", options.window, method.window);
+    this.#idleTimeoutMs =
+      options?.idleTimeoutMs === undefined
+        ? method.idleTimeoutMs
+        : resolveIdleTimeout("stream", options.idleTimeoutMs);
+    this.#policy = options?.retry === undefined ? method.policy : method.policyOf({ retry: options.retry });
+    this.receiver = new ItemReceiver(method.output, this);
+    this.around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    if (!directions.outputs)
+      this.answer = new Promise((resolve) => {
+        this.#resolve = resolve;
+      });
+  }
+
+  /** From here on it can end. `source` has its inputs. */
+  begin(source: InputSource | undefined, options: StreamCallOptions | undefined): void {
+    const { engine, retried } = this.method.source;
+    this.#source = source;
+    engine.counters.callsStarted++;
+    const nowMs = engine.clock.now();
+    this.startedMs = nowMs;
+    this.endMs = nowMs + (options?.timeoutMs ?? this.method.streamTimeoutMs);
+    if (this.around !== undefined)
+      this.endMs = Math.min(this.endMs, nowMs + timeLeftIn(this.around, nowMs, Number.POSITIVE_INFINITY));
+    engine.wheel.arm(this, Math.min(this.endMs, nowMs + farMs));
+    retried.add(this);
+    this.#listen(options?.signal);
+    this.#listen(this.around?.signal);
+    if (this.settled) return;
+    try {
+      this.metadata = this.method.blockFor(options, this.around);
+    } catch (error) {
+      return this.#failWith(error as RpcError);
+    }
+    checkInput(this, this.#input);
+  }
+
+  override get methodPath(): string {
+    return this.method.path;
+  }
+
+  override get peerName(): string {
+    return this.#attempt?.peerName ?? this.method.source.name;
+  }
+
+  override get unsentPhase(): UnsentPhase | undefined {
+    if (this.phase === "checking") return "waiting";
+    if (this.phase === "waiting") return "backoff";
+    if (this.phase !== "trying" || this.#attempt?.left) return undefined;
+    return this.#attempt?.phase === "connecting" ? "connecting" : "waiting";
+  }
+
+  get settled(): boolean {
+    return this.phase === "settled";
+  }
+
+  onChecked(): void {
+    this.method.budget.deposit();
+    this.#launch();
+  }
+
+  /** Its inputs have ended: the peer is told. */
+  endInputs(): void {
+    this.#inputsEnded = true;
+    this.#attempt?.items.endInputs();
+  }
+
+  /** The user wants no more of it. */
+  cancel(reason: unknown): void {
+    if (this.settled) return this.receiver.discard(undefined);
+    this.#end(
+      "cancelled",
+      "the stream was cancelled",
+      reason === undefined ? {} : { cause: reason },
+      "quiet",
+    );
+  }
+
+  /** The source of its inputs has failed. */
+  onSourceFailed(cause: unknown): void {
+    if (this.settled) return;
+    const isFull =
+      cause instanceof RpcError && cause.origin === "local" && cause.code === "resource_exhausted";
+    if (isFull) this.#end(cause.code, "an item could not be sent", { cause }, "now");
+    else this.#end("cancelled", "the items of the stream threw an error", { cause }, "now");
+  }
+
+  onItemMisfit(issues: string): void {
+    if (!this.settled) this.#end("invalid_argument", issues, {}, "now");
+  }
+
+  // ---- attempts ---------------------------------------------------------------------------------------------------
+
+  #launch(): void {
+    this.phase = "trying";
+    const attempt = new StreamAttempt(this, this.#attempts++ === 0);
+    this.#attempt = attempt;
+    attempt.start(this.#input);
+  }
+
+  onAttemptLeft(_attempt: StreamAttempt, sender: ItemSender | undefined): void {
+    if (this.#idle === undefined && this.#idleTimeoutMs < Number.POSITIVE_INFINITY)
+      this.#idle = new IdleWatch(this.method.source.engine, this.#idleTimeoutMs, this);
+    if (sender === undefined) return;
+    if (this.#inputsEnded) this.#attempt?.items.endInputs();
+    else this.#source?.attach(sender);
+  }
+
+  onAttemptValue(value: unknown): void {
+    this.phase = "judging";
+    this.#mayHaveRun = true;
+    // The outputs were the answer.
+    if (this.directions.outputs) this.succeed(undefined);
+    else endWithValue(this, value);
+  }
+
+  onAttemptFailure(attempt: StreamAttempt, error: RpcError, isFinal: boolean): void {
+    if (this.settled) return;
+    const { received, sent } = attempt.items;
+    if (attempt.left && error.notExecuted !== true) this.#mayHaveRun = true;
+    const hasItems = received > 0 || sent > 0;
+    if (isFinal || hasItems || attempt.hasGrants) return this.#failWith(error);
+    if (this.#mayMove && attempt.wasTurnedAway(error)) return this.#launchElsewhere();
+    if (!this.#mayTryAgain(error)) return this.#failWith(error);
+    const { engine } = this.method.source;
+    const waitMs = backoffMs(this.#policy as RetryPolicy, this.#attempts - 1, error.retryAfterMs);
+    if (engine.clock.now() + waitMs >= this.endMs) return this.#failWith(error);
+    if (!this.method.budget.withdraw()) {
+      engine.counters.retriesWithheld++;
+      return this.#failWith(error);
+    }
+    this.#source?.detach();
+    this.phase = "waiting";
+    this.#alarm ??= new Alarm(() => {
+      engine.counters.retries++;
+      this.#launch();
+    });
+    engine.wheel.arm(this.#alarm, engine.clock.now() + waitMs);
+  }
+
+  /** Another peer, or the next life of this one, may be asked when a peer turns the stream away. */
+  get #mayMove(): boolean {
+    const { waitForReady, hasOthers } = this.method.source;
+    return waitForReady || hasOthers;
+  }
+
+  /** An attempt that was turned away counts as none. */
+  #launchElsewhere(): void {
+    this.#source?.detach();
+    this.phase = "waiting";
+    this.#attempts--;
+    // Whoever has sessions must hear first that this one has ended.
+    queueMicrotask(() => {
+      if (!this.settled) this.#launch();
+    });
+  }
+
+  /** Whether another attempt may succeed and does no harm. */
+  #mayTryAgain(error: RpcError): boolean {
+    const policy = this.#policy;
+    if (policy === undefined || this.#attempts >= policy.attempts) return false;
+    if (this.#mayHaveRun && !this.method.idempotent) return false;
+    return error.retryAfterMs !== undefined || (error.reason === undefined && policy.codes.has(error.code));
+  }
+
+  // ---- the idle bound ---------------------------------------------------------------------------------------------
+
+  get waitsForPeer(): boolean {
+    const items = this.#attempt?.items;
+    if (items === undefined || items.heldBack) return this.directions.outputs && this.receiver.awaited;
+    return this.directions.outputs ? this.receiver.awaited : this.#inputsEnded;
+  }
+
+  get signs(): number {
+    return this.#attempt?.items.signs ?? 0;
+  }
+
+  onIdle(): void {
+    if (this.settled) return;
+    const message = `nothing has come from ${this.peerName} for idleTimeoutMs ${this.#idleTimeoutMs}`;
+    this.#end("deadline_exceeded", message, {}, "now");
+  }
+
+  // ---- the end ----------------------------------------------------------------------------------------------------
+
+  #listen(signal: AbortSignal | undefined): void {
+    if (signal === undefined || this.settled) return;
+    if (signal.aborted) return this.onAbort(signal.reason);
+    this.#signals ??= [];
+    this.#signals.push(signal);
+    watchAbort(signal, this);
+  }
+
+  override onDeadline(): void {
+    if (this.settled) return;
+    const { wheel, clock } = this.method.source.engine;
+    const nowMs = clock.now();
+    if (nowMs < this.endMs) return wheel.arm(this, Math.min(this.endMs, nowMs + farMs));
+    const timeoutMs = Math.round((this.endMs - this.startedMs) * 1000) / 1000;
+    this.#end("deadline_exceeded", `${timeoutMs} ms have passed before the stream ended`, {}, "now");
+  }
+
+  onAbort(reason: unknown): void {
+    if (this.settled) return;
+    const isLate = isTimeout(reason);
+    const message = isLate ? timeUp(reason) : "the caller gave up";
+    this.#end(isLate ? "deadline_exceeded" : "cancelled", message, { cause: reason }, "now");
+  }
+
+  onPeerClosed(error: RpcError): void {
+    if (!this.settled) this.#failWith(error);
+  }
+
+  /** An output does not fit the contract. */
+  onMisfit(issues: string | undefined, cause?: unknown): RpcError {
+    const message =
+      issues === undefined
+        ? "a schema of the contract threw"
+        : `the server's item does not fit the contract: ${issues}`;
+    const origin = issues === undefined ? "local" : "remote";
+    const more = cause === undefined ? { origin } : { origin, cause };
+    if (this.settled) return this.#error("internal", message, more as Partial<RpcErrorOptions>);
+    return this.#end("internal", message, more as Partial<RpcErrorOptions>, "quiet");
+  }
+
+  /** The consumer has left its loop. */
+  onReturn(): void {
+    if (!this.settled) this.#end("cancelled", "the consumer has stopped reading", {}, "quiet");
+  }
+
+  #failWith(error: RpcError): void {
+    this.phase = "judging";
+    endWithError(this, error);
+  }
+
+  succeed(value: unknown): void {
+    this.#settle("ok");
+    this.method.source.engine.counters.callsSucceeded++;
+    this.receiver.end(undefined);
+    this.#source?.close(undefined);
+    this.#resolve?.(value);
+  }
+
+  /** Items that have come are read before the error. */
+  fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    this.#end(code, message, more, "behind");
+  }
+
+  /**
+   * How the consumer hears of it: `behind` the items that have come, `now` instead of them, or not (`quiet`), because it
+   * was the one to end it.
+   */
+  #end(
+    code: RpcCode,
+    message: string,
+    more: Partial<RpcErrorOptions>,
+    how: "behind" | "now" | "quiet",
+  ): RpcError {
+    const error = this.#error(code, message, more);
+    this.#settle(code);
+    this.method.source.engine.counters.callsFailed++;
+    if (how === "behind") this.receiver.end(error);
+    else this.receiver.discard(how === "now" ? error : undefined);
+    this.#source?.close(error);
+    this.#resolve?.(Promise.reject(error));
+    this.answer?.catch(() => {});
+    return error;
+  }
+
+  #error(code: RpcCode, message: string, more: Partial<RpcErrorOptions>): RpcError {
+    const id = this.#attempt?.id ?? 0;
+    return new RpcError({
+      origin: "local",
+      ...more,
+      code,
+      message,
+      method: this.method.path,
+      notExecuted: !this.#mayHaveRun && id === 0,
+      attempts: this.#attempts > 1 ? this.#attempts : undefined,
+      callId: id === 0 ? undefined : id,
+    });
+  }
+
+  #settle(code: RpcCode | "ok"): void {
+    this.phase = "settled";
+    const { engine, retried } = this.method.source;
+    engine.wheel.disarm(this);
+    if (this.#alarm !== undefined) engine.wheel.disarm(this.#alarm);
+    this.#idle?.stop();
+    retried.delete(this);
+    for (const signal of this.#signals ?? []) unwatchAbort(signal, this);
+    this.#attempt?.giveUp();
+    recordEnd(this.method, this.startedMs, code);
+  }
+}

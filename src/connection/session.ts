@@ -1,0 +1,398 @@
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Port } from "../fabric/port.ts";
+import type { WindowLimits } from "../flow/in-flight-window.ts";
+import { PutOff } from "../flow/message-turns.ts";
+import { PeerAccount } from "../flow/peer-account.ts";
+import { channels } from "../observe/channels.ts";
+import { builtinSlots } from "../wire/builtin.ts";
+import { errorWord } from "../wire/fault.ts";
+import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../wire/frame.ts";
+import type { Greeting, LaneAddress, ReturnPath } from "../wire/handshake.ts";
+import { alignFrame, messageHeaderBytes, type Nonce } from "../wire/message.ts";
+import { Arrivals } from "./arrivals.ts";
+import { Confirmation } from "./confirmation.ts";
+import type {
+  EndOptions,
+  SessionContext,
+  SessionIdentity,
+  SessionObserver,
+  SessionState,
+  SessionWatch,
+} from "./context.ts";
+import * as endReason from "./end-reasons.ts";
+import type { EngineServices } from "./engine-services.ts";
+import { Handshake, MethodNumbers } from "./handshake.ts";
+import { type Body, IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
+import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
+import { lastWords } from "./last-words.ts";
+import { Outbox, type OutboxListener } from "./outbox.ts";
+import { Pings } from "./pings.ts";
+import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
+import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
+import { Teardown } from "./teardown.ts";
+
+/** What a session is made with, which all sessions of an engine share. */
+export interface SessionTerms {
+  readonly services: EngineServices;
+  readonly watch: SessionWatch;
+  /** The kinds of traffic, in the order in which they hear of what happens. */
+  readonly parts: readonly SessionPartFactory[];
+  onSessionEnded(session: Session, reason: RpcError): void;
+}
+
+/**
+ * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part that
+ * takes frames of its kind; the frames about the conversation itself it takes itself: handshake, liveness, rendezvous
+ * bodies, the end. Symmetric: either side may call. A peer that restarts, or comes back after silence, is a new
+ * session.
+ */
+export class Session implements SessionContext, OutboxListener {
+  readonly services: EngineServices;
+  readonly port: Port;
+  readonly address: number;
+  readonly index: number;
+  readonly nonce: Nonce;
+  readonly peerName: string;
+  readonly account: PeerAccount;
+  readonly window: WindowLimits;
+  readonly methods = new MethodNumbers();
+  readonly remoteState = new RemoteState();
+  readonly outbox: Outbox;
+  readonly arrivals = new Arrivals();
+  readonly confirmation = new Confirmation();
+  readonly bodies: IncomingBodies;
+  readonly offers: RendezvousOffers;
+  readonly putOff = new PutOff();
+  state: SessionState = "opening";
+  receiving = false;
+  transferRefused = false;
+  remote: Greeting | undefined;
+  observer: SessionObserver | undefined;
+  heardMs: number;
+  isWatched = false;
+  readonly #terms: SessionTerms;
+  readonly #watch: SessionWatch;
+  readonly #handshake = new Handshake(this);
+  readonly #pings = new Pings(this);
+  readonly #teardown: Teardown;
+  readonly #parts: readonly SessionPart[];
+  /** Who takes the frames of each kind. While the session opens, only what belongs to that is taken. */
+  #handlers: readonly FrameHandler[];
+
+  constructor(
+    terms: SessionTerms,
+    port: Port,
+    { address, index, nonce, peerName, account }: SessionIdentity,
+    window: WindowLimits,
+  ) {
+    const { services, watch, parts } = terms;
+    this.#terms = terms;
+    this.#watch = watch;
+    this.services = services;
+    this.port = port;
+    this.address = address;
+    this.index = index;
+    this.nonce = nonce;
+    this.peerName = peerName;
+    this.account = account ?? new PeerAccount(services);
+    this.window = window;
+    this.heardMs = watch.nowMs;
+    const { maxQueuedBytes, maxRequests } = services.limits;
+    this.outbox = new Outbox(
+      port,
+      address,
+      services.progress,
+      this,
+      maxQueuedBytes,
+      maxQueuedBytes + (maxRequests + builtinSlots) * port.slotBytes,
+      this.account.queued,
+    );
+    this.#teardown = new Teardown(port, address, services);
+    this.bodies = new IncomingBodies(this, this.outbox);
+    this.offers = new RendezvousOffers(port, services, this.account.offers);
+    this.#parts = parts.map((part) => part(this));
+    this.#handlers = frameTable([{ frames: this.#openingFrames }], (at, _bodyBytes, _flags, kind) => {
+      if (!isKeepalive(port.slabView, at)) this.fault(`frame kind ${kind} arrived before the welcome`);
+    });
+  }
+
+  /** Its part of this class. Throws when it has none: the engine's list of parts says which it has. */
+  part<P extends object>(type: abstract new (...args: never[]) => P): P {
+    for (const part of this.#parts) if (part instanceof type) return part;
+    throw new Error(`sessions have no ${type.name}`);
+  }
+
+  // ---- opening ----------------------------------------------------------------------------------------------------
+
+  /** Sends hello. Settles when the welcome has come. `greeting` has our raw address as the peer reaches it. */
+  connect(greeting: Record<string, unknown>): Promise<void> {
+    return this.#handshake.connect(greeting);
+  }
+
+  /** Answers a hello. */
+  accept(remote: Greeting, welcome: Record<string, unknown>): void {
+    this.#handshake.accept(remote, welcome);
+    // It is being pulled, and the connector takes nothing else before it.
+    if (this.offers.has(sessionBody)) this.outbox.hold();
+  }
+
+  /** Answers a hello with a no, and ends. */
+  refuse(remote: ReturnPath, error: RpcError): void {
+    this.outbox.addressTo(remote);
+    this.say(frameKind.refuse, endReason.goodbyeBody(error), errorWord(error));
+    this.flush();
+    this.end(error);
+  }
+
+  /** Both sides have greeted each other: frames flow. */
+  begin(remote: Greeting): void {
+    this.remote = remote;
+    this.state = "open";
+    this.outbox.addressTo(remote);
+    this.methods.set(remote.services);
+    const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
+    this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
+      const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
+      this.fault(`frame kind ${kind} ${what}`);
+    });
+    for (const part of this.#parts) part.onOpen?.(remote);
+    this.port.vouch(this.address, keepalive(this, remote, this.services.liveness.maxStallMs));
+    this.services.counters.sessionsOpened++;
+    const { agent, incarnation } = remote;
+    if (channels.sessionOpened.hasSubscribers)
+      channels.sessionOpened.publish({ peer: this.peerName, agent, incarnation });
+  }
+
+  // ---- what is open -----------------------------------------------------------------------------------------------
+
+  get openWork(): number {
+    let sum = 0;
+    for (const part of this.#parts) sum += part.openWork;
+    return sum;
+  }
+
+  get hasOpenWork(): boolean {
+    return this.openWork > 0 || this.offers.size > 0 || this.bodies.pulling > 0;
+  }
+
+  get isSending(): boolean {
+    return this.outbox.isHolding;
+  }
+
+  /** The longest body both sides take. */
+  get bodyLimit(): number {
+    const { maxBodyBytes } = this.services.limits;
+    return Math.min(maxBodyBytes, this.remote?.bodyBytes ?? maxBodyBytes);
+  }
+
+  watch(): void {
+    this.#watch.watch(this);
+  }
+
+  get nowMs(): number {
+    return this.#watch.nowMs;
+  }
+
+  get stalledMs(): number {
+    return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
+  }
+
+  /** Lets the peer know how many requests it may have in flight from now on. */
+  grantCredits(credits: number): void {
+    if (this.state === "open") for (const part of this.#parts) part.grantCredits?.(credits);
+  }
+
+  // ---- what arrives -----------------------------------------------------------------------------------------------
+
+  /** Takes a message apart. Its header has been checked. Never throws. */
+  receive(offset: number, bytes: number): void {
+    this.heardMs = this.#watch.nowMs;
+    this.remoteState.busy = false;
+    const view = this.port.slabView;
+    const end = offset + bytes;
+    let at = offset + messageHeaderBytes;
+    this.receiving = true;
+    for (const part of this.#parts) part.beginMessage?.();
+    for (let frames = view.getUint16(offset + 2, true); frames > 0; frames--) {
+      const fault = frameFault(view, at, end);
+      if (fault !== "") {
+        this.fault(fault);
+        break;
+      }
+      const kind = view.getUint8(at);
+      const handle = this.#handlers[kind] as FrameHandler;
+      handle(at, view.getUint32(at + 8, true), view.getUint8(at + 1), kind);
+      this.services.counters.framesReceived++;
+      // A frame may end the session; what follows it then belongs to nobody.
+      if (this.state === "ended") break;
+      at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
+    }
+    this.receiving = false;
+    for (const part of this.#parts) part.endMessage?.();
+    this.#pings.answer();
+    if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
+  }
+
+  /** Takes a message before which others were lost: no more of it than that the peer has ended the session too. */
+  receiveOutOfOrder(offset: number, bytes: number): void {
+    if (this.state === "ended") return;
+    const lost = this.arrivals.missing(this.port.slabView, offset);
+    if (lost === 0) return this.fault("message has a number that was used before");
+    this.services.counters.messagesLost += lost;
+    this.#handlers = frameTable([{ frames: this.#lastWords }], () => {});
+    this.receive(offset, bytes);
+    this.end(endReason.messagesLost(this.peerName, lost));
+  }
+
+  readonly #lastWords = lastWords(this);
+
+  /** What is taken before both sides have greeted each other, too. */
+  readonly #openingFrames: SessionPart["frames"] = {
+    ...this.#lastWords,
+    [frameKind.welcome]: (at, bodyBytes, flags, kind) => this.#onGreeting(at, bodyBytes, flags, kind),
+  };
+
+  /** What is taken once they have. */
+  readonly #openFrames: SessionPart["frames"] = {
+    ...this.#openingFrames,
+    [frameKind.services]: (at, bodyBytes, flags, kind) => this.#onGreeting(at, bodyBytes, flags, kind),
+    // The peer has pulled a body, or does not want it.
+    [frameKind.pulled]: (at) => {
+      const view = this.port.slabView;
+      const fault = this.offers.onPulled(view.getUint32(at + 4, true), view.getUint32(at + 12, true));
+      if (fault !== "") this.fault(fault);
+      else if (!this.offers.has(sessionBody)) this.outbox.resume();
+    },
+  };
+
+  /** A welcome or a service table. Without its body there is no session, though the peer has done nothing wrong. */
+  #onGreeting(at: number, bodyBytes: number, flags: number, kind: number): void {
+    const fault = this.#handshake.faultOf(kind);
+    if (fault !== "") return this.fault(fault);
+    const take = (body: Body | undefined, status: number): void => {
+      if (body === undefined) return this.end(this.bodies.failure(status));
+      this.bodies.greeting(body, (value) => this.#handshake.onBody(kind, value));
+    };
+    this.bodies.take(at, flags, bodyBytes, neverStop, take, sessionPulled);
+  }
+
+  onPong(word: number): void {
+    if (word === 0) this.#watch.ponged(this);
+    else for (const part of this.#parts) part.onEcho?.(word);
+  }
+
+  onDraining(): void {
+    // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
+    this.watch();
+    this.observer?.onDraining();
+    for (const part of this.#parts) part.onDraining?.();
+  }
+
+  onLanes(lanes: readonly LaneAddress[]): void {
+    if (this.observer !== undefined) this.observer.onLanes(lanes);
+    // The welcome came just before, and whoever connected has not looked at it yet. Told by an engine that has
+    // connected to this one: nobody sends it calls, nor looks.
+    else if (this.remote !== undefined) this.remote = { ...this.remote, lanes };
+  }
+
+  // ---- what it says -----------------------------------------------------------------------------------------------
+
+  /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
+  ping(word = 0): void {
+    if (this.state === "open") this.#pings.ask(word);
+  }
+
+  /** Sends a frame about the session; offers a body that is too long. A frame that cannot be sent ends the session. */
+  say(kind: number, value: unknown, word = 0): void {
+    const head: FrameHead = { kind, method: 0, callId: 0, word };
+    try {
+      this.outbox.value(head, value, (body) => {
+        // A call's offers are watched since its request.
+        if (!this.hasOpenWork) this.watch();
+        return this.offers.offer(sessionBody, body, this.bodyLimit, this.nowMs);
+      });
+    } catch (cause) {
+      this.end(endReason.cannotBeSaid(this.peerName, cause as Error));
+    }
+  }
+
+  /** What has been said leaves now. */
+  flush(): void {
+    this.outbox.flush();
+    this.services.progress.wake();
+  }
+
+  // ---- the end ----------------------------------------------------------------------------------------------------
+
+  fault(text: string): void {
+    if (this.state === "ended") return;
+    this.services.counters.malformed++;
+    if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: this.peerName, fault: text });
+    this.end(endReason.brokenProtocol(this.peerName, text));
+  }
+
+  /** The provider says the peer's process is gone: nothing of it can touch our memory. */
+  onPeerGone(): void {
+    if (this.state === "ended") return this.#teardown.onPeerGone();
+    this.end(endReason.processGone(this.peerName), { quiet: true, certain: true });
+  }
+
+  /** Ends the session; whatever is open settles, in both directions. */
+  end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
+    if (this.state === "ended") return;
+    this.state = "ended";
+    this.port.unvouch(this.address);
+    const teardown = this.#teardown;
+    this.bodies.close(teardown.onTransferEnded);
+    for (const part of this.#parts) part.end(reason, teardown);
+    teardown.addGrants(this.offers.end());
+    teardown.addTransfers(this.bodies.pulling);
+    const silent = quiet || this.remote === undefined;
+    teardown.begin(certain, !quiet, silent ? undefined : (touching) => this.#sayGoodbye(reason, touching));
+    if (silent) this.outbox.close();
+    this.#handshake.settle(reason);
+    if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
+    this.#terms.onSessionEnded(this, reason);
+  }
+
+  #sayGoodbye(reason: RpcError, touching: boolean): void {
+    this.outbox.dropHeld();
+    this.say(
+      frameKind.goodbye,
+      { ...endReason.goodbyeBody(reason), ...(touching && { t: true }) },
+      errorWord(reason),
+    );
+    this.flush();
+    this.outbox.close();
+  }
+
+  // ---- what the outbox tells --------------------------------------------------------------------------------------
+
+  onMessagePosted(frames: number): void {
+    this.confirmation.onPosted(frames);
+    this.services.counters.messagesSent++;
+    this.services.counters.framesSent += frames;
+  }
+
+  onRoom(): void {
+    for (const part of this.#parts) part.onRoom?.();
+  }
+
+  onSendFailed(status: number): void {
+    this.end(endReason.sendFailure(this, status), { quiet: true, certain: true });
+  }
+
+  onOverrun(waitingBytes: number): void {
+    this.end(endReason.overrun(this.peerName, waitingBytes), { quiet: true, certain: false });
+  }
+
+  onFlood(frames: number): void {
+    this.end(endReason.flooded(this.peerName, frames));
+  }
+
+  onDrained(): void {
+    this.#teardown.onDrained();
+  }
+}
+
+const neverStop = () => false;

@@ -1,0 +1,78 @@
+import { isBulkStreamLike, isRemoteStreamLike, type StreamDirection } from "../byte-stream/stream-kind.ts";
+import {
+  type Access,
+  isRegionHandleLike,
+  isRegionLike,
+  isRemoteRegionLike,
+  permits,
+} from "../memory/region-kind.ts";
+import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "./byte-length.ts";
+
+/** What the schemas of regions, streams, handles and bytes check, for schemas of any library. */
+
+/** The fault of a value as a sentence; `undefined` if it has none. */
+export type Check = (value: unknown) => string | undefined;
+
+const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
+
+function assertAccess(where: string, access: unknown): void {
+  if (accesses.includes(access as string)) return;
+  throw new TypeError(
+    `${where}: access must be "read", "write" or "read_write", not ${JSON.stringify(access)}`,
+  );
+}
+
+/** @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0. */
+export function bulkCheck(needed: Access, options: ByteLengthOptions): Check {
+  assertAccess("bulk", needed);
+  const limits = resolveByteLength("bulk", options);
+  return (value) => {
+    if (!isRegionLike(value) && !isRemoteRegionLike(value)) return "expected a region";
+    if (!permits(value.access, needed))
+      return `the region was exposed as "${value.access}"; the method needs "${needed}"`;
+    const fault = describeLengthFault(value.byteLength, limits);
+    return fault === undefined ? undefined : `the region ${fault}`;
+  };
+}
+
+/** @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0. */
+export function handleCheck(needed: Access, options: ByteLengthOptions): Check {
+  assertAccess("handle", needed);
+  const limits = resolveByteLength("handle", options);
+  return (value) => {
+    if (!isRegionHandleLike(value)) return "expected a handle of a region";
+    if (!permits(value.access, needed))
+      return `the handle grants "${value.access}"; the method needs "${needed}"`;
+    const fault = describeLengthFault(value.byteLength, limits);
+    return fault === undefined ? undefined : `the handle's region ${fault}`;
+  };
+}
+
+/** @throws TypeError for an unknown direction. */
+export function bulkStreamCheck(direction: StreamDirection): Check {
+  if (direction !== "read" && direction !== "write")
+    throw new TypeError(`bulkStream: direction must be "read" or "write", not ${JSON.stringify(direction)}`);
+  return (value) => {
+    if (!isBulkStreamLike(value) && !isRemoteStreamLike(value)) return "expected a byte stream";
+    return value.direction === direction
+      ? undefined
+      : `the byte stream has the direction "${value.direction}"; the method needs "${direction}"`;
+  };
+}
+
+/** @throws TypeError for an unknown option, or a limit that is not an integer of at least 0. */
+export function bytesCheck(options: ByteLengthOptions): Check {
+  const limits = resolveByteLength("bytes", options);
+  return (value) =>
+    isBytes(value) ? describeLengthFault(value.byteLength, limits) : "expected a Uint8Array";
+}
+
+/**
+ * Also true for a Uint8Array of another realm (a vm context, a test runner's sandbox), for which `instanceof` is false.
+ */
+function isBytes(value: unknown): value is Uint8Array {
+  return (
+    value instanceof Uint8Array ||
+    (ArrayBuffer.isView(value) && Object.prototype.toString.call(value) === "[object Uint8Array]")
+  );
+}

@@ -1,0 +1,99 @@
+import {
+  assertSchema,
+  type InferInput,
+  type InferOutput,
+  type Issue,
+  type Schema,
+  validate,
+} from "./schema.ts";
+
+/** Schemas by the name of their field. */
+export type FieldSchemas = { readonly [name: string]: Schema };
+
+type OptionalInput<F extends FieldSchemas> = {
+  [K in keyof F]: undefined extends InferInput<F[K]> ? K : never;
+}[keyof F];
+type OptionalOutput<F extends FieldSchemas> = {
+  [K in keyof F]: undefined extends InferOutput<F[K]> ? K : never;
+}[keyof F];
+type Shown<T> = { [K in keyof T]: T[K] };
+
+/** What `fields` accepts. A field whose schema accepts `undefined` may be missing. */
+export type FieldsInput<F extends FieldSchemas> = Shown<
+  { [K in Exclude<keyof F, OptionalInput<F>>]: InferInput<F[K]> } & {
+    [K in OptionalInput<F>]?: InferInput<F[K]>;
+  }
+>;
+
+/** What `fields` returns. */
+export type FieldsOutput<F extends FieldSchemas> = Shown<
+  { [K in Exclude<keyof F, OptionalOutput<F>>]: InferOutput<F[K]> } & {
+    [K in OptionalOutput<F>]?: InferOutput<F[K]>;
+  }
+>;
+
+/**
+ * A schema for an object whose fields have schemas of any libraries. Libraries accept only their own schemas inside
+ * their objects. `fields` puts `bulk`, `bulkStream`, `bytes` and `handle` beside the schemas of any of them.
+ *
+ * Fields without a schema are removed. A field whose schema accepts `undefined` may be missing.
+ *
+ * @throws TypeError when a field has no Standard Schema, or is named `__proto__`.
+ *
+ * @example
+ * // `z.number()` may be a schema of any library: valibot, ArkType.
+ * const Images = service("images.v1", {
+ *   blur: unary({
+ *     input: fields({ radius: z.number(), pixels: bulk("read_write") }),
+ *   }),
+ * });
+ */
+export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F>, FieldsOutput<F>> {
+  if (typeof schemas !== "object" || schemas === null)
+    throw new TypeError("fields: schemas must be an object of schemas");
+  const entries = Object.entries(schemas);
+  for (const [name, schema] of entries) {
+    if (name === "__proto__") throw new TypeError("fields: a field must not be named __proto__");
+    assertSchema(`fields: ${name}`, schema);
+  }
+  return Object.freeze({
+    "~standard": Object.freeze({
+      version: 1 as const,
+      vendor: "cinnabar",
+      validate: (value: unknown) => validateFields(entries, value) as Result<FieldsOutput<F>>,
+    }),
+  });
+}
+
+type Result<T> = { readonly value: T; readonly issues?: undefined } | { readonly issues: readonly Issue[] };
+type FieldResult = readonly [name: string, result: Result<unknown>, isMissing: boolean];
+
+function validateFields(
+  entries: readonly (readonly [string, Schema])[],
+  value: unknown,
+): Result<object> | Promise<Result<object>> {
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return { issues: [{ message: "expected an object" }] };
+  const results: (FieldResult | Promise<FieldResult>)[] = entries.map(([name, schema]) => {
+    const isMissing = !Object.hasOwn(value, name);
+    const result = validate(schema, isMissing ? undefined : (value as Record<string, unknown>)[name]);
+    return result instanceof Promise
+      ? result.then((settled): FieldResult => [name, settled, isMissing])
+      : [name, result, isMissing];
+  });
+  return results.some((result) => result instanceof Promise)
+    ? Promise.all(results).then(gather)
+    : gather(results as FieldResult[]);
+}
+
+/** The object of all results, or all issues, each with the name of its field in its path. */
+function gather(results: readonly FieldResult[]): Result<object> {
+  const issues: Issue[] = [];
+  const object: Record<string, unknown> = {};
+  for (const [name, result, isMissing] of results) {
+    if (result.issues !== undefined)
+      for (const issue of result.issues) issues.push({ ...issue, path: [name, ...(issue.path ?? [])] });
+    else if (!isMissing || result.value !== undefined) object[name] = result.value;
+  }
+  return issues.length > 0 ? { issues } : { value: object };
+}

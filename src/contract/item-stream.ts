@@ -1,0 +1,49 @@
+/**
+ * Where the items of a stream come from: an async generator, an array, a web or Node `Readable`, or anything else that
+ * can be iterated.
+ */
+export type ItemSource<T> = AsyncIterable<T> | Iterable<T>;
+
+/**
+ * The items that the server sends. Iterate it once: `for await (const item of stream)`. Leaving the loop with `break`,
+ * `return` or an error cancels the stream. An error of the server is thrown after the items before it.
+ */
+export interface ItemStream<T> extends AsyncIterableIterator<T> {
+  /** The next item. Rejects with an `RpcError`, once. Several calls may wait at the same time. */
+  next(): Promise<IteratorResult<T, undefined>>;
+  /** As `cancel`. */
+  return(): Promise<IteratorResult<T, undefined>>;
+  /**
+   * Ends the stream now. Items that have not been read are dropped, and reading further ends as if the stream had. At
+   * the server `call.signal` fires. Safe to call at any time.
+   */
+  cancel(reason?: unknown): void;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** Sends items one by one. */
+export interface ItemWriter<T> {
+  /**
+   * Sends an item. Resolves when it has been handed over to be sent, so `await` respects the server's pace. Items leave
+   * in the order of the calls; at most 1024 may wait.
+   *
+   * @throws Rejects with RpcError `invalid_argument` when the item does not fit its schema, `resource_exhausted` when
+   * too many wait, `failed_precondition` after `end` or when the server has ended the stream; with the stream's error
+   * when it has failed.
+   */
+  send(item: T): Promise<void>;
+  /** Cancels the stream in both directions. */
+  cancel(reason?: unknown): void;
+}
+
+/** A client stream whose items are sent one by one. */
+export interface ClientStreamWriter<T, Answer> extends ItemWriter<T> {
+  /** Says that no more items come. Resolves to the answer of the server. Call it also to learn an early answer. */
+  end(): Promise<Answer>;
+}
+
+/** A duplex stream whose items are sent one by one. */
+export interface DuplexStreamWriter<T, Out> extends ItemStream<Out>, ItemWriter<T> {
+  /** Says that no more items come from this side. The server's items go on. Resolves when that has been handed over. */
+  end(): Promise<void>;
+}

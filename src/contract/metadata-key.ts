@@ -1,0 +1,30 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import type { MetadataKey } from "../metadata/metadata.ts";
+import { entryFault } from "../metadata/metadata-block.ts";
+import { formatIssues, type InferOutput, type Schema, validate } from "./schema.ts";
+
+/**
+ * Makes a typed key of metadata: `metadata.get(key)` gives the value as the schema parses it. The schema gets the
+ * string or the bytes that the call carries, and must not be asynchronous.
+ *
+ * @throws TypeError for a malformed name.
+ *
+ * @example
+ * const tenant = metadataKey("x-tenant", z.uuid());
+ * const id = call.metadata.get(tenant); // string | undefined
+ */
+export function metadataKey<S extends Schema>(name: string, schema: S): MetadataKey<InferOutput<S>> {
+  const fault = entryFault(name, "");
+  if (fault !== "") throw new TypeError(`metadataKey: ${fault}`);
+  return Object.freeze({
+    name,
+    read(value: string | Uint8Array): InferOutput<S> {
+      const verdict = validate(schema, value);
+      if (verdict instanceof Promise)
+        throw new TypeError(`metadataKey: the schema of "${name}" is asynchronous`);
+      if (verdict.issues === undefined) return verdict.value as InferOutput<S>;
+      const message = formatIssues(`metadata "${name}"`, verdict.issues);
+      throw new RpcError({ code: "invalid_argument", message, origin: "local" });
+    },
+  });
+}

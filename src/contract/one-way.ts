@@ -1,0 +1,44 @@
+import type { Priority } from "../flow/priority.ts";
+import { assertOptions } from "../options/assert-options.ts";
+import { type MethodBase, makeMethod, type NoErrors } from "./method.ts";
+import type { Schema, VoidSchema } from "./schema.ts";
+
+/** A method without a response: a frozen value, made by `oneWay`. */
+export interface OneWayMethod<I extends Schema = Schema> extends MethodBase {
+  readonly kind: "oneWay";
+  readonly input: I;
+  readonly items: VoidSchema;
+  readonly output: VoidSchema;
+  readonly errors: NoErrors;
+}
+
+/** Options of `oneWay`. */
+export interface OneWayOptions<I extends Schema> {
+  /** Schema of the input. It carries no regions and byte streams. Default: no input. */
+  readonly input?: I;
+  /**
+   * Time limit in milliseconds, to be sent and for the handler, unless the caller sets one. Default: the client's.
+   */
+  readonly timeoutMs?: number;
+  /** Priority of a call that waits, at the caller or at the server, unless the caller sets one. Default: "normal". */
+  readonly priority?: Priority;
+}
+
+const knownOptions = ["input", "timeoutMs", "priority"];
+
+/**
+ * Describes a method without a response. A call is executed at most once. The client's promise resolves when the
+ * request has been handed over to be sent; it does not tell whether the server executed it. What fails at the server is
+ * told to `onHandlerError` there, and to nobody else.
+ *
+ * @throws TypeError for an unknown option, or a value that is not a schema.
+ *
+ * @example
+ * const Metrics = service("metrics.v1", {
+ *   count: oneWay({ input: z.object({ name: z.string(), by: z.number() }) }),
+ * });
+ */
+export function oneWay<I extends Schema = VoidSchema>(options: OneWayOptions<I> = {}): OneWayMethod<I> {
+  assertOptions("oneWay", options, knownOptions);
+  return makeMethod("oneWay", options) as unknown as OneWayMethod<I>;
+}

@@ -1,0 +1,210 @@
+import { randomBytes } from "node:crypto";
+import { type DrainGate, drainingError } from "../connection/drain-gate.ts";
+import { PeerShed } from "../connection/end-reasons.ts";
+import type { EngineServices } from "../connection/engine-services.ts";
+import { Heartbeat } from "../connection/heartbeat.ts";
+import type { Session } from "../connection/session.ts";
+import { SessionTable } from "../connection/session-table.ts";
+import { closedError, type RpcError } from "../errors/rpc-error.ts";
+import { Exchange } from "../exchange/exchange.ts";
+import { Progress } from "../fabric/progress.ts";
+import { ByteBudget } from "../flow/byte-budget.ts";
+import { RequestCredits } from "../flow/request-credits.ts";
+import { Borrowing } from "../handles/borrowing.ts";
+import { Quarantine } from "../memory/quarantine.ts";
+import { CallMetrics } from "../observe/call-metrics.ts";
+import { type Counters, newCounters } from "../observe/counters.ts";
+import { BorrowConnections } from "../peers/borrow-connections.ts";
+import { Connector } from "../peers/connector.ts";
+import { LaneBoard } from "../peers/lane-board.ts";
+import { Ports } from "../peers/ports.ts";
+import { Admission } from "../server/admission.ts";
+import { dispatchTable } from "../server/dispatcher.ts";
+import { ReplayCache } from "../server/replay-cache.ts";
+import { realClock, systemClock } from "../time/clock.ts";
+import { DeadlineWheel } from "../time/deadline-wheel.ts";
+import { realTimers } from "../time/real-timers.ts";
+import { ExposedMemory } from "./exposed-memory.ts";
+import { hasOpenCalls, isServing } from "./open-call.ts";
+import type { ResolvedEngineOptions } from "./options.ts";
+import { controlMethods, sessionParts } from "./session-parts.ts";
+
+/** How long `close` lets goodbyes and answers leave. */
+const closeGraceMs = 500;
+
+/**
+ * The composition root: makes the parts of one engine, and gives each what it needs of the others. No other file knows
+ * them all.
+ */
+export class EngineParts {
+  /** A random number of this engine's life. */
+  readonly incarnation = randomBytes(8).readBigUInt64LE();
+  readonly counters: Counters = newCounters();
+  readonly metrics: CallMetrics;
+  readonly wheel = new DeadlineWheel(systemClock);
+  readonly gate: DrainGate = { requests: true, calls: true };
+  readonly progress = new Progress();
+  readonly ports: Ports;
+  readonly memory: ExposedMemory;
+  readonly quarantine = new Quarantine();
+  /** Bodies on their way in, and those kept for peers to pull. */
+  readonly pullBudget: ByteBudget;
+  readonly offerBudget: ByteBudget;
+  readonly queueBudget: ByteBudget;
+  /** Values that peers have sent, decoded. */
+  readonly decodeBudget: ByteBudget;
+  readonly streamBudget: ByteBudget;
+  readonly replays: ReplayCache;
+  readonly admission: Admission;
+  readonly borrowing = new Borrowing();
+  readonly laneBoard: LaneBoard;
+  readonly services: EngineServices;
+  readonly heartbeat: Heartbeat;
+  readonly sessions: SessionTable;
+  readonly connector: Connector;
+  readonly borrowConnections: BorrowConnections;
+  #closing: Promise<void> | undefined;
+
+  constructor(options: ResolvedEngineOptions) {
+    const { limits } = options;
+    const assertOpen = () => this.assertOpen();
+    this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
+    this.ports = new Ports(this.progress, options);
+    this.memory = new ExposedMemory({
+      maxPoolBytes: limits.maxPoolBytes,
+      incarnation: this.incarnation,
+      urls: () => this.ports.urls,
+      assertOpen,
+    });
+    this.pullBudget = new ByteBudget(limits.maxPullBytes);
+    this.offerBudget = new ByteBudget(limits.maxOfferBytes);
+    this.queueBudget = new ByteBudget(limits.maxQueuedBytesInAll);
+    this.decodeBudget = new ByteBudget(limits.maxDecodedBytes);
+    this.streamBudget = new ByteBudget(limits.maxStreamBytes);
+    this.replays = new ReplayCache(systemClock, limits);
+    this.admission = new Admission(systemClock, this.wheel, options.admission);
+    this.services = this.#createServices(options);
+    this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
+    this.sessions = new SessionTable({
+      services: this.services,
+      watch: this.heartbeat,
+      parts: sessionParts,
+      onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
+    });
+    this.progress.sink = this.sessions;
+    this.laneBoard = new LaneBoard(this.ports, this.exchanges);
+    const { services, sessions, ports } = this;
+    this.connector = new Connector(services, sessions, ports, options.connectTimeoutMs, assertOpen);
+    this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
+      this.connector.connection(url, { timeoutMs }),
+    );
+  }
+
+  /** The calls on each session, of the sessions that there are whenever it is iterated. */
+  get exchanges(): Iterable<Exchange> {
+    const { sessions } = this;
+    return {
+      *[Symbol.iterator]() {
+        for (const session of sessions) yield session.part(Exchange);
+      },
+    };
+  }
+
+  get closed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** Whether handlers run. */
+  get serves(): boolean {
+    return isServing(this.exchanges) || this.replays.running > 0;
+  }
+
+  /** Whether anything is in flight, down to answers that have not left or have not been pulled. */
+  get works(): boolean {
+    if (this.replays.running > 0 || hasOpenCalls(this.exchanges, this.wheel)) return true;
+    return [...this.sessions].some((session) => session.offers.size > 0 || session.outbox.queuedBytes > 0);
+  }
+
+  /** Whether every peer has heard that the engine drains. */
+  get isDrainHeard(): boolean {
+    return [...this.sessions].every(
+      ({ state, remoteState }) => state !== "open" || remoteState.knowsThatWeDrain,
+    );
+  }
+
+  /** @throws RpcError `unavailable` when the engine drains or is closed. */
+  assertOpen(): void {
+    if (this.closed) throw closedError("the engine");
+    if (!this.gate.calls) throw drainingError("this engine", "local");
+  }
+
+  /** Ends every part, within half a second. Safe to call again. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.sessions.accepting = false;
+    this.memory.shares.clear();
+    this.connector.close();
+    const reason = closedError("the engine");
+    // Before their sessions end: their callers hear that nothing was executed.
+    this.admission.close();
+    for (const session of this.sessions) session.end(reason);
+    this.replays.close(reason);
+    // Goodbyes wait for transfers under way.
+    const { goodbyes } = this.services;
+    const untilMs = realTimers.now() + closeGraceMs;
+    while ((goodbyes.size > 0 || this.ports.all.some((port) => port.busy)) && realTimers.now() < untilMs) {
+      this.progress.poll();
+      await new Promise(realTimers.setImmediate);
+    }
+    for (const goodbye of goodbyes) goodbye.sayNow();
+    this.heartbeat.close();
+    this.progress.close();
+    this.ports.close();
+    this.quarantine.releaseAll();
+    this.memory.close();
+    this.wheel.close();
+  }
+
+  #onSessionEnded(session: Session, reason: RpcError): void {
+    this.borrowing.onSessionEnded(session.part(Exchange), reason);
+    session.observer?.onEnded(reason);
+    // Refused, or never answered: there was no session.
+    if (session.remote === undefined) return;
+    if (reason instanceof PeerShed) this.counters.sessionsShed++;
+    // Both sides close by a goodbye. A session that the fabric, silence or broken bytes end is lost.
+    if (reason.origin === "fabric") this.counters.sessionsLost++;
+    else this.counters.sessionsClosed++;
+  }
+
+  #createServices(options: ResolvedEngineOptions): EngineServices {
+    const { limits, serve, onHandlerError, middleware } = options;
+    return {
+      clock: systemClock,
+      realClock,
+      wheel: this.wheel,
+      progress: this.progress,
+      gate: this.gate,
+      counters: this.counters,
+      metrics: this.metrics,
+      limits,
+      quarantine: this.quarantine,
+      goodbyes: new Set(),
+      credits: new RequestCredits(limits.maxRequestsInAll, limits.maxRequests, limits.maxSessions),
+      pullBudget: this.pullBudget,
+      offerBudget: this.offerBudget,
+      queueBudget: this.queueBudget,
+      decodeBudget: this.decodeBudget,
+      streamBudget: this.streamBudget,
+      liveness: options,
+      incarnation: this.incarnation,
+      clientMiddleware: middleware.client ?? [],
+      ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),
+      builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation),
+      lanesFor: (port) => this.laneBoard.at(port),
+    };
+  }
+}

@@ -1,0 +1,124 @@
+import type { IncomingPhase } from "../call/incoming-call.ts";
+import { MadeCall } from "../call/made-call.ts";
+import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { ServedMethod } from "../control/control-method.ts";
+import type { Exchange } from "../exchange/exchange.ts";
+import type { CallDirection } from "../observe/call-metrics.ts";
+import { systemClock } from "../time/clock.ts";
+import type { DeadlineWheel, Timed } from "../time/deadline-wheel.ts";
+
+/**
+ * Where an open call stands.
+ *
+ * An outgoing call is `waiting` for its input's check or for the window, `connecting`, in `backoff` until its next
+ * attempt, `sent`, `pulling` its answer, or `cancelling`: its caller has the outcome, but the peer has not confirmed
+ * that it has stopped. An incoming call is `queued` by admission control, `open`, or `ended` and waiting for its
+ * transfers.
+ */
+export type OpenCallPhase =
+  | "waiting"
+  | "connecting"
+  | "backoff"
+  | "sent"
+  | "pulling"
+  | "cancelling"
+  | "queued"
+  | "open"
+  | "ended";
+
+/** A call that is in flight, as `engine.calls()` lists it. */
+export interface OpenCall {
+  readonly direction: CallDirection;
+  /** `service/method`. */
+  readonly method: string;
+  /** The URL of the peer; if the peer connected to this engine, its incarnation and the fabric. */
+  readonly peer: string;
+  /** Its number in its session, the same on both sides and in errors. 0 before its request has left. */
+  readonly callId: number;
+  readonly phase: OpenCallPhase;
+  /** Since it was made (out), or since its request arrived (in), in milliseconds. */
+  readonly ageMs: number;
+  /** Until its deadline, in milliseconds; 0 when that has passed. */
+  readonly timeLeftMs: number;
+  /** Outgoing: bytes of memory that the call grants to the peer. */
+  readonly grantedBytes: number;
+  /** Incoming: transfers in progress on the caller's memory. */
+  readonly transfers: number;
+}
+
+/**
+ * Every open call, oldest first, without control requests. Nothing is kept for this list: calls that have left are in
+ * their session's tables, and the others are found by their deadlines, since each open call has one.
+ */
+export function openCalls(
+  methods: readonly ServedMethod[],
+  exchanges: Iterable<Exchange>,
+  wheel: DeadlineWheel,
+): OpenCall[] {
+  const nowMs = systemClock.now();
+  const calls: OpenCall[] = [];
+  for (const item of wheel) {
+    if (!isUsers(item)) continue;
+    const phase = item.unsentPhase;
+    if (phase !== undefined)
+      calls.push({ ...describe(item, item.peerName, nowMs), callId: 0, phase, grantedBytes: 0 });
+  }
+  for (const { peerName, outgoing, incoming } of exchanges) {
+    for (const call of outgoing) calls.push(describeOutgoing(call, peerName, nowMs));
+    for (const call of incoming) {
+      calls.push({
+        direction: "in",
+        method: methods[call.method]?.path ?? `method ${call.method}`,
+        peer: peerName,
+        callId: call.id,
+        // An answered call is in no table.
+        phase: call.awaits?.queued ? "queued" : (call.phase as Exclude<IncomingPhase, "answered">),
+        ageMs: nowMs - call.startedMs,
+        timeLeftMs: Math.max(0, call.deadlineMs - nowMs),
+        grantedBytes: 0,
+        transfers: call.transfers,
+      });
+    }
+  }
+  return calls.sort((a, b) => b.ageMs - a.ageMs);
+}
+
+/** Whether any call is open: one that `openCalls` would list, or one whose answer is being checked. */
+export function hasOpenCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel): boolean {
+  for (const { outgoing } of exchanges) if (outgoing.usersSize > 0) return true;
+  if (isServing(exchanges)) return true;
+  for (const item of wheel) if (isUsers(item)) return true;
+  return false;
+}
+
+/** Whether any call of a peer is being served. */
+export function isServing(exchanges: Iterable<Exchange>): boolean {
+  for (const { incoming } of exchanges) {
+    for (const _ of incoming) return true;
+  }
+  return false;
+}
+
+function isUsers(item: Timed): item is MadeCall {
+  return item instanceof MadeCall && !item.builtin;
+}
+
+function describe(call: MadeCall, peer: string, nowMs: number) {
+  return {
+    direction: "out",
+    method: call.methodPath,
+    peer,
+    ageMs: nowMs - call.startedMs,
+    timeLeftMs: Math.max(0, call.deadlineMs - nowMs),
+    transfers: 0,
+  } as const;
+}
+
+function describeOutgoing(call: OutgoingCall, peer: string, nowMs: number): OpenCall {
+  return {
+    ...describe(call, peer, nowMs),
+    callId: call.id,
+    phase: call.phase === "settled" ? "cancelling" : call.phase,
+    grantedBytes: call.grantedBytes,
+  };
+}

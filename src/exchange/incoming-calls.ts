@@ -1,0 +1,389 @@
+import type { ServedItems } from "../call/call-items.ts";
+import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import { SlotGenerations } from "../call/slot-table.ts";
+import type { SessionContext } from "../connection/context.ts";
+import { drainingError } from "../connection/drain-gate.ts";
+import { malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import type { Outbox } from "../connection/outbox.ts";
+import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
+import type { FrameHandler } from "../connection/session-part.ts";
+import type { ItemDirections } from "../control/control-method.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import { receivedMetadata } from "../metadata/metadata.ts";
+import { channels } from "../observe/channels.ts";
+import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
+import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
+import { EncodeError } from "../wire/codec.ts";
+import { errorWord, packError } from "../wire/fault.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../wire/frame.ts";
+import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
+import { countFailed, countSucceeded } from "./count-served.ts";
+import { answerPrefix, takeMetadata } from "./frame-prefix.ts";
+import { GrantedCredits } from "./granted-credits.ts";
+import { GrantedCodec } from "./request-regions.ts";
+
+/**
+ * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
+ * and folds one of the file's own.
+ */
+const slotMask = (1 << 20) - 1;
+const noBytes = new Uint8Array(0);
+
+/** The calls this side serves in one session. */
+export class IncomingCalls implements Answering {
+  readonly #session: SessionContext;
+  readonly #peer: PeerLink;
+  /** Over the port's slab. */
+  readonly #view: DataView;
+  readonly #outbox: Outbox;
+  readonly #offers: RendezvousOffers;
+  readonly #granted: GrantedCodec;
+  readonly #calls: (IncomingCall | undefined)[] = [];
+  /** Calls of built-in methods, whose slots lie behind the others. */
+  readonly #builtinCalls: (IncomingCall | undefined)[] = [];
+  readonly #generations = new SlotGenerations();
+  /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
+  readonly #fresh: IncomingCall[] = [];
+  #size = 0;
+  /** Those of users' methods. */
+  #usersSize = 0;
+  readonly #credits: GrantedCredits;
+  /** Those of `#size` that are streams, and may be open for long. */
+  #streams = 0;
+  /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
+  openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
+    throw new Error("sessions have no part that takes streams");
+  };
+
+  constructor(session: SessionContext, peer: PeerLink) {
+    this.#session = session;
+    this.#peer = peer;
+    this.#view = session.port.slabView;
+    const { credits, limits, liveness } = session.services;
+    // So long a peer may be absent, and told of nothing, without being lost.
+    const graceMs = liveness.maxStallMs + 2 * liveness.heartbeatMs;
+    this.#credits = new GrantedCredits(credits, limits.maxRequests, graceMs);
+    this.#outbox = session.outbox;
+    this.#offers = session.offers;
+    this.#granted = new GrantedCodec(session);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The peer's share of all requests in flight is so many from now on. Those beyond that are in flight stay. */
+  grantCredits(share: number): void {
+    this.#tellCredits(this.#credits.toTell(share));
+  }
+
+  #tellCredits(credits: number): void {
+    if (credits === 0) return;
+    const { services } = this.#session;
+    const echo = this.#credits.onTold(credits, services.clock.now());
+    this.#outbox.bare({ kind: frameKind.credits, method: 0, callId: 0, word: credits });
+    if (echo !== 0) this.#session.ping(echo);
+    services.progress.wake();
+  }
+
+  /** The peer has taken what was sent before the ping with that word. */
+  onEcho(word: number): void {
+    this.#credits.onEcho(word);
+  }
+
+  /** The call with this number; undefined when it has been answered. */
+  find(callId: number): IncomingCall | undefined {
+    const call = this.#at(callId & slotMask);
+    return call?.id === callId ? call : undefined;
+  }
+
+  /** Those of users' methods. */
+  *[Symbol.iterator](): IterableIterator<IncomingCall> {
+    for (const call of this.#calls) if (call !== undefined) yield call;
+  }
+
+  readonly onRequest: FrameHandler = (at, bodyBytes, flags) => {
+    const session = this.#session;
+    const { services } = session;
+    const view = this.#view;
+    const method = view.getUint16(at + 2, true);
+    const callId = view.getUint32(at + 4, true);
+    const timeLeftMs = view.getUint32(at + 12, true);
+    // The peer keeps it below the limit it was told.
+    const slot = callId & slotMask;
+    const { maxRequests } = services.limits;
+    if (slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0))
+      return session.fault(`call id ${callId} is beyond the ${maxRequests} granted`);
+    if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
+    if (isBuiltin(method) && slot < maxRequests)
+      return session.fault(`call id ${callId} is not in the slots of control methods`);
+    if (this.#at(slot) !== undefined) return session.fault(`call id ${callId} is in use`);
+    // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
+    if (this.#offers.has(answerBody(callId)))
+      return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
+    const identified = (flags & frameFlag.identity) !== 0;
+    let identity: CallIdentity | undefined;
+    let metadata: Buffer | undefined;
+    let prefixBytes = 0;
+    if (identified) {
+      const start = at + frameHeaderBytes;
+      const read = readCallIdentity(view, start, start + bodyBytes);
+      if (typeof read === "string") return session.fault(read);
+      // Regions end with their request, so one that carries them cannot stand for another.
+      if ((flags & frameFlag.grants) === 0) identity = read;
+      prefixBytes = callIdentityBytes;
+    }
+    if ((flags & frameFlag.metadata) !== 0) {
+      const start = at + frameHeaderBytes;
+      const block = takeMetadata(session.port.slab, start + prefixBytes, start + bodyBytes);
+      if (typeof block === "string") return session.fault(block);
+      metadata = block;
+      prefixBytes += block.byteLength;
+    }
+    // Delivered twice it would be executed twice, which no fabric should have us do.
+    if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
+    if (this.#size === 0 && !session.hasOpenWork) session.watch();
+    const call = new IncomingCall(this, callId, method, identity);
+    this.#set(slot, call);
+    this.#size++;
+    if (!isBuiltin(method)) services.counters.requestsStarted++;
+    const beyond = isBuiltin(method) ? undefined : this.#enter();
+    call.startedMs = services.clock.now();
+    call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
+    call.priority = priorityOf(flags);
+    if (metadata !== undefined) call.metadata = receivedMetadata(metadata);
+    call.bodyBytes = bodyBytes - prefixBytes;
+    call.deadlineMs = call.startedMs + timeLeftMs;
+    this.#fresh.push(call);
+    const directions = isBuiltin(method) ? undefined : services.methods[method]?.items;
+    if (directions !== undefined) {
+      call.items = this.openItems(call, directions);
+      this.#streams++;
+    }
+
+    // What engines ask each other belongs to calls that have begun: they need it to end.
+    // And a call that may have been begun here goes on when it is tried again.
+    if (!services.gate.requests && !isBuiltin(method) && (identity?.incarnation ?? 0n) === 0n) {
+      call.settle({ error: drainingError("the server", "remote") });
+      return;
+    }
+    if (beyond !== undefined) {
+      call.settle({ error: beyond });
+      return;
+    }
+    if ((flags & frameFlag.rendezvous) !== 0)
+      this.#pull(call, at + prefixBytes, flags, bodyBytes - prefixBytes);
+    else {
+      const { bodies } = session;
+      const { room } = bodies;
+      const codec = this.#granted.for(call, flags);
+      this.#serve(call, bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, codec, room), room);
+    }
+  };
+
+  /** A user's request begins. Returns why it must not, if so. */
+  #enter(): RpcError | undefined {
+    const { credits, clock, limits } = this.#session.services;
+    const held = this.#usersSize++;
+    const within = credits.enter(held);
+    if (held >= this.#credits.told && !this.#credits.allows(held, clock.now()))
+      return beyondShare(this.#credits.allowed);
+    return within ? undefined : beyondCredits(limits.maxRequestsInAll);
+  }
+
+  /** A user's request has ended. */
+  #leave(): void {
+    this.#session.services.credits.leave(--this.#usersSize);
+  }
+
+  /** The message has been taken apart. Whatever has been answered at once, as most is, need not be watched. */
+  endMessage(): void {
+    const { wheel } = this.#session.services;
+    for (let call = this.#fresh.pop(); call !== undefined; call = this.#fresh.pop())
+      if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
+  }
+
+  /** The body of a request is with the caller. */
+  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number): void {
+    const session = this.#session;
+    // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
+    call.beginTransfer();
+    session.bodies.take(
+      at,
+      flags,
+      bodyBytes,
+      () => !call.open,
+      (body, status) => {
+        call.pullingUs = Math.round((session.services.clock.now() - call.startedMs) * 1000);
+        if (call.open) {
+          if (body === undefined) call.settle({ error: session.bodies.failure(status) });
+          else {
+            call.bodyBytes = body.end - body.start;
+            const { room } = session.bodies;
+            const input = session.bodies.decode(body, this.#granted.for(call, flags), room);
+            this.#serve(call, input, room, call.bodyBytes);
+          }
+        }
+        call.endTransfer();
+      },
+      { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.request },
+      () => call.endTransfer(),
+    );
+  }
+
+  /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
+  #serve(call: IncomingCall, input: unknown, room: number, pulledBytes = 0): void {
+    if (input === malformed) return;
+    const { methods, builtins, limits } = this.#session.services;
+    if (input === tooLarge) {
+      call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
+      return;
+    }
+    call.heapBytes = this.#session.bodies.heapBytes;
+    this.#session.account.decoded.hold(call.heapBytes);
+    // Binary of the input is there.
+    call.pulledBytes = pulledBytes;
+    if (pulledBytes > 0) this.#session.account.pulls.hold(pulledBytes);
+    const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
+    if (method === undefined) {
+      call.settle({
+        error: new RpcError({
+          code: "unimplemented",
+          message: `unknown method number ${call.method}`,
+          origin: "remote",
+        }),
+      });
+      return;
+    }
+    method.serve(call, this.#peer, input);
+  }
+
+  readonly onCancel: FrameHandler = (at) => {
+    const callId = this.#view.getUint32(at + 4, true);
+    this.find(callId)?.onCancelled();
+  };
+
+  onOverdue(call: IncomingCall): void {
+    const { counters, methods } = this.#session.services;
+    counters.overdueHandlers++;
+    const method = methods[call.method]?.path;
+    if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+  }
+
+  answer(call: IncomingCall, outcome: Outcome): void {
+    // The last of a batch takes the others along. While a message is taken apart more may follow; what they answer at
+    // once leaves when the turn's messages are through.
+    const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
+    this.#send(call, outcome);
+    if (last) this.#outbox.flush();
+    this.#session.services.progress.wake();
+  }
+
+  #send(call: IncomingCall, outcome: Outcome): void {
+    const { services } = this.#session;
+    const slot = call.id & slotMask;
+    if (this.#at(slot) !== call) return;
+    this.#set(slot, undefined);
+    this.#size--;
+    if (!isBuiltin(call.method)) {
+      this.#leave();
+      this.#tellCredits(this.#credits.toRaise());
+    }
+    this.#giveBack(call);
+    services.wheel.disarm(call);
+    if (call.items !== undefined) this.#finishStream(call.items);
+    if (outcome.error !== undefined) return this.#fail(call, outcome.error);
+    const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    if (metadata instanceof RpcError) return this.#fail(call, metadata);
+    const flags = metadata === undefined ? 0 : frameFlag.metadata;
+    const word = call.items === undefined ? call.waitedUs : call.items.sent;
+    const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags };
+    if (outcome.value === undefined) {
+      countSucceeded(this.#session, call);
+      return this.#outbox.raw(head, 0, noBytes, metadata);
+    }
+    try {
+      this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
+      countSucceeded(this.#session, call);
+    } catch (error) {
+      if (error instanceof RpcError) return this.#fail(call, error);
+      const message =
+        error instanceof EncodeError
+          ? `the result could not be sent: ${error.message}`
+          : "the result could not be sent";
+      this.#fail(call, new RpcError({ code: "internal", message, origin: "remote" }));
+    }
+  }
+
+  #finishStream(items: ServedItems): void {
+    this.#streams--;
+    items.onFinished();
+  }
+
+  #fail(call: IncomingCall, error: RpcError): void {
+    countFailed(this.#session, call, error);
+    const packed = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    // What is beyond a limit is left out: the caller gets the error.
+    const metadata = packed instanceof RpcError ? undefined : packed;
+    const flags = metadata === undefined ? 0 : frameFlag.metadata;
+    const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error), flags };
+    const begun = call.handler === "none" && !isBuiltin(call.method) ? ({ n: true } as const) : undefined;
+    const offer = (body: Uint8Array) => this.#offer(call, body);
+    try {
+      this.#outbox.value(head, { ...packError(error), ...begun }, offer, undefined, metadata);
+    } catch {
+      // The error's data would not go: the caller still gets its code.
+      this.#outbox.value(head, { m: error.message.slice(0, 200), ...begun }, offer, undefined, metadata);
+    }
+  }
+
+  /** The memory of its input does not count any more. */
+  #giveBack(call: IncomingCall): void {
+    const { decoded, pulls } = this.#session.account;
+    decoded.give(call.heapBytes);
+    call.heapBytes = 0;
+    if (call.pulledBytes === 0) return;
+    pulls.give(call.pulledBytes);
+    call.pulledBytes = 0;
+  }
+
+  #offer(call: IncomingCall, body: Uint8Array) {
+    return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit, this.#session.nowMs);
+  }
+
+  /**
+   * The session has ended: signals fire, nothing is sent. Returns how many of the calls have transfers under way in the
+   * peer's memory; `onStill` is called for each when it has none any more.
+   */
+  end(reason: RpcError, onStill: () => void): number {
+    let touching = 0;
+    for (const call of [...this.#calls, ...this.#builtinCalls]) {
+      if (call === undefined) continue;
+      if (call.transfers > 0) {
+        touching++;
+        call.onStill = onStill;
+      }
+      this.#set(call.id & slotMask, undefined);
+      this.#session.services.wheel.disarm(call);
+      if (!isBuiltin(call.method)) this.#leave();
+      this.#giveBack(call);
+      countFailed(this.#session, call, reason);
+      call.abandon(reason);
+      if (call.items !== undefined) this.#finishStream(call.items);
+    }
+    this.#size = 0;
+    return touching;
+  }
+
+  #at(slot: number): IncomingCall | undefined {
+    const { maxRequests } = this.#session.services.limits;
+    return slot < maxRequests ? this.#calls[slot] : this.#builtinCalls[slot - maxRequests];
+  }
+
+  #set(slot: number, call: IncomingCall | undefined): void {
+    const { maxRequests } = this.#session.services.limits;
+    if (slot < maxRequests) this.#calls[slot] = call;
+    else this.#builtinCalls[slot - maxRequests] = call;
+  }
+}

@@ -1,0 +1,19 @@
+import { isIP } from "node:net";
+
+/**
+ * Warns that a port which others than this machine can reach hands their bytes to libfabric unchecked: a few of them
+ * can end the process (docs/design/tcp.md).
+ */
+export function warnIfUnfiltered(url: string, host: string): void {
+  if (isLoopback(host)) return;
+  process.emitWarning(
+    `${url} takes bytes from anybody who can connect, and libfabric's tcp provider crashes on some. ` +
+      "Switch the patch tcp-sockets on and use the provider that Cinnabar chooses, or let nobody else connect",
+    { type: "CinnabarWarning", code: "CINNABAR_TCP_UNFILTERED" },
+  );
+}
+
+/** Whether only this machine reaches a numeric address. */
+export function isLoopback(host: string): boolean {
+  return isIP(host) === 4 ? host.startsWith("127.") : host === "::1" || host.startsWith("::ffff:127.");
+}

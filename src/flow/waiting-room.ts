@@ -1,0 +1,69 @@
+import type { Clock } from "../time/clock.ts";
+
+interface Waiter<T> {
+  readonly item: T;
+  readonly untilMs: number;
+}
+
+/** Whoever came when there was no room, for a short while: oldest first, bounded in number and in time. */
+export class WaitingRoom<T> {
+  readonly #clock: Clock;
+  readonly #most: number;
+  readonly #waitMs: number;
+  readonly #onExpired: (item: T) => void;
+  #waiters: Waiter<T>[] = [];
+  #cancelTimer: (() => void) | undefined;
+
+  /** `onExpired` gets each that has waited `waitMs` for nothing. */
+  constructor(clock: Clock, most: number, waitMs: number, onExpired: (item: T) => void) {
+    this.#clock = clock;
+    this.#most = most;
+    this.#waitMs = waitMs;
+    this.#onExpired = onExpired;
+  }
+
+  get size(): number {
+    return this.#waiters.length;
+  }
+
+  /** False when too many wait already. */
+  add(item: T): boolean {
+    if (this.#waiters.length >= this.#most) return false;
+    this.#waiters.push({ item, untilMs: this.#clock.now() + this.#waitMs });
+    this.#cancelTimer ??= this.#arm(this.#waitMs);
+    return true;
+  }
+
+  /** The oldest, which waits no more. */
+  take(): T | undefined {
+    const waiter = this.#waiters.shift();
+    if (this.#waiters.length === 0) this.#disarm();
+    return waiter?.item;
+  }
+
+  /** Those of which this is so wait no more. */
+  drop(isSo: (item: T) => boolean): void {
+    this.#waiters = this.#waiters.filter(({ item }) => !isSo(item));
+    if (this.#waiters.length === 0) this.#disarm();
+  }
+
+  #disarm(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+  }
+
+  /** It does not keep the process alive: whoever waits is somewhere else. */
+  #arm(delayMs: number): () => void {
+    return this.#clock.timer(delayMs, () => this.#expire(), true);
+  }
+
+  #expire(): void {
+    this.#cancelTimer = undefined;
+    const nowMs = this.#clock.now();
+    while ((this.#waiters[0]?.untilMs ?? Number.POSITIVE_INFINITY) <= nowMs) {
+      this.#onExpired((this.#waiters.shift() as Waiter<T>).item);
+    }
+    const [first] = this.#waiters;
+    if (first !== undefined) this.#cancelTimer ??= this.#arm(Math.max(1, first.untilMs - nowMs));
+  }
+}

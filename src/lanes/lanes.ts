@@ -1,0 +1,228 @@
+import { availableParallelism } from "node:os";
+import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "../engine/drain.ts";
+import { announceLanes, Engine } from "../engine/engine.ts";
+import type { EngineStats } from "../engine/stats.ts";
+import { channels } from "../observe/channels.ts";
+import { assertOptions } from "../options/assert-options.ts";
+import { systemClock } from "../time/clock.ts";
+import { publishedUrls } from "./addresses.ts";
+import { Lane, type LaneListener, type LaneState } from "./lane.ts";
+import { closeServices, type LaneServices, loadServices } from "./lane-module.ts";
+import { startsTooLong } from "./lane-thread.ts";
+import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
+
+/** The state of one lane. */
+export interface LaneStatus {
+  readonly lane: number;
+  readonly state: LaneState;
+  /**
+   * The addresses of the lane, in the order of `listen`. While no engine runs: the last ones, or those it tries first.
+   */
+  readonly urls: readonly string[];
+  /** The incarnation of the lane's engine; 0 while no engine runs. */
+  readonly incarnation: bigint;
+  /** How many threads of the lane have exited unexpectedly. */
+  readonly deaths: number;
+}
+
+/** State and counters of the dispatcher and all lanes. */
+export interface LanesStats {
+  readonly dispatcher: EngineStats;
+  /** By number. `engine` is undefined if the lane does not serve, or did not answer within a second. */
+  readonly lanes: readonly (LaneStatus & { readonly engine: EngineStats | undefined })[];
+}
+
+/** The result of draining all lanes. `aborted` lists calls of the dispatcher and of all lanes. */
+export interface LanesDrainReport extends DrainReport {
+  /** Lanes that did not answer. They were terminated, with their calls in flight. */
+  readonly unanswered: readonly number[];
+}
+
+/**
+ * Serves the services of a module in several worker threads behind one address. Each thread loads the module. The main
+ * thread loads it too, unless `dispatcher` is `"refer"`. The module exports a `LaneModule`. Resolves when all lanes
+ * listen. If one lane cannot listen, all are closed. Clients connect to the published address as to any engine.
+ *
+ * @example
+ * await using lanes = await openLanes(new URL("./service.js", import.meta.url), {
+ *   listen: "tcp://0.0.0.0:7400",
+ *   lanes: 4,
+ *   admission: { maxConcurrent: 16 }, // for each lane
+ * });
+ * console.log(lanes.urls, lanes.lanes.map(({ state }) => state));
+ * closeOnSignals(lanes);
+ *
+ * @throws TypeError or RangeError for bad options. DataCloneError for data that cannot be cloned. RpcError:
+ * `invalid_argument` or `unimplemented` when no RDMA device fits an address; `failed_precondition` when the module
+ * cannot be loaded or exports no services (the message names it); `already_exists` when an address is in use;
+ * `deadline_exceeded` when it takes longer than `startTimeoutMs`.
+ */
+export async function openLanes(module: URL | string, options: LanesOptions): Promise<Lanes> {
+  const asked = resolveLanesOptions(module, options, availableParallelism());
+  const listen = publishedUrls(asked.listen, asked.lanes, asked.firstLanePort);
+  const resolved = { ...asked, listen };
+  let dispatcher: Engine | undefined;
+  const served = new Set<number>();
+  const listener: LaneListener = {
+    onLaneChanged(lane) {
+      if (lane.state === "serving") served.add(lane.number);
+      if (dispatcher !== undefined) announceLanes(dispatcher, lanes);
+      if (lane.state === "serving" && channels.laneServing.hasSubscribers) {
+        const { number, urls, incarnation } = lane;
+        channels.laneServing.publish({ lane: number, urls, incarnation });
+      }
+    },
+    onLaneDied(death) {
+      if (channels.laneDied.hasSubscribers) channels.laneDied.publish(death);
+      // A lane that cannot start fails the opening, and its error is thrown there.
+      if (dispatcher !== undefined || served.has(death.lane)) resolved.onLaneDied(death);
+    },
+  };
+  const lanes: Lane[] = [];
+  let loading: Promise<LaneServices> | undefined;
+  try {
+    for (let number = 0; number < resolved.lanes; number++) lanes.push(new Lane(number, resolved, listener));
+    loading = dispatcherServices(resolved);
+    const [services] = await Promise.all([
+      inTime(loading, resolved),
+      ...lanes.map((lane) => lane.firstServing()),
+    ]);
+    dispatcher = await Engine.open({ ...resolved.engine, listen: resolved.listen, serve: services.serve });
+    announceLanes(dispatcher, lanes);
+    return new Lanes(dispatcher, lanes, services);
+  } catch (error) {
+    // Also services that are made later: no engine will serve them.
+    loading?.then((services) => closeServices(services, "the dispatcher")).catch(() => {});
+    await Promise.all(lanes.map((lane) => lane.close()));
+    throw error;
+  }
+}
+
+/**
+ * Services in several worker threads behind one address, made by `openLanes`. The dispatcher is an engine of the main
+ * thread. It sends clients the addresses of the lanes. When a thread exits unexpectedly, the next one starts. The
+ * process stays alive until `close`, `drain` or `await using` ends the lanes.
+ */
+export class Lanes implements AsyncDisposable {
+  readonly #dispatcher: Engine;
+  readonly #lanes: readonly Lane[];
+  readonly #services: LaneServices;
+  #drain: Promise<LanesDrainReport> | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(dispatcher: Engine, lanes: readonly Lane[], services: LaneServices) {
+    this.#dispatcher = dispatcher;
+    this.#lanes = lanes;
+    this.#services = services;
+  }
+
+  /** `draining`: `drain` was called and has not ended. */
+  get state(): "open" | "draining" | "closed" {
+    if (this.#closing !== undefined) return "closed";
+    return this.#drain === undefined ? "open" : "draining";
+  }
+
+  /** The URLs for clients. A tcp port 0 is replaced by the port that was picked. */
+  get urls(): string[] {
+    return this.#dispatcher.urls;
+  }
+
+  /** The lanes, by number. */
+  get lanes(): LaneStatus[] {
+    return this.#lanes.map(statusOf);
+  }
+
+  /** State and counters of the dispatcher and all lanes. Waits for each lane for at most a second. */
+  async stats(): Promise<LanesStats> {
+    const lanes = this.#lanes.map(async (lane) => ({ ...statusOf(lane), engine: await lane.stats() }));
+    return { dispatcher: this.#dispatcher.stats(), lanes: await Promise.all(lanes) };
+  }
+
+  /**
+   * Publishes `stats()` on the diagnostics channel `cinnabar:stats`: one message for the dispatcher, and one for each
+   * lane with its number.
+   */
+  async publishStats(): Promise<void> {
+    if (!channels.stats.hasSubscribers) return;
+    this.#dispatcher.publishStats();
+    for (const { lane, incarnation, urls, engine: stats } of (await this.stats()).lanes)
+      if (stats !== undefined) channels.stats.publish({ lane, incarnation, urls, stats });
+  }
+
+  /**
+   * Closes after the calls in flight have finished. The dispatcher and all lanes drain at the same time, as
+   * `engine.drain` does. A lane that does not answer within `graceMs` and some seconds is terminated. A second call
+   * gives the same report, and can shorten the grace but not lengthen it.
+   *
+   * @throws TypeError or RangeError for bad options.
+   */
+  async drain(options: DrainOptions = {}): Promise<LanesDrainReport> {
+    assertOptions("drain", options, ["graceMs"]);
+    const { graceMs = defaultGraceMs } = options;
+    assertGraceMs("drain", graceMs);
+    if (this.#drain !== undefined) {
+      void this.#dispatcher.drain({ graceMs });
+      for (const lane of this.#lanes) void lane.drain(graceMs);
+    } else if (this.#closing === undefined) this.#drain = this.#drainAll(graceMs);
+    return this.#drain ?? { aborted: [], tookMs: 0, unanswered: [] };
+  }
+
+  async #drainAll(graceMs: number): Promise<LanesDrainReport> {
+    const begunMs = systemClock.now();
+    const [dispatcher, reports] = await Promise.all([
+      this.#dispatcher.drain({ graceMs }),
+      Promise.all(this.#lanes.map((lane) => lane.drain(graceMs))),
+    ]);
+    await this.close();
+    return {
+      aborted: [dispatcher, ...reports].flatMap((report) => report?.aborted ?? []),
+      unanswered: this.#lanes.filter((_, i) => reports[i] === undefined).map(({ number }) => number),
+      tookMs: systemClock.now() - begunMs,
+    };
+  }
+
+  /**
+   * Closes the dispatcher and all lanes. Open calls fail with `unavailable` on both sides. A thread that does not end
+   * by itself is terminated, so closing takes at most some seconds. Safe to call twice.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([this.#dispatcher.close(), ...this.#lanes.map((lane) => lane.close())]);
+    await closeServices(this.#services, "the dispatcher");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function statusOf({ number, state, urls, incarnation, deaths }: Lane): LaneStatus {
+  return { lane: number, state, urls, incarnation, deaths };
+}
+
+/** What the main thread serves to clients without support for lanes. */
+async function dispatcherServices({
+  module,
+  lanes,
+  data,
+  dispatcher,
+}: ResolvedLanesOptions): Promise<LaneServices> {
+  if (dispatcher === "refer") return { serve: [] };
+  return loadServices(module, { lane: "dispatcher", lanes, data: structuredClone(data) });
+}
+
+/**
+ * The dispatcher's module has as long as a lane's. The timer does not keep the process alive: the threads of the lanes
+ * do, and the opening may have failed before.
+ */
+function inTime<T>(loading: Promise<T>, { module, startTimeoutMs }: ResolvedLanesOptions): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const tooLong = () => reject(startsTooLong("the dispatcher", module, startTimeoutMs));
+    const cancel = systemClock.timer(startTimeoutMs, tooLong, true);
+    loading.then(resolve, reject).finally(cancel);
+  });
+}

@@ -1,0 +1,116 @@
+/** Use of one queue, in entries: its depth, the entries in use now, and the highest number ever in use. */
+export interface QueueLevel {
+  readonly depth: number;
+  readonly used: number;
+  readonly highest: number;
+}
+
+/**
+ * The queues of a port. A full queue applies backpressure and loses nothing: sends wait in their sessions, and arriving
+ * messages wait at the peers or in the provider's buffers.
+ */
+export interface PortQueues {
+  /** Outgoing messages: posted, or being filled. */
+  readonly send: QueueLevel;
+  /** Messages that arrived and are being read, or wait to be read. */
+  readonly receive: QueueLevel;
+  /**
+   * Completions that wait to be read. Completions that find the queue full wait behind it; `used` counts them once they
+   * left the provider.
+   */
+  readonly completion: QueueLevel;
+  /**
+   * Messages and transfers that the provider does not accept yet: its queues or the peer's are full, or the peer does
+   * not respond.
+   */
+  readonly waiting: number;
+}
+
+/** Description of a port: its queues and what its provider granted. */
+export interface PortDescription {
+  readonly queues: PortQueues;
+  /** Bytes registered with the provider, message slots included where it requires that. Over verbs they are pinned. */
+  readonly registeredBytes: number;
+  /** Present for a port on libfabric. */
+  readonly granted?: GrantedAttributes | undefined;
+  /** Present for a verbs port. */
+  readonly verbs?: VerbsDescription | undefined;
+  /** Present for an shm port, and for a tcp port whose patch `tcp-sockets` is applied. */
+  readonly connections?: ConnectionCounts | undefined;
+}
+
+/** Connections of a port: over shm the sockets by which ports meet. */
+export interface ConnectionCounts {
+  /** Open now, in both directions, with those that are being made. */
+  readonly open: number;
+  /** Incoming connections refused since the port opened, because the process had no file descriptor left. */
+  readonly refused: number;
+  /** Incoming connections ended since the port opened, because what came was not libfabric's protocol. */
+  readonly malformed: number;
+  /**
+   * Connections ended since the port opened: there were more than `limits.maxConnections`, they had begun messages and
+   * did not go on while many did so, or they belonged to no session and were idle for `limits.maxIdleConnectionMs`.
+   */
+  readonly shed: number;
+}
+
+const none: QueueLevel = { depth: 0, used: 0, highest: 0 };
+
+/** The description of a port without queues; for tests. */
+export const plainDescription: PortDescription = {
+  queues: { send: none, receive: none, completion: none, waiting: 0 },
+  registeredBytes: 0,
+};
+
+/** Description of a verbs port. */
+export interface VerbsDescription {
+  /** "published": events go to the channel `cinnabar:rdma.connection`. "not asked for": no subscriber when the port opened. Otherwise
+   * the reason why not, for example that `CINNABAR_PATCHES=connection-events` is not set. */
+  readonly connectionEvents: string;
+  /** Attributes of the newest connection on the port's device whose `established` event was published. */
+  readonly queuePair: QueuePairAttributes | undefined;
+}
+
+/**
+ * Attributes that the provider granted when the port opened (fi_getinfo(3)). 0 and "" stand for what it does not
+ * report.
+ */
+export interface GrantedAttributes {
+  /** The provider's domain name: over verbs the RDMA device ("mlx5_0"), over tcp the interface. */
+  readonly device: string;
+  /** Largest packet on the wire; RDMA devices only. */
+  readonly mtuBytes: number;
+  /** Operations that the provider can queue, towards all peers together. */
+  readonly sendDepth: number;
+  readonly receiveDepth: number;
+  readonly completionDepth: number;
+  /** Longest message that the provider sends without a completion (inject). */
+  readonly injectBytes: number;
+  readonly maxMessageBytes: number;
+  /** Memory segments of one operation, locally and at the peer. */
+  readonly segments: number;
+  readonly remoteSegments: number;
+}
+
+/** Attributes of a connection's queue pair, as the RDMA device granted them. They may exceed what was requested. */
+export interface QueuePairAttributes {
+  /** Number of the queue pair on its device, and of the peer's. */
+  readonly number: number;
+  readonly peerNumber: number;
+  /** Largest packet on this connection's path (path MTU). */
+  readonly mtuBytes: number;
+  readonly sendDepth: number;
+  /**
+   * Depth of the receive queue; of the shared one where `sharesReceives` is true. 0 where the device does not report it
+   * (soft-iWARP).
+   */
+  readonly receiveDepth: number;
+  readonly sharesReceives: boolean;
+  /** Depth of the completion queue; the connections of a port share it. */
+  readonly completionDepth: number;
+  /** Memory segments of one send or receive. */
+  readonly sendSegments: number;
+  readonly receiveSegments: number;
+  /** Longest message that travels inside its work request (inline). */
+  readonly inlineBytes: number;
+}

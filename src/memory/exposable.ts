@@ -1,0 +1,121 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import { maxRegionSegments } from "../wire/region-descriptor.ts";
+import type { Access } from "./region-kind.ts";
+
+const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
+
+/**
+ * The memory of a region: checks what `engine.expose` was given and returns it as bytes, without empty views, and with
+ * adjacent views joined.
+ *
+ * @throws TypeError naming the view or field that does not fit; RangeError for more than 4096 segments; RpcError
+ * `failed_precondition` for detached memory.
+ */
+export function exposable(views: unknown, access: unknown): Uint8Array[] {
+  if (!accesses.includes(access as string)) {
+    throw new TypeError(
+      `expose: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`,
+    );
+  }
+  if (!Array.isArray(views)) return joined([exposableView(views, "view")]);
+  return joined(views.map((view, index) => exposableView(view, `view ${index}`)));
+}
+
+function exposableView(view: unknown, name: string): Uint8Array {
+  if (!ArrayBuffer.isView(view)) {
+    throw new TypeError(`expose: ${name} must be a typed array, a Buffer or a DataView`);
+  }
+  if (isDetached(view.buffer)) throw detached(`expose: the memory of ${name}`);
+  const memory = view.buffer as ArrayBuffer & { readonly resizable?: boolean; readonly growable?: boolean };
+  if (memory.resizable === true || memory.growable === true) {
+    throw new TypeError(`expose: ${name} must not lie in a resizable buffer: its memory could move`);
+  }
+  return bytesOf(view);
+}
+
+/** The memory of a view, as bytes. */
+export function bytesOf(view: ArrayBufferView): Uint8Array {
+  return new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+}
+
+function joined(views: readonly Uint8Array[]): Uint8Array[] {
+  const segments = joinNeighbours(views);
+  if (segments.length <= maxRegionSegments) return segments;
+  throw new RangeError(
+    `expose: the views make ${segments.length} segments; the limit is ${maxRegionSegments}`,
+  );
+}
+
+/** The same bytes in the same order, in as few pieces as possible. None of them is empty. */
+export function joinNeighbours(views: readonly Uint8Array[]): Uint8Array[] {
+  const segments: Uint8Array[] = [];
+  for (const view of views) {
+    if (view.byteLength === 0) continue;
+    const last = segments.at(-1);
+    if (last !== undefined && last.buffer === view.buffer && endOf(last) === view.byteOffset) {
+      segments[segments.length - 1] = new Uint8Array(
+        last.buffer,
+        last.byteOffset,
+        last.byteLength + view.byteLength,
+      );
+    } else segments.push(view);
+  }
+  return segments;
+}
+
+function endOf(view: Uint8Array): number {
+  return view.byteOffset + view.byteLength;
+}
+
+/** The part of the segments from `offset` on. It must lie inside. */
+export function sliceSegments(segments: readonly Uint8Array[], offset: number, length: number): Uint8Array[] {
+  const parts: Uint8Array[] = [];
+  let from = offset;
+  let left = length;
+  for (const segment of segments) {
+    if (left === 0) break;
+    if (from >= segment.byteLength) {
+      from -= segment.byteLength;
+      continue;
+    }
+    const bytes = Math.min(left, segment.byteLength - from);
+    parts.push(new Uint8Array(segment.buffer, segment.byteOffset + from, bytes));
+    from = 0;
+    left -= bytes;
+  }
+  return parts;
+}
+
+/**
+ * Whether the buffer was transferred away. A detached buffer has 0 bytes, as an empty one, but no view can be made of
+ * it.
+ */
+export function isDetached(memory: ArrayBufferLike): boolean {
+  if (memory.byteLength > 0) return false;
+  try {
+    new Uint8Array(memory);
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/** The error for detached memory. */
+export function detached(what: string): RpcError {
+  return new RpcError({
+    code: "failed_precondition",
+    message: `${what} has been detached: its ArrayBuffer was transferred`,
+    origin: "local",
+  });
+}
+
+/** @throws RpcError `out_of_range` that names the range and the length. */
+export function assertInside(what: string, offset: number, length: number, byteLength: number): void {
+  const whole = Number.isSafeInteger(offset) && Number.isSafeInteger(length) && offset >= 0 && length >= 0;
+  if (whole && offset + length <= byteLength) return;
+  throw new RpcError({
+    code: "out_of_range",
+    message: `${what}: offset ${offset} and length ${length} do not lie inside ${byteLength} bytes`,
+    origin: "local",
+  });
+}

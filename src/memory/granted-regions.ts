@@ -1,0 +1,75 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Port } from "../fabric/port.ts";
+import { PutNotificationTargets } from "./put-notification.ts";
+import { coreOf, type Region } from "./region.ts";
+import type { RegionCore } from "./region-core.ts";
+import { type Access, permits } from "./region-kind.ts";
+
+/** A region that this session's peer may use now. */
+export interface GrantedRegion {
+  /** Exactly what was granted: offsets count from its first byte. */
+  readonly region: RegionCore;
+  /** What the peer may do with it. */
+  readonly access: Access;
+}
+
+/**
+ * The regions that one session has granted to its peer, by the key of each grant's first segment. A key that is not
+ * here was never granted, or its grant has ended.
+ */
+export class GrantedRegions {
+  readonly #grants = new Map<bigint, GrantedRegion>();
+  /** Only where puts carry notifications, as each grant then needs a second entry. */
+  readonly #targets: PutNotificationTargets | undefined;
+
+  constructor(port: Port) {
+    this.#targets = port.immediateBytes > 0 ? PutNotificationTargets.of(port) : undefined;
+  }
+
+  /** The grant of this key; undefined when the peer has none. */
+  find(key: bigint): GrantedRegion | undefined {
+    return this.#grants.get(key);
+  }
+
+  /**
+   * The region of a grant, checked for the access and the range that the peer wants to use. The owner checks so before
+   * it touches its memory for a peer.
+   *
+   * @throws RpcError `not_found`, `permission_denied` or `out_of_range`, as the answer for the peer.
+   */
+  check(key: bigint, needed: Access | undefined, offset: number, bytes: number): RegionCore {
+    const granted = this.#grants.get(key);
+    if (granted === undefined)
+      throw refused("not_found", "the peer has no grant of this region, or it has ended");
+    const { region, access } = granted;
+    if (needed !== undefined && !permits(access, needed))
+      throw refused(
+        "permission_denied",
+        `the region was exposed as "${access}"; the operation needs "${needed}"`,
+      );
+    if (offset + bytes > region.byteLength) {
+      throw refused(
+        "out_of_range",
+        `offset ${offset} and length ${bytes} do not lie inside the ${region.byteLength} bytes that were granted`,
+      );
+    }
+    return region;
+  }
+
+  add(key: bigint, region: Region): void {
+    const core = coreOf(region);
+    const granted = { region: core, access: core.access };
+    this.#grants.set(key, granted);
+    this.#targets?.add(key, granted);
+  }
+
+  delete(key: bigint): void {
+    const granted = this.#grants.get(key);
+    this.#grants.delete(key);
+    if (granted !== undefined) this.#targets?.delete(key, granted);
+  }
+}
+
+function refused(code: "not_found" | "permission_denied" | "out_of_range", message: string): RpcError {
+  return new RpcError({ code, message, origin: "remote" });
+}

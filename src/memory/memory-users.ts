@@ -1,0 +1,38 @@
+/**
+ * Counts the users of a buffer: the pool may reuse a slab only when no transfer and no region uses it. A buffer that
+ * nobody watches costs one look-up.
+ */
+const watched = new WeakMap<ArrayBufferLike, Watched>();
+
+interface Watched {
+  users: number;
+  readonly onUnused: () => void;
+}
+
+/**
+ * Calls `onUnused` each time the last user of the buffer is gone. Call it when the buffer is new, so that no user is
+ * missed.
+ */
+export function watchUsers(memory: ArrayBufferLike, onUnused: () => void): void {
+  watched.set(memory, { users: 0, onUnused });
+}
+
+/** Adds a user of a buffer. Each call needs one `removeUser`. */
+export function addUser(memory: ArrayBufferLike): void {
+  const entry = watched.get(memory);
+  if (entry !== undefined) entry.users++;
+}
+
+/**
+ * The user does not touch the buffer any more: not from this thread, not by a posted transfer, not by a key that a peer
+ * has.
+ */
+export function removeUser(memory: ArrayBufferLike): void {
+  const entry = watched.get(memory);
+  if (entry !== undefined && --entry.users === 0) entry.onUnused();
+}
+
+/** How many users a watched buffer has; 0 for other buffers. */
+export function usersOf(memory: ArrayBufferLike): number {
+  return watched.get(memory)?.users ?? 0;
+}

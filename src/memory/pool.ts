@@ -1,0 +1,277 @@
+import { closedError, RpcError } from "../errors/rpc-error.ts";
+import { shown } from "../options/assert-options.ts";
+import type { Clock } from "../time/clock.ts";
+import { assertMemoryKind, type MemoryKind } from "./device-memory.ts";
+import { callerOf } from "./leak-watch.ts";
+import { usersOf, watchUsers } from "./memory-users.ts";
+import { PooledMemory } from "./pooled-memory.ts";
+import type { Region } from "./region.ts";
+import type { Access } from "./region-kind.ts";
+import { allocateSlab, releaseSlab, slabBytesFor } from "./slab-memory.ts";
+
+/** Options of `pool.take`. */
+export interface TakeOptions<A extends Access = never> {
+  /** Whether to fill the memory with zeros. Otherwise it may contain what its last user left there. Default true. */
+  readonly zero?: boolean;
+  /** Exposes the memory as a region, `memory.region`, with this access for peers. Default: no region. */
+  readonly access?: A;
+  /** Where the memory lies. Only "host" is implemented. Default "host". */
+  readonly memory?: MemoryKind;
+}
+
+/** The pool at this moment, and its counters. */
+export interface PoolStats {
+  /** Bytes of slabs that are taken, or disposed but still in use by a transfer or a region. */
+  readonly takenBytes: number;
+  /** Bytes of slabs that are ready for the next `take`. */
+  readonly freeBytes: number;
+  /** Slabs, taken and free. */
+  readonly slabs: number;
+  /** Takes that reused a free slab; and takes that allocated one. */
+  readonly hits: number;
+  readonly misses: number;
+  /** Free slabs returned to the system: idle for 5 seconds, or to make room for others. */
+  readonly trims: number;
+}
+
+/** Exposes memory as a region of the engine; `at` says where it was taken. */
+export type Exposer = <A extends Access>(bytes: Uint8Array, access: A, at: string) => Region<A>;
+
+let close: (pool: Pool) => void;
+
+/** Closes a pool with its engine. Taken memory stays with its takers, and returns to the system when they are done. */
+export function closePool(pool: Pool): void {
+  close(pool);
+}
+
+/** How long a free slab is kept, in milliseconds. */
+const idleMs = 5000;
+
+const knownOptions = ["zero", "access", "memory"];
+
+/**
+ * Reusable memory for bulk data: `engine.pool`. Take buffers here when you move much data. New memory is slow at first:
+ * the system maps its pages at the first access, and a device must register them. Each slab has one taker at a time, so
+ * a taker's views never show another's bytes.
+ *
+ * @example
+ * using memory = engine.pool.take(8 * 1024 * 1024, { access: "read", zero: false });
+ * memory.as(Float32Array).fill(1);
+ * await peer.client(Sums).sum({ numbers: memory.region });
+ */
+export class Pool {
+  readonly #clock: Clock;
+  readonly #maxBytes: number;
+  readonly #expose: Exposer;
+  /** By length of the slabs; the one used last comes last. */
+  readonly #free = new Map<number, Slab[]>();
+  /** Finds slabs that their taker lost: no view, transfer or region holds the buffer any more. */
+  readonly #forgotten = new FinalizationRegistry((taking: Taking) => this.#onForgotten(taking));
+  /** Places in the code that were warned about, once each. */
+  readonly #warnedOf = new Set<string>();
+  #takenBytes = 0;
+  #freeBytes = 0;
+  #slabs = 0;
+  #hits = 0;
+  #misses = 0;
+  #trims = 0;
+  #stopTrimming: (() => void) | undefined;
+  #closed = false;
+
+  static {
+    close = (pool) => {
+      pool.#closed = true;
+      pool.trim();
+    };
+  }
+
+  /** @internal Engines have one. */
+  constructor(clock: Clock, maxBytes: number, expose: Exposer) {
+    this.#clock = clock;
+    this.#maxBytes = maxBytes;
+    this.#expose = expose;
+  }
+
+  /**
+   * Takes `bytes` bytes of memory. `dispose` it when you are done; `using` does. Memory that is garbage-collected
+   * instead causes a `CinnabarLeakWarning`.
+   *
+   * @throws TypeError or RangeError for invalid arguments; RpcError `resource_exhausted` when `limits.maxPoolBytes` or
+   * the system's memory is used up, `unimplemented` for memory of a GPU, `unavailable` when the engine is closed.
+   */
+  take<A extends Access = never>(bytes: number, options: TakeOptions<A> = {}): PooledMemory<A> {
+    const { zero = true, access, memory } = this.#checked(bytes, options);
+    assertMemoryKind("pool.take", memory);
+    if (this.#closed) throw closedError("the engine");
+    const slab = this.#slabOf(slabBytesFor(bytes), zero, bytes);
+    const { taking } = slab;
+    taking.state = "taken";
+    taking.bytes = bytes;
+    taking.at = callerOf(this.take);
+    this.#takenBytes += taking.slabBytes;
+    const view = new Uint8Array(slab.memory, 0, bytes);
+    const onDisposed = () => this.#onDisposed(slab);
+    if (access === undefined) return new PooledMemory<A>(view, { onDisposed });
+    try {
+      return new PooledMemory<A>(view, { onDisposed }, this.#expose(view, access, taking.at));
+    } catch (error) {
+      onDisposed();
+      throw error;
+    }
+  }
+
+  /** Returns all free slabs to the system now. */
+  trim(): void {
+    for (const slabs of this.#free.values()) while (slabs.length > 0) this.#drop(slabs.pop() as Slab);
+    this.#stopTrimming?.();
+    this.#stopTrimming = undefined;
+  }
+
+  /** The pool at this moment. */
+  stats(): PoolStats {
+    return {
+      takenBytes: this.#takenBytes,
+      freeBytes: this.#freeBytes,
+      slabs: this.#slabs,
+      hits: this.#hits,
+      misses: this.#misses,
+      trims: this.#trims,
+    };
+  }
+
+  #checked<A extends Access>(bytes: number, options: TakeOptions<A>): TakeOptions<A> {
+    if (!Number.isSafeInteger(bytes) || bytes < 1)
+      throw new RangeError(`pool.take: bytes must be an integer of at least 1, it is ${shown(bytes)}`);
+    if (typeof options !== "object" || options === null)
+      throw new TypeError("pool.take: options must be an object");
+    for (const name of Object.keys(options)) {
+      if (!knownOptions.includes(name))
+        throw new TypeError(`pool.take: unknown option "${name}"; known are ${knownOptions.join(", ")}`);
+    }
+    if (options.zero !== undefined && typeof options.zero !== "boolean")
+      throw new TypeError(`pool.take: zero must be true or false, it is ${shown(options.zero)}`);
+    return options;
+  }
+
+  #slabOf(slabBytes: number, zero: boolean, asked: number): Slab {
+    const slab = this.#free.get(slabBytes)?.pop();
+    if (slab === undefined) {
+      this.#misses++;
+      return this.#make(slabBytes, asked);
+    }
+    this.#hits++;
+    this.#freeBytes -= slabBytes;
+    // The whole slab: the view's buffer shows the rest of it.
+    if (zero) new Uint8Array(slab.memory).fill(0);
+    return slab;
+  }
+
+  #make(slabBytes: number, asked: number): Slab {
+    while (this.#takenBytes + this.#freeBytes + slabBytes > this.#maxBytes && this.#freeBytes > 0)
+      this.#drop(this.#oldest());
+    if (this.#takenBytes + slabBytes > this.#maxBytes) {
+      throw new RpcError({
+        code: "resource_exhausted",
+        message:
+          `pool.take: ${asked} bytes need a slab of ${slabBytes} bytes; ${this.#takenBytes} bytes are taken and ` +
+          `limits.maxPoolBytes is ${this.#maxBytes}`,
+        origin: "local",
+      });
+    }
+    const memory = allocateSlab(slabBytes);
+    const taking: Taking = { slabBytes, state: "free", bytes: 0, at: "" };
+    const slab: Slab = { memory, taking, freeSinceMs: 0 };
+    this.#slabs++;
+    // These entries do not keep the buffer alive.
+    watchUsers(memory, () => {
+      if (taking.state === "leaving") this.#takeBack(slab);
+    });
+    this.#forgotten.register(memory, taking);
+    return slab;
+  }
+
+  #onDisposed(slab: Slab): void {
+    slab.taking.state = "leaving";
+    if (usersOf(slab.memory) === 0) this.#takeBack(slab);
+  }
+
+  #takeBack(slab: Slab): void {
+    const { taking } = slab;
+    taking.state = "free";
+    this.#takenBytes -= taking.slabBytes;
+    this.#freeBytes += taking.slabBytes;
+    if (this.#closed) {
+      this.#drop(slab);
+      return;
+    }
+    slab.freeSinceMs = this.#clock.now();
+    const slabs = this.#free.get(taking.slabBytes);
+    if (slabs === undefined) this.#free.set(taking.slabBytes, [slab]);
+    else slabs.push(slab);
+    this.#stopTrimming ??= this.#clock.timer(idleMs, () => this.#trimIdle(), true);
+  }
+
+  /** The slab is gone with its last view; only its numbers are left. */
+  #onForgotten(taking: Taking): void {
+    if (taking.state === "free") return;
+    this.#takenBytes -= taking.slabBytes;
+    this.#slabs--;
+    if (taking.state === "leaving" || this.#warnedOf.has(taking.at)) return;
+    this.#warnedOf.add(taking.at);
+    process.emitWarning(
+      `pooled memory of ${taking.bytes} bytes was forgotten without being disposed; it was taken ${taking.at}. ` +
+        "Call dispose() when it is no longer needed, or declare it with `using`.",
+      "CinnabarLeakWarning",
+    );
+  }
+
+  /** Returns a slab to the system that counts as free. */
+  #drop({ memory, taking }: Slab): void {
+    this.#freeBytes -= taking.slabBytes;
+    this.#slabs--;
+    this.#trims++;
+    releaseSlab(memory);
+  }
+
+  /** The free slab that was used least recently. There must be one. */
+  #oldest(): Slab {
+    let lists: Slab[] = [];
+    for (const slabs of this.#free.values()) {
+      const [first] = slabs;
+      if (first !== undefined && (lists[0] === undefined || first.freeSinceMs < lists[0].freeSinceMs))
+        lists = slabs;
+    }
+    return lists.shift() as Slab;
+  }
+
+  #trimIdle(): void {
+    this.#stopTrimming = undefined;
+    const nowMs = this.#clock.now();
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const slabs of this.#free.values()) {
+      const kept = slabs.findIndex(({ freeSinceMs }) => nowMs - freeSinceMs < idleMs);
+      for (const slab of slabs.splice(0, kept < 0 ? slabs.length : kept)) this.#drop(slab);
+      if (slabs[0] !== undefined) nextMs = Math.min(nextMs, slabs[0].freeSinceMs + idleMs);
+    }
+    if (this.#freeBytes > 0)
+      this.#stopTrimming = this.#clock.timer(Math.max(1, nextMs - nowMs), () => this.#trimIdle(), true);
+  }
+}
+
+/** A buffer, with one taker at a time. */
+interface Slab {
+  readonly memory: ArrayBuffer;
+  readonly taking: Taking;
+  freeSinceMs: number;
+}
+
+/** What is known of a slab without its buffer. */
+interface Taking {
+  readonly slabBytes: number;
+  /** leaving: disposed, but still used. */
+  state: "free" | "taken" | "leaving";
+  /** The length that its taker asked for. */
+  bytes: number;
+  /** Where it was taken, for the warning. */
+  at: string;
+}

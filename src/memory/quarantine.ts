@@ -1,0 +1,43 @@
+import { coveredBytes } from "./covered-bytes.ts";
+
+/**
+ * Memory that a lost peer may still touch. It stays alive and unused until no access is possible.
+ *
+ * A session lost to silence proves nothing about its process: a stopped process may resume and finish a copy. Reading
+ * counts too: a body of an answer that were freed while the provider sends it would leave as somebody else's bytes.
+ * What was granted to the peer stays here until the port says that nobody is at it any more, until its process is
+ * known to be gone (shm reports that), or until the engine's ports are closed.
+ */
+export class Quarantine {
+  readonly #held = new Set<Held>();
+
+  /** Bytes in quarantine now. Memory that was granted several times counts once. */
+  get bytes(): number {
+    return coveredBytes(this.#views());
+  }
+
+  /** Holds `memory` until the returned function is called, which calls `release`. */
+  hold(memory: readonly Uint8Array[], release: () => void): () => void {
+    const held: Held = { memory, release };
+    this.#held.add(held);
+    return () => this.#letGo(held);
+  }
+
+  /** Releases everything: the ports are closed, nobody can touch it. */
+  releaseAll(): void {
+    for (const held of this.#held) this.#letGo(held);
+  }
+
+  *#views(): Iterable<Uint8Array> {
+    for (const { memory } of this.#held) yield* memory;
+  }
+
+  #letGo(held: Held): void {
+    if (this.#held.delete(held)) held.release();
+  }
+}
+
+interface Held {
+  readonly memory: readonly Uint8Array[];
+  readonly release: () => void;
+}

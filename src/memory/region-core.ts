@@ -1,0 +1,258 @@
+import { isSharedArrayBuffer } from "node:util/types";
+import { markAsUntransferable } from "node:worker_threads";
+import { RpcError } from "../errors/rpc-error.ts";
+import { type Port, access as right } from "../fabric/port.ts";
+import { type Clock, realClock } from "../time/clock.ts";
+import { coveredBytes } from "./covered-bytes.ts";
+import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
+import { unwatchForLeak } from "./leak-watch.ts";
+import { addUser, removeUser } from "./memory-users.ts";
+import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
+import { RegionGrant } from "./region-grant.ts";
+import type { Access } from "./region-kind.ts";
+
+const rights = {
+  read: right.remoteRead,
+  write: right.remoteWrite,
+  read_write: right.remoteRead | right.remoteWrite,
+} as const;
+
+/**
+ * How long whoever waits for a region's memory waits for peers that have not answered the end of their calls. A peer
+ * that is lost answers never, and one that lives within its heartbeat, unless it computes.
+ */
+const patienceMs = 10_000;
+
+/** What is left of a region for which its owner has waited. */
+export interface QuarantinedMemory {
+  /**
+   * How many bytes of the region a lost or silent peer may still touch. 0: nobody can reach the memory any more.
+   * Otherwise do not use it again before `region.grants` is 0.
+   */
+  readonly quarantinedBytes: number;
+}
+
+/** Is told what becomes of an engine's regions. */
+export interface RegionListener {
+  /** For the wait for peers that do not answer. The real time by default, as their liveness goes by it. */
+  readonly clock?: Clock;
+  /** The region was disposed, and nobody uses its memory any more. */
+  onRegionReleased(region: RegionCore): void;
+}
+
+/**
+ * The state of a region, apart from the object that its user holds. The engine keeps it, so that it notices when the
+ * user's object is lost.
+ *
+ * A grant of a slice counts as a grant of the regions that the slice was cut from.
+ */
+export class RegionCore {
+  readonly access: Access;
+  readonly byteLength: number;
+  readonly segments: readonly Uint8Array[];
+  /** Where it was exposed, for warnings. */
+  readonly exposedAt: string;
+  readonly #listener: RegionListener;
+  readonly #parent: RegionCore | undefined;
+  readonly #grants = new Set<RegionGrant>();
+  /** Transfers of this engine that use it as local memory. */
+  #localUses = 0;
+  #disposed = false;
+  #revoked = false;
+  #released = false;
+  #waiting: ((left: QuarantinedMemory) => void)[] = [];
+  /** Runs while somebody waits and only peers that are silent hold the region. */
+  #cancelPatience: (() => void) | undefined;
+  readonly #notifications = new PutNotificationQueue();
+  /** Queues of its slices that have had a reader: they end with the region. */
+  readonly #sliceNotifications = new Set<PutNotificationQueue>();
+  /** Called when the region is disposed. */
+  readonly #onDisposed = new Set<() => void>();
+
+  /** `segments` as `exposable` gives them. */
+  constructor(
+    listener: RegionListener,
+    segments: readonly Uint8Array[],
+    access: Access,
+    exposedAt = "somewhere",
+    parent?: RegionCore,
+  ) {
+    this.#listener = listener;
+    this.#parent = parent;
+    this.segments = segments;
+    this.access = access;
+    this.exposedAt = exposedAt;
+    this.byteLength = segments.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    if (parent !== undefined) return;
+    for (const { buffer } of segments) {
+      addUser(buffer);
+      if (!isSharedArrayBuffer(buffer)) markAsUntransferable(buffer);
+    }
+  }
+
+  get disposed(): boolean {
+    return this.#disposed || (this.#parent?.disposed ?? false);
+  }
+
+  get revoked(): boolean {
+    return this.#revoked || (this.#parent?.revoked ?? false);
+  }
+
+  get grants(): number {
+    return this.#grants.size;
+  }
+
+  slice(offset: number, length: number): RegionCore {
+    this.assertUsable();
+    assertInside("slice", offset, length, this.byteLength);
+    const segments = sliceSegments(this.segments, offset, length);
+    return new RegionCore(this.#listener, segments, this.access, this.exposedAt, this);
+  }
+
+  /** Grants the region to the peer behind `port`. `onRevoke` must end the call that holds the grant. */
+  grantTo(port: Port, onRevoke: () => void): RegionGrant {
+    this.assertUsable();
+    const onBack = (back: RegionGrant) => {
+      for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) {
+        core.#grants.delete(back);
+        core.#settle();
+      }
+    };
+    const onGivenUp = () => {
+      for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#settle();
+    };
+    const grant = new RegionGrant(port, this.segments, rights[this.access], onRevoke, onBack, onGivenUp);
+    for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
+      core.#grants.add(grant);
+    return grant;
+  }
+
+  /** Reads the put notifications. Those of a slice come here while the slice has no reader. */
+  notifications(): AsyncIterableIterator<PutNotification, undefined> {
+    this.assertUsable();
+    for (let core = this.#parent; core !== undefined; core = core.#parent)
+      core.#sliceNotifications.add(this.#notifications);
+    return this.#notifications.read();
+  }
+
+  /** A put has landed. False when nobody can be told: too many notifications wait, or the region was disposed. */
+  notify(notification: PutNotification): boolean {
+    return !this.disposed && this.#queueOf().push(notification);
+  }
+
+  /** A put has landed whose notification is lost, and its sender cannot be told. */
+  losePutNotification(): void {
+    this.#queueOf().lose();
+  }
+
+  /** The queue of the slice while it has a reader, else that of the region it was cut from. */
+  #queueOf(): PutNotificationQueue {
+    let core: RegionCore = this;
+    while (!core.#notifications.hasReader && core.#parent !== undefined) core = core.#parent;
+    return core.#notifications;
+  }
+
+  /**
+   * Calls `listener` when the region is disposed; the returned function removes it. The region must not be disposed
+   * yet.
+   */
+  onDisposed(listener: () => void): () => void {
+    for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
+      core.#onDisposed.add(listener);
+    return () => {
+      for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
+        core.#onDisposed.delete(listener);
+    };
+  }
+
+  /** A transfer of this engine begins to use the memory, until `endLocalUse`. @throws RpcError as `assertUsable`. */
+  beginLocalUse(): void {
+    this.assertUsable();
+    for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#localUses++;
+  }
+
+  /** The transfer has ended. */
+  endLocalUse(): void {
+    for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) {
+      core.#localUses--;
+      core.#settle();
+    }
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    unwatchForLeak(this);
+    for (const queue of [this.#notifications, ...this.#sliceNotifications]) queue.close();
+    for (const listener of [...this.#onDisposed]) listener();
+    this.#settle();
+  }
+
+  revoke(): Promise<QuarantinedMemory> {
+    this.#revoked = true;
+    this.dispose();
+    const idle = this.idle();
+    // A copy: a call that ends may change the set.
+    for (const grant of [...this.#grants]) grant.revoke();
+    return idle;
+  }
+
+  /**
+   * Resolves when nobody can reach the memory through this region, or `patienceMs` after the last call was given up
+   * that holds it.
+   */
+  idle(): Promise<QuarantinedMemory> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      this.#settle();
+    });
+  }
+
+  /** @throws RpcError `failed_precondition` when the region was disposed or its memory was detached. */
+  assertUsable(): void {
+    if (this.disposed) {
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `the region has been ${this.revoked ? "revoked" : "disposed"}`,
+        origin: "local",
+      });
+    }
+    const gone = this.segments.findIndex(({ buffer }) => isDetached(buffer));
+    if (gone >= 0)
+      throw detached(this.segments.length === 1 ? "the region's memory" : `the region's segment ${gone}`);
+  }
+
+  #settle(): void {
+    if (this.#grants.size > 0 || this.#localUses > 0) return this.#beginPatience();
+    this.#cancelPatience?.();
+    this.#cancelPatience = undefined;
+    if (this.#disposed && !this.#released) {
+      this.#released = true;
+      if (this.#parent === undefined) {
+        for (const { buffer } of this.segments) removeUser(buffer);
+        this.#listener.onRegionReleased(this);
+      }
+    }
+    this.#tell(0);
+  }
+
+  /** Whoever waits is not kept waiting by peers that do not answer. */
+  #beginPatience(): void {
+    if (this.#cancelPatience !== undefined || this.#waiting.length === 0) return;
+    // Transfers of this side have ends of their own.
+    if (this.#localUses > 0 && !this.revoked) return;
+    for (const { wanted } of this.#grants) if (wanted) return;
+    // In the foreground: a process must not end while it waits for this.
+    this.#cancelPatience = (this.#listener.clock ?? realClock).timer(patienceMs, () => {
+      this.#cancelPatience = undefined;
+      const lent = [...this.#grants].flatMap(({ memory }) => memory);
+      this.#tell(this.#localUses > 0 ? this.byteLength : coveredBytes(lent));
+    });
+  }
+
+  #tell(quarantinedBytes: number): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve({ quarantinedBytes });
+  }
+}

@@ -1,0 +1,304 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import { type Clock, systemClock } from "../time/clock.ts";
+import { detached, isDetached } from "./exposable.ts";
+import { addUser, removeUser } from "./memory-users.ts";
+
+/** Local memory that is registered until it is released. */
+export interface HeldMemory {
+  /** A registration for local access that covers the view; usually its whole buffer. */
+  readonly memory: RegisteredMemory;
+  /** Where the view begins in the registration. */
+  readonly offset: number;
+  /** The transfer does not touch the memory any more. Safe to call twice. */
+  release(): void;
+}
+
+/** The registration cache of a port at this moment, and its counters. */
+export interface RegistrationStats {
+  /** Registrations in use by transfers, and the bytes they cover. */
+  readonly held: number;
+  readonly heldBytes: number;
+  /** Registrations kept for later transfers, and the bytes of the buffers that they keep alive. */
+  readonly idle: number;
+  readonly idleBytes: number;
+  /** Transfers that found their memory registered; and transfers that registered it. */
+  readonly hits: number;
+  readonly misses: number;
+  /** Idle registrations dropped to make room. */
+  readonly evictions: number;
+  /** Registrations dropped because their buffer was transferred away or had grown. */
+  readonly invalidations: number;
+}
+
+/** Limits of idle registrations. Those in use are not limited. */
+export interface RegistrationBounds {
+  readonly maxIdle: number;
+  readonly maxIdleBytes: number;
+}
+
+const defaultRegistrationBounds: RegistrationBounds = {
+  maxIdle: 256,
+  maxIdleBytes: 256 * 1024 * 1024,
+};
+
+const sweepMs = 500;
+/** Idle for this many sweeps means idle for 1 to 1.5 s, without reading the clock at each release. */
+const sweepsUntilDropped = 3;
+
+/**
+ * Registers each buffer once and keeps the registration for the next transfer. Registering pins pages on a NIC, for
+ * milliseconds; elsewhere it still costs more than a call.
+ *
+ * It registers the whole buffer for local access only: its key never leaves the process, so no peer gains access. A
+ * registration keeps its buffer alive. Idle ones are limited in number and bytes, and a timer, which runs only while
+ * there are some, drops them after a second.
+ */
+export class RegistrationCache {
+  readonly #port: Port;
+  readonly #clock: Clock;
+  readonly #bounds: RegistrationBounds;
+  readonly #entries = new Map<ArrayBufferLike, Entry>();
+  /**
+   * Entries in use whose buffer was transferred or has grown, and views registered by themselves: not in the map, not
+   * yet deregistered.
+   */
+  #outside = 0;
+  #idle = 0;
+  #idleBytes = 0;
+  /** Bytes of all registrations, held and idle. */
+  #bytes = 0;
+  #releases = 0;
+  #stopSweeping: (() => void) | undefined;
+  #hits = 0;
+  #misses = 0;
+  #evictions = 0;
+  #invalidations = 0;
+
+  constructor(port: Port, clock: Clock, bounds: RegistrationBounds = defaultRegistrationBounds) {
+    this.#port = port;
+    this.#clock = clock;
+    this.#bounds = bounds;
+  }
+
+  /** A registration for a view that is neither empty nor detached. @throws RpcError of the provider. */
+  hold(view: ArrayBufferView): HeldMemory {
+    const buffer = view.buffer;
+    let entry = this.#entries.get(buffer);
+    if (entry !== undefined && entry.bytes !== buffer.byteLength) {
+      this.#invalidate(entry);
+      entry = undefined;
+    }
+    if (entry === undefined) {
+      this.#misses++;
+      // What could never lie idle is not worth pinning whole for a part of it.
+      const whole = buffer.byteLength <= this.#bounds.maxIdleBytes;
+      const [from, bytes] = whole ? [0, buffer.byteLength] : [view.byteOffset, view.byteLength];
+      const memory = this.#register(buffer, from, bytes);
+      entry = { buffer, bytes, from, memory, users: 0, sweeps: 0, releasedAt: 0, outside: !whole };
+      this.#bytes += bytes;
+      if (whole) this.#entries.set(buffer, entry);
+      else this.#outside++;
+    } else {
+      this.#hits++;
+      if (entry.users === 0) this.#leaveIdle(entry);
+    }
+    entry.users++;
+    addUser(buffer);
+    return new Held(this, entry, view.byteOffset - entry.from);
+  }
+
+  /** @internal */
+  release(entry: Entry): void {
+    if (--entry.users === 0) {
+      if (entry.outside) {
+        this.#outside--;
+        this.#deregister(entry);
+      } else this.#becomeIdle(entry);
+    }
+    removeUser(entry.buffer);
+  }
+
+  /** Drops idle registrations now. Those in use are dropped when they are released. */
+  dropIdle(): void {
+    for (const entry of this.#entries.values()) if (entry.users === 0) this.#drop(entry);
+    this.#stopSweeping?.();
+    this.#stopSweeping = undefined;
+  }
+
+  stats(): RegistrationStats {
+    return {
+      held: this.#entries.size - this.#idle + this.#outside,
+      heldBytes: this.#bytes - this.#idleBytes,
+      idle: this.#idle,
+      idleBytes: this.#idleBytes,
+      hits: this.#hits,
+      misses: this.#misses,
+      evictions: this.#evictions,
+      invalidations: this.#invalidations,
+    };
+  }
+
+  /** When no more memory may be locked, idle registrations give way. */
+  #register(buffer: ArrayBufferLike, from: number, bytes: number): RegisteredMemory {
+    for (;;) {
+      try {
+        return this.#port.register(buffer, from, bytes, access.local);
+      } catch (error) {
+        const isShort = error instanceof RpcError && error.code === "resource_exhausted";
+        if (!isShort || this.#idle === 0) throw error;
+        this.#evict();
+      }
+    }
+  }
+
+  #becomeIdle(entry: Entry): void {
+    entry.sweeps = 0;
+    entry.releasedAt = ++this.#releases;
+    this.#idle++;
+    this.#idleBytes += entry.bytes;
+    if (entry.bytes !== entry.buffer.byteLength) this.#invalidate(entry);
+    while (this.#idle > this.#bounds.maxIdle || this.#idleBytes > this.#bounds.maxIdleBytes) this.#evict();
+    if (this.#idle > 0) this.#sweepLater();
+  }
+
+  #leaveIdle(entry: Entry): void {
+    this.#idle--;
+    this.#idleBytes -= entry.bytes;
+  }
+
+  /** The registration does not match the buffer any more: new transfers do not find it. */
+  #invalidate(entry: Entry): void {
+    this.#invalidations++;
+    if (entry.users === 0) {
+      this.#drop(entry);
+      return;
+    }
+    this.#entries.delete(entry.buffer);
+    entry.outside = true;
+    this.#outside++;
+  }
+
+  #drop(entry: Entry): void {
+    this.#leaveIdle(entry);
+    this.#entries.delete(entry.buffer);
+    this.#deregister(entry);
+  }
+
+  #deregister(entry: Entry): void {
+    this.#bytes -= entry.bytes;
+    this.#port.deregister(entry.memory.index);
+  }
+
+  /**
+   * Drops the registration that has been idle longest. Looking at all costs less than the registration that made it
+   * necessary.
+   */
+  #evict(): void {
+    let oldest: Entry | undefined;
+    for (const entry of this.#entries.values()) {
+      if (entry.users === 0 && (oldest === undefined || entry.releasedAt < oldest.releasedAt)) oldest = entry;
+    }
+    this.#evictions++;
+    this.#drop(oldest as Entry);
+  }
+
+  #sweepLater(): void {
+    this.#stopSweeping ??= this.#clock.timer(sweepMs, () => this.#sweep(), true);
+  }
+
+  #sweep(): void {
+    this.#stopSweeping = undefined;
+    for (const entry of this.#entries.values()) {
+      if (entry.users > 0) continue;
+      if (entry.bytes !== entry.buffer.byteLength) this.#invalidate(entry);
+      else if (++entry.sweeps >= sweepsUntilDropped) this.#drop(entry);
+    }
+    if (this.#idle > 0) this.#sweepLater();
+  }
+}
+
+interface Entry {
+  readonly buffer: ArrayBufferLike;
+  /** The buffer's length when it was registered, or the view's. */
+  readonly bytes: number;
+  /** Where the registration begins in the buffer. */
+  readonly from: number;
+  readonly memory: RegisteredMemory;
+  users: number;
+  sweeps: number;
+  /** Orders the idle ones by age. */
+  releasedAt: number;
+  /** Not in the map; deregistered at its last release. */
+  outside: boolean;
+}
+
+class Held implements HeldMemory {
+  readonly memory: RegisteredMemory;
+  readonly offset: number;
+  readonly #cache: RegistrationCache;
+  #entry: Entry | undefined;
+
+  constructor(cache: RegistrationCache, entry: Entry, offset: number) {
+    this.memory = entry.memory;
+    this.offset = offset;
+    this.#cache = cache;
+    this.#entry = entry;
+  }
+
+  release(): void {
+    const entry = this.#entry;
+    if (entry === undefined) return;
+    this.#entry = undefined;
+    this.#cache.release(entry);
+  }
+}
+
+const caches = new WeakMap<Port, RegistrationCache>();
+
+const nothing: RegistrationStats = {
+  held: 0,
+  heldBytes: 0,
+  idle: 0,
+  idleBytes: 0,
+  hits: 0,
+  misses: 0,
+  evictions: 0,
+  invalidations: 0,
+};
+
+/**
+ * Registers local memory for a transfer over `port`: the view's whole buffer, once; the next transfer finds it
+ * registered. Each call needs one `release`, when nothing posted touches the view any more. Accepts ArrayBuffers and
+ * SharedArrayBuffers.
+ *
+ * @throws TypeError for an empty view, and for a view of a resizable ArrayBuffer, whose pages go away when it shrinks;
+ * RpcError `failed_precondition` for detached memory, or the provider's error.
+ */
+export function hold(port: Port, view: ArrayBufferView): HeldMemory {
+  if (view.byteLength === 0) {
+    if (isDetached(view.buffer)) throw detached("the local memory");
+    throw new TypeError("an empty view cannot be registered");
+  }
+  if ((view.buffer as { readonly resizable?: boolean }).resizable === true) {
+    throw new TypeError(
+      "local memory must not lie in a resizable ArrayBuffer: it could shrink during the transfer",
+    );
+  }
+  let cache = caches.get(port);
+  if (cache === undefined) {
+    cache = new RegistrationCache(port, systemClock);
+    caches.set(port, cache);
+  }
+  return cache.hold(view);
+}
+
+/** Statistics of a port's registration cache. */
+export function registrations(port: Port): RegistrationStats {
+  return caches.get(port)?.stats() ?? nothing;
+}
+
+/** Drops the idle registrations of a closed port, and their timer. */
+export function dropIdleRegistrations(port: Port): void {
+  caches.get(port)?.dropIdle();
+}

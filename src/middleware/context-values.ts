@@ -1,0 +1,45 @@
+/** A typed key of a call's context, made by `contextKey`. */
+export interface ContextKey<T> {
+  /** For errors and logs. Two keys of one name are two keys. */
+  readonly name: string;
+  /** Never set: it carries the type. */
+  readonly type?: T;
+}
+
+/**
+ * Makes a key for values that middleware hands to the handler, or to other middleware of the same call. Values stay in
+ * this process.
+ *
+ * @example
+ * const currentUser = contextKey<{ id: string }>("user");
+ * // in middleware: call.context.set(currentUser, await verify(token));
+ * // in a handler: const user = call.context.get(currentUser);
+ */
+export function contextKey<T>(name: string): ContextKey<T> {
+  if (typeof name !== "string" || name === "")
+    throw new TypeError("contextKey: name must be a non-empty string");
+  return Object.freeze({ name });
+}
+
+/** The values of one call by their keys. */
+export class ContextValues {
+  readonly #values = new Map<ContextKey<unknown>, unknown>();
+
+  /** The value; undefined if nobody has set one. */
+  get<T>(key: ContextKey<T>): T | undefined {
+    return this.#values.get(key) as T | undefined;
+  }
+
+  set<T>(key: ContextKey<T>, value: T): this {
+    this.#values.set(key, value);
+    return this;
+  }
+
+  has(key: ContextKey<unknown>): boolean {
+    return this.#values.has(key);
+  }
+
+  delete(key: ContextKey<unknown>): boolean {
+    return this.#values.delete(key);
+  }
+}

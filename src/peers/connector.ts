@@ -1,0 +1,259 @@
+import type { Resolver } from "../balance/resolver.ts";
+import { ConnectSilence, MessagesLost } from "../connection/end-reasons.ts";
+import type { EngineServices } from "../connection/engine-services.ts";
+import type { Session } from "../connection/session.ts";
+import type { SessionTable } from "../connection/session-table.ts";
+import type { RpcCode } from "../errors/code.ts";
+import { noDescriptors, peerLacksDescriptors } from "../errors/descriptors.ts";
+import { fabricError } from "../errors/fabric-error.ts";
+import { closedError, RpcError } from "../errors/rpc-error.ts";
+import { isWildcard } from "../fabric/host.ts";
+import type { Port } from "../fabric/port.ts";
+import type { WindowLimits } from "../flow/in-flight-window.ts";
+import { hasHosts, parseUrl } from "../libfabric/url.ts";
+import { assertOptions, assertTimeoutMs } from "../options/assert-options.ts";
+import { realClock } from "../time/clock.ts";
+import { withTimeout } from "../time/with-timeout.ts";
+import type { Greeting } from "../wire/handshake.ts";
+import { Backend, type BackendListener } from "./backend.ts";
+import { BackendSet } from "./backend-set.ts";
+import { BalancedPeer } from "./balanced-peer.ts";
+import {
+  type BalanceOptions,
+  type ConnectOptions,
+  type LaneOptions,
+  resolveBalanceOptions,
+  resolveLaneOptions,
+  resolverOf,
+  resolveWindowOptions,
+} from "./connect-options.ts";
+import { Peer } from "./peer.ts";
+import { type ConnectionOptions, PeerConnection } from "./peer-connection.ts";
+import { PeerLanes } from "./peer-lanes.ts";
+import type { Ports } from "./ports.ts";
+import { Backoff, backoffMs, type ResolvedReconnectOptions, resolveReconnectOptions } from "./reconnect.ts";
+
+/** What holds for every session of a connection. */
+interface ConnectionTerms {
+  readonly timeoutMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
+}
+
+type OpenLanes = NonNullable<ConnectionOptions["openLanes"]>;
+
+/**
+ * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost
+ * without a trace: libfabric's tcp drops what is posted to an address before it has seen the end of the former
+ * connection there, as when a server has just been restarted.
+ */
+const firstAttemptMs = 1000;
+
+/**
+ * Bounds of the pause after a hello that went into a connection which had broken before. The next hello makes another
+ * connection, if the provider knows by then.
+ */
+const lostHelloPause = { minDelayMs: 5, maxDelayMs: 500 };
+
+/**
+ * EIO and ECANCELED are what verbs says of a message whose connection broke, ENOTCONN what tcp says, and ECANCELED what a
+ * broken connection over tcp ends a session with. Until the welcome has come, only the hello was sent. The welcome may
+ * be lost too.
+ */
+function isLostHello(error: unknown): boolean {
+  if (error instanceof MessagesLost) return true;
+  const fabric = error instanceof RpcError ? error.fabric : undefined;
+  return fabric?.op === "fi_send" && lostHelloCodes.has(fabric.code);
+}
+
+const lostHelloCodes: ReadonlySet<number> = new Set([5, 107, 125]);
+
+/** Enters a peer's address into the port. The error names the URL and says what to do. */
+function admit(port: Port, address: Uint8Array, url: string): number {
+  try {
+    return port.admit(address);
+  } catch (error) {
+    if (!(error instanceof RpcError) || error.fabric === undefined) throw error;
+    const { scheme, host } = parseUrl(url);
+    const { name } = error.fabric;
+    const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
+    let message = `cannot connect to ${url}: ${lack ?? error.message.replace(/^\[\w+\] /, "")}`;
+    if (scheme === "shm" && error.fabric.name === "ECONNREFUSED")
+      message = `nobody listens at ${url}: no server of this user and host has that name`;
+    else if (hasHosts(scheme) && isWildcard(host))
+      message = `cannot connect to ${url}: ${host} is for listening; connect to an address of the server, such as 127.0.0.1`;
+    throw fabricError({ ...error.fabric, rpcCode: error.code, retryable: error.retryable, message });
+  }
+}
+
+/** Makes the connections of an engine, and the peers and balanced peers on them; closes all with the engine. */
+export class Connector {
+  readonly #engine: EngineServices;
+  readonly #sessions: Pick<SessionTable, "connect">;
+  readonly #ports: Pick<Ports, "locate" | "towards">;
+  readonly #timeoutMs: number;
+  readonly #assertOpen: () => void;
+  readonly #connections = new Set<PeerConnection>();
+  readonly #balancedPeers = new Set<BalancedPeer>();
+  readonly #backoff = new Backoff(realClock, false);
+
+  /** `timeoutMs` is the default for the welcome; `assertOpen` throws when the engine connects no more. */
+  constructor(
+    engine: EngineServices,
+    sessions: Pick<SessionTable, "connect">,
+    ports: Pick<Ports, "locate" | "towards">,
+    timeoutMs: number,
+    assertOpen: () => void,
+  ) {
+    this.#engine = engine;
+    this.#sessions = sessions;
+    this.#ports = ports;
+    this.#timeoutMs = timeoutMs;
+    this.#assertOpen = assertOpen;
+  }
+
+  async peer(url: string, options: ConnectOptions): Promise<Peer> {
+    return new Peer(await this.connection(url, options));
+  }
+
+  async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {
+    const resolved = resolveBalanceOptions(options, this.#timeoutMs);
+    const resolver = resolverOf(where);
+    this.#assertOpen();
+    // The set tries its lost backends again, so a connection need not.
+    const terms = { ...resolved, reconnect: resolveReconnectOptions() };
+    const openLanes = this.#laneOpener(terms, resolved.lanes, false);
+    const backends = new BackendSet(this.#engine, resolver, resolved, (url) =>
+      this.#connect(url, terms, openLanes),
+    );
+    const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
+    this.#balancedPeers.add(balanced);
+    try {
+      // A resolver may never say anything.
+      await withTimeout(resolved.timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
+    } catch (error) {
+      balanced.close();
+      throw error;
+    }
+    return balanced;
+  }
+
+  /** Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. */
+  async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
+    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes"]);
+    const { timeoutMs = this.#timeoutMs } = options;
+    assertTimeoutMs("connect: timeoutMs", timeoutMs);
+    const reconnect = resolveReconnectOptions(options.reconnect);
+    const terms = { timeoutMs, reconnect, window: resolveWindowOptions(options.window) };
+    const openLanes = this.#laneOpener(terms, resolveLaneOptions(options.lanes), true);
+    const connection = this.#connect(url, terms, openLanes);
+    const untilMs = realClock.now() + timeoutMs;
+    try {
+      await connection.session();
+      await connection.lanesReached(Math.max(1, untilMs - realClock.now()));
+    } catch (error) {
+      connection.close();
+      throw error;
+    }
+    return connection;
+  }
+
+  close(): void {
+    for (const balanced of this.#balancedPeers) balanced.close();
+    for (const connection of this.#connections) connection.close();
+    this.#backoff.endAll();
+  }
+
+  #connect(
+    url: string,
+    { timeoutMs, reconnect, window }: ConnectionTerms,
+    openLanes?: OpenLanes,
+  ): PeerConnection {
+    const connection = new PeerConnection(url, this.#engine, {
+      open: (self) => this.#openSession(self, timeoutMs, window),
+      onClosed: (self) => this.#connections.delete(self),
+      reconnect,
+      window,
+      ...(openLanes === undefined ? {} : { openLanes }),
+    });
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  /**
+   * Reaches the lanes of a dispatcher that is connected on these terms. `keeps`: the dispatcher is tried again when it
+   * is lost; else the set that it is a backend of does so.
+   */
+  #laneOpener(terms: ConnectionTerms, lanes: LaneOptions, keeps: boolean): OpenLanes {
+    const { timeoutMs, reconnect, window } = terms;
+    const options = { ...resolveBalanceOptions({ ...lanes }, timeoutMs), reconnect, window, pins: true };
+    const { clock } = this.#engine;
+    return (dispatcher, announced) => {
+      const listener = {
+        onLanesChanged: () => dispatcher.listener?.onLanesChanged(),
+        onSettled: (code: RpcCode | "ok") => dispatcher.listener?.onSettled(code),
+      };
+      return new PeerLanes(
+        {
+          url: dispatcher.url,
+          clock,
+          backends: (resolver) =>
+            new BackendSet(this.#engine, resolver, options, (url) => this.#connect(url, terms), listener),
+          keepDispatcher() {
+            if (!keeps) return () => {};
+            const kept = new Backend(dispatcher, options, clock, untold);
+            return () => kept.leave();
+          },
+        },
+        announced,
+      );
+    };
+  }
+
+  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
+  async #openSession(connection: PeerConnection, timeoutMs: number, window: WindowLimits): Promise<Session> {
+    this.#assertOpen();
+    const untilMs = realClock.now() + timeoutMs;
+    const target = await withTimeout(
+      timeoutMs,
+      `${connection.url} could not be looked up`,
+      this.#ports.locate(connection.url),
+    );
+    const port = await this.#ports.towards(target);
+    let lostHellos = 0;
+    let repeats: Greeting["nonce"] | undefined;
+    for (let attemptMs = firstAttemptMs; ; ) {
+      this.#assertOpen();
+      // A peer may announce ever new lanes: one that is closed costs no further hello.
+      if (connection.closed) throw closedError(connection.url);
+      const { address, replyTo } = port.route(target);
+      const leftMs = Math.max(1, untilMs - realClock.now());
+      const last = leftMs < 2 * attemptMs;
+      try {
+        return await this.#sessions.connect(
+          port,
+          admit(port, address, connection.url),
+          replyTo,
+          connection.url,
+          last ? leftMs : attemptMs,
+          window,
+          repeats,
+        );
+      } catch (error) {
+        if (isLostHello(error)) {
+          this.#assertOpen();
+          const waitMs = backoffMs(lostHellos++, lostHelloPause);
+          if (realClock.now() + waitMs > untilMs) throw error;
+          await this.#backoff.pause(waitMs);
+          continue;
+        }
+        if (!(error instanceof ConnectSilence)) throw error;
+        if (last) throw new ConnectSilence(connection.url, timeoutMs);
+        repeats = error.nonce;
+        attemptMs *= 2;
+      }
+    }
+  }
+}
+
+const untold: BackendListener = { onBackendChanged() {}, onBackendSettled() {} };

@@ -1,0 +1,120 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { DomainReport, PatchReport, ProviderReport } from "../libfabric/addon.ts";
+import { addonIfThere, type ProvidersReport, providers } from "../libfabric/libfabric.ts";
+import { packageFolder } from "../libfabric/own-files.ts";
+import { type RdmaConnection, rdmaConnections } from "./connections.ts";
+import { type RdmaDevice, rdmaDevices } from "./devices.ts";
+import { type ForkSafety, forkSafety, type LockedMemory, lockedMemory } from "./pinned-memory.ts";
+import { deviceOfDomain } from "./rails.ts";
+
+/** One provider, whether it works on this machine, and its domains. */
+export type FabricReport = (ProviderReport | MemReport) & {
+  /** Domains that libfabric offers for it; empty where the provider does not work. */
+  readonly domains: readonly Omit<DomainReport, "scheme" | "provider">[];
+};
+
+interface MemReport {
+  readonly scheme: "mem";
+  readonly provider: string;
+  readonly available: true;
+  readonly reason: "";
+}
+
+/** An RDMA device, with the addresses for `verbs://` URLs. */
+export interface RdmaDeviceReport extends RdmaDevice {
+  /**
+   * Numeric addresses, as libfabric offers them. Empty where the device does not work; the entry of `verbs` says why.
+   */
+  readonly addresses: readonly string[];
+  /**
+   * Whether the device supports on-demand paging for every operation that Cinnabar uses. False where the device cannot
+   * be opened.
+   */
+  readonly onDemandPaging: boolean;
+}
+
+/**
+ * Report of a machine: fabrics, devices, limits, versions. Plain data with a stable JSON form, see docs/guide/cli.md.
+ */
+export interface FabricsReport {
+  readonly versions: {
+    readonly cinnabar: string;
+    readonly node: string;
+    /** For example "1.17"; null where libfabric was not found. */
+    readonly libfabric: string | null;
+  };
+  /** Candidate paths of the addon and of libfabric; those in use have an empty `reason`. */
+  readonly addon: ProvidersReport["addon"];
+  readonly libfabric: ProvidersReport["libfabric"];
+  readonly fabrics: readonly FabricReport[];
+  readonly devices: readonly RdmaDeviceReport[];
+  /** RDMA connections and listening ports of all processes, as far as the kernel reports them. */
+  readonly connections: readonly RdmaConnection[];
+  readonly lockedMemory: LockedMemory;
+  readonly forkSafety: ForkSafety;
+  /** Changes that Cinnabar makes in other libraries because of their faults. Empty where libfabric was not loaded. */
+  readonly patches: readonly PatchReport[];
+}
+
+/**
+ * Describes the fabrics, RDMA devices, limits and versions of this machine, and why something does not work. Takes some
+ * milliseconds; never throws. `cinnabar info --json` prints this report.
+ *
+ * @example
+ * const { fabrics, devices } = describeFabrics();
+ * console.log(fabrics.filter(({ available }) => available).map(({ scheme }) => scheme), devices.length);
+ */
+export function describeFabrics(): FabricsReport {
+  const { addon, libfabric, providers: found } = providers();
+  const native = libfabric.loaded ? addonIfThere() : undefined;
+  const domains = native === undefined ? [] : native.domains();
+  const devices = rdmaDevices();
+  const paging = native === undefined || devices.length === 0 ? [] : native.paging();
+  return {
+    versions: {
+      cinnabar: ownVersion(),
+      node: process.versions.node,
+      libfabric: libfabric.loaded ? libfabric.version.join(".") : null,
+    },
+    addon,
+    libfabric,
+    fabrics: found.map((report) => ({
+      ...report,
+      domains: report.available ? ofProvider(domains, report) : [],
+    })),
+    devices: devices.map((device) => ({
+      ...device,
+      addresses: addressesOf(device, domains),
+      onDemandPaging: paging.some((other) => other.device === device.device && other.onDemand),
+    })),
+    connections: rdmaConnections({ pid: "all" }),
+    lockedMemory: lockedMemory(),
+    forkSafety: forkSafety(),
+    patches: native === undefined ? [] : native.patches(),
+  };
+}
+
+function ofProvider(
+  domains: readonly DomainReport[],
+  { scheme, provider }: ProvidersReport["providers"][number],
+) {
+  return domains
+    .filter((domain) => domain.scheme === scheme && domain.provider === provider)
+    .map(({ scheme: _scheme, provider: _provider, ...domain }) => domain);
+}
+
+function addressesOf({ device }: RdmaDevice, domains: readonly DomainReport[]): string[] {
+  const own = domains.filter(
+    ({ scheme, domain, address }) =>
+      scheme === "verbs" && address !== "" && deviceOfDomain(domain) === device,
+  );
+  return [...new Set(own.map(({ address }) => address))];
+}
+
+function ownVersion(): string {
+  // A bundle that stands alone has lost the number.
+  const folder = packageFolder();
+  if (folder === undefined) return "";
+  return (JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { version: string }).version;
+}

@@ -1,0 +1,125 @@
+import type { Priority } from "../flow/priority.ts";
+import { PriorityQueue, type Queued } from "../flow/priority-queue.ts";
+import { RecentLeast } from "../flow/recent-least.ts";
+import type { AdmissionLimits } from "./admission-options.ts";
+
+/** A request in an admission queue. */
+export interface Waiting extends Queued {
+  /** Since when it waits, on the engine's clock. */
+  readonly queuedMs: number;
+}
+
+/** What `take` removes: the next request to run, and the requests that had waited too long. */
+export interface Taken<T> {
+  readonly next: T;
+  readonly stale: readonly T[];
+}
+
+/**
+ * A queue that has not been empty for this many targets is no burst. As in CoDel, where the target is 5 % of the
+ * interval.
+ */
+const targetsInInterval = 20;
+const never = Number.NEGATIVE_INFINITY;
+const typicalMs = 10;
+const longestRetryMs = 1000;
+
+/**
+ * The waiting requests of one service, or of all services without limits of their own.
+ *
+ * A queue absorbs bursts; a standing queue only makes everything late. So it follows CoDel (K. Nichols and V. Jacobson,
+ * "Controlling Queue Delay", ACM Queue 2012) as adapted to requests (B. Maurer, "Fail at Scale", ACM Queue 2015). When
+ * a priority's queue has not been empty for an interval, requests older than the target are rejected when their turn
+ * comes. The last one is served even then: a free place is not wasted. When rejections empty the queue, the interval
+ * goes on until one has passed without rejections.
+ */
+export class AdmissionQueue<T extends Waiting> {
+  /** Name of the service; undefined for the queue that services without limits share. */
+  readonly service: string | undefined;
+  readonly limits: AdmissionLimits;
+  readonly waiting: PriorityQueue<T>;
+  readonly times = new HandlerTimes();
+  running = 0;
+  /** Since when each priority's queue has not been empty. Without meaning while it is empty. */
+  readonly #standingMs: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
+  /** When a request of each priority was last rejected for its age. */
+  readonly #refusedMs: Record<Priority, number> = { control: never, high: never, normal: never, low: never };
+
+  constructor(service: string | undefined, limits: AdmissionLimits) {
+    this.service = service;
+    this.limits = limits;
+    this.waiting = new PriorityQueue({ maxCalls: limits.maxQueued, maxBytes: limits.maxQueuedBytes });
+  }
+
+  get hasRoom(): boolean {
+    return this.running < this.limits.maxConcurrent;
+  }
+
+  /** Adds a request, as `PriorityQueue.push`. */
+  push(item: T): T[] | undefined {
+    const { priority, queuedMs } = item;
+    const out = this.waiting.push(item);
+    const isFirst = out !== undefined && this.waiting.sizeOf(priority) === 1;
+    if (isFirst && queuedMs - this.#refusedMs[priority] >= this.#intervalMs)
+      this.#standingMs[priority] = queuedMs;
+    return out;
+  }
+
+  /**
+   * Takes the oldest request of a priority. In a standing queue it skips requests older than the target, but for the
+   * last. All that is returned has left the queue. The queue of that priority must not be empty.
+   */
+  take(priority: Priority, nowMs: number): Taken<T> {
+    const { waiting } = this;
+    const { targetQueueMs } = this.limits;
+    const stands = priority !== "control" && nowMs - this.#standingMs[priority] >= this.#intervalMs;
+    const stale: T[] = [];
+    for (;;) {
+      const oldest = waiting.oldest(priority) as T;
+      waiting.delete(oldest);
+      if (!stands || waiting.sizeOf(priority) === 0 || nowMs - oldest.queuedMs <= targetQueueMs)
+        return { next: oldest, stale };
+      stale.push(oldest);
+      this.#refusedMs[priority] = nowMs;
+    }
+  }
+
+  /** Milliseconds until there is room for another request, about: the time to serve all that wait. 1 to 1000. */
+  retryAfterMs(queued: number, places: number): number {
+    const meanMs = this.times.meanMs || typicalMs;
+    return Math.min(Math.max(Math.ceil((meanMs * (queued + 1)) / places), 1), longestRetryMs);
+  }
+
+  get #intervalMs(): number {
+    return this.limits.targetQueueMs * targetsInInterval;
+  }
+}
+
+/** How long the minimum of handler times is remembered: one to two of these. */
+const windowMs = 5000;
+/** With fewer samples the minimum means nothing. */
+const enough = 8;
+/** Weight of a new sample in the mean. */
+const weight = 1 / 16;
+
+/** How long the handlers of a method took lately. */
+export class HandlerTimes {
+  readonly #recent = new RecentLeast(windowMs);
+  #meanMs = 0;
+
+  record(tookMs: number, nowMs: number): void {
+    this.#recent.record(tookMs, nowMs);
+    this.#meanMs = this.#meanMs === 0 ? tookMs : this.#meanMs + (tookMs - this.#meanMs) * weight;
+  }
+
+  /** Moving average in milliseconds; 0 when no handler has ended yet. */
+  get meanMs(): number {
+    return this.#meanMs;
+  }
+
+  /** The fastest handler of the last five to ten seconds, in milliseconds; 0 with fewer than eight samples. */
+  leastMs(nowMs: number): number {
+    this.#recent.turnTo(nowMs);
+    return this.#recent.count < enough ? 0 : this.#recent.least;
+  }
+}

@@ -1,0 +1,99 @@
+import type { Awaited, IncomingCall, Place } from "../call/incoming-call.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Priority } from "../flow/priority.ts";
+import { Timed } from "../time/deadline-wheel.ts";
+import type { AdmissionQueue, HandlerTimes, Waiting } from "./admission-queue.ts";
+
+/** A served method, as admission control starts it. */
+export interface Startable {
+  /** `service/method`. */
+  readonly path: string;
+  /** How long its handlers took lately. */
+  readonly times: HandlerTimes;
+  /** Validates the input and starts the handler. Releases the call's place when the handler has ended. Never throws. */
+  start(call: IncomingCall, session: PeerLink, input: unknown): void;
+}
+
+/** Is told what becomes of an admitted request. */
+export interface AdmittedRequestListener {
+  /** Its call ended while it waited. */
+  onGone(request: AdmittedRequest): void;
+  /** It has waited for `maxQueueMs`. */
+  onTooOld(request: AdmittedRequest): void;
+  /** Its call has ended, but its handler still runs. */
+  onLingering(request: AdmittedRequest): void;
+  /** Its handler still runs a second after its call has ended. */
+  onOverdue(request: AdmittedRequest): void;
+  /** Its handler has ended. */
+  onEnded(request: AdmittedRequest): void;
+}
+
+/**
+ * A request under admission control.
+ *
+ *   waiting   in its admission queue
+ *   running   its handler runs, and counts
+ *   gone      neither
+ */
+export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
+  readonly call: IncomingCall;
+  readonly session: PeerLink;
+  readonly input: unknown;
+  readonly method: Startable;
+  readonly queue: AdmissionQueue<AdmittedRequest>;
+  readonly priority: Priority;
+  readonly waitingBytes: number;
+  /** When it arrived, on the engine's clock. */
+  readonly queuedMs: number;
+  begunMs = 0;
+  state: "waiting" | "running" | "gone" = "waiting";
+  readonly #listener: AdmittedRequestListener;
+
+  constructor(
+    listener: AdmittedRequestListener,
+    queue: AdmissionQueue<AdmittedRequest>,
+    method: Startable,
+    call: IncomingCall,
+    session: PeerLink,
+    input: unknown,
+    nowMs: number,
+  ) {
+    super();
+    this.#listener = listener;
+    this.queue = queue;
+    this.method = method;
+    this.call = call;
+    this.session = session;
+    this.input = input;
+    this.priority = call.priority;
+    this.waitingBytes = call.bodyBytes;
+    this.queuedMs = nowMs;
+  }
+
+  get queued(): boolean {
+    return this.state === "waiting";
+  }
+
+  onAborted(_call: IncomingCall, _error: RpcError): void {
+    this.#onCallEnded();
+  }
+
+  onAbandoned(): void {
+    this.#onCallEnded();
+  }
+
+  leave(): void {
+    if (this.state === "running") this.#listener.onEnded(this);
+  }
+
+  override onDeadline(): void {
+    if (this.state === "waiting") this.#listener.onTooOld(this);
+    else if (this.state === "running") this.#listener.onOverdue(this);
+  }
+
+  #onCallEnded(): void {
+    if (this.state === "waiting") this.#listener.onGone(this);
+    else if (this.state === "running") this.#listener.onLingering(this);
+  }
+}

@@ -1,0 +1,78 @@
+import type { AnyMethod } from "../contract/method.ts";
+import type { AnyService } from "../contract/service.ts";
+import type { Metadata } from "../metadata/metadata.ts";
+import type { ContextValues } from "../middleware/context-values.ts";
+import { type Middleware, type MiddlewareCall, runChain } from "../middleware/middleware.ts";
+import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
+import type { Handler } from "./implement.ts";
+
+/** A handler with middleware around it. It runs when the input has been checked; the output is checked after it. */
+export function handleThrough(
+  chain: readonly Middleware[],
+  contract: AnyService,
+  name: string,
+  handler: Handler,
+): Handler {
+  const method = contract.methods[name] as AnyMethod;
+  return (input, context) => {
+    const call = new ServerMiddlewareCall(contract, name, method, input, context);
+    return runChain(chain, call, async () => handler(call.input, context));
+  };
+}
+
+class ServerMiddlewareCall implements MiddlewareCall {
+  readonly side = "server";
+  readonly contract: AnyService;
+  readonly name: string;
+  input: unknown;
+  readonly #method: AnyMethod;
+  readonly #call: HandlerCall;
+
+  constructor(contract: AnyService, name: string, method: AnyMethod, input: unknown, call: HandlerCall) {
+    this.contract = contract;
+    this.name = name;
+    this.input = input;
+    this.#method = method;
+    this.#call = call;
+  }
+
+  get method(): string {
+    return this.#call.method;
+  }
+
+  get kind(): string {
+    return this.#method.kind;
+  }
+
+  get idempotent(): boolean {
+    return this.#method.idempotent;
+  }
+
+  get peer(): string {
+    return this.#call.peer;
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  get timeLeftMs(): number {
+    return this.#call.timeLeftMs;
+  }
+
+  get opening(): unknown {
+    return this.#call instanceof StreamHandlerCall ? this.#call.input : undefined;
+  }
+
+  get metadata(): Metadata {
+    return this.#call.metadata;
+  }
+
+  get responseMetadata(): Metadata {
+    return this.#call.responseMetadata;
+  }
+
+  get context(): ContextValues {
+    return this.#call.context;
+  }
+}

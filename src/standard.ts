@@ -1,0 +1,157 @@
+/// <reference types="node" preserve="true" />
+
+// The entry `cinnabar/standard`: all of the package, without zod. Its declarations name types of Node, which TypeScript
+// then finds although no `types` of a user's tsconfig.json does.
+
+export type { EjectionOptions } from "./balance/outlier.ts";
+export type { Candidate, Policy, PolicyName } from "./balance/policy.ts";
+export {
+  type DnsResolverOptions,
+  dnsResolver,
+  type Resolver,
+  type ResolverListener,
+  staticResolver,
+} from "./balance/resolver.ts";
+export { BulkStream, type BulkStreamOptions } from "./byte-stream/bulk-stream.ts";
+export { RemoteStream } from "./byte-stream/remote-stream.ts";
+export type { StreamDirection } from "./byte-stream/stream-kind.ts";
+export type {
+  CallOptions,
+  ClientOptions,
+  OneWayOptions as OneWayCallOptions,
+  StreamCallOptions,
+  WhenFull,
+} from "./client/call-options.ts";
+export type { Client, ClientCallOptions } from "./client/client.ts";
+export type { RetryBudgetOptions } from "./client/retry-budget.ts";
+export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
+export { fields } from "./contract/fields.ts";
+export type {
+  CallResult,
+  DeclaredError,
+  ErrorsOf,
+  HandlerInputOf,
+  HandlerItemOf,
+  HandlerOutputOf,
+  HandlersOf,
+  InputOf,
+  ItemOf,
+  OutputOf,
+} from "./contract/infer.ts";
+export { isError } from "./contract/is-error.ts";
+export type {
+  ClientStreamWriter,
+  DuplexStreamWriter,
+  ItemSource,
+  ItemStream,
+  ItemWriter,
+} from "./contract/item-stream.ts";
+export { metadataKey } from "./contract/metadata-key.ts";
+export type { StreamWindow } from "./contract/method.ts";
+export { type OneWayMethod, type OneWayOptions, oneWay } from "./contract/one-way.ts";
+export { bulk, bulkStream, bytes, handle } from "./contract/plain-schemas.ts";
+export type { Schema, StandardSchemaV1 } from "./contract/schema.ts";
+export { type AnyService, type Service, service } from "./contract/service.ts";
+export {
+  type ClientStreamMethod,
+  type ClientStreamOptions,
+  clientStream,
+  type DuplexStreamMethod,
+  type DuplexStreamOptions,
+  duplexStream,
+  type ServerStreamMethod,
+  type ServerStreamOptions,
+  serverStream,
+} from "./contract/stream.ts";
+export { type UnaryMethod, type UnaryOptions, unary } from "./contract/unary.ts";
+export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
+export type { DrainOptions, DrainReport } from "./engine/drain.ts";
+export { Engine, type ExposeOptions } from "./engine/engine.ts";
+export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
+export type { EngineLimits, EngineOptions } from "./engine/options.ts";
+export type { EngineStats, PortStats } from "./engine/stats.ts";
+export type { RpcCode } from "./errors/code.ts";
+export {
+  type ErrorMetadata,
+  type FabricDetail,
+  RpcError,
+  type RpcErrorOptions,
+  type RpcErrorOrigin,
+} from "./errors/rpc-error.ts";
+export type { WaitingLevel } from "./exchange/waiting-calls.ts";
+export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
+export type { WindowStats } from "./flow/in-flight-window.ts";
+export type { Priority } from "./flow/priority.ts";
+export type { SessionLimits } from "./flow/session-limits.ts";
+export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts";
+export type { BorrowOptions } from "./handles/borrowing.ts";
+export type { PatchReport } from "./libfabric/addon.ts";
+export { type ProvidersReport, providers } from "./libfabric/libfabric.ts";
+export type {
+  GrantedAttributes,
+  PortDescription,
+  PortQueues,
+  QueueLevel,
+  QueuePairAttributes,
+  VerbsDescription,
+} from "./libfabric/port-report.ts";
+export type { MemoryKind } from "./memory/device-memory.ts";
+export type { Pool, PoolStats, TakeOptions } from "./memory/pool.ts";
+export type { PooledMemory, ViewConstructor } from "./memory/pooled-memory.ts";
+export type { PutNotification } from "./memory/put-notification.ts";
+export { Region } from "./memory/region.ts";
+export type { QuarantinedMemory } from "./memory/region-core.ts";
+export { RegionHandle, type ShareOptions } from "./memory/region-handle.ts";
+export type { Access } from "./memory/region-kind.ts";
+export type { RegistrationStats } from "./memory/registration-cache.ts";
+export { RemoteRegion } from "./memory/remote-region.ts";
+export { Metadata, type MetadataInit, type MetadataKey } from "./metadata/metadata.ts";
+export type { MetadataValue } from "./metadata/metadata-block.ts";
+export { type ContextKey, ContextValues, contextKey } from "./middleware/context-values.ts";
+export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./middleware/middleware.ts";
+export type { CallDirection, MethodStats } from "./observe/call-metrics.ts";
+export type { SlowCall, SlowPhase } from "./observe/channels.ts";
+export type { Counters } from "./observe/counters.ts";
+export { Histogram, type HistogramData, type HistogramSummary } from "./observe/histogram.ts";
+export type { BalancedPeer } from "./peers/balanced-peer.ts";
+export type { BalanceOptions, ConnectOptions, LaneOptions, WindowOptions } from "./peers/connect-options.ts";
+export type { Peer } from "./peers/peer.ts";
+export type { BackendStats, PeerEvents, PeerState, PeerStats } from "./peers/peer-state.ts";
+export type { ReconnectOptions } from "./peers/reconnect.ts";
+export type { ConnectionEvent, ConnectionEventName } from "./rdma/connection-events.ts";
+export {
+  type QueuePairState,
+  type RdmaConnection,
+  type RdmaConnectionState,
+  type RdmaConnectionsOptions,
+  type RdmaQueuePair,
+  rdmaConnections,
+} from "./rdma/connections.ts";
+export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./rdma/devices.ts";
+export {
+  describeFabrics,
+  type FabricReport,
+  type FabricsReport,
+  type RdmaDeviceReport,
+} from "./rdma/fabrics.ts";
+export type { ForkSafety, LockedMemory } from "./rdma/pinned-memory.ts";
+export type { VerbsOptions } from "./rdma/verbs-choice.ts";
+export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
+export type { AdmissionOptions } from "./server/admission-options.ts";
+export type { CallContext } from "./server/call-context.ts";
+export type { HandlerErrorListener } from "./server/dispatcher.ts";
+export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
+export type { PullType } from "./transfer/region-operations.ts";
+export type { Transfer } from "./transfer/transfer.ts";
+export type { TransferProgress } from "./transfer/transfer-operation.ts";
+export type {
+  GetPart,
+  LocalMemory,
+  PullOptions,
+  PutOptions,
+  PutPart,
+  TransferControl,
+  TransferOptions,
+  TransferRange,
+} from "./transfer/transfer-options.ts";
+export type { RemoteWord } from "./transfer/word.ts";

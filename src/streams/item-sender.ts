@@ -1,0 +1,117 @@
+import type { SessionContext } from "../connection/context.ts";
+import { inputItems, outputItems } from "../connection/rendezvous.ts";
+import type { RendezvousBody } from "../wire/frame.ts";
+import { frameKind } from "../wire/frame.ts";
+import { itemCost, SendCredits } from "./item-credits.ts";
+import type { SendTurns, TurnTaker } from "./send-turns.ts";
+
+/** Who has items to send. */
+export interface ItemProducer {
+  /** It may try again whether the sender is `ready`. */
+  onMaySend(): void;
+}
+
+/** Is told of items that the peer pulls. */
+export interface OfferListener {
+  beginOffer(): void;
+  endOffer(): void;
+}
+
+/** Items sent in one go. More would keep other streams, and the event loop, waiting. */
+const itemsInTurn = 256;
+
+/** Sends the items of one direction of a stream. It has one producer. */
+export class ItemSender implements TurnTaker {
+  readonly #session: SessionContext;
+  readonly #turns: SendTurns;
+  readonly #credits = new SendCredits();
+  readonly #head: { readonly kind: number; readonly method: 0; readonly callId: number; word: number };
+  readonly #offers: OfferListener | undefined;
+  readonly #offer = (body: Uint8Array): RendezvousBody => this.#offerItem(body);
+  #count = 0;
+  #left = itemsInTurn;
+  #producer: ItemProducer | undefined;
+  #stopped = false;
+
+  /** `offers` hears of the items that the peer pulls. */
+  constructor(
+    session: SessionContext,
+    turns: SendTurns,
+    kind: typeof frameKind.input | typeof frameKind.output,
+    callId: number,
+    offers?: OfferListener,
+  ) {
+    this.#session = session;
+    this.#turns = turns;
+    this.#head = { kind, method: 0, callId, word: 0 };
+    this.#offers = offers;
+  }
+
+  /** Items sent so far. */
+  get count(): number {
+    return this.#count;
+  }
+
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Whether an item may be sent now. */
+  get ready(): boolean {
+    return !this.#stopped && this.#left > 0 && this.#credits.some && !this.#turns.congested;
+  }
+
+  /** The peer holds it back: its consumer takes nothing. */
+  get heldBack(): boolean {
+    return !this.#credits.some;
+  }
+
+  /** Calls `producer.onMaySend` once, when the sender may be ready; never when it stops before. */
+  wait(producer: ItemProducer): void {
+    this.#producer = producer;
+    if (this.#credits.some) this.#turns.enroll(this);
+  }
+
+  /** The peer takes so much more. False when no peer can mean that. */
+  addCredits(items: number, bytes: number): boolean {
+    const hadSome = this.#credits.some;
+    if (!this.#credits.add(items, bytes)) return false;
+    if (!hadSome && this.#credits.some && this.#producer !== undefined && !this.#stopped)
+      this.#turns.enroll(this);
+    return true;
+  }
+
+  onTurn(): void {
+    this.#left = itemsInTurn;
+    const producer = this.#producer;
+    this.#producer = undefined;
+    if (!this.#stopped) producer?.onMaySend();
+  }
+
+  /** Sends an item. It must be `ready`, or have been since the item was asked for. Throws EncodeError or RpcError. */
+  send(value: unknown): void {
+    const { outbox, services } = this.#session;
+    this.#head.word = this.#count;
+    outbox.value(this.#head, value, this.#offer);
+    this.#count = (this.#count + 1) >>> 0;
+    this.#left--;
+    this.#credits.spend(itemCost(outbox.valueBytes));
+    services.counters.itemsSent++;
+    services.progress.wake();
+  }
+
+  /** Nothing is sent any more. */
+  stop(): void {
+    this.#stopped = true;
+    this.#producer = undefined;
+  }
+
+  #offerItem(body: Uint8Array): RendezvousBody {
+    const { offers, bodyLimit, nowMs } = this.#session;
+    const { kind, callId } = this.#head;
+    const key = kind === frameKind.input ? inputItems(callId) : outputItems(callId);
+    const rendezvous = offers.offerItem(key, body, bodyLimit, nowMs, () => this.#offers?.endOffer());
+    this.#offers?.beginOffer();
+    return rendezvous;
+  }
+}

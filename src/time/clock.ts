@@ -1,0 +1,77 @@
+import { performance } from "node:perf_hooks";
+import { fakedTime } from "./faked-time.ts";
+import { realTimers } from "./real-timers.ts";
+
+/** The time of an engine. Tests replace it with a clock that they move. */
+export interface Clock {
+  /** Milliseconds on a monotonic clock. */
+  now(): number;
+  /**
+   * Calls `fire` once after `delayMs`. The returned function cancels it. A timer in the background does not keep the
+   * process alive.
+   */
+  timer(delayMs: number, fire: () => void, inBackground?: boolean): () => void;
+  /**
+   * As `timer`, for a timer that is often needed again before it fires: keeping it is cheaper than to cancel it and set
+   * another.
+   */
+  wakeUp(delayMs: number, fire: () => void): WakeUp;
+  /**
+   * The fake timers that the last `now` has found in place of the process's own; undefined for none. Timers that were
+   * set under others may never fire.
+   */
+  readonly fakes?: unknown;
+}
+
+export interface WakeUp {
+  /** Sets whether the timer keeps the process alive. At first it does. */
+  hold(holds: boolean): void;
+  cancel(): void;
+}
+
+/** The time of the process, also while timers are faked: for liveness, opening and closing. */
+export const realClock: Clock = {
+  now: () => realTimers.now(),
+  timer(delayMs, fire, inBackground = false) {
+    const timer = realTimers.setTimeout(fire, delayMs);
+    if (inBackground) timer.unref();
+    return () => realTimers.clearTimeout(timer);
+  },
+  wakeUp(delayMs, fire) {
+    const timer = realTimers.setTimeout(fire, delayMs);
+    return {
+      hold: (holds) => void (holds ? timer.ref() : timer.unref()),
+      cancel: () => realTimers.clearTimeout(timer),
+    };
+  },
+};
+
+/**
+ * The time of the process, or of the fake timers that a test has installed: for whatever a user gives in milliseconds.
+ * Advancing the fake time ends deadlines, pauses and leases.
+ */
+export const systemClock: Clock = {
+  now: () =>
+    setTimeout === realTimers.setTimeout && fakedTime.fakes === undefined
+      ? performance.now() + fakedTime.aheadMs
+      : fakedTime.now(),
+  timer(delayMs, fire, inBackground = false) {
+    if (setTimeout === realTimers.setTimeout) return realClock.timer(delayMs, fire, inBackground);
+    const { ref, cancel } = fakedTime.timer(delayMs, fire);
+    if (inBackground) ref(false);
+    return cancel;
+  },
+  wakeUp(delayMs, fire) {
+    if (setTimeout === realTimers.setTimeout) return realClock.wakeUp(delayMs, fire);
+    const { ref: hold, cancel } = fakedTime.timer(delayMs, fire);
+    return { hold, cancel };
+  },
+  get fakes() {
+    return fakedTime.fakes;
+  },
+};
+
+/** What `systemClock` shows at a real time of just now. */
+export function systemTimeOf(realMs: number): number {
+  return fakedTime.unused ? realMs + fakedTime.aheadMs : systemClock.now();
+}

@@ -1,0 +1,82 @@
+import type { Port } from "../fabric/port.ts";
+import { isNodeScheme, type NodeScheme, type Scheme } from "../libfabric/url.ts";
+import { shown } from "../options/assert-options.ts";
+
+/** How a transfer is cut into chunks, and how many are in flight. */
+export interface Pacing {
+  /** The most bytes of a chunk: one native call, one completion. */
+  readonly chunkBytes: number;
+  /** Chunks of one transfer in flight. */
+  readonly inFlight: number;
+}
+
+interface Defaults extends Pacing {
+  /**
+   * The most bytes in flight to one peer, over all transfers. A message on the same connection waits for no more than
+   * that.
+   */
+  readonly windowBytes: number;
+}
+
+const kibi = 1024;
+const mebi = 1024 * kibi;
+
+/**
+ * Chunks are long enough to hide their fixed cost, and short enough that others get their turn soon. On tcp a message
+ * waits behind what is in the socket; on shm and mem a chunk is copied while it is posted.
+ */
+const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
+  mem: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
+  shm: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
+  tcp: { chunkBytes: 256 * kibi, inFlight: 2, windowBytes: 512 * kibi },
+  verbs: { chunkBytes: 256 * kibi, inFlight: 4, windowBytes: 2 * mebi },
+};
+
+const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
+const inFlightBounds = { min: 1, max: 256 } as const;
+
+/** The pacing of transfers over `port`, with the user's options. A chunk is never longer than the port accepts. */
+export function pacingOf(
+  port: Port,
+  {
+    chunkBytes,
+    inFlight,
+  }: { readonly chunkBytes?: number | undefined; readonly inFlight?: number | undefined } = {},
+): Pacing {
+  const usual = defaultsOf(port);
+  return {
+    chunkBytes: Math.min(chunkBytes ?? usual.chunkBytes, port.maxTransferBytes),
+    inFlight: inFlight ?? usual.inFlight,
+  };
+}
+
+/** Other fabrics use the values of verbs; they have not been measured. */
+function defaultsOf({ scheme }: Port): Defaults {
+  return defaults[isNodeScheme(scheme) ? "verbs" : scheme];
+}
+
+/** The most bytes in flight to one peer over `port`. */
+export function windowOf(port: Port): number {
+  return defaultsOf(port).windowBytes;
+}
+
+/** @throws RangeError that names the option and its limits. */
+export function assertPacing(
+  op: string,
+  chunkBytes: unknown,
+  inFlight: unknown,
+): asserts chunkBytes is number | undefined {
+  assertCount(op, "chunkBytes", chunkBytes, chunkBounds);
+  assertCount(op, "inFlight", inFlight, inFlightBounds);
+}
+
+function assertCount(
+  op: string,
+  name: string,
+  value: unknown,
+  { min, max }: { readonly min: number; readonly max: number },
+): void {
+  if (value === undefined) return;
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
+  throw new RangeError(`${op}: ${name} must be an integer from ${min} to ${max}, it is ${shown(value)}`);
+}

@@ -1,0 +1,46 @@
+import { asCount, builtinMethod, fail, isUint32, isUint64 } from "../control/control-method.ts";
+import { requestInCall } from "../control/control-request.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import type { TransferScope } from "../control/transfer-route.ts";
+import { maxPutNotifications } from "../memory/put-notification.ts";
+import type { RemoteGrant } from "../memory/remote-region.ts";
+import { builtin } from "../wire/builtin.ts";
+
+/** Tells the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
+export async function notify(
+  scope: TransferScope,
+  session: PeerLink,
+  remote: RemoteGrant,
+  n: number,
+  bytes: number,
+): Promise<void> {
+  await requestInCall(scope, session, builtin.putNotification, [remote.grantKey, n, bytes]);
+}
+
+interface PutNotificationInput {
+  readonly key: bigint;
+  readonly n: number;
+  readonly bytes: number;
+}
+
+/** Serves `putNotification` at the owner. */
+export const putNotificationMethod = builtinMethod<PutNotificationInput>(
+  "putNotification",
+  ([key, n, length]) => {
+    const bytes = asCount(length);
+    const fits = isUint64(key) && isUint32(n) && bytes !== undefined;
+    return fits ? { key, n, bytes } : undefined;
+  },
+  ({ key, n, bytes }, call, session) => {
+    const region = session.grants.check(key, "write", 0, bytes);
+    if (region.notify({ n, bytes })) call.settle({ value: undefined });
+    else if (region.disposed)
+      fail(call, "failed_precondition", "the region has been disposed; its put notifications have no reader");
+    else
+      fail(
+        call,
+        "resource_exhausted",
+        `${maxPutNotifications} put notifications of the region wait for a reader; that is the limit`,
+      );
+  },
+);

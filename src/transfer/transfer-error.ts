@@ -1,0 +1,152 @@
+import { asCount, builtinMethod, isUint64 } from "../control/control-method.ts";
+import type { RefusedTransfer, TransferRoute } from "../control/transfer-route.ts";
+import { fabricError, fabricErrorCode } from "../errors/fabric-error.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Access } from "../memory/region-kind.ts";
+import type { CheckedPart } from "./transfer-part.ts";
+
+/** The transfer that failed, for its error. */
+interface Failed {
+  readonly op: "get" | "put";
+  readonly route: TransferRoute;
+  readonly parts: readonly CheckedPart[];
+  readonly total: number;
+  readonly moved: number;
+}
+
+/** The meaning of errors of providers that report a reason. */
+const reasons: Readonly<Record<number, string>> = {
+  266: "its owner does not know the key: the region was never granted, or its grant has ended", // FI_ENOKEY
+  13: "its owner does not allow this access", // EACCES
+  34: "it lies outside what its owner has granted", // ERANGE
+};
+
+/** The user stopped the transfer: `reason` is the signal's, or the milliseconds that have passed. */
+export function givenUp(failed: Failed, reason: unknown): RpcError {
+  const outOfTime = typeof reason === "number";
+  const timedOut = outOfTime || (reason instanceof DOMException && reason.name === "TimeoutError");
+  const why = outOfTime ? `${reason} ms have passed` : timedOut ? "its signal timed out" : "it was cancelled";
+  return new RpcError({
+    code: timedOut ? "deadline_exceeded" : "cancelled",
+    message: `${describe(failed)}: ${why} after ${failed.moved} bytes`,
+    origin: "local",
+    transferredBytes: failed.moved,
+    ...(outOfTime ? {} : { cause: reason }),
+  });
+}
+
+/** The handler returned without waiting for the transfer. */
+export function stoppedEarly(failed: Failed): RpcError {
+  return new RpcError({
+    code: "failed_precondition",
+    message: `${describe(failed)} stopped after ${failed.moved} bytes: the call has ended, and its grants with it`,
+    origin: "local",
+    transferredBytes: failed.moved,
+  });
+}
+
+/** Why the provider rejected a transfer. */
+export interface Refusal {
+  readonly error: RpcError;
+  /** Where the provider reports no reason and the owner can be asked: the owner's reason, or `error`. Never rejects. */
+  readonly explained?: Promise<RpcError>;
+}
+
+/** The provider rejected the transfer with `status`. */
+export function refused(failed: Failed, status: number): Refusal {
+  const { port, explain } = failed.route;
+  const reason = reasons[status];
+  const error = fabricError({
+    provider: port.provider,
+    op: failed.op === "get" ? "fi_read" : "fi_write",
+    code: status,
+    message: `${describe(failed)} ended after ${failed.moved} bytes${reason === undefined ? "" : `: ${reason}`}`,
+    transferredBytes: failed.moved,
+  });
+  const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
+  if (!silent || explain === undefined) return { error };
+  const explained = ask(failed, explain.bind(failed.route)).then(
+    (answer) => (answer === undefined ? error : withDetail(answer, error)),
+    () => error,
+  );
+  return { error, explained };
+}
+
+async function ask(
+  failed: Failed,
+  explain: NonNullable<TransferRoute["explain"]>,
+): Promise<RpcError | undefined> {
+  for (const question of questions(failed)) {
+    const answer = await explain(question);
+    if (answer !== undefined) return answer;
+  }
+  return undefined;
+}
+
+/** One question for each grant, about everything of it that the transfer touches. */
+function questions({ op, parts }: Failed): RefusedTransfer[] {
+  const needed = op === "get" ? "read" : "write";
+  const byGrant = new Map<bigint, RefusedTransfer>();
+  for (const { remote, offset, bytes } of parts) {
+    if (bytes === 0) continue;
+    const key = remote.grantKey;
+    const from = remote.grantOffset + offset;
+    const known = byGrant.get(key);
+    const first = Math.min(from, known?.offset ?? from);
+    const end = Math.max(from + bytes, known === undefined ? 0 : known.offset + known.bytes);
+    byGrant.set(key, { key, needed, offset: first, bytes: end - first });
+  }
+  return [...byGrant.values()];
+}
+
+/** The owner's reason, with the details of the fabric. */
+function withDetail(explained: RpcError, { message, fabric, transferredBytes }: RpcError): RpcError {
+  return new RpcError({
+    code: explained.code,
+    message: `${bare(message)}: ${bare(explained.message)}`,
+    origin: explained.origin,
+    fabric,
+    transferredBytes,
+    retryable: explained.retryable,
+  });
+}
+
+/** A message without its code. */
+function bare(message: string): string {
+  return message.replace(/^\[\w+\] /, "");
+}
+
+function describe({ op, parts, total }: Failed): string {
+  const [part] = parts;
+  if (part !== undefined && parts.length === 1) return `${op} of ${total} bytes at offset ${part.offset}`;
+  return `${op} of ${total} bytes in ${parts.length} parts`;
+}
+
+interface ExplainDenialInput {
+  readonly key: bigint;
+  readonly needed: Access;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/**
+ * Serves `explainDenial`: whether the asker had the right to a transfer that the fabric rejected without a reason.
+ * Answers nothing when it had, else the error that the transfer should have ended with.
+ */
+export const explainDenialMethod = builtinMethod<ExplainDenialInput>(
+  "explainDenial",
+  ([key, needed, from, length]) => {
+    const offset = asCount(from);
+    const bytes = asCount(length);
+    const fits =
+      isUint64(key) &&
+      (needed === "read" || needed === "write") &&
+      offset !== undefined &&
+      bytes !== undefined;
+    return fits ? { key, needed, offset, bytes } : undefined;
+  },
+  ({ key, needed, offset, bytes }, call, session) => {
+    session.grants.check(key, needed, offset, bytes);
+    call.settle({ value: undefined });
+  },
+);

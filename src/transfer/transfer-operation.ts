@@ -1,0 +1,285 @@
+import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
+import { RpcError } from "../errors/rpc-error.ts";
+import type { HeldMemory } from "../memory/registration-cache.ts";
+import { hold } from "../memory/registration-cache.ts";
+import { planExtents } from "./extents.ts";
+import { pacingOf } from "./pacing.ts";
+import { type ChunkedTransfer, type ChunkedTransferListener, Scheduler } from "./scheduler.ts";
+import { givenUp, refused, stoppedEarly } from "./transfer-error.ts";
+import type { TransferControl } from "./transfer-options.ts";
+import { assertApart, type CheckedPart } from "./transfer-part.ts";
+
+/** What a transfer does when its bytes are in place, before it resolves. */
+export interface CompletionAction {
+  /** What a transfer that is a single write can carry to its target instead of `run`, if anything. */
+  notification(parts: readonly CheckedPart[]): bigint | undefined;
+  run(parts: readonly CheckedPart[], bytes: number): Promise<void>;
+}
+
+/** Progress of a transfer. */
+export interface TransferProgress {
+  /** Bytes that have surely moved. */
+  readonly bytes: number;
+  /** Bytes still to move. */
+  readonly remaining: number;
+  /** Average since the transfer began. */
+  readonly bytesPerSecond: number;
+}
+
+/**
+ * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
+ * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
+ */
+export class TransferOperation implements ChunkedTransferListener {
+  readonly op: "get" | "put";
+  readonly route: TransferRoute;
+  readonly #scope: TransferScope;
+  readonly #control: TransferControl;
+  #check: (() => readonly CheckedPart[]) | undefined;
+  #completionAction: CompletionAction | undefined;
+  parts: readonly CheckedPart[] = [];
+  /** Bytes to move. */
+  total = 0;
+  /** Bytes that have surely moved. */
+  moved = 0;
+  #chunked: ChunkedTransfer | undefined;
+  #held: HeldMemory[] = [];
+  #resolve!: (bytes: number) => void;
+  #reject!: (error: unknown) => void;
+  #settled = false;
+  #landed = false;
+  #onLanded: (() => void)[] = [];
+  #onStep: (() => void)[] = [];
+  #listening = false;
+  #cancelTimer: (() => void) | undefined;
+  /** The provider rejected the transfer, and the owner is being asked why. */
+  #refusal: RpcError | undefined;
+  #beganMs = 0;
+  #settledMs = 0;
+
+  /** `check` returns the parts, or throws what the transfer rejects with. */
+  constructor(
+    op: "get" | "put",
+    route: TransferRoute,
+    scope: TransferScope,
+    control: TransferControl,
+    check: () => readonly CheckedPart[],
+    completionAction?: CompletionAction,
+  ) {
+    this.op = op;
+    this.route = route;
+    this.#scope = scope;
+    this.#control = control;
+    this.#check = check;
+    this.#completionAction = completionAction;
+  }
+
+  /** Posts the first chunks, or settles at once. Never throws. */
+  begin(resolve: (bytes: number) => void, reject: (error: unknown) => void): void {
+    this.#resolve = resolve;
+    this.#reject = reject;
+    try {
+      this.#begin();
+    } catch (error) {
+      this.#settle();
+      this.#land();
+      reject(error);
+    }
+  }
+
+  #begin(): void {
+    const check = this.#check as () => readonly CheckedPart[];
+    this.#check = undefined;
+    const parts = check();
+    this.parts = parts;
+    this.total = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+    assertApart(this.op, parts);
+    const { signal } = this.#control;
+    if (signal?.aborted === true) throw givenUp(this, signal.reason);
+    this.#scope.beginTransfer();
+    if (this.total === 0) {
+      this.#scope.endTransfer();
+      this.#land();
+      this.#listen();
+      this.#complete();
+      return;
+    }
+    let begun = 0;
+    try {
+      for (const { region } of parts) {
+        region?.beginLocalUse();
+        begun++;
+      }
+      this.#post(parts);
+    } catch (error) {
+      this.#letGo(begun);
+      this.#scope.endTransfer();
+      throw error;
+    }
+    if (!this.#settled) this.#listen();
+    this.route.wakeProgress();
+  }
+
+  #post(parts: readonly CheckedPart[]): void {
+    const { port, address, clock } = this.route;
+    const legs = parts.map(({ remote, offset, bytes, local }) => ({
+      remote: remote.segments,
+      remoteOffset: offset,
+      local: local.map((view) => {
+        const held = hold(port, view);
+        this.#held.push(held);
+        return { memory: held.memory, offset: held.offset, bytes: view.byteLength };
+      }),
+      localOffset: 0,
+      bytes,
+    }));
+    const extents = planExtents(legs);
+    const pacing = pacingOf(port, this.#control);
+    const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
+    const notification = isOne ? this.#completionAction?.notification(parts) : undefined;
+    if (notification !== undefined) this.#completionAction = undefined;
+    this.#beganMs = clock.now();
+    this.#chunked = Scheduler.of(port).start({
+      op: this.op === "get" ? "read" : "write",
+      address,
+      extents,
+      pacing,
+      listener: this,
+      notification,
+    });
+  }
+
+  // ---- the listener of the chunked transfer -----------------------------------------------------------------------
+
+  stopped(): boolean {
+    return this.#settled || !this.#scope.open;
+  }
+
+  onMoved(bytes: number): void {
+    this.moved += bytes;
+    this.#step();
+  }
+
+  onEnded(status: number): void {
+    this.#letGo(this.parts.length);
+    this.route.onLanded(this.op, this.moved);
+    const complete = this.moved === this.total;
+    if (!this.#settled && complete) this.#complete();
+    else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
+    // Also when nobody waits for the reason: a rejected transfer may break the connection, with all that was in flight
+    // on it.
+    else if (status !== 0) this.#refuse(status);
+    this.#land();
+    // Last: it may send the terminal frame.
+    this.#scope.endTransfer();
+  }
+
+  /** All bytes are in place. What remains needs no memory; until it is done, the transfer can be stopped. */
+  #complete(): void {
+    if (this.#completionAction === undefined) return this.#succeed();
+    this.#completionAction.run(this.parts, this.total).then(
+      () => {
+        if (!this.#settled) this.#succeed();
+      },
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  #succeed(): void {
+    this.#settle();
+    this.#resolve(this.total);
+  }
+
+  #refuse(status: number): void {
+    const { error, explained } = refused(this, status);
+    if (explained === undefined) return this.#fail(error);
+    this.#refusal = error;
+    // The call's end or the user's signal may come first.
+    explained.then((reason) => {
+      if (!this.#settled) this.#fail(reason);
+    });
+  }
+
+  // ---- the two ends -----------------------------------------------------------------------------------------------
+
+  #listen(): void {
+    const { signal, timeoutMs } = this.#control;
+    this.#listening = true;
+    this.#scope.signal.addEventListener("abort", this.#onCallAborted, { once: true });
+    signal?.addEventListener("abort", this.#onAborted, { once: true });
+    if (timeoutMs !== undefined)
+      this.#cancelTimer = this.route.clock.timer(timeoutMs, () => this.#fail(givenUp(this, timeoutMs)), true);
+  }
+
+  readonly #onCallAborted = (): void => {
+    const { reason } = this.#scope.signal;
+    // A session that is lost while the owner is asked broke because of this rejection.
+    const lost = this.#refusal !== undefined && reason instanceof RpcError && reason.code === "unavailable";
+    this.#fail(lost ? this.#refusal : reason);
+  };
+  readonly #onAborted = (): void => this.#fail(givenUp(this, this.#control.signal?.reason));
+
+  #fail(error: unknown): void {
+    if (this.#settled) return;
+    this.#settle();
+    this.#reject(error);
+    this.#chunked?.stop();
+  }
+
+  #settle(): void {
+    this.#settled = true;
+    this.#settledMs = this.route.clock.now();
+    if (this.#listening) {
+      this.#scope.signal.removeEventListener("abort", this.#onCallAborted);
+      this.#control.signal?.removeEventListener("abort", this.#onAborted);
+      this.#cancelTimer?.();
+    }
+    this.#step();
+  }
+
+  #letGo(begun: number): void {
+    for (const held of this.#held) held.release();
+    this.#held = [];
+    for (let i = 0; i < begun; i++) this.parts[i]?.region?.endLocalUse();
+  }
+
+  #land(): void {
+    this.#landed = true;
+    for (const resolve of this.#onLanded) resolve();
+    this.#onLanded = [];
+  }
+
+  async landed(): Promise<number> {
+    if (!this.#landed) await new Promise<void>((resolve) => this.#onLanded.push(resolve));
+    return this.moved;
+  }
+
+  // ---- who watches ------------------------------------------------------------------------------------------------
+
+  #step(): void {
+    if (this.#onStep.length === 0) return;
+    const waiting = this.#onStep;
+    this.#onStep = [];
+    for (const resolve of waiting) resolve();
+  }
+
+  async *steps(): AsyncGenerator<TransferProgress, undefined> {
+    for (let seen = 0; ; ) {
+      if (this.moved !== seen) {
+        seen = this.moved;
+        yield this.#progress();
+      } else if (this.#settled) return;
+      else await new Promise<void>((resolve) => this.#onStep.push(resolve));
+    }
+  }
+
+  #progress(): TransferProgress {
+    const untilMs = this.#settled ? this.#settledMs : this.route.clock.now();
+    const seconds = (untilMs - this.#beganMs) / 1000;
+    return {
+      bytes: this.moved,
+      remaining: this.total - this.moved,
+      bytesPerSecond: seconds > 0 ? this.moved / seconds : 0,
+    };
+  }
+}

@@ -1,0 +1,400 @@
+import {
+  DecodeError,
+  extension,
+  maxBigIntBytes,
+  maxDepth,
+  type RegionCodec,
+  tooDeep,
+  unpackerOf,
+  ValueTooLargeError,
+} from "./extension.ts";
+import * as heapCost from "./heap-cost.ts";
+import { makeDate, makeError, makeMap, makeTypedArray } from "./make-value.ts";
+import { learn, placeOf, type Shape, shapeAt } from "./shapes.ts";
+import type { Utf8Buffer } from "./utf8-buffer.ts";
+import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
+
+/**
+ * Decodes msgpack and checks it in the same pass (docs/protocol.md, section 4): lengths lie inside the body, nesting
+ * and work are bounded, extensions are known, and map keys can be property names. The memory that the value takes is
+ * counted before it is taken.
+ *
+ * Values are made before all bytes have been read. A collection grows by what was read, never by what it claims.
+ * Source: the msgpack specification's table of formats.
+ */
+
+/** Longer strings are read by native code of Node. V8 would keep the pieces of longer ones (`ConsString`). */
+const shortString = 13;
+
+// Decoding is synchronous and runs no user code, so only one value is decoded at a time.
+let bytes: Utf8Buffer;
+let view: DataView;
+let at = 0;
+let end = 0;
+/** Bytes of the heap that the value takes so far, and how many it may take. */
+let heapBytes = 0;
+let maxHeapBytes = 0;
+let work = 0;
+let context: RegionCodec | undefined;
+let views = false;
+/** The values of maps that are being read. */
+const values: unknown[] = [];
+let top = 0;
+
+/**
+ * Decodes the one value that fills `start` to `until`. With `asViews`, binary values are views of `from`.
+ * @throws DecodeError, ValueTooLargeError beyond `maxBytes` of the heap, and what an unpacker throws.
+ */
+export function decodeValue(
+  from: Buffer,
+  dataView: DataView,
+  start: number,
+  until: number,
+  regions: RegionCodec | undefined,
+  asViews: boolean,
+  maxBytes: number,
+): unknown {
+  bytes = from as Utf8Buffer;
+  view = dataView;
+  at = start;
+  end = until;
+  heapBytes = 0;
+  maxHeapBytes = maxBytes;
+  work = 0;
+  context = regions;
+  views = asViews;
+  try {
+    const value = read(0);
+    if (at !== end) refuse(`${end - at} bytes follow the value`);
+    spend(0);
+    return value;
+  } catch (error) {
+    values.length = 0;
+    top = 0;
+    throw error;
+  }
+}
+
+/** Bytes of the heap that the last value takes, by estimate. */
+export function decodedHeapBytes(): number {
+  return heapBytes;
+}
+
+function refuse(why: string): never {
+  throw new DecodeError(why);
+}
+
+/** Skips `count` bytes and returns where they begin. */
+function take(count: number): number {
+  if (count > end - at) refuse("value is cut off");
+  at += count;
+  return at - count;
+}
+
+function read(depth: number): unknown {
+  if (at >= end) refuse("value is cut off");
+  const tag = bytes[at++] as number;
+  if (tag < 0x80) return tag;
+  if (tag >= 0xe0) return tag - 0x100;
+  if (tag >= 0xa0 && tag < 0xc0) return readString(tag & 0x1f);
+  if (tag < 0x90) return readMap(tag & 0x0f, depth);
+  if (tag < 0xa0) return readArray(tag & 0x0f, depth);
+  switch (tag) {
+    case 0xc0:
+      return null;
+    case 0xc2:
+      return false;
+    case 0xc3:
+      return true;
+    case 0xc4: // bin 8, 16, 32
+    case 0xc5:
+    case 0xc6:
+      return readBinary(readCount(tag - 0xc4));
+    case 0xc7: // ext 8, 16, 32
+    case 0xc8:
+    case 0xc9:
+      return readExtension(readCount(tag - 0xc7), false, depth);
+    case 0xca:
+      heapBytes += heapCost.double;
+      return view.getFloat32(take(4));
+    case 0xcb:
+      heapBytes += heapCost.double;
+      return view.getFloat64(take(8));
+    case 0xcc: // uint 8, 16, 32
+    case 0xcd:
+    case 0xce:
+      return readCount(tag - 0xcc);
+    case 0xcf:
+      spend(heapCost.bigInt + 8);
+      return view.getBigUint64(take(8));
+    case 0xd0:
+      return view.getInt8(take(1));
+    case 0xd1:
+      return view.getInt16(take(2));
+    case 0xd2:
+      return view.getInt32(take(4));
+    case 0xd3:
+      spend(heapCost.bigInt + 8);
+      return view.getBigInt64(take(8));
+    case 0xd4: // fixext 1, 2, 4, 8, 16
+    case 0xd5:
+    case 0xd6:
+    case 0xd7:
+    case 0xd8:
+      return readExtension(1 << (tag - 0xd4), tag === 0xd4, depth);
+    case 0xd9: // str 8, 16, 32
+    case 0xda:
+    case 0xdb:
+      return readString(readCount(tag - 0xd9));
+    case 0xdc: // array 16, 32
+    case 0xdd:
+      return readArray(readCount(tag - 0xdb), depth);
+    case 0xde: // map 16, 32
+    case 0xdf:
+      return readMap(readCount(tag - 0xdd), depth);
+    default:
+      return refuse(`byte 0x${tag.toString(16)} begins no value`);
+  }
+}
+
+/** An unsigned integer of 1, 2 or 4 bytes, for a `width` of 0, 1 or 2. */
+function readCount(width: number): number {
+  if (width === 0) return bytes[take(1)] as number;
+  return width === 1 ? view.getUint16(take(2)) : view.getUint32(take(4));
+}
+
+function readString(length: number): string {
+  const start = take(length);
+  if (length >= shortString) return readLongString(start, length);
+  if (length > 1) spend(heapCost.string + length);
+  let text = "";
+  let i = start;
+  let all = 0;
+  for (; i + 4 <= at; i += 4) {
+    const a = bytes[i] as number;
+    const b = bytes[i + 1] as number;
+    const c = bytes[i + 2] as number;
+    const d = bytes[i + 3] as number;
+    all |= a | b | c | d;
+    text += String.fromCharCode(a, b, c, d);
+  }
+  for (; i < at; i++) {
+    const unit = bytes[i] as number;
+    all |= unit;
+    text += String.fromCharCode(unit);
+  }
+  return all < 0x80 ? text : bytes.utf8Slice(start, at);
+}
+
+function readLongString(start: number, length: number): string {
+  // Before it is made: it is at most as long as its bytes, and its characters have one byte or all of them two.
+  spend(heapCost.string + length);
+  const text = bytes.utf8Slice(start, at);
+  if (text.length !== length) spend(Math.max(0, 2 * text.length - length));
+  return text;
+}
+
+function readBinary(length: number): Uint8Array {
+  spend(heapCost.binary + Math.min(length, heapCost.inHeap));
+  const start = take(length);
+  if (views) return new Uint8Array(bytes.buffer, bytes.byteOffset + start, length);
+  const copy = new Uint8Array(length);
+  copy.set(bytes.subarray(start, at));
+  return copy;
+}
+
+/** Begins a collection of `parts` values at `depth`. Each value takes at least one byte. */
+function enter(parts: number, depth: number): void {
+  if (parts > end - at) refuse(`collection of ${parts} values has ${end - at} bytes`);
+  if (depth >= maxDepth) refuse(tooDeep);
+}
+
+/** Counts memory that the value is about to take. Doubles, which take no more than their places, are seen later. */
+function spend(count: number): void {
+  heapBytes += count;
+  if (heapBytes > maxHeapBytes)
+    throw new ValueTooLargeError(`value takes more than ${maxHeapBytes} bytes of memory once decoded`);
+}
+
+function toil(steps: number): void {
+  work += steps;
+  if (work > maxWork) refuse(tooMuchWork);
+}
+
+function readArray(length: number, depth: number): unknown[] {
+  if (length === 0) {
+    spend(heapCost.exactArray(0));
+    return [];
+  }
+  enter(length, depth);
+  const inner = depth + 1;
+  // Points and pairs are frequent. Pushed to, an array would have room for 17.
+  if (length <= 3) {
+    spend(heapCost.exactArray(length));
+    if (length === 1) return [read(inner)];
+    if (length === 2) return [read(inner), read(inner)];
+    return [read(inner), read(inner), read(inner)];
+  }
+  spend(heapCost.array(length));
+  const array: unknown[] = [];
+  for (let i = 0; i < length; i++) array.push(read(inner));
+  return array;
+}
+
+function readMap(count: number, depth: number): object {
+  if (count === 0) {
+    spend(heapCost.emptyObject);
+    return {};
+  }
+  enter(2 * count, depth);
+  const place = placeOf(bytes, at, end, count);
+  if (place < 0) return readEntries({}, count, depth);
+  const shape = shapeAt(place, count);
+  if (shape !== undefined) return readShape(shape, place, count, depth);
+  const object = readEntries({}, count, depth);
+  learn(place, object);
+  return object;
+}
+
+function readShape(shape: Shape, place: number, count: number, depth: number): object {
+  spend(heapCost.shaped + heapCost.slot * count);
+  const base = top;
+  top += count;
+  for (let i = 0; i < count; i++) {
+    const key = shape.keyBytes[i] as Uint8Array;
+    if (!isNext(key)) {
+      const object: Record<string, unknown> = {};
+      for (let done = 0; done < i; done++) object[shape.keys[done] as string] = values[base + done];
+      top = base;
+      readEntries(object, count - i, depth);
+      learn(place, object);
+      return object;
+    }
+    at += key.length;
+    values[base + i] = read(depth + 1);
+  }
+  const object = shape.build(values, base);
+  // Nothing of a message is kept longer than its receiver keeps it.
+  for (let i = base; i < top; i++) values[i] = undefined;
+  top = base;
+  return object;
+}
+
+function isNext(key: Uint8Array): boolean {
+  const { length } = key;
+  if (length > end - at) return false;
+  for (let i = 0; i < length; i++) if (bytes[at + i] !== key[i]) return false;
+  return true;
+}
+
+function readEntries(object: Record<string, unknown>, count: number, depth: number): object {
+  spend(heapCost.object + heapCost.entry * count);
+  let capacity = 0;
+  for (let i = 0; i < count; i++) {
+    const key = readKey();
+    const unit = key.charCodeAt(0);
+    if (unit >= 0x30 && unit <= 0x39) {
+      const grown = heapCost.elementCapacity(capacity, Number(key));
+      spend(heapCost.slot * (grown - capacity));
+      capacity = grown;
+    }
+    object[key] = read(depth + 1);
+  }
+  return object;
+}
+
+/** A map key: a string, or a scalar that becomes one. `__proto__` is refused. */
+function readKey(): string {
+  if (at >= end) refuse("value is cut off");
+  const tag = bytes[at] as number;
+  if (tag < 0x80 || tag >= 0xe0 || (tag >= 0xc0 && tag < 0xc4) || (tag >= 0xca && tag < 0xd4))
+    return `${read(0)}`;
+  if (tag < 0xa0 || (tag >= 0xc0 && tag < 0xd9) || tag >= 0xdc)
+    refuse(`map key begins with byte 0x${tag.toString(16)}`);
+  const key = read(0) as string;
+  if (key === "__proto__") refuse("map key __proto__ is not allowed");
+  return key;
+}
+
+/** Reads an extension of `size` bytes. Its type comes next. */
+function readExtension(size: number, isTag: boolean, depth: number): unknown {
+  const type = bytes[take(1)] as number;
+  switch (type) {
+    case extension.undefined:
+      if (size !== 1) refuse(`extension 0x0 has ${size} bytes`);
+      take(1);
+      return undefined;
+    case extension.set:
+    case extension.map:
+    case extension.error:
+    case extension.regExp:
+      if (!isTag) refuse(`extension 0x${type.toString(16)} has the wrong form`);
+      take(1);
+      return readTagged(type, depth);
+    case extension.timestamp:
+      return readDate(size);
+    case extension.bigInt:
+      return readBigInt(size);
+    case extension.typedArray:
+      return readTypedArray(size);
+    default:
+      return readRegistered(type, size);
+  }
+}
+
+/** Reads an extension of a registered class. */
+function readRegistered(type: number, size: number): object {
+  const unpacker = unpackerOf(type) ?? refuse(`extension 0x${type.toString(16)} is unknown`);
+  const fault = unpacker.sizeFault(size);
+  if (fault !== "") refuse(fault);
+  // Regions and handles become a few objects, and those of their segments.
+  spend(heapCost.object + 8 * size);
+  const start = take(size);
+  return unpacker.unpack(bytes.subarray(start, at), context);
+}
+
+/** Reads the array after a tag. It counts as nested inside the tag. */
+function readTagged(type: number, depth: number): object {
+  enter(1, depth);
+  const parts = read(depth + 1);
+  if (!Array.isArray(parts)) refuse(`extension 0x${type.toString(16)} has no array`);
+  if (type === extension.set || type === extension.map) {
+    spend(heapCost.table(parts.length));
+    toil(tableWork(parts, type === extension.set ? 1 : 2));
+    return type === extension.set ? new Set(parts) : makeMap(parts);
+  }
+  const [first, second, cause, errors] = parts as readonly unknown[];
+  if (typeof first !== "string" || typeof second !== "string")
+    refuse(`extension 0x${type.toString(16)} does not begin with two strings`);
+  if (type === extension.error) {
+    spend(heapCost.error);
+    return makeError(first, second, cause, errors);
+  }
+  spend(heapCost.regExp);
+  toil(regExpWork(first.length, second));
+  return new RegExp(first, second);
+}
+
+function readDate(size: number): Date {
+  if (size !== 1 && size !== 4 && size !== 8 && size !== 12) refuse(`timestamp has ${size} bytes`);
+  spend(heapCost.date);
+  return makeDate(view, take(size), size);
+}
+
+function readBigInt(size: number): bigint {
+  if (size < 1 || size > maxBigIntBytes)
+    refuse(`big integer has ${size} bytes, not between 1 and ${maxBigIntBytes}`);
+  spend(heapCost.bigInt + size + 8);
+  const start = take(size);
+  return BigInt.asIntN(8 * size, BigInt(`0x${bytes.toString("hex", start, at)}`));
+}
+
+function readTypedArray(size: number): object {
+  if (size === 0) refuse("typed array is of an unknown type");
+  spend(heapCost.binary);
+  const start = take(size);
+  const { buffer, byteOffset } = bytes;
+  // Its own, aligned memory.
+  const memory = buffer.slice(byteOffset + start + 1, byteOffset + at) as ArrayBuffer;
+  return makeTypedArray(bytes[start] as number, memory) ?? refuse("typed array is of an unknown type");
+}

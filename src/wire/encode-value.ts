@@ -1,0 +1,391 @@
+import {
+  arrayBufferNumber,
+  dataViewNumber,
+  EncodeError,
+  extension,
+  maxBigIntBytes,
+  maxDepth,
+  packerOf,
+  type RegionCodec,
+  tooDeep,
+  typedArrays,
+} from "./extension.ts";
+import type { Utf8Buffer } from "./utf8-buffer.ts";
+import { pathIn } from "./value-path.ts";
+import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
+
+/**
+ * Encodes values as msgpack, in place. It refuses what a receiver would refuse (docs/protocol.md, section 4), so that
+ * the fault is an error of the call and does not end the session.
+ */
+
+/** Longer strings are written by native code of Node. */
+const shortString = 24;
+/** The longest header of a value, and the longest number. */
+const slack = 9;
+/** The smallest size of a buffer that replaces one that was too short. */
+const minGrownBytes = 16 * 1024;
+
+// Encoding is synchronous, and `encodeAt` allows only one value at a time.
+let target: Utf8Buffer;
+let view: DataView;
+/** The last offset at which `slack` bytes fit. */
+let room = 0;
+let work = 0;
+/** The value that is being encoded. */
+let root: unknown;
+/** See `value-path.ts`. */
+const trail = new Int32Array(256);
+let context: RegionCodec | undefined;
+
+/**
+ * Writes `value` into `into` from `start` on. Returns the end of the value in `encodeTarget()`.
+ * @throws EncodeError, and what the code of the value throws.
+ */
+export function encodeValue(
+  into: Buffer,
+  dataView: DataView,
+  start: number,
+  value: unknown,
+  regions: RegionCodec | undefined,
+): number {
+  target = into as Utf8Buffer;
+  view = dataView;
+  room = into.length - slack;
+  work = 0;
+  context = regions;
+  root = value;
+  try {
+    return write(value, start, 0);
+  } finally {
+    root = undefined;
+  }
+}
+
+/** The buffer of the last value: the one that was passed, or a longer one that replaced it. */
+export function encodeTarget(): Buffer {
+  return target;
+}
+
+/** Continues in a buffer with room for `bytes` at `at`, and `slack` after them. */
+function grow(at: number, bytes: number): void {
+  const longer = Buffer.allocUnsafeSlow(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
+  target.copy(longer, 0, 0, at);
+  target = longer as Utf8Buffer;
+  view = new DataView(longer.buffer, longer.byteOffset, longer.byteLength);
+  room = longer.length - slack;
+}
+
+/** `depth`: of the part that is refused; 0 for the whole value. */
+function refuse(why: string, depth = 0): never {
+  const path = pathIn(root, depth, trail);
+  throw new EncodeError(`the value cannot be encoded: ${why}${path === "" ? "" : ` at ${path}`}`);
+}
+
+function write(value: unknown, at: number, depth: number): number {
+  if (at > room) grow(at, 0);
+  switch (typeof value) {
+    case "string":
+      return writeString(value, at);
+    case "number":
+      return writeNumber(value, at);
+    case "boolean":
+      target[at] = value ? 0xc3 : 0xc2;
+      return at + 1;
+    case "undefined":
+      return writeTag(extension.undefined, 0, at);
+    case "object":
+      if (value === null) {
+        target[at] = 0xc0;
+        return at + 1;
+      }
+      if (value.constructor === Object) return writeObject(value as Record<string, unknown>, at, depth);
+      if (value.constructor === Array) return writeArray(value as readonly unknown[], at, depth);
+      return writeOther(value, at, depth);
+    case "bigint":
+      return writeBigInt(value, at, depth);
+    default:
+      return refuse(`it holds a ${typeof value}`, depth);
+  }
+}
+
+function writeObject(object: Record<string, unknown>, start: number, depth: number): number {
+  const keys = Object.keys(object);
+  let at = writeCount(keys.length, 0x80, 0xde, start);
+  enter(keys.length, depth);
+  for (let i = 0; i < keys.length; i++) {
+    const key = keys[i] as string;
+    if (key === "__proto__") refuse("map key __proto__ is not allowed", depth);
+    if (at > room) grow(at, 0);
+    at = writeString(key, at);
+    trail[depth] = i;
+    at = write(object[key], at, depth + 1);
+  }
+  return at;
+}
+
+function writeArray(array: readonly unknown[], start: number, depth: number): number {
+  const { length } = array;
+  let at = writeCount(length, 0x90, 0xdc, start);
+  enter(length, depth);
+  for (let i = 0; i < length; i++) {
+    trail[depth] = i;
+    at = write(array[i], at, depth + 1);
+  }
+  return at;
+}
+
+/** Counts a collection of `parts` values at `depth`. An empty one is no deeper than a number. */
+function enter(parts: number, depth: number): void {
+  if (depth >= maxDepth && parts > 0) refuse(`${tooDeep}, or the value is circular`, depth);
+}
+
+function toil(steps: number, depth: number): void {
+  work += steps;
+  if (work > maxWork) refuse(tooMuchWork, depth);
+}
+
+/**
+ * Writes the header of a collection: the count in one byte with `few`, in 2 bytes after `many`, or in 4 after `many` +
+ * 1.
+ */
+function writeCount(count: number, few: number, many: number, at: number): number {
+  if (count >= 0x10) return count < 0x10000 ? write16(many, count, at) : write32(many + 1, count, at);
+  target[at] = few | count;
+  return at + 1;
+}
+
+/** Writes a length in 1, 2 or 4 bytes, after the tag `first`, `first` + 1 or `first` + 2. */
+function writeLength(length: number, first: number, at: number): number {
+  if (length < 0x100) return write8(first, length, at);
+  return length < 0x10000 ? write16(first + 1, length, at) : write32(first + 2, length, at);
+}
+
+function write8(tag: number, value: number, at: number): number {
+  target[at] = tag;
+  target[at + 1] = value;
+  return at + 2;
+}
+
+function write16(tag: number, value: number, at: number): number {
+  target[at] = tag;
+  view.setUint16(at + 1, value);
+  return at + 3;
+}
+
+function write32(tag: number, value: number, at: number): number {
+  target[at] = tag;
+  view.setUint32(at + 1, value);
+  return at + 5;
+}
+
+function writeString(text: string, at: number): number {
+  const { length } = text;
+  // A unit takes at most three bytes. They are counted only if that bound does not fit.
+  if (at + 3 * length > room) {
+    const bytes = Buffer.byteLength(text);
+    if (at + bytes > room) grow(at, bytes);
+  }
+  if (length >= shortString) return writeLongString(text, at);
+  for (let i = 0; i < length; i++) {
+    const unit = text.charCodeAt(i);
+    if (unit >= 0x80) return writeLongString(text, at);
+    target[at + 1 + i] = unit;
+  }
+  target[at] = 0xa0 | length;
+  return at + 1 + length;
+}
+
+function writeLongString(text: string, at: number): number {
+  // After the header that an ASCII string of this length has: most strings are ASCII.
+  const header = headerBytes(text.length);
+  const bytes = target.utf8Write(text, at + header, target.length - at - header);
+  const needed = headerBytes(bytes);
+  if (needed !== header) target.copyWithin(at + needed, at + header, at + header + bytes);
+  if (needed === 1) target[at] = 0xa0 | bytes;
+  else writeLength(bytes, 0xd9, at);
+  return at + needed + bytes;
+}
+
+function headerBytes(bytes: number): number {
+  return bytes < 0x20 ? 1 : bytes < 0x100 ? 2 : bytes < 0x10000 ? 3 : 5;
+}
+
+function writeNumber(value: number, at: number): number {
+  if (value >>> 0 === value) {
+    if (value >= 0x10000) return write32(0xce, value, at);
+    if (value >= 0x100) return write16(0xcd, value, at);
+    if (value >= 0x80) return write8(0xcc, value, at);
+    target[at] = value;
+    return at + 1;
+  }
+  // Negative: two's complement of the same width.
+  if (value >> 0 === value) {
+    if (value < -0x8000) return write32(0xd2, value, at);
+    if (value < -0x80) return write16(0xd1, value, at);
+    if (value < -0x20) return write8(0xd0, value, at);
+    target[at] = value;
+    return at + 1;
+  }
+  target[at] = 0xcb;
+  view.setFloat64(at + 1, value);
+  return at + 9;
+}
+
+/** Writes a 64-bit integer if it fits, otherwise two's complement in whole words of 8 bytes. */
+function writeBigInt(value: bigint, at: number, depth: number): number {
+  const signed = BigInt.asIntN(64, value) === value;
+  if (signed || BigInt.asUintN(64, value) === value) {
+    target[at] = signed ? 0xd3 : 0xcf;
+    view.setBigUint64(at + 1, BigInt.asUintN(64, value));
+    return at + 9;
+  }
+  // One bit for the sign.
+  const digits = (value < 0n ? ~value : value).toString(16);
+  const bits = 4 * digits.length - Math.clz32(Number.parseInt(digits.charAt(0), 16)) + 28 + 1;
+  const bytes = Math.ceil(bits / 64) * 8;
+  if (bytes > maxBigIntBytes) refuse(`big integer has ${bytes} bytes, more than ${maxBigIntBytes},`, depth);
+  const start = openExtension(extension.bigInt, bytes, at);
+  for (let word = bytes - 8, rest = value; word >= 0; word -= 8, rest >>= 64n)
+    view.setBigUint64(start + word, BigInt.asUintN(64, rest));
+  return start + bytes;
+}
+
+/** Writes an object that is neither plain nor an array of this realm. */
+function writeOther(value: object, at: number, depth: number): number {
+  if (value instanceof Uint8Array) return writeBinary(value, at);
+  const packer = packerOf(value);
+  if (packer !== undefined) {
+    const bytes = packer.pack(value, context);
+    const start = openExtension(packer.type, bytes.length, at);
+    target.set(bytes, start);
+    return start + bytes.length;
+  }
+  const json = toJson(value);
+  if (json !== value) return write(json, at, depth);
+  if (Array.isArray(value)) return writeArray(value, at, depth);
+  if (value instanceof Map) return writeTable(extension.map, [...value].flat(), 2, at, depth);
+  if (value instanceof Date) return writeDate(value.getTime(), at);
+  if (value instanceof Set) return writeTable(extension.set, [...value], 1, at, depth);
+  if (value instanceof RegExp) {
+    toil(regExpWork(value.source.length, value.flags), depth);
+    return writeTagged(extension.regExp, [value.source, value.flags], at, depth);
+  }
+  if (value instanceof Error) return writeTagged(extension.error, errorParts(value), at, depth);
+  if (value instanceof ArrayBuffer) return writeElements(arrayBufferNumber, new Uint8Array(value), at);
+  if (ArrayBuffer.isView(value)) {
+    const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+    return writeElements(numberOf(value, depth), bytes, at);
+  }
+  const name = unsendable(value);
+  if (name !== "") refuse(`it holds a ${name}`, depth);
+  return writeObject(value as Record<string, unknown>, at, depth);
+}
+
+/** Writes instances of classes with their own format. */
+const builtIns = new Set<unknown>([Map, Date, Set, Error, RegExp, ArrayBuffer, DataView, ...typedArrays]);
+
+function errorParts(error: Error): unknown[] {
+  const parts: unknown[] = [`${error.name}`, `${error.message}`, error.cause];
+  if (error instanceof AggregateError) parts.push(error.errors);
+  return parts;
+}
+
+/** Objects of these kinds have nothing that a receiver could use, or not what they look like. */
+const unsendableKinds = new Set(
+  ["Promise", "WeakMap", "WeakSet", "WeakRef", "Number", "String", "Boolean", "Symbol", "BigInt"].map(
+    (name) => `[object ${name}]`,
+  ),
+);
+
+/** What an object is that would arrive as an empty one though it holds something; "" for all others. */
+function unsendable(value: object): string {
+  const kind = Object.prototype.toString.call(value);
+  if (kind === "[object Object]") return "";
+  return unsendableKinds.has(kind) || Object.keys(value).length === 0 ? kind.slice(8, -1) : "";
+}
+
+/** The result of the value's `toJSON`, or the value itself. */
+function toJson(value: object): unknown {
+  if (builtIns.has(value.constructor) || Array.isArray(value)) return value;
+  const { toJSON } = value as { toJSON?: unknown };
+  return typeof toJSON !== "function" || toJSON === Date.prototype.toJSON ? value : toJSON.call(value);
+}
+
+function writeBinary(bytes: Uint8Array, at: number): number {
+  const { length } = bytes;
+  if (at + length > room) grow(at, length);
+  const start = writeLength(length, 0xc4, at);
+  target.set(bytes, start);
+  return start + length;
+}
+
+/** Writes the header of an extension of `bytes` bytes, makes room for them, and returns where they begin. */
+function openExtension(type: number, bytes: number, at: number): number {
+  if (at + bytes > room) grow(at, bytes);
+  let end = at + 1;
+  // 1, 2, 4, 8 and 16 bytes have tags of their own.
+  if (bytes > 0 && bytes <= 16 && (bytes & (bytes - 1)) === 0) target[at] = 0xd4 + 31 - Math.clz32(bytes);
+  else end = writeLength(bytes, 0xc7, at);
+  target[end] = type;
+  return end + 1;
+}
+
+/** Writes the number and the bytes of a typed array, always with an explicit length. */
+function writeElements(number: number, bytes: Uint8Array, at: number): number {
+  const { length } = bytes;
+  if (at + length > room) grow(at, length);
+  const start = writeLength(length + 1, 0xc7, at);
+  target[start] = extension.typedArray;
+  target[start + 1] = number;
+  target.set(bytes, start + 2);
+  return start + 2 + length;
+}
+
+function numberOf(value: ArrayBufferView, depth: number): number {
+  if (value instanceof DataView) return dataViewNumber;
+  const number = typedArrays.findIndex((Class) => value instanceof Class);
+  return number < 0 ? refuse(`it holds a ${value.constructor.name}`, depth) : number;
+}
+
+function writeDate(time: number, at: number): number {
+  if (Number.isNaN(time)) return writeTag(extension.timestamp, 0xff, at);
+  const seconds = Math.floor(time / 1000);
+  const nanoseconds = (time - 1000 * seconds) * 1_000_000;
+  const bytes = time < 0 || seconds >= 2 ** 32 ? 12 : nanoseconds === 0 ? 4 : 8;
+  const start = openExtension(extension.timestamp, bytes, at);
+  if (bytes === 12) {
+    view.setUint32(start, nanoseconds);
+    view.setBigInt64(start + 4, BigInt(seconds));
+  } else {
+    if (bytes === 8) view.setUint32(start, nanoseconds * 4);
+    view.setUint32(start + bytes - 4, seconds);
+  }
+  return start + bytes;
+}
+
+/** Writes an extension of one byte. */
+function writeTag(type: number, byte: number, at: number): number {
+  target[at + 2] = byte;
+  return write8(0xd4, type, at) + 1;
+}
+
+/** Writes a set or a map. The keys of its hash table are every `stride`-th of its parts. */
+function writeTable(
+  type: number,
+  parts: readonly unknown[],
+  stride: number,
+  at: number,
+  depth: number,
+): number {
+  toil(tableWork(parts, stride), depth);
+  return writeTagged(type, parts, at, depth);
+}
+
+/** Writes a tag and its array. */
+function writeTagged(type: number, parts: readonly unknown[], at: number, depth: number): number {
+  enter(1, depth);
+  const start = writeTag(type, 0, at);
+  if (start > room) grow(start, 0);
+  return writeArray(parts, start, depth + 1);
+}

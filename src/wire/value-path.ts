@@ -1,0 +1,50 @@
+/**
+ * Where in a value the encoder is, for its errors. It leaves a trail: the index of the part that is being encoded, by
+ * the depth of its collection. Keys would cost more to note.
+ */
+
+/** A longer path ends with an ellipsis. */
+const longestPath = 200;
+
+/** The path to the part at `depth` of `value`, by the trail: `.items[2].done`. Runs no code of the value. */
+export function pathIn(value: unknown, depth: number, trail: Int32Array): string {
+  let path = "";
+  let at = value;
+  for (let level = 0; level < depth; level++) {
+    // Their tag is a level of its own.
+    if (at instanceof Map || at instanceof Set || at instanceof Error) level++;
+    const step = stepInto(at, trail[level] as number);
+    if (step === undefined || path.length > longestPath) return `${path}…`;
+    path += step.text;
+    at = step.part;
+  }
+  return path;
+}
+
+interface Step {
+  readonly text: string;
+  readonly part: unknown;
+}
+
+/** Undefined where the encoder went another way: into the result of a `toJSON`, or past a getter. */
+function stepInto(value: unknown, index: number): Step | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  if (Array.isArray(value)) return stepTo(value, String(index), `[${index}]`);
+  if (value instanceof Map) {
+    const text = `[${index % 2 === 0 ? "key" : "value"} ${index >> 1}]`;
+    return { text, part: [...value].flat()[index] };
+  }
+  if (value instanceof Set) return { text: `[element ${index}]`, part: [...value][index] };
+  if (value instanceof Error) {
+    if (index === 3) return stepTo(value, "errors", ".errors");
+    return stepTo(value, "cause", ".cause");
+  }
+  const key = Object.keys(value)[index];
+  if (key === undefined || "toJSON" in value) return undefined;
+  return stepTo(value, key, /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`);
+}
+
+function stepTo(value: object, key: string, text: string): Step | undefined {
+  const property = Object.getOwnPropertyDescriptor(value, key);
+  return property && "value" in property ? { text, part: property.value } : undefined;
+}

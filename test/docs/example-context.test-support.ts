@@ -1,0 +1,73 @@
+import { createReadStream, createWriteStream } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
+import { Readable } from "node:stream";
+import {
+  type BalancedPeer,
+  bulk,
+  bulkStream,
+  type CallContext,
+  type Client,
+  type Engine,
+  handle,
+  type Implementation,
+  type Peer,
+  type Region,
+  type RegionHandle,
+  type RemoteRegion,
+  type RemoteStream,
+  service,
+  unary,
+} from "cinnabar";
+import { z } from "zod";
+
+// What the examples of docstrings use without declaring it. Only the types count: nothing of this runs.
+
+export { createReadStream, createWriteStream, Readable };
+
+export const Greeter = service("greeter.v1", {
+  greet: unary({
+    input: z.object({ name: z.string() }),
+    output: z.object({ text: z.string() }),
+    errors: { NameIsEmpty: z.object({ hint: z.string() }) },
+    idempotent: true,
+  }),
+});
+export const Files = service("files.v1", {
+  stat: unary({
+    input: z.object({ path: z.string() }),
+    output: z.object({ bytes: z.int() }),
+    errors: { NotFound: z.object({ path: z.string() }) },
+    idempotent: true,
+  }),
+  upload: unary({ input: z.object({ name: z.string(), content: bulkStream("read") }) }),
+});
+export const Sums = service("sums.v1", {
+  sum: unary({ input: z.object({ numbers: bulk("read") }), output: z.object({ sum: z.number() }) }),
+});
+export const Cache = service("cache.v1", {
+  find: unary({ input: z.object({ key: z.string() }), output: z.object({ page: handle("read") }) }),
+});
+
+/** A client in one example, what is served in another. */
+export declare const greeter: Client<typeof Greeter> & Implementation;
+export declare const files: Client<typeof Files> & Implementation;
+export declare const cache: Client<typeof Cache>;
+export declare const sums: Client<typeof Sums>;
+
+export declare const engine: Engine;
+export declare const peer: Peer;
+export declare const backends: BalancedPeer;
+export declare const call: CallContext;
+export declare const signal: AbortSignal;
+
+export declare const region: RemoteRegion<"read"> & RemoteRegion<"write">;
+export declare const counter: RemoteRegion<"read_write">;
+export declare const content: RemoteStream<"read"> & RemoteStream<"write">;
+export declare const memory: Uint8Array;
+export declare const pixels: Uint8Array;
+export declare const frame: number;
+export declare const exposed: Region<"read">;
+export declare const shared: RegionHandle<"read">;
+export declare const file: FileHandle;
+export declare const path: string;
+export declare const key: string;

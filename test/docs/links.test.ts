@@ -1,0 +1,93 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { root, userPages } from "./pages.test-support.ts";
+
+const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
+  cwd: root,
+  encoding: "utf8",
+})
+  .split("\n")
+  .filter((file) => file !== "" && !file.includes(".tmp-") && existsSync(root + file));
+const pages = files.filter((file) => file.endsWith(".md"));
+
+/** The page without its fenced blocks and comments, line by line. */
+function proseOf(page: string): string[] {
+  return readFileSync(root + page, "utf8")
+    .replaceAll(/^```[\s\S]*?^```$|^<!--[\s\S]*?-->$/gm, "")
+    .split("\n");
+}
+
+/** The anchors that GitHub gives to a page's headings. */
+function anchorsOf(page: string): Set<string> {
+  const anchors = new Set<string>();
+  for (const line of proseOf(page)) {
+    const heading = /^#+ (.*)/.exec(line)?.[1];
+    if (heading === undefined) continue;
+    const slug = heading
+      .toLowerCase()
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+      .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+      .replaceAll(" ", "-");
+    let own = slug;
+    for (let i = 1; anchors.has(own); i++) own = `${slug}-${i}`;
+    anchors.add(own);
+  }
+  return anchors;
+}
+
+describe("links between documents", () => {
+  for (const page of pages) {
+    it(`of ${page} lead to files and headings that exist`, () => {
+      const targets = [
+        ...proseOf(page)
+          .join("\n")
+          .matchAll(/(?:\]\(|(?:src|srcset|href)=")([^)\s"]+)/g),
+      ];
+      const broken = targets
+        .map(([, target = ""]) => target)
+        .filter((target) => !/^[a-z]+:/.test(target))
+        .filter((target) => {
+          const [path = "", anchor] = target.split("#");
+          const file = path === "" ? page : join(dirname(page), path);
+          if (!existsSync(root + file)) return true;
+          return anchor !== undefined && !anchorsOf(file).has(anchor);
+        });
+      expect(broken).toEqual([]);
+    });
+  }
+
+  it("in sources name documents that exist", () => {
+    const sources = files.filter((file) => /\.(ts|mjs|js|cc|h|txt|json)$/.test(file));
+    const broken = sources.flatMap((file) =>
+      [...readFileSync(root + file, "utf8").matchAll(/\bdocs\/(?:guide|design)\/[\w-]+\.md/g)]
+        .map(([document]) => document)
+        .filter((document) => !existsSync(root + document))
+        .map((document) => `${file}: ${document}`),
+    );
+    expect(broken).toEqual([]);
+  });
+});
+
+describe("diagnostics channels", () => {
+  it("that the guide names are those that the source publishes on", () => {
+    const namesIn = (texts: string[]) =>
+      [...new Set(texts.join("\n").match(/\bcinnabar:[a-z]+(?:\.[a-z]+)?/g))].sort();
+    const documented = namesIn(userPages.map((page) => readFileSync(root + page, "utf8")));
+    expect(documented).toEqual(namesIn([readFileSync(`${root}src/observe/channels.ts`, "utf8")]));
+  });
+});
+
+describe("the prose that users read", () => {
+  for (const page of [...userPages, "CHANGELOG.md"]) {
+    it(`of ${page} is wrapped at 120 columns, tables apart`, () => {
+      const long = proseOf(page).filter((line) => line.length > 120 && !line.startsWith("|"));
+      expect(long).toEqual([]);
+    });
+  }
+
+  it("of README.md has 150 lines at most", () => {
+    expect(readFileSync(`${root}README.md`, "utf8").trimEnd().split("\n").length).toBeLessThanOrEqual(150);
+  });
+});

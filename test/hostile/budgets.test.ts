@@ -1,0 +1,125 @@
+import { Engine } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { frameFlag, frameKind } from "../../src/wire/frame.ts";
+import { Attacker, bodyOf } from "./support/attacker.ts";
+import { methodNumber, Target, Victim } from "./support/victim.ts";
+
+const id = (generation: number, slot: number): number => ((generation << 20) | slot) >>> 0;
+
+describe("a peer that opens session after session", () => {
+  it("gets no more than a peer may have, and others find room", async () => {
+    const victim = await Victim.open({ limits: { maxSessions: 40, maxSessionsByPeer: 8 }, heartbeatMs: 100 });
+    using attacker = new Attacker(victim.url);
+    for (let i = 0; i < 100; i++) await attacker.send(attacker.hello());
+    await attacker.until(() => victim.counters.sessionsRefused === 92, "refusals");
+    // Its own and that of the honest peer.
+    expect(victim.engine.stats().sessions).toBe(9);
+    const [refused] = attacker.frames.filter(({ kind }) => kind === frameKind.refuse);
+    expect(bodyOf(refused as never)).toMatchObject({
+      m: "the peer has 8 sessions, maxSessionsByPeer is reached",
+    });
+    await using late = await Engine.open();
+    expect((await late.connect(victim.url)).state).toBe("connected");
+    await late.close();
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
+  it("may open others when some have ended", async () => {
+    const victim = await Victim.open({ limits: { maxSessionsByPeer: 2 } });
+    using attacker = new Attacker(victim.url);
+    for (let i = 0; i < 10; i++) {
+      await attacker.connect();
+      await attacker.sendFrames({ kind: frameKind.goodbye });
+      await attacker.until(() => victim.engine.stats().sessions === 1, "end");
+    }
+    expect(victim.counters.sessionsRefused).toBe(0);
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
+describe("peers that do not pull long answers", () => {
+  it("hold no more than their shares, lose their sessions, and what they held is free", async () => {
+    const answers = 20;
+    const bodyBytes = 100_000;
+    const maxOfferBytes = 8 * bodyBytes;
+    const victim = await Victim.open({ limits: { maxOfferBytes, maxBodyStallMs: 300 }, heartbeatMs: 100 });
+    await using engine = await Engine.open();
+    const honest = (await engine.connect(victim.url)).client(Target);
+    using first = new Attacker(victim.url);
+    using second = new Attacker(victim.url);
+    for (const attacker of [first, second]) {
+      await attacker.connect();
+      const long = Array.from({ length: answers }, (_, slot) => ({
+        kind: frameKind.request,
+        method: methodNumber("long"),
+        callId: id(1, slot),
+        word: 60_000,
+      }));
+      await attacker.sendFrames(...long);
+      await attacker.until(
+        () => attacker.frames.filter(({ callId }) => callId !== 0).length === answers,
+        "answers",
+      );
+      const offered = attacker.frames.filter(({ flags }) => (flags & frameFlag.rendezvous) !== 0).length;
+      expect(offered * bodyBytes).toBeLessThanOrEqual(maxOfferBytes / 2);
+      expect(offered).toBeGreaterThan(0);
+      // Room is left for whoever is honest.
+      expect((await honest.long()).byteLength).toBe(bodyBytes);
+    }
+    expect(victim.engine.stats().offeredBytes).toBeLessThan(maxOfferBytes);
+    // They live, and answer every ping.
+    const alive = setInterval(() => {
+      for (const attacker of [first, second]) void attacker.sendFrames({ kind: frameKind.pong });
+    }, 20);
+    try {
+      await first.until(() => victim.engine.stats().offeredBytes === 0, "end of what they held");
+    } finally {
+      clearInterval(alive);
+    }
+    expect(victim.counters).toMatchObject({ malformed: 0 });
+    expect((await honest.long()).byteLength).toBe(bodyBytes);
+    await engine.close();
+    first.port.close();
+    second.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
+describe("peers that ignore their credits", () => {
+  it("hold what they can for as long as they like, and an honest peer is served beside them", async () => {
+    const limits = { maxRequests: 64, maxRequestsInAll: 256, maxSessions: 16 };
+    const victim = await Victim.open({ limits });
+    await using engine = await Engine.open();
+    const honest = (await engine.connect(victim.url)).client(Target);
+    const attackers = Array.from({ length: 8 }, () => new Attacker(victim.url));
+    for (const attacker of attackers) {
+      await attacker.connect();
+      const wait = Array.from({ length: 64 }, (_, slot) => ({
+        kind: frameKind.request,
+        method: methodNumber("wait"),
+        callId: id(1, slot),
+        word: 0xffff_ffff,
+        body: 1,
+      }));
+      await attacker.sendFrames(...wait);
+    }
+    const [first] = attackers as [Attacker];
+    await first.until(() => victim.counters.requestsFailed > 0, "refusals");
+    // Beside the 256, eight are reserved for each of sixteen sessions.
+    const together = Array.from({ length: 8 }, (_, at) => at);
+    for (let round = 0; round < 20; round++) {
+      const answers = await Promise.all(together.map((at) => honest.echo({ id: at, text: "t" })));
+      expect(answers.map(({ id: at }) => at)).toEqual(together);
+    }
+    expect(victim.engine.stats().callsIn).toBeLessThanOrEqual(256 + 8 * 16);
+    await engine.close();
+    for (const attacker of attackers) {
+      await attacker.sendFrames({ kind: frameKind.goodbye });
+      await attacker.turn();
+    }
+    await victim.expectUnharmed();
+    for (const attacker of attackers) attacker.port.close();
+  });
+});

@@ -1,0 +1,120 @@
+import { expect } from "vitest";
+import { type SentFrame, takeApart } from "../../../src/connection/fake-port.test-support.ts";
+import {
+  type FrameSpec,
+  messageOf,
+  packedGreeting,
+} from "../../../src/connection/fake-services.test-support.ts";
+import { MemPort } from "../../../src/fabric/mem-port.ts";
+import type { PortSink } from "../../../src/fabric/port.ts";
+import { defaultLayout } from "../../../src/fabric/port.ts";
+import { decodeAt } from "../../../src/wire/codec.ts";
+import { frameKind } from "../../../src/wire/frame.ts";
+import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";
+
+const owner = { onSent: () => {} };
+
+/** Somebody on the mem fabric who writes every byte by hand and keeps to nothing. */
+export class Attacker implements Disposable {
+  readonly port = new MemPort({ scheme: "mem", host: "", port: 0, name: "" }, defaultLayout);
+  /** Every frame that was sent to us, oldest first. */
+  readonly frames: SentFrame[] = [];
+  #victim = -1;
+  readonly #sink: PortSink = {
+    onMessage: (port, offset, bytes) => {
+      this.frames.push(...takeApart(0, Uint8Array.from(port.slab.subarray(offset, offset + bytes))).frames);
+    },
+    onMessageLost: () => {},
+    onPutNotification: () => {},
+    onPeerGone: () => {},
+  };
+  /** What messages to the victim must carry: from its last welcome. */
+  session = 0;
+  nonce = 0n;
+  /** Of the last message to it. */
+  number = 0;
+
+  /** Without a URL it is the victim that comes to it. */
+  constructor(url?: string) {
+    if (url !== undefined) this.#victim = this.port.admit(Buffer.from(url.slice("mem://".length)));
+  }
+
+  /** The victim is reached at this address from now on: it has said so. */
+  faceTo(address: Uint8Array): void {
+    this.#victim = this.port.admit(address);
+  }
+
+  get address(): Uint8Array {
+    return Buffer.from(this.port.url.slice("mem://".length));
+  }
+
+  /** Sends bytes as they are. */
+  async send(bytes: Uint8Array): Promise<void> {
+    let slot = this.port.takeSlot();
+    while (slot < 0) {
+      await this.turn();
+      slot = this.port.takeSlot();
+    }
+    this.port.slab.set(bytes, slot);
+    this.port.send(this.#victim, slot, bytes.byteLength, owner);
+  }
+
+  /** Sends frames in a message that is well formed but for them. */
+  sendFrames(...frames: FrameSpec[]): Promise<void> {
+    return this.send(this.message(...frames));
+  }
+
+  message(...frames: FrameSpec[]): Uint8Array<ArrayBuffer> {
+    return messageOf(this.session, this.nonce, frames, ++this.number);
+  }
+
+  hello(change: Record<string, unknown> = {}): Uint8Array {
+    const body = {
+      ...packedGreeting({ address: this.address, services: [], requests: 100 }),
+      msg: 16_384,
+      ...change,
+    };
+    return messageOf(0, 0n, [{ kind: frameKind.hello, body }], 0);
+  }
+
+  /** Opens a session like an honest peer. */
+  async connect(change: Record<string, unknown> = {}): Promise<Greeting> {
+    const from = this.frames.length;
+    await this.send(this.hello(change));
+    const welcome = await this.next(frameKind.welcome, from);
+    const greeting = parseGreeting(bodyOf(welcome)) as Greeting;
+    this.session = greeting.session;
+    this.nonce = greeting.nonce;
+    this.number = 0;
+    return greeting;
+  }
+
+  /** One turn of the loop: both sides make progress. */
+  async turn(): Promise<void> {
+    await new Promise(setImmediate);
+    this.port.progress(0, this.#sink);
+  }
+
+  async until(condition: () => boolean, what: string): Promise<void> {
+    const untilMs = performance.now() + 20_000;
+    while (!condition()) {
+      if (performance.now() > untilMs) expect.fail(`no ${what} within 20 s`);
+      await this.turn();
+    }
+  }
+
+  /** The first frame of a kind among those from `from` on. */
+  async next(kind: number, from = 0): Promise<SentFrame> {
+    const find = () => this.frames.slice(from).find((frame) => frame.kind === kind);
+    await this.until(() => find() !== undefined, `frame of kind ${kind}`);
+    return find() as SentFrame;
+  }
+
+  [Symbol.dispose](): void {
+    this.port.close();
+  }
+}
+
+export function bodyOf({ body }: SentFrame): unknown {
+  return body.byteLength === 0 ? undefined : decodeAt(body, 0, body.byteLength);
+}

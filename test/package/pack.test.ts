@@ -1,0 +1,192 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { rolldown } from "rolldown";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "cinnabar-pack-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The checkout as a clone has it: what git knows, and nothing that was built. */
+function clone(name: string): string {
+  const target = join(folder, name);
+  const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard", "-z"], {
+    cwd: root,
+    encoding: "utf8",
+  });
+  for (const file of files.split("\0"))
+    if (file !== "" && existsSync(join(root, file))) cpSync(join(root, file), join(target, file));
+  return target;
+}
+
+/** Runs a program, and says what it printed. */
+function run(cwd: string, command: string, ...args: string[]) {
+  const { status, stdout, stderr } = spawnSync(command, args, {
+    cwd,
+    encoding: "utf8",
+    env: { PATH: process.env.PATH, HOME: folder, npm_config_offline: "true" },
+  });
+  return { status, stdout, stderr };
+}
+
+it("`npm pack` of a clone without dependencies fails, and says what to do", () => {
+  const { status, stdout, stderr } = run(clone("bare"), "npm", "pack");
+  expect(status).not.toBe(0);
+  expect(stdout + stderr).toContain(
+    "the package cannot be made: its dependencies are not installed: run `npm ci`",
+  );
+  expect(readdirSync(join(folder, "bare")).filter((name) => name.endsWith(".tgz"))).toEqual([]);
+});
+
+describe("the package that `npm pack` makes of a clone", () => {
+  const user = join(folder, "user");
+  const installed = join(user, "node_modules/cinnabar");
+  let files: string[] = [];
+
+  beforeAll(() => {
+    const checkout = clone("checkout");
+    symlinkSync(join(root, "node_modules"), join(checkout, "node_modules"));
+    const { status, stdout, stderr } = run(checkout, "npm", "pack", "--json");
+    expect(status, stderr).toBe(0);
+    const [{ filename }] = JSON.parse(stdout.slice(stdout.indexOf("[\n"))) as [{ filename: string }];
+    mkdirSync(installed, { recursive: true });
+    execFileSync("tar", ["-xzf", join(checkout, filename), "--strip-components=1", "-C", installed]);
+    writeFileSync(join(user, "package.json"), '{ "name": "user" }');
+    for (const name of ["zod", "@standard-schema"])
+      symlinkSync(join(root, "node_modules", name), join(user, "node_modules", name));
+    files = readdirSync(installed, { recursive: true }).map(String);
+  });
+
+  it("has its code, its types and its command, and no source maps", () => {
+    for (const file of [
+      "dist/index.js",
+      "dist/index.d.ts",
+      "dist/lanes/index.js",
+      "dist/cli/bin/cinnabar.js",
+    ])
+      expect(files).toContain(file);
+    expect(files.filter((file) => file.endsWith(".map") || file.endsWith(".test.js"))).toEqual([]);
+  });
+
+  it("has a command `cinnabar`", () => {
+    const command = join(installed, "dist/cli/bin/cinnabar.js");
+    expect(run(user, process.execPath, command, "--version").stdout).toBe("0.1.0\n");
+    const { status, stdout } = run(user, process.execPath, command, "info", "--json");
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({ versions: { cinnabar: "0.1.0" } });
+  });
+
+  const program = `
+    import { Engine, implement, service, unary } from "cinnabar";
+    import { z } from "zod";
+    const Hello = service("hello.v1", { hello: unary({ output: z.string() }) });
+    const server = await Engine.open({ listen: "mem://hello", serve: [implement(Hello, { hello: () => "hello" })] });
+    const engine = await Engine.open();
+    console.log(await (await engine.connect("mem://hello")).client(Hello).hello());
+    console.log(await Engine.open({ listen: "tcp://127.0.0.1:0" }).catch(({ message }) => message));
+    await engine.close();
+    await server.close();
+  `;
+
+  it("says over mem:// hello, and where it has looked for the addon", () => {
+    writeFileSync(join(user, "hello.mjs"), program);
+    const { stdout, stderr } = run(user, process.execPath, "hello.mjs");
+    expect(stdout, stderr).toMatch(/^hello\n/);
+    expect(stdout).toContain(`${installed}/native/build/Release/cinnabar.node`);
+  });
+
+  it("works without zod by its entry `cinnabar/standard`, as its command does", () => {
+    const plain = join(folder, "plain");
+    mkdirSync(join(plain, "node_modules"), { recursive: true });
+    cpSync(installed, join(plain, "node_modules/cinnabar"), { recursive: true });
+    symlinkSync(join(root, "node_modules/@standard-schema"), join(plain, "node_modules/@standard-schema"));
+    writeFileSync(join(plain, "package.json"), '{ "name": "plain" }');
+    writeFileSync(
+      join(plain, "echo.mjs"),
+      `
+        import { bytes, Engine, fields, implement, service, unary } from "cinnabar/standard";
+        const input = fields({ bytes: bytes({ maxBytes: 3 }) });
+        const Echo = service("echo.v1", { echo: unary({ input, output: input }) });
+        const server = await Engine.open({ listen: "mem://echo", serve: [implement(Echo, { echo: (it) => it })] });
+        const engine = await Engine.open();
+        const { echo } = (await engine.connect("mem://echo")).client(Echo);
+        console.log(await echo({ bytes: Uint8Array.of(1, 2) }));
+        console.log(await echo({ bytes: new Uint8Array(4) }).catch(({ message }) => message));
+        console.log(await import("cinnabar").catch(({ message }) => message.slice(0, 25)));
+        await engine.close();
+        await server.close();
+      `,
+    );
+    const { stdout, stderr } = run(plain, process.execPath, "echo.mjs");
+    expect(stdout, stderr).toBe(
+      [
+        "{ bytes: Uint8Array(2) [ 1, 2 ] }",
+        "[invalid_argument] input.bytes: has 4 bytes; the limit is 3",
+        "Cannot find package 'zod'",
+        "",
+      ].join("\n"),
+    );
+    const command = join(plain, "node_modules/cinnabar/dist/cli/bin/cinnabar.js");
+    expect(run(plain, process.execPath, command, "info", "--json").status).toBe(0);
+
+    // Its declarations are complete with Node's types, which no option names.
+    for (const name of ["@types", "undici-types"])
+      symlinkSync(join(root, "node_modules", name), join(plain, "node_modules", name));
+    const options = { module: "nodenext", target: "esnext", strict: true, noEmit: true, types: [] };
+    writeFileSync(
+      join(plain, "tsconfig.json"),
+      JSON.stringify({ compilerOptions: options, files: ["a.mts"] }),
+    );
+    writeFileSync(
+      join(plain, "a.mts"),
+      `
+        import { bulk, fields, service, unary, type Engine } from "cinnabar/standard";
+        import type { openLanes } from "cinnabar/lanes";
+        export const Sums = service("sums.v1", { sum: unary({ input: fields({ numbers: bulk("read") }) }) });
+        export type Used = [Engine, typeof openLanes];
+      `,
+    );
+    const checked = run(plain, process.execPath, join(root, "node_modules/typescript-7/bin/tsc"));
+    expect(checked).toMatchObject({ status: 0, stdout: "" });
+  });
+
+  it.each([
+    ["as rolldown makes it", {}],
+    // esbuild has nothing in the place of import.meta.
+    ["whose import.meta is empty", { "import.meta.url": "undefined" }],
+  ])(
+    "loads from a bundle of CommonJS %s, and looks for the addon where it is installed",
+    async (_, define) => {
+      // CommonJS has no await outside of functions.
+      const body = program.replace(
+        /const Hello[\s\S]*/,
+        (code) => `async function main() { ${code} }\n main();`,
+      );
+      writeFileSync(join(user, "bundled.mjs"), body);
+      const bundle = await rolldown({
+        input: join(user, "bundled.mjs"),
+        platform: "node",
+        transform: { define },
+        treeshake: { moduleSideEffects: true },
+        logLevel: "silent",
+      });
+      await bundle.write({ file: join(user, "bundle.cjs"), format: "cjs", codeSplitting: false });
+      await bundle.close();
+      const { stdout, stderr } = run(user, process.execPath, "bundle.cjs");
+      expect(stdout, stderr).toMatch(/^hello\n/);
+      expect(stdout).toContain(`${installed}/native/build/Release/cinnabar.node`);
+    },
+  );
+});

@@ -1,0 +1,137 @@
+// A peer that keeps to the bytes of the protocol and to nothing else: it sends as much as it can.
+import { once } from "node:events";
+import type { SendListener } from "../../../src/fabric/port.ts";
+import { obey, settings, tell } from "./commands.ts";
+
+const { url } = settings<{ readonly url: string }>();
+
+// A port without an engine is nothing a user can reach; the package's own files find the addon.
+const own = (file: string) => import(new URL(`../../../../dist/${file}.js`, import.meta.url).href);
+const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") =
+  await own("fabric/open-port");
+const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
+const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
+const { packGreeting, parseGreeting }: typeof import("../../../src/wire/handshake.ts") =
+  await own("wire/handshake");
+const { frameHeaderBytes, frameKind, writeFrameHeader }: typeof import("../../../src/wire/frame.ts") =
+  await own("wire/frame");
+const {
+  alignFrame,
+  messageHeaderBytes,
+  Nonce,
+  noNonce,
+  numberAfter,
+  protocolVersion,
+  unnumbered,
+  writeMessageHeader,
+}: typeof import("../../../src/wire/message.ts") = await own("wire/message");
+const { decodeAt, encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");
+
+const target = await locate(url);
+const port = await openConnectingPort(target, defaultLayout);
+const { address, replyTo } = port.route(target);
+const server = port.admit(address);
+
+let welcome: { readonly session: number; readonly nonce: bigint } | undefined;
+let goodbyes = 0;
+let number = 0;
+let status = 0;
+const listener: SendListener = {
+  onSent(failed) {
+    status ||= failed;
+  },
+};
+
+function turn(): void {
+  port.progress(0, {
+    onMessage(_, offset) {
+      const view = port.slabView;
+      const at = offset + messageHeaderBytes;
+      const kind = view.getUint8(at);
+      const start = at + frameHeaderBytes;
+      if (kind === frameKind.goodbye) goodbyes++;
+      if (kind !== frameKind.welcome) return;
+      const greeting = parseGreeting(decodeAt(port.slab, start, start + view.getUint32(at + 8, true)));
+      if (typeof greeting === "string") throw new Error(greeting);
+      welcome = greeting;
+    },
+    onMessageLost() {},
+    onPutNotification() {},
+    onPeerGone() {},
+  });
+}
+
+async function connect(): Promise<void> {
+  welcome = undefined;
+  goodbyes = 0;
+  number = unnumbered;
+  const body = encode(
+    packGreeting({
+      versions: [protocolVersion, protocolVersion],
+      incarnation: 1n,
+      session: 1,
+      nonce: 1n,
+      address: replyTo,
+      agent: "greedy",
+      messageBytes: port.slotBytes,
+      bodyBytes: 1 << 20,
+      requests: 1,
+      immediateBytes: 0,
+      heartbeatMs: 60_000,
+      lanes: [],
+      services: [],
+    }),
+  );
+  let slot = port.takeSlot();
+  for (; slot < 0; slot = port.takeSlot()) {
+    turn();
+    await new Promise(setImmediate);
+  }
+  const bytes = messageHeaderBytes + frameHeaderBytes + alignFrame(body.byteLength);
+  port.slab.fill(0, slot, slot + bytes);
+  writeMessageHeader(port.slabView, slot, 1, bytes, 0, noNonce, unnumbered);
+  writeFrameHeader(port.slabView, slot + messageHeaderBytes, frameKind.hello, 0, 0, 0, body.byteLength, 0);
+  port.slab.set(body, slot + messageHeaderBytes + frameHeaderBytes);
+  port.send(server, slot, bytes, listener);
+  while (welcome === undefined) {
+    turn();
+    await new Promise(setImmediate);
+  }
+}
+
+/** Sends full messages of frames of that kind for so long, and begins a new session when one is ended. */
+async function flood({ kind, forMs }: { kind: number; forMs: number }): Promise<object> {
+  const untilMs = performance.now() + forMs;
+  const frames = Math.floor((port.slotBytes - messageHeaderBytes) / frameHeaderBytes);
+  let sent = 0;
+  let sessions = 0;
+  while (performance.now() < untilMs && status === 0) {
+    if (welcome === undefined || goodbyes > 0) {
+      await connect();
+      sessions++;
+    }
+    for (let slot = port.takeSlot(); slot >= 0; slot = port.takeSlot()) {
+      let at = messageHeaderBytes;
+      for (let i = 0; i < frames; i++, at += frameHeaderBytes)
+        writeFrameHeader(port.slabView, slot + at, kind, 0, 0, 1 << 20, 0, 1);
+      const { session, nonce } = welcome as NonNullable<typeof welcome>;
+      number = numberAfter(number);
+      writeMessageHeader(port.slabView, slot, frames, at, session, new Nonce(nonce), number);
+      port.send(server, slot, at, listener);
+      sent += frames;
+    }
+    turn();
+    await new Promise(setImmediate);
+  }
+  return { sent, sessions, status };
+}
+
+obey({
+  flood,
+  async close() {
+    port.close();
+    setImmediate(() => process.exit(0));
+    await once(process, "exit");
+  },
+});
+tell("ready");

@@ -1,0 +1,56 @@
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { rolldown } from "rolldown";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+/** What the compiler makes of `programs/`. */
+const built = join(root, "build/test/processes/programs");
+/**
+ * The same programs, each with all it imports in a few files. A process that imports the package and zod file by file
+ * spends 0.15 s of processor time on nothing else, and the tests start a thousand processes and threads. Two levels
+ * below the root, as the files of `dist/` are: the package finds its addon from there.
+ */
+const bundled = join(root, "build/programs");
+
+/** What a thread of the package's own begins with, beside the file that starts the thread. */
+const laneWorker = join(root, "dist/lanes/lane-worker.js");
+
+/** Loads files of `dist/` by their paths, and finds them from where the compiler puts it. */
+const unbundled = ["late-writer.js", "greedy.js"];
+
+/** Before the first test of a run: bundles the programs unless that was done since they were last built. */
+export default async function bundlePrograms(): Promise<void> {
+  if (!existsSync(built) || !existsSync(laneWorker)) return;
+  const sourcesMs = Math.max(...[built, join(root, "dist")].map((folder) => written(folder).lastMs));
+  const isCurrent = () => written(bundled).firstMs > sourcesMs;
+  if (isCurrent()) return;
+  mkdirSync(dirname(bundled), { recursive: true });
+  // Beside it first: another run may be using the old ones, and sees either these or those.
+  const folder = mkdtempSync(`${bundled}-`);
+  const programs = readdirSync(built).filter((name) => name.endsWith(".js") && !unbundled.includes(name));
+  const bundle = await rolldown({
+    input: [...programs.map((name) => join(built, name)), laneWorker],
+    platform: "node",
+    // As without a bundle: zod sets its language up in a module that nobody takes anything from.
+    treeshake: { moduleSideEffects: true },
+  });
+  await bundle.write({ dir: folder, format: "esm", entryFileNames: "[name].js", sourcemap: false });
+  await bundle.close();
+  // Of runs that began together the first puts its programs in place.
+  if (isCurrent()) {
+    rmSync(folder, { recursive: true });
+    return;
+  }
+  rmSync(bundled, { recursive: true, force: true });
+  renameSync(folder, bundled);
+}
+
+/** When the first and the last of a folder's programs was written. */
+function written(folder: string): { readonly firstMs: number; readonly lastMs: number } {
+  if (!existsSync(folder)) return { firstMs: 0, lastMs: 0 };
+  const times = readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith(".js"))
+    .map((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs);
+  return { firstMs: Math.min(...times), lastMs: Math.max(...times) };
+}

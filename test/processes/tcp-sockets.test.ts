@@ -1,0 +1,180 @@
+import { execFileSync } from "node:child_process";
+import { createServer } from "node:net";
+import { type EngineStats, RpcError } from "cinnabar";
+import { afterEach, describe, expect, it } from "vitest";
+import { isLong } from "../matrix/long.ts";
+import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/peers.ts";
+
+afterEach(endAllPeers);
+
+/**
+ * What is refused is known within milliseconds. The bound lets a busy machine be a thousand times slower, and is still
+ * half of the time that a silent peer is given.
+ */
+const refusedWithinMs = 2500;
+
+/** The error of a promise that fails, and how long that took. */
+async function failure(promise: Promise<unknown>): Promise<{ error: RpcError; tookMs: number }> {
+  const begun = performance.now();
+  const error = await promise.then(
+    () => expect.fail("it did not fail"),
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(RpcError);
+  return { error: error as RpcError, tookMs: performance.now() - begun };
+}
+
+const connectionsOf = (stats: EngineStats) => stats.ports[0]?.connections;
+
+describe("over tcp a refused connection", () => {
+  it("fails the connect at once, and the next too", async () => {
+    const engine = await openEngine();
+    // Nobody serves port 1, and no system hands it out.
+    for (let attempt = 0; attempt < 3; attempt++) {
+      const { error, tookMs } = await failure(engine.connect("tcp://127.0.0.1:1"));
+      expect(error).toMatchObject({
+        code: "unavailable",
+        retryable: true,
+        fabric: { name: "ECONNREFUSED" },
+        message: "[unavailable] tcp://127.0.0.1:1 cannot be reached: nobody listens there",
+      });
+      expect(tookMs).toBeLessThan(refusedWithinMs);
+    }
+    expect(engine.stats().ports[0]).toMatchObject({ sends: 0, freeSlots: 64 });
+    await expect.poll(() => connectionsOf(engine.stats())?.open, { timeout: 5000, interval: 2 }).toBe(0);
+  });
+
+  it("ends the calls to a server that was killed, without the heartbeat", async () => {
+    const heartbeatMs = 60_000;
+    const { server, url } = await startServer({ listen: freshUrl("tcp"), heartbeatMs });
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    await trial.echo({ token: "before" });
+    await server.destroy();
+    const { error, tookMs } = await failure(trial.echo({ token: "after" }, { retry: false }));
+    expect(error.code).toBe("unavailable");
+    expect(tookMs).toBeLessThan(refusedWithinMs);
+    const again = await failure(engine.connect(url));
+    expect(again.error.fabric?.name).toBe("ECONNREFUSED");
+    expect(again.tookMs).toBeLessThan(refusedWithinMs);
+  });
+
+  it("is told from a server that does not speak libfabric's protocol", async () => {
+    const other = createServer((socket) => {
+      socket.on("error", () => {});
+      socket.end("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    });
+    await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
+    try {
+      const { port } = other.address() as { port: number };
+      const engine = await openEngine();
+      const { error, tookMs } = await failure(engine.connect(`tcp://127.0.0.1:${port}`));
+      expect(error.message).toContain("what listens there does not speak libfabric's protocol");
+      expect(tookMs).toBeLessThan(refusedWithinMs);
+    } finally {
+      other.close();
+    }
+  });
+});
+
+async function startSpawner(): Promise<{ server: Child; url: string }> {
+  const server = new Child("spawner", { listen: freshUrl("tcp") });
+  const { urls } = await server.report("listening");
+  return { server, url: urls[0] };
+}
+
+describe("over tcp a program that a server starts", () => {
+  it("inherits no descriptor of the engine's, also while transfers go on", async () => {
+    const { server, url } = await startSpawner();
+    const before = await server.ask<string[][]>("inheritances", 1);
+    const engine = await openEngine();
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    const stop = new AbortController();
+    const into = engine.expose(new Uint8Array(mebi), { access: "write" });
+    const filled = outcome(trial.fill({ into }, { signal: stop.signal }));
+    // Others come and go meanwhile: each makes the server open a socket.
+    let coming = true;
+    const comers = (async () => {
+      while (coming) {
+        const other = await openEngine();
+        await (await other.connect(url)).client(Trial).echo({ token: "" });
+        await other.close();
+      }
+    })();
+    const all = await server.ask<string[][]>("inheritances", isLong ? 300 : 40);
+    coming = false;
+    await comers;
+    stop.abort();
+    expect(await filled).toBe("cancelled");
+    await into.revoke();
+    // What the test's own pipes leave is there before too.
+    const foreign = new Set(before[0]?.map((line) => line.replace(/^\d+ /, "").replace(/\[.*/, "")));
+    const leaked = all.flat().filter((line) => !foreign.has(line.replace(/^\d+ /, "").replace(/\[.*/, "")));
+    expect(leaked).toEqual([]);
+    expect(all.flat().filter((line) => /socket|eventpoll|eventfd|memfd/.test(line))).toEqual([]);
+  });
+
+  it("keeps neither the address nor the connections when the server is killed", async () => {
+    const { server, url } = await startSpawner();
+    const heartbeatMs = 60_000;
+    const engine = await openEngine({ heartbeatMs });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
+    await trial.echo({ token: "" });
+    const child = await server.ask<number>("leaveChild");
+    try {
+      await server.destroy();
+      expect((await failure(trial.echo({ token: "" }, { retry: false }))).error.code).toBe("unavailable");
+      const next = await openEngine({ listen: url });
+      expect(next.urls).toEqual([url]);
+    } finally {
+      process.kill(child, "SIGKILL");
+    }
+  });
+});
+
+/** Sets how many descriptors a process may have. */
+function limitDescriptors(pid: number, most: number): void {
+  execFileSync("prlimit", ["--pid", `${pid}`, `--nofile=${most}:`]);
+}
+
+describe.each(["shm", "tcp"] as const)("over %s a server without descriptors", (fabric) => {
+  it("turns connections away at once, says why, counts them, and does not spin", async () => {
+    const { server, url } = await startServer({ listen: freshUrl(fabric) });
+    const honest = (await (await openEngine()).connect(url)).client(Trial);
+    await honest.echo({ token: "" });
+    limitDescriptors(server.pid, await server.ask<number>("nextDescriptor"));
+
+    for (let i = 0; i < 5; i++) {
+      const engine = await openEngine();
+      const { error, tookMs } = await failure(engine.connect(url));
+      expect(error.message).toContain("it has no file descriptor left for the connection");
+      expect(error).toMatchObject({ code: "unavailable", retryable: true });
+      expect(tookMs).toBeLessThan(refusedWithinMs);
+      await honest.echo({ token: `${i}` });
+    }
+    const stats = await server.ask<EngineStats>("stats");
+    expect(connectionsOf(stats)).toMatchObject({ refused: 5, malformed: 0 });
+    // All of one processor before. The share says nothing under a sanitizer.
+    const share = await server.ask<number>("idleShare", 500);
+    if (!underSanitizers) expect(share).toBeLessThan(0.5);
+
+    limitDescriptors(server.pid, 1024);
+    const engine = await openEngine();
+    await (await engine.connect(url)).client(Trial).echo({ token: "after" });
+    await honest.echo({ token: "still" });
+  });
+
+  it("leaves the client that has none itself with a reason", async () => {
+    const { url } = await startServer({ listen: freshUrl(fabric) });
+    const client = new Child("client", { url, holds: false, engine: {} });
+    await client.report("connected");
+    limitDescriptors(client.pid, await client.ask<number>("nextDescriptor"));
+    const other = await startServer({ listen: freshUrl(fabric) });
+    const how = await client.ask<string>("connect", { to: other.url });
+    expect(how).toContain("this process has no file descriptor left");
+    expect(await client.ask("echo", { token: "still" })).toMatchObject({ token: "still" });
+  });
+});

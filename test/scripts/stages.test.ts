@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { live, root } from "../../scripts/setup/command.mjs";
+import { areas, areasOfStages } from "../../scripts/test/libfabric.mjs";
+import { filesOnDevices, partsOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
+import { partsUnderSanitizers, smokeUnderSanitizers } from "../../scripts/test/sanitizers.mjs";
+import {
+  allStages,
+  foldersWithLongForm,
+  foldersWithoutProcesses,
+  stages,
+  testStages,
+} from "../../scripts/test/stages.mjs";
+
+const names = (list: readonly { name: string }[]) => list.map(({ name }) => name);
+const testFiles = ["src", "test", "packages"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".test.ts") && !file.includes("node_modules"))
+    .map((file) => `${folder}/${file}`),
+);
+const testHelpers = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+  .filter((file) => file.endsWith(".ts") && !file.startsWith("scripts/"))
+  .map((file) => `test/${file}`);
+
+describe("the stages", () => {
+  it("have names of their own", () => {
+    expect(new Set(names(stages)).size).toBe(stages.length);
+  });
+
+  it("are all in npm test or in test:all, and test:all has everything but the smokes", () => {
+    expect(names(testStages).filter((name) => !names(allStages).includes(name))).toEqual([
+      "rdma-smoke",
+      "sanitizers-smoke",
+    ]);
+    expect(new Set([...names(testStages), ...names(allStages)])).toEqual(new Set(names(stages)));
+  });
+
+  it("take some minutes each, so that they can be chosen", () => {
+    expect(stages.filter(({ seconds }) => seconds > 10 * 60)).toEqual([]);
+  });
+
+  it("run every TypeScript test once", () => {
+    const folders = ["test/processes/", ...foldersWithoutProcesses()];
+    const times = (file: string) => folders.filter((folder) => file.includes(folder)).length;
+    expect(testFiles.filter((file) => times(file) !== 1)).toEqual([]);
+  });
+
+  it("run in its long form every test that has one", () => {
+    const helpers = testHelpers.filter((file) =>
+      /\/long\.ts"|\btransports\b.*providers\.ts"/.test(readFileSync(join(root, file), "utf8")),
+    );
+    const folders = new Set(helpers.map((file) => file.split("/")[1] ?? ""));
+    const all = ["matrix", "model", "processes", ...foldersWithLongForm];
+    expect(folders.size).toBeGreaterThan(0);
+    expect([...folders].filter((folder) => !all.includes(folder))).toEqual([]);
+  });
+
+  it("run every test on devices once", () => {
+    const files = partsOnDevices().flatMap((part) => part.files);
+    expect([...files].sort()).toEqual(filesOnDevices());
+    expect(partsOnDevices().filter((part) => part.files.length === 0)).toEqual([]);
+  });
+
+  it("run every area on a newer libfabric once", () => {
+    const chosen = areasOfStages().flatMap((part) => part.areas);
+    expect([...chosen].sort()).toEqual([...areas].sort());
+  });
+
+  it("name only tests that there are", () => {
+    const filters = [
+      ...smokeOnDevices,
+      ...smokeUnderSanitizers.filters,
+      ...partsUnderSanitizers.flatMap((part) => part.filters),
+      ...areas.filter((area) => area !== "native").map((area) => `${area}/`),
+    ];
+    expect(filters.filter((filter) => !testFiles.some((file) => file.includes(filter)))).toEqual([]);
+  });
+});
+
+describe("a command of a stage", () => {
+  it("is ended, with what it has started, when its time is over", async () => {
+    expect(await live("sh", ["-c", "sleep 600 & wait"], { timeoutMs: 50 })).toBe("a timeout");
+  });
+
+  it("says how it has ended", async () => {
+    expect(await live("sh", ["-c", "exit 3"])).toBe("3");
+    let output = "";
+    expect(await live("sh", ["-c", "printf told"], { output: (chunk) => (output += chunk) })).toBe("0");
+    expect(output).toBe("told");
+  });
+});
