@@ -30,20 +30,22 @@ const inSharedProcesses = {
   restoreMocks: true,
 };
 
+/** The source of each entry of the package. */
+const sourceOfEntry = {
+  cinnabar: "src/index.ts",
+  "cinnabar/standard": "src/standard.ts",
+  "cinnabar/contract": "src/contract.ts",
+  "cinnabar/contract/standard": "src/contract/standard.ts",
+  "cinnabar/lanes": "src/lanes/index.ts",
+};
+
 export default defineConfig({
   resolve: {
     // Tests use the package by its name, as users do, and still see the sources instead of the last build.
-    alias: [
-      {
-        find: /^cinnabar\/lanes$/,
-        replacement: fileURLToPath(new URL("src/lanes/index.ts", import.meta.url)),
-      },
-      {
-        find: /^cinnabar\/standard$/,
-        replacement: fileURLToPath(new URL("src/standard.ts", import.meta.url)),
-      },
-      { find: /^cinnabar$/, replacement: fileURLToPath(new URL("src/index.ts", import.meta.url)) },
-    ],
+    alias: Object.entries(sourceOfEntry).map(([entry, source]) => ({
+      find: new RegExp(`^${entry}$`),
+      replacement: fileURLToPath(new URL(source, import.meta.url)),
+    })),
   },
   test: {
     // Processes, not threads: each gets an addon, a libfabric and exit handlers of its own.

@@ -14,7 +14,6 @@ export {
 } from "./balance/resolver.ts";
 export { BulkStream, type BulkStreamOptions } from "./byte-stream/bulk-stream.ts";
 export { RemoteStream } from "./byte-stream/remote-stream.ts";
-export type { StreamDirection } from "./byte-stream/stream-kind.ts";
 export type {
   CallOptions,
   ClientOptions,
@@ -25,63 +24,16 @@ export type {
 export type { Client, ClientCallOptions } from "./client/client.ts";
 export type { RetryBudgetOptions } from "./client/retry-budget.ts";
 export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
-export { fields } from "./contract/fields.ts";
-export type {
-  CallResult,
-  DeclaredError,
-  ErrorsOf,
-  HandlerInputOf,
-  HandlerItemOf,
-  HandlerOutputOf,
-  HandlersOf,
-  InputOf,
-  ItemOf,
-  OutputOf,
-} from "./contract/infer.ts";
-export { isError } from "./contract/is-error.ts";
-export type {
-  ClientStreamWriter,
-  DuplexStreamWriter,
-  ItemSource,
-  ItemStream,
-  ItemWriter,
-} from "./contract/item-stream.ts";
-export { metadataKey } from "./contract/metadata-key.ts";
-export type { StreamWindow } from "./contract/method.ts";
-export { type OneWayMethod, type OneWayOptions, oneWay } from "./contract/one-way.ts";
-export { bulk, bulkStream, bytes, handle } from "./contract/plain-schemas.ts";
-export type { Schema, StandardSchemaV1 } from "./contract/schema.ts";
-export { type AnyService, type Service, service } from "./contract/service.ts";
-export {
-  type ClientStreamMethod,
-  type ClientStreamOptions,
-  clientStream,
-  type DuplexStreamMethod,
-  type DuplexStreamOptions,
-  duplexStream,
-  type ServerStreamMethod,
-  type ServerStreamOptions,
-  serverStream,
-} from "./contract/stream.ts";
-export { type UnaryMethod, type UnaryOptions, unary } from "./contract/unary.ts";
+export * from "./contract/standard.ts";
 export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { Engine, type ExposeOptions } from "./engine/engine.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineLimits, EngineOptions } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
-export type { RpcCode } from "./errors/code.ts";
-export {
-  type ErrorMetadata,
-  type FabricDetail,
-  RpcError,
-  type RpcErrorOptions,
-  type RpcErrorOrigin,
-} from "./errors/rpc-error.ts";
 export type { WaitingLevel } from "./exchange/waiting-calls.ts";
 export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
 export type { WindowStats } from "./flow/in-flight-window.ts";
-export type { Priority } from "./flow/priority.ts";
 export type { SessionLimits } from "./flow/session-limits.ts";
 export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts";
 export type { BorrowOptions } from "./handles/borrowing.ts";
@@ -102,11 +54,9 @@ export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";
 export type { QuarantinedMemory } from "./memory/region-core.ts";
 export { RegionHandle, type ShareOptions } from "./memory/region-handle.ts";
-export type { Access } from "./memory/region-kind.ts";
 export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { RemoteRegion } from "./memory/remote-region.ts";
-export { Metadata, type MetadataInit, type MetadataKey } from "./metadata/metadata.ts";
-export type { MetadataValue } from "./metadata/metadata-block.ts";
+export { Metadata, type MetadataInit } from "./metadata/metadata.ts";
 export { type ContextKey, ContextValues, contextKey } from "./middleware/context-values.ts";
 export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./middleware/middleware.ts";
 export type { CallDirection, MethodStats } from "./observe/call-metrics.ts";

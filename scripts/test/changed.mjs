@@ -143,6 +143,15 @@ function reach(from, imports, enters = () => true) {
   return [...found];
 }
 
+/** The source of each entry of the package. @type {Readonly<Record<string, string>>} */
+const sourceOfEntry = {
+  cinnabar: "src/index.ts",
+  "cinnabar/standard": "src/standard.ts",
+  "cinnabar/contract": "src/contract.ts",
+  "cinnabar/contract/standard": "src/contract/standard.ts",
+  "cinnabar/lanes": "src/lanes/index.ts",
+};
+
 /** The path in an import, an export, an `import()` or a `new URL(…, import.meta.url)`. */
 const specifiers = /(?:\bfrom\s*|\bimport\s*\(?\s*|\bnew URL\(\s*)"([^"\n]+)"/g;
 
@@ -155,9 +164,8 @@ function importsOf(file, sources) {
   /** @type {string[]} */
   const found = [];
   for (const [, specifier = ""] of (sources.get(file) ?? "").matchAll(specifiers)) {
-    if (specifier === "cinnabar") found.push("src/index.ts");
-    else if (specifier === "cinnabar/standard") found.push("src/standard.ts");
-    else if (specifier === "cinnabar/lanes") found.push("src/lanes/index.ts");
+    const source = sourceOfEntry[specifier];
+    if (source !== undefined) found.push(source);
     else if (specifier.startsWith(".")) found.push(posix.join(posix.dirname(file), specifier));
   }
   return found.filter((path) => sources.has(path));

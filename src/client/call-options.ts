@@ -1,7 +1,7 @@
 import { resolveIdleTimeout, resolveWindow, type StreamWindow } from "../contract/method.ts";
 import { assertPriority, type Priority } from "../flow/priority.ts";
+import { entryFault } from "../metadata/entry.ts";
 import { Metadata, type MetadataInit } from "../metadata/metadata.ts";
-import { entryFault } from "../metadata/metadata-block.ts";
 import { ContextValues } from "../middleware/context-values.ts";
 import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
 import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";

@@ -1,6 +1,5 @@
 import { RpcError } from "../errors/rpc-error.ts";
-import type { MetadataKey } from "../metadata/metadata.ts";
-import { entryFault } from "../metadata/metadata-block.ts";
+import { entryFault, type MetadataKey } from "../metadata/entry.ts";
 import { formatIssues, type InferOutput, type Schema, validate } from "./schema.ts";
 
 /**

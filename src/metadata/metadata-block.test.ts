@@ -1,12 +1,6 @@
 import { describe, expect, it } from "vitest";
-import {
-  entryFault,
-  findMetadata,
-  metadataLength,
-  metadataLimits,
-  readMetadata,
-  writeMetadata,
-} from "./metadata-block.ts";
+import { entryFault, metadataLimits } from "./entry.ts";
+import { findMetadata, metadataLength, readMetadata, writeMetadata } from "./metadata-block.ts";
 
 const entries = new Map<string, string | Uint8Array>([
   ["x-tenant", "acme"],

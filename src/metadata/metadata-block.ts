@@ -1,6 +1,7 @@
 import type { Utf8Buffer } from "../wire/utf8-buffer.ts";
+import { isControl, type MetadataValue, metadataLimits, namePattern } from "./entry.ts";
 
-/**
+/*
  * Metadata of a request or of its terminal frame: a block before the body, in a frame with the flag `metadata`. It
  * follows the identity where there is one.
  *
@@ -11,44 +12,10 @@ import type { Utf8Buffer } from "../wire/utf8-buffer.ts";
  *
  * A block may lie in a receive buffer, whose bytes are used again: it is checked there and copied.
  */
-export type MetadataValue = string | Uint8Array;
-
-/** Fixed by the protocol. */
-export const metadataLimits = { maxEntries: 64, maxBytes: 8192, maxNameLength: 128 } as const;
 
 const headerBytes = 4;
 const entryHeaderBytes = 4;
 const form = { text: 0, bytes: 1 } as const;
-
-/** A name as in HTTP/2: a token of lower-case ASCII. */
-const name = /^[a-z0-9!#$%&'*+\-.^_`|~]{1,128}$/;
-/** Names that were found good. They are few in a program, and each is checked for each call. */
-const goodNames = new Set<string>();
-const maxGoodNames = 1024;
-
-/** What is wrong with an entry, or "". */
-export function entryFault(key: string, value: unknown): string {
-  if (!isName(key))
-    return `the name ${JSON.stringify(key)} is not 1 to ${metadataLimits.maxNameLength} lower-case ASCII characters as in HTTP`;
-  if (typeof value === "string")
-    return hasControl(value) ? `the value of "${key}" has a control character` : "";
-  return value instanceof Uint8Array ? "" : `the value of "${key}" must be a string or a Uint8Array`;
-}
-
-function isName(key: string): boolean {
-  if (goodNames.has(key)) return true;
-  if (!name.test(key)) return false;
-  if (goodNames.size < maxGoodNames) goodNames.add(key);
-  return true;
-}
-
-/** A value may reach an HTTP header, where a line feed would begin another. */
-function hasControl(value: string): boolean {
-  for (let i = 0; i < value.length; i++) if (isControl(value.charCodeAt(i))) return true;
-  return false;
-}
-
-const isControl = (code: number): boolean => (code < 0x20 && code !== 0x09) || code === 0x7f;
 
 const scratch = Buffer.allocUnsafeSlow(metadataLimits.maxBytes) as Utf8Buffer;
 
@@ -200,7 +167,7 @@ function valueAt(block: Buffer, at: number): MetadataValue {
 }
 
 const nameByte: readonly boolean[] = Array.from({ length: 256 }, (_, code) =>
-  name.test(String.fromCharCode(code)),
+  namePattern.test(String.fromCharCode(code)),
 );
 
 function uint16(bytes: Uint8Array, at: number): number {

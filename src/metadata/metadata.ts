@@ -1,23 +1,9 @@
 import { RpcError } from "../errors/rpc-error.ts";
-import {
-  entryFault,
-  findMetadata,
-  type MetadataValue,
-  readMetadata,
-  writeMetadata,
-} from "./metadata-block.ts";
+import { entryFault, type MetadataKey, type MetadataValue } from "./entry.ts";
+import { findMetadata, readMetadata, writeMetadata } from "./metadata-block.ts";
 
 /** Metadata as a user gives it: an object, or a `Metadata`. */
 export type MetadataInit = Metadata | Readonly<Record<string, MetadataValue>>;
-
-/**
- * A typed entry, made by `metadataKey`. `read` gives the value that a call carries as the schema sees it.
- */
-export interface MetadataKey<T> {
-  readonly name: string;
-  /** @throws RpcError `invalid_argument` if the value does not fit. */
-  read(value: MetadataValue): T;
-}
 
 /** Metadata of a peer, from a copy of its block that has been checked. */
 export let receivedMetadata: (block: Buffer | undefined) => Metadata;

@@ -1,8 +1,8 @@
 import { type Answering, type Awaited, IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { metadataLimits } from "../metadata/entry.ts";
 import type { Metadata } from "../metadata/metadata.ts";
-import { metadataLimits } from "../metadata/metadata-block.ts";
 import { decodeAt, EncodeError, encode } from "../wire/codec.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
 

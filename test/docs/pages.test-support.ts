@@ -107,7 +107,10 @@ const bindings = "\\b(?:const (?:[{[][^}\\]]*)?|import (?:type )?[{][^}]*)";
 
 /** What modules export that a fragment may use without an import. */
 const exports: readonly (readonly [module: string, names: readonly string[]])[] = [
-  ["cinnabar", [...new Set([...exportsOf("src/index.ts"), ...exportsOf("src/standard.ts")])]],
+  [
+    "cinnabar",
+    [...new Set(["index", "standard", "contract/standard"].flatMap((entry) => exportsOf(`src/${entry}.ts`)))],
+  ],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["zod", ["z"]],
 ];
