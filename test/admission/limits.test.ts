@@ -4,12 +4,12 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { type Provider, providers, transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
+import { waits } from "../matrix/waits.ts";
 import { Held, Other, other, Work } from "./support/work.ts";
 
 const mem = providers[0] as Provider;
 const patient = { timeoutMs: 60_000 };
 const names = (count: number, prefix = "call") => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
-const waits = { maxQueueMs: 60_000, targetQueueMs: 60_000 };
 
 function queued(server: Engine, count: number): Promise<void> {
   return until(() => server.stats().admission.queued === count, `${count} wait`);
@@ -73,7 +73,9 @@ describe.each(transports)("admission over $name", (provider) => {
 
   it("bounds what waits in bytes", async () => {
     const held = new Held();
-    const { server, api } = await pair(provider, [held.work({ maxConcurrent: 1, maxQueuedBytes: 100_000 })]);
+    const { server, api } = await pair(provider, [
+      held.work({ maxConcurrent: 1, maxQueuedBytes: 100_000, ...waits }),
+    ]);
     const work = api(Work, patient);
     const long = (letter: string) => letter.repeat(40_000);
     const calls = ["a", "b", "c"].map((letter) => work.hold(letter === "a" ? letter : long(letter)));
@@ -113,7 +115,8 @@ describe.each(transports)("admission over $name", (provider) => {
     const held = new Held();
     const { server, api } = await pair(provider, [held.work({ maxConcurrent: 1, ...waits })]);
     const work = api(Work, patient);
-    const stuck = failure(work.hold("stuck", { timeoutMs: 30 }));
+    // Its request must have arrived by then, on a slow machine too.
+    const stuck = failure(work.hold("stuck", { timeoutMs: 500 }));
     await until(() => held.running === 1, "it runs");
     const next = work.hold("next");
     expect(await stuck).toMatchObject({ code: "deadline_exceeded" });
@@ -169,7 +172,7 @@ describe("admission", () => {
     const retrying = api(Work, { ...patient, retry: { attempts: 20, baseDelayMs: 1, maxDelayMs: 1 } });
     const sentMs = performance.now();
     const second = retrying.hold("second");
-    await until(() => server.stats().admission.shed.full === 2, "it is refused");
+    await until(() => server.stats().admission.shed.full >= 2, "it is refused");
     held.end("first");
     held.end("second");
     expect(await second).toBe("second");
@@ -180,7 +183,7 @@ describe("admission", () => {
 
   it("lets replay calls that were refused be tried again, and executes them exactly once", async () => {
     const held = new Held();
-    const { server, api } = await pair(mem, [held.work({ maxConcurrent: 2, maxQueued: 1 })]);
+    const { server, api } = await pair(mem, [held.work({ maxConcurrent: 2, maxQueued: 1, ...waits })]);
     const work = api(Work, {
       ...patient,
       retry: { attempts: 100, baseDelayMs: 1, maxDelayMs: 4, budget: { ratio: 100, perSecond: 1e6 } },
@@ -236,7 +239,10 @@ describe("admission", () => {
 
   it("holds against a peer that floods, and others are served meanwhile", async () => {
     const held = new Held();
-    const { server, url, api } = await pair(mem, [held.work({ maxConcurrent: 4, maxQueued: 100 }), other()]);
+    const { server, url, api } = await pair(mem, [
+      held.work({ maxConcurrent: 4, maxQueued: 100, ...waits }),
+      other(),
+    ]);
     const flooder = await openEngine();
     const flood = (await flooder.connect(url)).client(Work, patient);
     const outcomes = names(4000).map((name) =>

@@ -3,10 +3,10 @@ import { describe, expect, it } from "vitest";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { failure, until } from "../matrix/wait.ts";
+import { waits } from "../matrix/waits.ts";
 import { Held, Work } from "./support/work.ts";
 
 const patient = { timeoutMs: 60_000 };
-const waits = { maxQueueMs: 60_000, targetQueueMs: 60_000 };
 
 describe.each(transports)("priorities over $name", (provider) => {
   it("decide who goes first, and nobody starves", async () => {

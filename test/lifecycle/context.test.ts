@@ -5,6 +5,7 @@ import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { deferred, until } from "../matrix/wait.ts";
+import { waits } from "../matrix/waits.ts";
 
 const Where = service("where.v1", {
   here: unary({ output: z.string() }),
@@ -59,13 +60,15 @@ describe.each(transports)("over $name, what a user keeps in an AsyncLocalStorage
         return "";
       },
     });
-    const { server, api } = await pair(provider, [work], { server: { admission: { maxConcurrent: 1 } } });
+    const { server, api } = await pair(provider, [work], {
+      server: { admission: { maxConcurrent: 1, ...waits } },
+    });
     const held = api(Where).hold();
     await until(() => server.stats().admission.running === 1, "it has the place");
-    const waits = api(Where).here();
+    const waiting = api(Where).here();
     await until(() => server.stats().admission.queued === 1, "the other waits");
     gate.resolve();
     await held;
-    expect(await waits).toBe("nowhere");
+    expect(await waiting).toBe("nowhere");
   });
 });

@@ -124,7 +124,8 @@ describe.each(transports)("a handle over $name", (provider) => {
 
   it("ends with its lease, in the middle of a borrower's transfers", async () => {
     const { b, region, fromA } = await three(provider, new Uint8Array(1 << 20));
-    await using borrowed = await b.borrow(await fromA.take({ leaseMs: 500 }));
+    // Time to borrow and to begin a transfer, on a slow machine too.
+    await using borrowed = await b.borrow(await fromA.take({ leaseMs: 1500 }));
     const local = new Uint8Array(1 << 20);
     const error = await failure(
       (async () => {

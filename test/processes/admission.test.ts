@@ -1,5 +1,6 @@
 import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
+import { waits } from "../matrix/waits.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
 import { fabrics, freshUrl } from "./support/fabrics.ts";
@@ -10,7 +11,6 @@ afterEach(endAllPeers);
 describe.each(fabrics)("a client killed over %s while its requests wait for their turn", (fabric) => {
   it("takes them along, and others get the places", async () => {
     const heartbeatMs = fabric === "shm" ? 60_000 : 400;
-    const waits = { maxQueueMs: 60_000, targetQueueMs: 60_000 };
     const { server, url } = await startServer({
       listen: freshUrl(fabric),
       heartbeatMs,

@@ -88,7 +88,9 @@ describe.each(fabrics)("streams between processes over %s", (fabric) => {
   });
 
   it("and one-way calls at five times what the server can do leave it in order", async () => {
-    const { child, url } = await start(fabric, { admission: { maxConcurrent: 4, maxQueued: 64 } });
+    const { child, url } = await start(fabric, {
+      admission: { maxConcurrent: 4, maxQueued: 64, maxQueueMs: 60_000 },
+    });
     const engine = await openEngine({ heartbeatMs });
     const honest = await openEngine({ heartbeatMs });
     const flow = (await engine.connect(url)).client(Flow);

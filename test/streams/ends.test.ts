@@ -114,7 +114,8 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
   it("comes by a deadline where one is set, before items that wait", async () => {
     const handlers = new Handlers();
     const { api } = await pair(provider, [handlers.implementation]);
-    const stream = api(Feed).tail(3, { timeoutMs: 50 });
+    // The handler must have started by then, on a slow machine too.
+    const stream = api(Feed).tail(3, { timeoutMs: 500 });
     await handlers.started.promise;
     await fired(handlers.signal as AbortSignal);
     handlers.gate.resolve();
@@ -125,14 +126,16 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
   it("comes by the idle bound when the server falls silent, and not while the consumer reads nothing", async () => {
     const handlers = new Handlers();
     const { api } = await pair(provider, [handlers.implementation]);
-    const stream = api(Feed).tail(2, { idleTimeoutMs: 80 });
+    // A slow machine must bring the first item within it.
+    const idleTimeoutMs = 400;
+    const stream = api(Feed).tail(2, { idleTimeoutMs });
     await stream.next();
     // Nobody waits for the server meanwhile.
-    await new Promise((resolve) => setTimeout(resolve, 250));
+    await new Promise((resolve) => setTimeout(resolve, 2 * idleTimeoutMs));
     expect(await stream.next()).toEqual({ done: false, value: 1 });
     const error = await failure(stream.next());
     expect(error).toMatchObject({ code: "deadline_exceeded" });
-    expect(error.message).toContain("idleTimeoutMs 80");
+    expect(error.message).toContain("idleTimeoutMs 400");
     handlers.gate.resolve();
     await handlers.ended.promise;
   });

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
+import { waits } from "../matrix/waits.ts";
 
 const Metrics = service("metrics.v1", {
   count: oneWay({ input: z.object({ by: z.number() }) }),
@@ -91,7 +92,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     const told: RpcError[] = [];
     const { api, server } = await pair(provider, [implementation], {
       server: {
-        admission: { maxConcurrent: 1, maxQueued: 2 },
+        admission: { maxConcurrent: 1, maxQueued: 2, ...waits },
         onHandlerError: (error) => told.push(error as RpcError),
       },
     });

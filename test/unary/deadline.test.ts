@@ -69,8 +69,9 @@ describe.each(transports)("a deadline over $name", (provider) => {
       }),
     ]);
     const started = performance.now();
-    const error = await failure(api(Time).wait(1, { timeoutMs: 60 }));
-    expect(performance.now() - started).toBeGreaterThanOrEqual(59);
+    // The handler must have started by then, on a slow machine too.
+    const error = await failure(api(Time).wait(1, { timeoutMs: 400 }));
+    expect(performance.now() - started).toBeGreaterThanOrEqual(399);
     expect(error).toMatchObject({
       code: "deadline_exceeded",
       retryable: false,
@@ -78,14 +79,14 @@ describe.each(transports)("a deadline over $name", (provider) => {
     });
     // Both sides run a clock. On a busy machine the server's verdict may arrive before the caller's own timer has
     // fired.
-    if (error.origin === "local") expect(error.message).toContain("60 ms");
+    if (error.origin === "local") expect(error.message).toContain("400 ms");
     else expect(error.origin).toBe("remote");
     // Whichever comes first at the server: its own deadline, or the caller's cancel.
     expect(["deadline_exceeded", "cancelled"]).toContain(
       ((await fired(signals[0] as AbortSignal)) as { code: string }).code,
     );
     await until(() => !Number.isNaN(left), "the handler has seen it");
-    expect(left).toBeLessThanOrEqual(60);
+    expect(left).toBeLessThanOrEqual(400);
     await until(() => client.stats().callsOut === 0 && server.stats().callsIn === 0, "both sides let go");
     gate.resolve();
     await until(() => server.stats().counters.lateResults === 1, "the late result is counted");
@@ -101,10 +102,10 @@ describe.each(transports)("a deadline over $name", (provider) => {
         return call.timeLeftMs;
       }),
     ]);
-    const call = failure(api(Time).wait(1, { timeoutMs: 100 }));
+    const call = failure(api(Time).wait(1, { timeoutMs: 400 }));
     await untilTurn(() => signal !== undefined, "the handler runs");
     // Both deadlines are overdue when the loop goes on; the server must not need the cancel.
-    blockFor(150);
+    blockFor(450);
     expect(await call).toMatchObject({ code: "deadline_exceeded" });
     expect(await fired(signal as AbortSignal)).toBeDefined();
     gate.resolve();
@@ -148,7 +149,8 @@ describe.each(transports)("a deadline over $name", (provider) => {
     const Waiting = service("time.v1", { wait: unary({ input: waiting, output: z.unknown() }) });
     let runs = 0;
     const { api, server } = await pair(provider, [implement(Waiting, { wait: () => runs++ })]);
-    expect(await failure(api(Time).wait(1, { timeoutMs: 30 }))).toMatchObject({ code: "deadline_exceeded" });
+    // Its request must have arrived by then, on a slow machine too.
+    expect(await failure(api(Time).wait(1, { timeoutMs: 400 }))).toMatchObject({ code: "deadline_exceeded" });
     await until(() => server.stats().counters.requestsFailed === 1, "the server has begun it, and lets go");
     verdict.resolve({ value: 1 });
     await new Promise(setImmediate);

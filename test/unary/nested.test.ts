@@ -77,7 +77,8 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
       met.resolve(error);
       throw error;
     });
-    expect(await failure(outer.run(undefined, { timeoutMs: 80 }))).toMatchObject({
+    // Both requests must have arrived by then, on a slow machine too.
+    expect(await failure(outer.run(undefined, { timeoutMs: 500 }))).toMatchObject({
       code: "deadline_exceeded",
     });
     expect(await met.promise).toMatchObject({ method: "inner.v1/wait" });
@@ -114,7 +115,8 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
       await fired(call.signal);
       met.resolve(await failure(inherits.wait()));
     });
-    const call = failure(outer.run(undefined, { timeoutMs: 60 }));
+    // Its request must have arrived by then, on a slow machine too.
+    const call = failure(outer.run(undefined, { timeoutMs: 500 }));
     await call;
     expect(await met.promise).toMatchObject({ notExecuted: true });
     expect(inner.served).toBe(0);
