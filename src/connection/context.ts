@@ -3,6 +3,7 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
+import type { Identity } from "../security/identity.ts";
 import type { Greeting, LaneAddress } from "../wire/handshake.ts";
 import type { Nonce } from "../wire/message.ts";
 import type { Confirmation } from "./confirmation.ts";
@@ -111,6 +112,11 @@ export interface SessionContext extends WatchedSession {
   readonly nowMs: number;
   /** What the peer said of itself; undefined while opening. */
   readonly remote: Greeting | undefined;
+  /**
+   * Who the peer has proven to be; undefined while the session opens, and for a peer that proves nothing. Set once, by
+   * what opens the session.
+   */
+  readonly identity: Identity | undefined;
   /** What the peer serves. */
   readonly methods: MethodNumbers;
   /** What whoever opened it says of its window. */

@@ -27,7 +27,9 @@ beforeEach(() => setUp());
 
 /** A session that this side has opened. */
 function open(address: number): Session {
-  table.connect(port, address, new Uint8Array(16), `peer ${address}`, 1_000).catch(() => undefined);
+  table
+    .connect({ port, address, replyTo: new Uint8Array(16), peerName: `peer ${address}`, timeoutMs: 1_000 })
+    .catch(() => undefined);
   const session = [...table].at(-1) as Session;
   session.begin(peerGreeting);
   return session;
@@ -103,7 +105,13 @@ describe("the sessions of an engine", () => {
   });
 
   it("that are being opened fail as for a message that was lost", async () => {
-    const connected = table.connect(port, 3, new Uint8Array(16), "the peer", 1_000);
+    const connected = table.connect({
+      port,
+      address: 3,
+      replyTo: new Uint8Array(16),
+      peerName: "the peer",
+      timeoutMs: 1_000,
+    });
     table.onDisconnected(port, 3);
     await expect(connected).rejects.toMatchObject({ fabric: { op: "fi_send", code: 125 } });
   });

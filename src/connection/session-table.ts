@@ -21,6 +21,22 @@ import { ConnectSilence, disconnected, helloRepeated } from "./end-reasons.ts";
 import type { EngineServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
+/** To whom a session is opened, and on which terms. */
+export interface ConnectRequest {
+  readonly port: Port;
+  readonly address: number;
+  /** The raw address at which the peer reaches the port. */
+  readonly replyTo: Uint8Array;
+  /** The peer's URL. */
+  readonly peerName: string;
+  readonly timeoutMs: number;
+  readonly window?: WindowLimits;
+  /** The nonce of a former hello that was not answered in time. */
+  readonly repeats?: Greeting["nonce"] | undefined;
+  /** The name that the peer must prove where the session is sealed. Undefined: the host of its URL. */
+  readonly provenName?: string | undefined;
+}
+
 /**
  * The sessions of one engine, and what arrives at its ports: each message goes to the session it names, a hello makes a
  * new one.
@@ -79,19 +95,9 @@ export class SessionTable implements PortSink {
     for (const session of this.#sessions) if (session !== undefined) yield session;
   }
 
-  /**
-   * Opens a session towards an address, and settles when the peer has welcomed us. `repeats` is the nonce of a former
-   * hello that was not answered in time.
-   */
-  async connect(
-    port: Port,
-    address: number,
-    replyTo: Uint8Array,
-    peerName: string,
-    timeoutMs: number,
-    window?: WindowLimits,
-    repeats?: Greeting["nonce"],
-  ): Promise<Session> {
+  /** Opens a session towards an address, and settles when the peer has welcomed us. */
+  async connect(request: ConnectRequest): Promise<Session> {
+    const { port, address, replyTo, peerName, timeoutMs, window, repeats } = request;
     // The address is in use already.
     const full = this.#fullWith(port, 0);
     if (full !== undefined) {

@@ -4,6 +4,7 @@ import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { PutOff } from "../flow/message-turns.ts";
 import { PeerAccount } from "../flow/peer-account.ts";
 import { channels } from "../observe/channels.ts";
+import type { Identity } from "../security/identity.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { errorWord } from "../wire/fault.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../wire/frame.ts";
@@ -67,6 +68,7 @@ export class Session implements SessionContext, OutboxListener {
   receiving = false;
   transferRefused = false;
   remote: Greeting | undefined;
+  identity: Identity | undefined;
   observer: SessionObserver | undefined;
   heardMs: number;
   isWatched = false;

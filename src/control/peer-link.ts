@@ -4,6 +4,7 @@ import type { PeerAccount } from "../flow/peer-account.ts";
 import type { SessionLimits } from "../flow/session-limits.ts";
 import type { GrantedRegions } from "../memory/granted-regions.ts";
 import type { Counters } from "../observe/counters.ts";
+import type { Identity } from "../security/identity.ts";
 import type { Clock } from "../time/clock.ts";
 import type { DeadlineWheel } from "../time/deadline-wheel.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
@@ -40,6 +41,8 @@ export interface LinkServices {
 export interface PeerLink extends TransferRoute, Answering {
   /** The peer's URL, or what is known of it. */
   readonly peerName: string;
+  /** Who the peer has proven to be; undefined for a peer that proves nothing. */
+  readonly identity: Identity | undefined;
   readonly services: LinkServices;
   /** What the peer makes this engine hold. */
   readonly account: PeerAccount;

@@ -200,6 +200,7 @@ export class EngineParts {
       decodeBudget: this.decodeBudget,
       streamBudget: this.streamBudget,
       liveness: options,
+      security: options.security,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
       ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),

@@ -5,6 +5,11 @@ import { assertEngineMiddleware, type EngineMiddleware } from "../middleware/mid
 import { assertOptions, shown } from "../options/assert-options.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../rdma/verbs-choice.ts";
 import {
+  type ResolvedSecurity,
+  resolveSecurity,
+  type SecurityOptions,
+} from "../security/security-options.ts";
+import {
   type AdmissionLimits,
   type AdmissionOptions,
   resolveAdmission,
@@ -54,6 +59,11 @@ export interface EngineOptions {
    * `unimplemented` if the provider takes no keys, as tcp, shm and verbs do. Keys are never printed. Default: none.
    */
   readonly authKeys?: AuthKeyOptions;
+  /**
+   * Who may connect and call, and how peers prove it: certificates or a pre-shared key, sealed messages, authorization.
+   * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
+   */
+  readonly security?: SecurityOptions;
   /** The services for all peers, made by `implement`. Default: none. */
   readonly serve?: readonly Implementation[];
   /**
@@ -97,6 +107,7 @@ export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
   readonly verbs: VerbsChoice | undefined;
   readonly authKeys: AuthKeys | undefined;
+  readonly security: ResolvedSecurity | undefined;
   readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly maxStallMs: number;
@@ -151,6 +162,7 @@ const engineOptions: readonly (keyof EngineOptions)[] = [
   "listen",
   "verbs",
   "authKeys",
+  "security",
   "serve",
   ...laneEngineOptions,
   "middleware",
@@ -209,6 +221,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     listen: urls,
     verbs: resolveVerbs(options.verbs),
     authKeys: resolveAuthKeys(options.authKeys),
+    security:
+      options.security === undefined ? undefined : resolveSecurity("Engine.open: security", options.security),
     serve,
     heartbeatMs,
     maxStallMs,

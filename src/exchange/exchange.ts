@@ -10,6 +10,7 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import { GrantedRegions } from "../memory/granted-regions.ts";
+import type { Identity } from "../security/identity.ts";
 import type { Clock } from "../time/clock.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { Greeting, LaneAddress } from "../wire/handshake.ts";
@@ -89,6 +90,10 @@ export class Exchange implements SessionPart, PeerLink {
   /** What the peer said of itself; undefined while the session opens. */
   get remote(): Greeting | undefined {
     return this.session.remote;
+  }
+
+  get identity(): Identity | undefined {
+    return this.session.identity;
   }
 
   get services(): EngineServices {

@@ -29,6 +29,11 @@ export interface ConnectOptions {
   readonly window?: WindowOptions;
   /** How calls are routed to the peer's worker lanes, if it has any. */
   readonly lanes?: LaneOptions;
+  /**
+   * The name that the peer's certificate must have: a DNS name, an IP address or a URI. For engines with `security.tls`.
+   * Default: the host of the URL.
+   */
+  readonly name?: string;
 }
 
 /**
@@ -68,6 +73,12 @@ export interface BalanceOptions {
   readonly window?: WindowOptions;
   /** How calls are routed to the worker lanes of a backend, if it has any. */
   readonly lanes?: LaneOptions;
+  /**
+   * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
+   * `security.tls`. A resolver that looks a host up gives URLs with addresses, so it is needed there. Default: the host
+   * of each URL.
+   */
+  readonly name?: string;
 }
 
 /** The same, complete. */
@@ -82,6 +93,7 @@ export interface ResolvedBalanceOptions {
   readonly reconnect: ResolvedReconnectOptions;
   readonly window: WindowLimits;
   readonly lanes: LaneOptions;
+  readonly name: string | undefined;
 }
 
 /** @throws TypeError or RangeError naming the option. */
@@ -89,7 +101,17 @@ export function resolveBalanceOptions(
   options: BalanceOptions,
   defaultTimeoutMs: number,
 ): ResolvedBalanceOptions {
-  const known = ["timeoutMs", "policy", "keyOf", "ejection", "slowStartMs", "reconnect", "window", "lanes"];
+  const known = [
+    "timeoutMs",
+    "policy",
+    "keyOf",
+    "ejection",
+    "slowStartMs",
+    "reconnect",
+    "window",
+    "lanes",
+    "name",
+  ];
   assertOptions("connect", options, known);
   const {
     timeoutMs = defaultTimeoutMs,
@@ -117,8 +139,21 @@ export function resolveBalanceOptions(
     reconnect: resolveReconnectOptions(options.reconnect),
     window: resolveWindowOptions(options.window),
     lanes: resolveLaneOptions(options.lanes),
+    name: resolveName(options.name),
   };
 }
+
+/** @throws TypeError when it is no name. */
+export function resolveName(name: unknown): string | undefined {
+  if (name === undefined) return undefined;
+  if (typeof name === "string" && name.length > 0 && name.length <= maxNameLength && !name.includes("\0"))
+    return name;
+  throw new TypeError(
+    `connect: name must be a string of 1 to ${maxNameLength} characters, it is ${shown(name).slice(0, 80)}`,
+  );
+}
+
+const maxNameLength = 2048;
 
 /** @throws TypeError for a malformed URL, and for anything but URLs and resolvers. */
 export function resolverOf(where: readonly string[] | Resolver): Resolver {

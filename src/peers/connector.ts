@@ -12,6 +12,8 @@ import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { hasHosts, parseUrl } from "../libfabric/url.ts";
 import { assertOptions, assertTimeoutMs } from "../options/assert-options.ts";
+import { isSealed } from "../security/securable.ts";
+import type { ResolvedSecurity } from "../security/security-options.ts";
 import { realClock } from "../time/clock.ts";
 import { withTimeout } from "../time/with-timeout.ts";
 import type { Greeting } from "../wire/handshake.ts";
@@ -24,6 +26,7 @@ import {
   type LaneOptions,
   resolveBalanceOptions,
   resolveLaneOptions,
+  resolveName,
   resolverOf,
   resolveWindowOptions,
 } from "./connect-options.ts";
@@ -38,6 +41,8 @@ interface ConnectionTerms {
   readonly timeoutMs: number;
   readonly reconnect: ResolvedReconnectOptions;
   readonly window: WindowLimits;
+  /** The name that peers must prove; undefined: the host of their URL. */
+  readonly name: string | undefined;
 }
 
 type OpenLanes = NonNullable<ConnectionOptions["openLanes"]>;
@@ -140,11 +145,12 @@ export class Connector {
 
   /** Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. */
   async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
-    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes"]);
+    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes", "name"]);
     const { timeoutMs = this.#timeoutMs } = options;
     assertTimeoutMs("connect: timeoutMs", timeoutMs);
     const reconnect = resolveReconnectOptions(options.reconnect);
-    const terms = { timeoutMs, reconnect, window: resolveWindowOptions(options.window) };
+    const window = resolveWindowOptions(options.window);
+    const terms = { timeoutMs, reconnect, window, name: resolveName(options.name) };
     const openLanes = this.#laneOpener(terms, resolveLaneOptions(options.lanes), true);
     const connection = this.#connect(url, terms, openLanes);
     const untilMs = realClock.now() + timeoutMs;
@@ -164,13 +170,10 @@ export class Connector {
     this.#backoff.endAll();
   }
 
-  #connect(
-    url: string,
-    { timeoutMs, reconnect, window }: ConnectionTerms,
-    openLanes?: OpenLanes,
-  ): PeerConnection {
+  #connect(url: string, terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
+    const { reconnect, window } = terms;
     const connection = new PeerConnection(url, this.#engine, {
-      open: (self) => this.#openSession(self, timeoutMs, window),
+      open: (self) => this.#openSession(self, terms),
       onClosed: (self) => this.#connections.delete(self),
       reconnect,
       window,
@@ -211,8 +214,12 @@ export class Connector {
   }
 
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
-  async #openSession(connection: PeerConnection, timeoutMs: number, window: WindowLimits): Promise<Session> {
+  async #openSession(
+    connection: PeerConnection,
+    { timeoutMs, window, name }: ConnectionTerms,
+  ): Promise<Session> {
     this.#assertOpen();
+    if (name !== undefined) assertProvable(name, connection.url, this.#engine.security);
     const untilMs = realClock.now() + timeoutMs;
     const target = await withTimeout(
       timeoutMs,
@@ -230,15 +237,16 @@ export class Connector {
       const leftMs = Math.max(1, untilMs - realClock.now());
       const last = leftMs < 2 * attemptMs;
       try {
-        return await this.#sessions.connect(
+        return await this.#sessions.connect({
           port,
-          admit(port, address, connection.url),
+          address: admit(port, address, connection.url),
           replyTo,
-          connection.url,
-          last ? leftMs : attemptMs,
+          peerName: connection.url,
+          timeoutMs: last ? leftMs : attemptMs,
           window,
           repeats,
-        );
+          provenName: name,
+        });
       } catch (error) {
         if (isLostHello(error)) {
           this.#assertOpen();
@@ -254,6 +262,17 @@ export class Connector {
       }
     }
   }
+}
+
+/** @throws RpcError `failed_precondition` when peers at the URL prove no name. */
+function assertProvable(name: string, url: string, security: ResolvedSecurity | undefined): void {
+  const { scheme } = parseUrl(url);
+  if (isSealed(security, scheme) && security?.credentials?.kind === "tls") return;
+  throw new RpcError({
+    code: "failed_precondition",
+    message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
+    origin: "local",
+  });
 }
 
 const untold: BackendListener = { onBackendChanged() {}, onBackendSettled() {} };

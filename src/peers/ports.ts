@@ -5,14 +5,18 @@ import type { Port, PortLayout } from "../fabric/port.ts";
 import { defaultLayout } from "../fabric/port.ts";
 import type { Progress } from "../fabric/progress.ts";
 import { locate, type Target } from "../fabric/target.ts";
+import { parseUrl } from "../libfabric/url.ts";
 import { dropIdleRegistrations } from "../memory/registration-cache.ts";
 import { listeningUrls } from "../rdma/choose-rail.ts";
 import type { VerbsChoice } from "../rdma/verbs-choice.ts";
+import { assertSecurable } from "../security/securable.ts";
+import type { ResolvedSecurity } from "../security/security-options.ts";
 
 /** What an engine was told of the fabrics it opens ports on. */
 export interface FabricChoice {
   readonly verbs?: VerbsChoice | undefined;
   readonly authKeys?: AuthKeys | undefined;
+  readonly security?: ResolvedSecurity | undefined;
   readonly limits?: { readonly maxConnections: number; readonly maxIdleConnectionMs: number } | undefined;
 }
 
@@ -52,6 +56,7 @@ export class Ports {
 
   /** A URL may stand for several addresses, see `listeningUrls`. */
   async listen(url: string): Promise<void> {
+    assertSecurable(this.#fabric.security, parseUrl(url).scheme);
     for (const each of listeningUrls(url, this.#fabric.verbs)) {
       const port = await openListeningPort(each, this.#layout, this.#fabric.authKeys);
       this.#adopt(port, this.#listening);
@@ -68,6 +73,7 @@ export class Ports {
    * A port from which `target` can be reached: one that is there, or one opened now, which two connects at once share.
    */
   async towards(target: Target): Promise<Port> {
+    assertSecurable(this.#fabric.security, target.scheme);
     const there = this.all.find((port) => canReach(port, target));
     if (there !== undefined) return there;
     const key = `${target.scheme} ${target.from}`;

@@ -86,6 +86,7 @@ export class Side {
       goodbyes: new Set(),
       credits: new RequestCredits(all.maxRequestsInAll, all.maxRequests, all.maxSessions),
       clientMiddleware: [],
+      security: undefined,
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
       queueBudget: new ByteBudget(all.maxQueuedBytesInAll),
@@ -160,7 +161,13 @@ export class LossyPair {
     const { port, table } = this.client;
     this.connection = new PeerConnection(this.#url, this.client.host, {
       open: () =>
-        table.connect(port, port.admit(Buffer.from(name)), Buffer.from(`${name}-client`), name, 1000),
+        table.connect({
+          port,
+          address: port.admit(Buffer.from(name)),
+          replyTo: Buffer.from(`${name}-client`),
+          peerName: name,
+          timeoutMs: 1000,
+        }),
       reconnect: resolveReconnectOptions(),
     });
     this.peer = new Peer(this.connection);

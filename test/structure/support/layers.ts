@@ -22,6 +22,7 @@ export const layers = [
   "middleware",
   "call",
   "memory",
+  "security",
   "metadata",
   "wire",
   "fabric",

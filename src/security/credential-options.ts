@@ -1,0 +1,152 @@
+import { assertOptions } from "../options/assert-options.ts";
+
+/** One or several PEM texts. */
+export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];
+
+/** PEM, or a function that reads it: called by `Engine.open`, and again by `engine.reloadSecurity()`. */
+export type PemSource = Pem | (() => Pem);
+
+/** The certificate of an engine, and whom it trusts. */
+export interface TlsOptions {
+  /** The engine's certificate, followed by intermediate ones. Its usage includes client and server authentication. */
+  readonly cert: PemSource;
+  /** The private key of the certificate. */
+  readonly key: PemSource;
+  /** The certificates of the authorities whose peers are trusted. No others are: the system's list is not used. */
+  readonly ca: PemSource;
+  /**
+   * Revocation lists. When there is one, each authority in a peer's chain must have a list that is in force. Default:
+   * none, so that nothing is revoked.
+   */
+  readonly crl?: PemSource;
+}
+
+/**
+ * A key that both sides know. Whoever holds it can be either side, so each pair of engines should have a key of its own.
+ * It is made by chance (`cinnabar keys psk`), and is no password: a short one can be guessed offline.
+ */
+export interface PskOptions {
+  /** The name that belongs to the key, 1 to 128 characters. An engine that connects needs it. */
+  readonly identity?: string;
+  /** 32 to 256 random bytes. Copied. */
+  readonly key?: Uint8Array;
+  /**
+   * The key of a peer, by the identity that it names; undefined for one that is not known. Called for each handshake of
+   * a peer that connects, so it must be quick. Default: the one key, for its identity.
+   */
+  readonly lookup?: (identity: string) => Uint8Array | undefined;
+}
+
+/** How an engine proves who it is. */
+export type Credentials = TlsCredentials | PskCredentials;
+
+export interface TlsCredentials {
+  readonly kind: "tls";
+  readonly cert: () => Pem;
+  readonly key: () => Pem;
+  readonly ca: () => Pem;
+  readonly crl: (() => Pem) | undefined;
+}
+
+export interface PskCredentials {
+  readonly kind: "psk";
+  /** What this engine shows where it connects. Undefined: it can only be connected to. */
+  readonly own: { readonly identity: string; readonly key: Uint8Array } | undefined;
+  /**
+   * The key that belongs to an identity.
+   *
+   * @throws RangeError for a key that is too short; what the user's function throws.
+   */
+  readonly lookup: (identity: string) => Uint8Array | undefined;
+}
+
+const minKeyBytes = 32;
+const maxKeyBytes = 256;
+const maxIdentityBytes = 128;
+
+/** @throws TypeError that names the field. */
+export function resolveTlsOptions(where: string, options: TlsOptions): TlsCredentials {
+  assertOptions(where, options, ["cert", "key", "ca", "crl"]);
+  const source = (name: keyof TlsOptions): (() => Pem) => {
+    const given: unknown = options[name];
+    if (given === undefined) throw new TypeError(`${where}.${name} is missing`);
+    if (typeof given !== "function") {
+      assertPem(`${where}.${name}`, given);
+      return () => given;
+    }
+    return () => {
+      const read: unknown = given();
+      assertPem(`what ${where}.${name} returns`, read);
+      return read;
+    };
+  };
+  return Object.freeze({
+    kind: "tls",
+    cert: source("cert"),
+    key: source("key"),
+    ca: source("ca"),
+    crl: options.crl === undefined ? undefined : source("crl"),
+  });
+}
+
+/** @throws TypeError or RangeError that names the field, and never shows a key. */
+export function resolvePskOptions(where: string, options: PskOptions): PskCredentials {
+  assertOptions(where, options, ["identity", "key", "lookup"]);
+  const { identity, key, lookup } = options;
+  if ((identity === undefined) !== (key === undefined))
+    throw new TypeError(`${where}: identity and key belong together; give both or none`);
+  if (lookup !== undefined && typeof lookup !== "function")
+    throw new TypeError(`${where}.lookup must be a function`);
+  if (identity === undefined && lookup === undefined)
+    throw new TypeError(`${where} must have identity and key, or lookup, or both`);
+  const own = identity === undefined ? undefined : ownKey(where, identity, key);
+  const keyOf =
+    lookup ?? ((name: string): Uint8Array | undefined => (name === own?.identity ? own.key : undefined));
+  return new ResolvedPsk(own, (name) => {
+    const found: unknown = keyOf(name);
+    if (found === undefined) return undefined;
+    assertKey(`what ${where}.lookup returns`, found);
+    return found;
+  });
+}
+
+/** Keeps keys out of what is printed, inspected or serialized. */
+class ResolvedPsk implements PskCredentials {
+  readonly kind = "psk";
+  readonly lookup: PskCredentials["lookup"];
+  readonly #own: PskCredentials["own"];
+
+  constructor(own: PskCredentials["own"], lookup: PskCredentials["lookup"]) {
+    this.#own = own;
+    this.lookup = lookup;
+  }
+
+  get own(): PskCredentials["own"] {
+    return this.#own;
+  }
+}
+
+function ownKey(where: string, identity: unknown, key: unknown): NonNullable<PskCredentials["own"]> {
+  if (typeof identity !== "string") throw new TypeError(`${where}.identity must be a string`);
+  const bytes = Buffer.byteLength(identity);
+  if (bytes < 1 || bytes > maxIdentityBytes || identity.includes("\0"))
+    throw new RangeError(`${where}.identity must have 1 to ${maxIdentityBytes} bytes, and none that is 0`);
+  assertKey(`${where}.key`, key);
+  return { identity, key: Uint8Array.from(key) };
+}
+
+function assertKey(where: string, key: unknown): asserts key is Uint8Array {
+  if (!(key instanceof Uint8Array))
+    throw new TypeError(`${where} must be a Uint8Array of ${minKeyBytes} to ${maxKeyBytes} random bytes`);
+  if (key.byteLength >= minKeyBytes && key.byteLength <= maxKeyBytes) return;
+  throw new RangeError(
+    `${where} must have ${minKeyBytes} to ${maxKeyBytes} bytes, it has ${key.byteLength}; a password is no key`,
+  );
+}
+
+function assertPem(where: string, value: unknown): asserts value is Pem {
+  const parts: readonly unknown[] = Array.isArray(value) ? value : [value];
+  if (parts.length > 0 && parts.every((part) => typeof part === "string" || part instanceof Uint8Array))
+    return;
+  throw new TypeError(`${where} must be PEM as a string or bytes, an array of them, or a function`);
+}

@@ -1,0 +1,28 @@
+import { RpcError } from "../errors/rpc-error.ts";
+import type { Scheme } from "../libfabric/url.ts";
+import type { ResolvedSecurity } from "./security-options.ts";
+
+/** Whether sessions over the fabric begin with a TLS handshake and are sealed. */
+export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme): boolean {
+  if (security === undefined || scheme === "mem") return false;
+  return scheme === "shm" ? security.shm === "tls" : true;
+}
+
+/**
+ * @throws RpcError `failed_precondition` when the fabric cannot be used with these options: nothing proves who a peer
+ * is.
+ */
+export function assertSecurable(security: ResolvedSecurity | undefined, scheme: Scheme): void {
+  if (!isSealed(security, scheme)) return;
+  if (security?.credentials === undefined)
+    throw new RpcError({
+      code: "failed_precondition",
+      message: `security has neither tls nor psk, which ${scheme} needs: only shm and mem go without`,
+      origin: "local",
+    });
+  throw new RpcError({
+    code: "unimplemented",
+    message: `sealed sessions over ${scheme} are not available yet`,
+    origin: "local",
+  });
+}
