@@ -1,0 +1,153 @@
+import { X509Certificate } from "node:crypto";
+import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
+import { certificateOf } from "./certificate.ts";
+import type { Credentials } from "./credential-options.ts";
+import { FlightStream } from "./flight-stream.ts";
+import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
+import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
+import { tlsFailure } from "./tls-failure.ts";
+
+/**
+ * A `tls.Server`, which judges one exchange at a time. A bare `TLSSocket` would let a client of any authority through:
+ * the check is the server's. A server tells of its sockets by events that do not say which stream a socket runs over,
+ * so each exchange has a server of its own. Making one costs a millisecond, therefore they are used again.
+ */
+export class AcceptingServer {
+  readonly #server: Server;
+  readonly #credentials: Credentials;
+  #exchange: AcceptingExchange | undefined;
+
+  constructor(options: TlsOptions, credentials: Credentials) {
+    this.#credentials = credentials;
+    this.#server = createServer({
+      ...options,
+      ...(credentials.kind === "tls"
+        ? {}
+        : { pskCallback: (_socket: TLSSocket, identity: string) => this.#keyOf(identity) }),
+    });
+    this.#server.on("secureConnection", (socket) => {
+      socket.on("error", () => {});
+      this.#exchange?.onSecure(socket);
+    });
+    this.#server.on("tlsClientError", (error, socket) => {
+      socket.on("error", () => {});
+      this.#exchange?.onFailed(error, socket);
+    });
+  }
+
+  /** The exchange whose events it tells from now on. */
+  serve(exchange: AcceptingExchange, stream: FlightStream): void {
+    this.#exchange = exchange;
+    this.#server.emit("connection", stream);
+  }
+
+  /** An error in here would end the process. */
+  #keyOf(identity: string): Buffer | null {
+    const exchange = this.#exchange;
+    if (this.#credentials.kind !== "psk" || exchange === undefined) return null;
+    try {
+      const key = this.#credentials.lookup(identity);
+      exchange.onPskNamed(identity, key === undefined ? "the pre-shared key is not known" : "");
+      return key === undefined ? null : Buffer.from(key);
+    } catch (error) {
+      exchange.onPskNamed(identity, `the pre-shared key could not be looked up: ${(error as Error).message}`);
+      return null;
+    }
+  }
+}
+
+/** The side of an exchange that is connected to. */
+export class AcceptingExchange implements TlsExchange {
+  readonly #listener: TlsExchangeListener;
+  readonly #identify: Identify;
+  readonly #kind: Credentials["kind"];
+  readonly #stream: FlightStream;
+  /** The server has told how the exchange ended, and tells nothing more of it: another exchange may have it. */
+  readonly #onServerFree: () => void;
+  #socket: TLSSocket | undefined;
+  #pskIdentity: string | undefined;
+  #pskFault = "";
+  #told = false;
+  #closed = false;
+
+  constructor(
+    server: AcceptingServer,
+    kind: Credentials["kind"],
+    identify: Identify,
+    listener: TlsExchangeListener,
+    onServerFree: () => void,
+  ) {
+    this.#kind = kind;
+    this.#identify = identify;
+    this.#listener = listener;
+    this.#onServerFree = onServerFree;
+    this.#stream = new FlightStream((bytes) => {
+      // What TLS says once it is done are tickets, which nobody wants.
+      if (!this.#closed && !this.#told) listener.onFlight(bytes);
+    });
+    server.serve(this, this.#stream);
+  }
+
+  take(bytes: Uint8Array): void {
+    if (!this.#closed) this.#stream.receive(bytes);
+  }
+
+  exportSecret(context: Uint8Array): Buffer {
+    if (this.#socket === undefined) throw new TypeError("the handshake is not done");
+    return exportSecret(this.#socket, context);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#socket?.destroy();
+    this.#stream.destroy();
+  }
+
+  // ---- told by the server ------------------------------------------------------------------------------------------
+
+  onPskNamed(identity: string, fault: string): void {
+    this.#pskIdentity = identity;
+    this.#pskFault = fault;
+  }
+
+  onSecure(socket: TLSSocket): void {
+    this.#socket = socket;
+    this.#tell(() => {
+      const fault = agreementFault(socket);
+      if (fault !== "") return this.#listener.onRefused(fault);
+      let identity: Identity | undefined;
+      try {
+        identity = this.#identity(socket);
+      } catch (error) {
+        return this.#listener.onRefused(`the certificate has no identity: ${(error as Error).message}`);
+      }
+      if (identity === undefined) return this.#listener.onRefused("the certificate has no name that counts");
+      this.#listener.onProven(identity);
+    });
+    if (this.#closed) socket.destroy();
+  }
+
+  onFailed(error: Error, socket: TLSSocket): void {
+    const reason = this.#pskFault === "" ? tlsFailure(error, socket) : this.#pskFault;
+    this.#tell(() => this.#listener.onRefused(reason));
+  }
+
+  /** The server tells once. */
+  #tell(event: () => void): void {
+    if (this.#told) return;
+    this.#told = true;
+    if (!this.#closed) event();
+    this.#onServerFree();
+  }
+
+  #identity(socket: TLSSocket): Identity | undefined {
+    if (this.#kind === "psk") {
+      // OpenSSL counts a session with a pre-shared key as resumed.
+      if (!socket.isSessionReused() || this.#pskIdentity === undefined) return undefined;
+      return identityOfPsk(this.#pskIdentity);
+    }
+    const certificate = socket.getPeerX509Certificate();
+    if (!socket.authorized || socket.isSessionReused() || certificate === undefined) return undefined;
+    return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), this.#identify);
+  }
+}

@@ -1,0 +1,105 @@
+import { X509Certificate } from "node:crypto";
+import { connect, type SecureContext, type TLSSocket } from "node:tls";
+import { certificateOf } from "./certificate.ts";
+import { FlightStream } from "./flight-stream.ts";
+import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
+import { nameFault } from "./proven-name.ts";
+import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
+import { tlsFailure } from "./tls-failure.ts";
+import { applicationProtocols } from "./tls-settings.ts";
+
+/** What a connector shows, and what the peer must prove. */
+export interface ConnectingTerms {
+  readonly context: SecureContext;
+  /** The pre-shared key; undefined where certificates are used. */
+  readonly psk: { readonly identity: string; readonly key: Uint8Array } | undefined;
+  /** A host name, an IP address, or a URI: the peer's certificate must have it. Not used with a pre-shared key. */
+  readonly name: string;
+  readonly identify: Identify;
+}
+
+/** The side of an exchange that connects. Its first flight is ready soon after it is made, its last one in `take`. */
+export class ConnectingExchange implements TlsExchange {
+  readonly #terms: ConnectingTerms;
+  readonly #listener: TlsExchangeListener;
+  readonly #stream: FlightStream;
+  readonly #socket: TLSSocket;
+  #settled = false;
+  #closed = false;
+
+  constructor(terms: ConnectingTerms, listener: TlsExchangeListener) {
+    this.#terms = terms;
+    this.#listener = listener;
+    const { context, psk, name } = terms;
+    this.#stream = new FlightStream((bytes) => {
+      if (!this.#closed) listener.onFlight(bytes);
+    });
+    this.#socket = connect({
+      socket: this.#stream,
+      secureContext: context,
+      ALPNProtocols: [...applicationProtocols],
+      // Said aloud: the environment can turn the default off.
+      rejectUnauthorized: true,
+      // No name is sent: an acceptor has one certificate, and whoever listens need not know whom one looks for.
+      checkServerIdentity(_host, { raw }) {
+        const fault =
+          psk === undefined ? nameFault(raw, name) : "a certificate was shown, and no pre-shared key";
+        return fault === "" ? undefined : new Error(fault);
+      },
+      ...(psk === undefined ? {} : { pskCallback: () => ({ psk: psk.key, identity: psk.identity }) }),
+    });
+    this.#socket.on("error", (error) => this.#refuse(reasonOf(error, this.#socket)));
+    this.#socket.on("end", () => this.#refuse("the peer broke the handshake off"));
+    this.#socket.on("secureConnect", () => this.#onSecure());
+  }
+
+  take(bytes: Uint8Array): void {
+    if (!this.#closed) this.#stream.receive(bytes);
+  }
+
+  exportSecret(context: Uint8Array): Buffer {
+    return exportSecret(this.#socket, context);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#socket.destroy();
+    this.#stream.destroy();
+  }
+
+  #onSecure(): void {
+    if (this.#settled || this.#closed) return;
+    const fault = agreementFault(this.#socket);
+    if (fault !== "") return this.#refuse(fault);
+    let identity: Identity | undefined;
+    try {
+      identity = this.#identity();
+    } catch (error) {
+      return this.#refuse(`the peer's certificate has no identity: ${(error as Error).message}`);
+    }
+    if (identity === undefined) return this.#refuse("the peer has not proven who it is");
+    this.#settled = true;
+    this.#listener.onProven(identity);
+  }
+
+  #identity(): Identity | undefined {
+    const { psk, identify } = this.#terms;
+    const socket = this.#socket;
+    // With a pre-shared key OpenSSL counts the session as resumed. Otherwise nothing is ever resumed.
+    if (psk !== undefined) return socket.isSessionReused() ? identityOfPsk(psk.identity) : undefined;
+    const certificate = socket.getPeerX509Certificate();
+    if (!socket.authorized || socket.isSessionReused() || certificate === undefined) return undefined;
+    return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), identify);
+  }
+
+  #refuse(reason: string): void {
+    if (this.#settled || this.#closed) return;
+    this.#settled = true;
+    this.#listener.onRefused(reason);
+  }
+}
+
+/** The check of the name writes its own sentence; all other errors have codes. */
+function reasonOf(error: Error, socket: TLSSocket): string {
+  return (error as NodeJS.ErrnoException).code === undefined ? error.message : tlsFailure(error, socket);
+}

@@ -1,0 +1,32 @@
+import { Duplex } from "node:stream";
+
+/**
+ * The stream that a TLS exchange runs over. What TLS writes is handed to `onFlight`, what the peer has sent is given to
+ * `receive`. Its owner bounds the bytes; the stream itself holds back nothing.
+ */
+export class FlightStream extends Duplex {
+  readonly #onFlight: (bytes: Buffer) => void;
+
+  constructor(onFlight: (bytes: Buffer) => void) {
+    super();
+    this.#onFlight = onFlight;
+    // TLS reports what breaks. Without a listener an error would end the process.
+    this.on("error", () => {});
+  }
+
+  receive(bytes: Uint8Array): void {
+    if (!this.destroyed) this.push(Buffer.from(bytes));
+  }
+
+  override _read(): void {}
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#onFlight(chunk);
+    done();
+  }
+
+  override _writev(chunks: readonly { readonly chunk: Buffer }[], done: () => void): void {
+    this.#onFlight(Buffer.concat(chunks.map(({ chunk }) => chunk)));
+    done();
+  }
+}

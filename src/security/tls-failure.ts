@@ -1,0 +1,40 @@
+import type { TLSSocket } from "node:tls";
+
+const mixed = "one side has certificates, the other a pre-shared key";
+
+/** What OpenSSL's and Node's codes mean for whoever has to mend the certificates. */
+const causes: Readonly<Record<string, string>> = {
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "the certificate is of an authority that is not trusted",
+  UNABLE_TO_GET_ISSUER_CERT: "the certificate is of an authority that is not trusted",
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: "the certificate is of an authority that is not trusted",
+  SELF_SIGNED_CERT_IN_CHAIN: "the certificate is of an authority that is not trusted",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "the certificate is of an authority that is not trusted",
+  CERT_SIGNATURE_FAILURE: "the certificate is not signed by the authority that it names",
+  CERT_HAS_EXPIRED: "the certificate has expired",
+  CERT_NOT_YET_VALID: "the certificate is not valid yet",
+  CERT_REVOKED: "the certificate is revoked",
+  UNABLE_TO_GET_CRL: "there is no revocation list of the certificate's authority",
+  CRL_HAS_EXPIRED: "the revocation list of the certificate's authority has expired",
+  CRL_NOT_YET_VALID: "the revocation list of the certificate's authority is not valid yet",
+  INVALID_PURPOSE: "the usage of the certificate does not include this side of a connection",
+  INVALID_CA: "the certificate is signed by one that is no authority",
+  PATH_LENGTH_EXCEEDED: "the certificate's chain is longer than its authority allows",
+  CERT_CHAIN_TOO_LONG: "the certificate's chain is too long",
+  ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE: "no certificate was shown",
+  // Node has no name for some of OpenSSL's verdicts. One says that the signer is a leaf.
+  UNSPECIFIED: "the certificate does not stand the check; who signed it may be no authority",
+  ERR_SSL_NO_SUITABLE_SIGNATURE_ALGORITHM: mixed,
+  ERR_SSL_NO_SHARED_CIPHER: mixed,
+  ERR_SSL_BINDER_DOES_NOT_VERIFY: "the pre-shared keys differ",
+  ERR_SSL_TLSV1_ALERT_DECRYPT_ERROR: "the pre-shared keys differ",
+  ERR_SSL_NO_APPLICATION_PROTOCOL: "the peer does not speak cinnabar/1",
+};
+
+/** Why the exchange failed, in a sentence without keys. `socket` judged the peer's certificate. */
+export function tlsFailure(error: Error, socket?: TLSSocket): string {
+  const judged: unknown = socket?.authorizationError;
+  const code = typeof judged === "string" ? judged : ((error as NodeJS.ErrnoException).code ?? "");
+  const cause = causes[code];
+  if (cause !== undefined) return `${cause} (${code})`;
+  return code === "" ? `TLS failed: ${error.message}` : `TLS failed: ${code}`;
+}

@@ -1,0 +1,82 @@
+import { constants } from "node:crypto";
+import {
+  createSecureContext,
+  type SecureContext,
+  type SecureContextOptions,
+  type TlsOptions,
+} from "node:tls";
+import type { Credentials, Pem } from "./credential-options.ts";
+import { applicationProtocol } from "./tls-exchange.ts";
+
+/**
+ * What both roles give OpenSSL. Tickets carry the trust of the moment when they were made, and save little: there are
+ * none.
+ */
+const common = {
+  minVersion: "TLSv1.3",
+  maxVersion: "TLSv1.3",
+  secureOptions: constants.SSL_OP_NO_TICKET,
+} as const satisfies SecureContextOptions;
+
+/**
+ * A pre-shared key belongs to SHA-256. With other suites on offer, an acceptor that has certificates too would choose
+ * one of them and forget the key.
+ */
+const pskCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+
+export const applicationProtocols: readonly string[] = [applicationProtocol];
+
+/** The certificates and lists of one reading. Never logged: the key is among them. */
+export type ReadCredentials = Readonly<SecureContextOptions>;
+
+/**
+ * Reads the certificates, key and lists, and tries them.
+ *
+ * @throws TypeError when OpenSSL cannot use them; what the user's functions throw.
+ */
+export function readCredentials(credentials: Credentials): ReadCredentials {
+  if (credentials.kind === "psk") return { ...common, ciphers: pskCiphers, ca: [] };
+  const crl = credentials.crl?.();
+  const read = {
+    ...common,
+    cert: buffersOf(credentials.cert()),
+    key: buffersOf(credentials.key()),
+    ca: buffersOf(credentials.ca()),
+    ...(crl === undefined ? {} : { crl: buffersOf(crl) }),
+  };
+  // With no authority at all, Node would trust those of the system.
+  if (read.ca.every((pem) => !pem.includes("-----BEGIN")))
+    throw new TypeError("security.tls.ca has no certificate in PEM");
+  return read;
+}
+
+/** @throws TypeError when OpenSSL cannot use them. */
+export function contextOf(read: ReadCredentials): SecureContext {
+  try {
+    return createSecureContext(read);
+  } catch (cause) {
+    throw new TypeError(`security.tls: OpenSSL cannot use the certificates: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}
+
+/** How an acceptor judges those who connect. */
+export function acceptorOptions(read: ReadCredentials, kind: Credentials["kind"]): TlsOptions {
+  return {
+    ...read,
+    ALPNProtocols: [...applicationProtocols],
+    requestCert: kind === "tls",
+    // Said aloud: the environment can turn the default off.
+    rejectUnauthorized: true,
+    // The time limit is that of the opening. This one leaves the stream open.
+    handshakeTimeout: longestTimeoutMs,
+  };
+}
+
+const longestTimeoutMs = 2 ** 31 - 1;
+
+const buffersOf = (pem: Pem): Buffer[] =>
+  (Array.isArray(pem) ? (pem as readonly (string | Uint8Array)[]) : [pem as string | Uint8Array]).map(
+    (part) => (typeof part === "string" ? Buffer.from(part) : Buffer.from(part)),
+  );

@@ -1,0 +1,109 @@
+import type { Credentials } from "../../../src/security/credential-options.ts";
+import { type Identify, type Identity, identifyByName } from "../../../src/security/identity.ts";
+import { TlsEndpoint } from "../../../src/security/tls-endpoint.ts";
+import type { TlsExchange } from "../../../src/security/tls-exchange.ts";
+import type { KeyPair } from "./authority.ts";
+
+export type Flight = "connector" | "acceptor";
+
+/** How one side of an exchange fared. */
+export interface Outcome {
+  identity: Identity | undefined;
+  refused: string | undefined;
+  secret: Buffer | undefined;
+}
+
+export interface Pair {
+  readonly connector: Outcome;
+  readonly acceptor: Outcome;
+  /** Whose each flight was, and its bytes, in the order in which they were sent. */
+  readonly flights: readonly { readonly from: Flight; readonly bytes: Buffer }[];
+  close(): void;
+}
+
+export interface PairOptions {
+  readonly name?: string;
+  readonly context?: Uint8Array;
+  /** What the path makes of a flight. Default: leaves it whole. */
+  readonly onPath?: (flight: Buffer, index: number, from: Flight) => readonly Uint8Array[];
+  readonly connectorEndpoint?: TlsEndpoint;
+  readonly acceptorEndpoint?: TlsEndpoint;
+}
+
+export function tlsCredentials(pair: Partial<KeyPair>, ca: string, crl?: string): Credentials {
+  return {
+    kind: "tls",
+    cert: () => pair.cert ?? [],
+    key: () => pair.key ?? [],
+    ca: () => ca,
+    crl: crl === undefined ? undefined : () => crl,
+  };
+}
+
+export function pskCredentials(
+  identity: string,
+  key: Uint8Array,
+  lookup = (name: string) => (name === identity ? key : undefined),
+): Credentials {
+  return { kind: "psk", own: { identity, key }, lookup };
+}
+
+export const endpoint = (credentials: Credentials, identify: Identify = identifyByName): TlsEndpoint =>
+  new TlsEndpoint(credentials, identify);
+
+/**
+ * Runs an exchange until both sides know how it went, or one is refused and nothing is under way any more. Nothing is
+ * closed before.
+ */
+export async function exchange(
+  connecting: TlsEndpoint,
+  accepting: TlsEndpoint,
+  { name = "node-1.example", context = new Uint8Array(8), onPath = (flight) => [flight] }: PairOptions = {},
+): Promise<Pair> {
+  const flights: { from: Flight; bytes: Buffer }[] = [];
+  const sides: { connector?: TlsExchange; acceptor?: TlsExchange } = {};
+  let underWay = 0;
+  const side = (from: Flight, to: Flight) => {
+    const outcome: Outcome = { identity: undefined, refused: undefined, secret: undefined };
+    const listener = {
+      onFlight(bytes: Buffer) {
+        const index = flights.push({ from, bytes }) - 1;
+        for (const piece of onPath(bytes, index, from)) {
+          underWay++;
+          setImmediate(() => {
+            underWay--;
+            sides[to]?.take(piece);
+          });
+        }
+      },
+      onProven(identity: Identity) {
+        outcome.identity = identity;
+        outcome.secret = sides[from]?.exportSecret(context);
+      },
+      onRefused(reason: string) {
+        outcome.refused = reason;
+      },
+    };
+    return { outcome, listener };
+  };
+  const connector = side("connector", "acceptor");
+  const acceptor = side("acceptor", "connector");
+  sides.acceptor = accepting.accept(acceptor.listener);
+  sides.connector = connecting.connect(name, connector.listener);
+  const settled = ({ identity, refused }: Outcome) => identity !== undefined || refused !== undefined;
+  // Quiet for some turns of the loop: nothing follows that was not sent.
+  for (let quiet = 0; quiet < 20; ) {
+    await new Promise(setImmediate);
+    const done = underWay === 0 && flights.length > 0;
+    quiet = done ? quiet + (settled(connector.outcome) && settled(acceptor.outcome) ? 4 : 1) : 0;
+  }
+  return {
+    connector: connector.outcome,
+    acceptor: acceptor.outcome,
+    flights,
+    close() {
+      sides.connector?.close();
+      sides.acceptor?.close();
+    },
+  };
+}
