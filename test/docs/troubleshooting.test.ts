@@ -1,0 +1,124 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { type Message, messagesOfAddon, messagesOfSources, wordsOf } from "./messages.test-support.ts";
+import { root, userPages } from "./pages.test-support.ts";
+
+/** A pattern in the first column of a table "| Message | Cause | Remedy |" of any page of the guide. */
+interface Entry {
+  readonly page: string;
+  readonly pattern: string;
+  readonly cause: string;
+  readonly remedy: string;
+}
+
+/** The fewest words of a literal of the addon that is a sentence. */
+const fewestWords = 5;
+
+const heading = "| Message | Cause | Remedy |";
+const entries = userPages.flatMap(entriesOf);
+const { all, shown } = messagesOfSources();
+const addon = messagesOfAddon();
+
+function entriesOf(page: string): Entry[] {
+  const lines = readFileSync(root + page, "utf8").split("\n");
+  let isInTable = false;
+  return lines.flatMap((line) => {
+    if (line === heading) isInTable = true;
+    else if (!line.startsWith("|")) isInTable = false;
+    else if (isInTable && !line.startsWith("|---")) {
+      const [, message = "", cause = "", remedy = ""] = line.split(" | ").join("|").split("|");
+      return [...message.matchAll(/`([^`]+)`/g)].map(([, pattern = ""]) => ({
+        page,
+        pattern,
+        cause,
+        remedy,
+      }));
+    }
+    return [];
+  });
+}
+
+/** Where a text puts a value, an entry may have any text. */
+const value = "\u0001";
+const expressions = entries.map(({ pattern }) => expressionOf(pattern));
+
+function expressionOf(pattern: string): RegExp {
+  const parts = pattern.split("…").map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join("[^]*")}$`);
+}
+
+function isExplained({ text }: Message): boolean {
+  const said = text.replaceAll("…", value);
+  return expressions.some((expression) => expression.test(said));
+}
+
+/** The words between the values and the quotes of a text, which the sources may put together of several literals. */
+const partsOf = (text: string) =>
+  text.split(/[…"]|; /).map((part) => part.replace(/^[\s:;,(]+|[\s:;,(]+$/g, ""));
+
+/** Texts of the sources that no user meets alone. */
+const noMessages: readonly RegExp[] = [
+  // Parts of messages whose whole has an entry.
+  /^(before it could be sent|by another process at this address|its caller was silent for too long)$/,
+  /^(its answer is not kept any more|… keeps no answers|a kind of method that is unknown here)$/,
+  /^…, and (…|whenFull is "fail")$|^…: the call has ended$/,
+  /^(the port is missing; write|expected) …:\/\/|^"host", \{ cuda|^an array that holds something else$/,
+  /^an? (RDMA device or a port|address and a prefix|global identifier)/,
+  // Faults of bytes, thrown and then said behind "broke the protocol".
+  /^(push|next): chunk …|^(an )?items? (of|came)|^the items of call …|^the end had come before$|^pulled has/,
+  /^call … |^call id …|^(the )?credits (of|came)|^frame kind …|^a put notification (for|that)|^a second answer/,
+  /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
+  // Faults of the package itself.
+  /^sessions have no|^no two parts of a session/,
+  // Paths.
+  /native\/build\/Release/,
+];
+
+/** Texts of the addon that say something else than why it cannot do what was asked. */
+const noReasons: readonly RegExp[] = [
+  // What the package itself passes wrongly, which no user can.
+  /^the port is not open|^slots that fit no slab|^no such kind of device memory/,
+  // What stands in a message behind words that have an entry.
+  /^reading and writing a peer's|^messages in the order|^memory registration without|^an? .* (adapter|interface|transport) /i,
+  /^an Elastic Fabric|^a transport that UCX|^\) and point CINNABAR_LIBFABRIC|^; FI_LOG_LEVEL|^: let udev give|are of different IP versions$/,
+  // Said by `cinnabar info` alone, of a patch that is switched off.
+  /^this libfabric does not call|^off; CINNABAR_PATCHES/,
+  // For those who compile it.
+  /^other headers want/,
+];
+
+describe("the tables of error messages in the guide", () => {
+  it("have a cause and a remedy for each message, and no pattern that fits everything", () => {
+    expect(entries.length).toBeGreaterThan(200);
+    expect(entries.filter(({ cause, remedy }) => wordsOf(cause) < 1 || wordsOf(remedy) < 1)).toEqual([]);
+    expect(entries.filter(({ pattern }) => wordsOf(pattern) < 2 && !/\w+: …$/.test(pattern))).toEqual([]);
+  });
+
+  it("explain every message of the package that a user may meet", () => {
+    const missing = shown.filter((message) => !isExplained(message));
+    const unknown = missing.filter(({ text }) => !noMessages.some((expression) => expression.test(text)));
+    expect(unknown.map(({ text, at }) => `${text}   (${at})`)).toEqual([]);
+  });
+
+  it("explain every sentence of the addon that says why something cannot be opened", () => {
+    const sentences = addon.filter(({ text }) => wordsOf(text) >= fewestWords);
+    const parts = entries.flatMap(({ pattern }) => partsOf(pattern)).filter((part) => wordsOf(part) >= 2);
+    const missing = sentences.filter(({ text }) => {
+      const said = text.trim();
+      return !parts.some((part) => said.includes(part) || part.includes(said));
+    });
+    const unknown = missing.filter(({ text }) => !noReasons.some((expression) => expression.test(text)));
+    expect(unknown.map(({ text, at }) => `${text}   (${at})`)).toEqual([]);
+    expect(sentences.length).toBeGreaterThan(30);
+  });
+
+  it("name no message that the sources do not have", () => {
+    const texts = [...all, ...addon].map(({ text }) => text);
+    const stale = entries.filter(({ pattern }) =>
+      partsOf(pattern).some(
+        (part) => wordsOf(part) >= 2 && !texts.some((text) => text.replaceAll("\\n", " ").includes(part)),
+      ),
+    );
+    expect(stale.map(({ page, pattern }) => `${page}: ${pattern}`)).toEqual([]);
+  });
+});
