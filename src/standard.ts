@@ -23,7 +23,12 @@ export type {
 } from "./client/call-options.ts";
 export type { Client, ClientCallOptions } from "./client/client.ts";
 export type { RetryBudgetOptions } from "./client/retry-budget.ts";
-export type { ClientRetryOptions, HedgeOptions, RetryOptions } from "./client/retry-policy.ts";
+export type {
+  AttemptOptions,
+  ClientRetryOptions,
+  HedgeOptions,
+  RetryOptions,
+} from "./client/retry-policy.ts";
 export * from "./contract/standard.ts";
 export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
@@ -33,13 +38,21 @@ export type { EngineLimits, EngineOptions } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { WaitingLevel } from "./exchange/waiting-calls.ts";
 export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
+export type { Absences, PortGauges } from "./fabric/port.ts";
 export type { WindowStats } from "./flow/in-flight-window.ts";
 export type { SessionLimits } from "./flow/session-limits.ts";
 export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts";
 export type { BorrowOptions } from "./handles/borrowing.ts";
-export type { PatchReport } from "./libfabric/addon.ts";
-export { type ProvidersReport, providers } from "./libfabric/libfabric.ts";
 export type {
+  DomainReport,
+  LoadAttempt,
+  LoadReport,
+  PatchReport,
+  ProviderReport,
+} from "./libfabric/addon.ts";
+export { type AddonAttempt, type ProvidersReport, providers } from "./libfabric/libfabric.ts";
+export type {
+  ConnectionCounts,
   GrantedAttributes,
   PortDescription,
   PortQueues,
@@ -47,6 +60,7 @@ export type {
   QueuePairAttributes,
   VerbsDescription,
 } from "./libfabric/port-report.ts";
+export type { HostScheme, NativeScheme, NodeScheme } from "./libfabric/url.ts";
 export type { MemoryKind } from "./memory/device-memory.ts";
 export type { Pool, PoolStats, TakeOptions } from "./memory/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./memory/pooled-memory.ts";
@@ -82,6 +96,7 @@ export {
   describeFabrics,
   type FabricReport,
   type FabricsReport,
+  type MemReport,
   type RdmaDeviceReport,
 } from "./rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./rdma/pinned-memory.ts";
@@ -100,9 +115,10 @@ export type {
 export type { HandshakeOptions, SecurityOptions, SuiteName } from "./security/security-options.ts";
 export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
-export type { CallContext } from "./server/call-context.ts";
+export type { CallContext, HandlerCall } from "./server/call-context.ts";
 export type { HandlerErrorListener } from "./server/dispatcher.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
+export type { Clock, WakeUp } from "./time/clock.ts";
 export type { PullType } from "./transfer/region-operations.ts";
 export type { Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";

@@ -10,27 +10,23 @@ import {
 /** Schemas by the name of their field. */
 export type FieldSchemas = { readonly [name: string]: Schema };
 
-type OptionalInput<F extends FieldSchemas> = {
-  [K in keyof F]: undefined extends InferInput<F[K]> ? K : never;
-}[keyof F];
-type OptionalOutput<F extends FieldSchemas> = {
-  [K in keyof F]: undefined extends InferOutput<F[K]> ? K : never;
-}[keyof F];
-type Shown<T> = { [K in keyof T]: T[K] };
-
 /** What `fields` accepts. A field whose schema accepts `undefined` may be missing. */
-export type FieldsInput<F extends FieldSchemas> = Shown<
-  { [K in Exclude<keyof F, OptionalInput<F>>]: InferInput<F[K]> } & {
-    [K in OptionalInput<F>]?: InferInput<F[K]>;
-  }
->;
+export type FieldsInput<F extends FieldSchemas> = {
+  [K in keyof F as undefined extends InferInput<F[K]> ? never : K]: InferInput<F[K]>;
+} & {
+  [K in keyof F as undefined extends InferInput<F[K]> ? K : never]?: InferInput<F[K]>;
+} extends infer Both // shown as one object
+  ? { [K in keyof Both]: Both[K] }
+  : never;
 
 /** What `fields` returns. */
-export type FieldsOutput<F extends FieldSchemas> = Shown<
-  { [K in Exclude<keyof F, OptionalOutput<F>>]: InferOutput<F[K]> } & {
-    [K in OptionalOutput<F>]?: InferOutput<F[K]>;
-  }
->;
+export type FieldsOutput<F extends FieldSchemas> = {
+  [K in keyof F as undefined extends InferOutput<F[K]> ? never : K]: InferOutput<F[K]>;
+} & {
+  [K in keyof F as undefined extends InferOutput<F[K]> ? K : never]?: InferOutput<F[K]>;
+} extends infer Both // shown as one object
+  ? { [K in keyof Both]: Both[K] }
+  : never;
 
 /**
  * A schema for an object whose fields have schemas of any libraries. Libraries accept only their own schemas inside

@@ -22,10 +22,8 @@ export type ItemOf<M extends { readonly items: Schema }> = InferInput<M["items"]
 /** An item that a handler receives: parsed by the schema. */
 export type HandlerItemOf<M extends { readonly items: Schema }> = InferOutput<M["items"]>;
 
-type WithErrors = { readonly errors: ErrorSchemas };
-
 /** The declared errors of a method: the data that a client receives, by reason. */
-export type ErrorsOf<M extends WithErrors> = {
+export type ErrorsOf<M extends { readonly errors: ErrorSchemas }> = {
   readonly [R in keyof M["errors"]]: InferOutput<M["errors"][R]>;
 };
 
@@ -41,12 +39,12 @@ export interface UndeclaredRpcError extends RpcError {
 }
 
 /** The declared errors of a method as a union; `reason` tells them apart. */
-export type DeclaredError<M extends WithErrors> = {
+export type DeclaredError<M extends { readonly errors: ErrorSchemas }> = {
   readonly [R in keyof M["errors"] & string]: DeclaredRpcError<R, InferOutput<M["errors"][R]>>;
 }[keyof M["errors"] & string];
 
 /** The result of a call: a value, or an error. `error.reason` tells declared errors apart. */
-export type CallResult<M extends { readonly output: Schema } & WithErrors> =
+export type CallResult<M extends { readonly output: Schema; readonly errors: ErrorSchemas }> =
   | { readonly ok: true; readonly value: OutputOf<M> }
   | { readonly ok: false; readonly error: DeclaredError<M> | UndeclaredRpcError };
 
@@ -119,10 +117,10 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
 };
 
 /** The arguments of `call.fail` after the reason: the data, or nothing when the error has none. */
-type FailData<Data> = undefined extends Data ? [data?: Data] : [data: Data];
+export type FailData<Data> = undefined extends Data ? [data?: Data] : [data: Data];
 
 /** The typed `fail` of a handler's call. */
-export interface Failing<M extends WithErrors> {
+export interface Failing<M extends { readonly errors: ErrorSchemas }> {
   /**
    * Fails the call with a declared error. It throws, so nothing after it runs. Only declared reasons compile, each with
    * its own data. Write `return call.fail(…)` so that TypeScript knows that the function ends.
@@ -131,7 +129,7 @@ export interface Failing<M extends WithErrors> {
 }
 
 /** The second argument of a handler. `Context` is the server's call context. */
-export type CallContextFor<M extends WithErrors, Context> = Context & Failing<M>;
+export type CallContextFor<M extends { readonly errors: ErrorSchemas }, Context> = Context & Failing<M>;
 
 /** The handler of a unary method. */
 export type UnaryHandler<M extends AnyMethod, Context> = (

@@ -3,7 +3,7 @@
 // The entry `cinnabar/contract/standard`: all of `cinnabar/contract`, without zod. Nothing here may need Node, at run time
 // or in the declarations. They name `Symbol.asyncDispose`, which not every `lib` of a user's tsconfig.json has.
 
-export type { StreamDirection } from "../byte-stream/stream-kind.ts";
+export type { BulkStreamLike, RemoteStreamLike, StreamDirection } from "../byte-stream/stream-kind.ts";
 export type { RpcCode } from "../errors/code.ts";
 export {
   type ErrorMetadata,
@@ -13,20 +13,42 @@ export {
   type RpcErrorOrigin,
 } from "../errors/rpc-error.ts";
 export type { Priority } from "../flow/priority.ts";
-export type { Access } from "../memory/region-kind.ts";
+export type { RegionHandle } from "../memory/region-handle.ts";
+export type { Access, Granting, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
 export type { MetadataKey, MetadataValue } from "../metadata/entry.ts";
-export { fields } from "./fields.ts";
+export type { ByteLengthOptions } from "./byte-length.ts";
+export { type FieldSchemas, type FieldsInput, type FieldsOutput, fields } from "./fields.ts";
 export type {
+  CallContextFor,
   CallResult,
+  ClientOf,
+  ClientShapes,
+  ClientStreamClient,
+  ClientStreamHandler,
   DeclaredError,
+  DeclaredRpcError,
+  DuplexStreamClient,
+  DuplexStreamHandler,
   ErrorsOf,
+  FailData,
+  Failing,
   HandlerInputOf,
   HandlerItemOf,
   HandlerOutputOf,
+  HandlerShapes,
   HandlersOf,
   InputOf,
   ItemOf,
+  OneWayClient,
+  OneWayHandler,
+  OptionsByKind,
   OutputOf,
+  ServerStreamClient,
+  ServerStreamHandler,
+  StreamContextFor,
+  UnaryClient,
+  UnaryHandler,
+  UndeclaredRpcError,
 } from "./infer.ts";
 export { isError } from "./is-error.ts";
 export type {
@@ -37,11 +59,11 @@ export type {
   ItemWriter,
 } from "./item-stream.ts";
 export { metadataKey } from "./metadata-key.ts";
-export type { StreamWindow } from "./method.ts";
+export type { AnyMethod, ErrorSchemas, MethodBase, MethodKind, NoErrors, StreamWindow } from "./method.ts";
 export { type OneWayMethod, type OneWayOptions, oneWay } from "./one-way.ts";
 export { bulk, bulkStream, bytes, handle } from "./plain-schemas.ts";
-export type { Schema, StandardSchemaV1 } from "./schema.ts";
-export { type AnyService, type Service, service } from "./service.ts";
+export type { InferInput, InferOutput, Schema, StandardSchemaV1, VoidSchema } from "./schema.ts";
+export { type AnyService, type MethodMap, type Service, service } from "./service.ts";
 export {
   type ClientStreamMethod,
   type ClientStreamOptions,
@@ -51,6 +73,7 @@ export {
   duplexStream,
   type ServerStreamMethod,
   type ServerStreamOptions,
+  type StreamOptions,
   serverStream,
 } from "./stream.ts";
 export { type UnaryMethod, type UnaryOptions, unary } from "./unary.ts";

@@ -51,7 +51,7 @@ export interface DuplexStreamMethod<
 }
 
 /** What the options of all streams have in common. */
-interface StreamOptions<E extends ErrorSchemas> {
+export interface StreamOptions<E extends ErrorSchemas> {
   /**
    * Declared errors: the schema of the data by reason. At most 100. An error may come after any number of items.
    * Default: none.

@@ -110,6 +110,7 @@ export class Lanes implements AsyncDisposable {
   #drain: Promise<LanesDrainReport> | undefined;
   #closing: Promise<void> | undefined;
 
+  /** @internal Made by `openLanes`. */
   constructor(dispatcher: Engine, lanes: readonly Lane[], services: LaneServices) {
     this.#dispatcher = dispatcher;
     this.#lanes = lanes;

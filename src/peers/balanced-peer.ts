@@ -18,6 +18,7 @@ export class BalancedPeer implements AsyncDisposable {
   readonly #backends: BackendSet;
   readonly #onClosed: (self: BalancedPeer) => void;
 
+  /** @internal Made by `engine.connect`. */
   constructor(backends: BackendSet, onClosed: (self: BalancedPeer) => void) {
     this.#backends = backends;
     this.#onClosed = onClosed;

@@ -12,6 +12,7 @@ import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 export class Peer implements AsyncDisposable {
   readonly #connection: PeerConnection;
 
+  /** @internal Made by `engine.connect`. */
   constructor(connection: PeerConnection) {
     this.#connection = connection;
   }

@@ -14,7 +14,8 @@ export type FabricReport = (ProviderReport | MemReport) & {
   readonly domains: readonly Omit<DomainReport, "scheme" | "provider">[];
 };
 
-interface MemReport {
+/** The entry of `mem`, which works everywhere. */
+export interface MemReport {
   readonly scheme: "mem";
   readonly provider: string;
   readonly available: true;

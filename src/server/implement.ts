@@ -7,6 +7,7 @@ import type { CallContext, HandlerCall } from "./call-context.ts";
 /** A service with its handlers, made by `implement`. */
 export interface Implementation {
   readonly service: AnyService;
+  /** @internal For the engine. */
   readonly handlers: Readonly<Record<string, Handler>>;
   /** Admission control of this service; the engine's options apply to what is left out. */
   readonly admission?: AdmissionOptions | undefined;
