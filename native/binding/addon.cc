@@ -121,6 +121,20 @@ void forget(const Info& info) {
   holder->guard->update();
 }
 
+Napi::Value processOf(const Info& info) {
+  Napi::Env env = info.Env();
+  Used holder(info);
+  uint64_t address;
+  if (!holder || !integer(info, 1, UINT32_MAX, &address)) return env.Null();
+  const auto* process = holder->port->processOf(static_cast<uint32_t>(address));
+  if (process == nullptr) return env.Null();
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("uid", number(info, process->uid));
+  result.Set("gid", number(info, process->gid));
+  result.Set("pid", number(info, process->pid));
+  return result;
+}
+
 Napi::Value vouch(const Info& info) {
   Used holder(info);
   if (!holder) return number(info, -EBADF);
@@ -305,6 +319,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("admit", Napi::Function::New<admit>(env, "admit"));
   add("addressOf", Napi::Function::New<addressOf>(env, "addressOf"));
   add("forget", Napi::Function::New<forget>(env, "forget"));
+  add("processOf", Napi::Function::New<processOf>(env, "processOf"));
   add("vouch", Napi::Function::New<vouch>(env, "vouch"));
   add("unvouch", Napi::Function::New<unvouch>(env, "unvouch"));
   add("absences", Napi::Function::New<absences>(env, "absences"));

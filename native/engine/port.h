@@ -78,6 +78,8 @@ class Port {
 
   int admit(const uint8_t* address, size_t length);
   int forget(uint32_t address);
+  /// Who is behind an address, where the kernel says so; nullptr elsewhere.
+  const transport::ProcessCredentials* processOf(uint32_t address);
   fabric::Result<fabric::RawAddress> addressOf(const std::string& hostOrName,
                                                uint32_t service) const {
     return transport_->addressOf(hostOrName, service);

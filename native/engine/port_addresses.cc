@@ -25,6 +25,11 @@ int Port::forget(uint32_t index) {
   return 0;
 }
 
+const transport::ProcessCredentials* Port::processOf(uint32_t index) {
+  const Address* address = addresses_.find(index);
+  return address != nullptr && address->peer->process ? &*address->peer->process : nullptr;
+}
+
 /// Tells of connections that have ended, behind all that had come by them.
 void Port::tellDisconnected() {
   for (uint32_t index = 0; index < addresses_.size(); ++index) {

@@ -2,6 +2,8 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -35,11 +37,20 @@ struct OpenRequest {
   uint32_t maxIdleConnectionMs = UINT32_MAX;
 };
 
+/// A process of this host, as the kernel knows it. Numbers are those of this process's namespaces.
+struct ProcessCredentials {
+  uid_t uid;
+  gid_t gid;
+  pid_t pid;
+};
+
 /// Whom a port posts to. The transport owns it; a port holds it from `admit` to `release`.
 struct Peer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
   /// 0, or what operations to it end with, because it is gone.
   uint32_t ended = 0;
+  /// Who it is, where the kernel says so.
+  std::optional<ProcessCredentials> process;
 };
 
 // What posting an operation returns besides 0, which means that the provider has it, and errors.

@@ -37,6 +37,7 @@ function unreachable() {
     closed: false,
     waitForReady: false,
     hasOthers: false,
+    isConfidential: false,
     session() {
       asked++;
       return opening;

@@ -77,6 +77,14 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
       if (signal !== undefined) this.#watched.push(signal);
   }
 
+  get identity(): undefined {
+    return undefined;
+  }
+
+  get isConfidential(): boolean {
+    return this.#method.source.isConfidential;
+  }
+
   get name(): string {
     return this.#method.name;
   }

@@ -33,6 +33,8 @@ export interface SessionSource {
   readonly engine: EngineServices;
   /** The peer's URL or name, for errors. */
   readonly name: string;
+  /** Whether each session of it is sealed, or does not leave this host. */
+  readonly isConfidential: boolean;
   /** Its calls that may be tried more than once. */
   readonly retried: RetriedCalls;
   /** For good: there will never be a session again. */

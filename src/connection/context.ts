@@ -117,6 +117,8 @@ export interface SessionContext extends WatchedSession {
    * what opens the session.
    */
   readonly identity: Identity | undefined;
+  /** Whether messages are sealed, both ways. */
+  readonly isSecured: boolean;
   /** What the peer serves. */
   readonly methods: MethodNumbers;
   /** What whoever opened it says of its window. */

@@ -7,6 +7,8 @@ import { type PeerAccount, PeerAccounts } from "../flow/peer-account.ts";
 import { WaitingRoom } from "../flow/waiting-room.ts";
 import { PutNotificationTargets } from "../memory/put-notification.ts";
 import { channels } from "../observe/channels.ts";
+import { identityByFabric } from "../security/fabric-identity.ts";
+import { isSealed } from "../security/securable.ts";
 import {
   type Greeting,
   packGreeting,
@@ -324,6 +326,8 @@ export class SessionTable implements PortSink {
     account.sessions++;
     const identity = { address, index, nonce: Nonce.draw(), peerName, account };
     const session = new Session(this.#terms, port, identity, window);
+    // What a handshake proves replaces it where sessions are sealed, and nothing else does.
+    if (!isSealed(this.#services.security, port.scheme)) session.identity = identityByFabric(port, address);
     this.#sessions[index] = session;
     this.#size++;
     this.#shareCredits();

@@ -69,6 +69,7 @@ export class Session implements SessionContext, OutboxListener {
   transferRefused = false;
   remote: Greeting | undefined;
   identity: Identity | undefined;
+  isSecured = false;
   observer: SessionObserver | undefined;
   heardMs: number;
   isWatched = false;
@@ -275,7 +276,7 @@ export class Session implements SessionContext, OutboxListener {
       if (body === undefined) return this.end(this.bodies.failure(status));
       this.bodies.greeting(body, (value) => this.#handshake.onBody(kind, value));
     };
-    this.bodies.take(at, flags, bodyBytes, neverStop, take, sessionPulled);
+    this.bodies.take(at, flags, bodyBytes, () => false, take, sessionPulled);
   }
 
   onPong(word: number): void {
@@ -396,5 +397,3 @@ export class Session implements SessionContext, OutboxListener {
     this.#teardown.onDrained();
   }
 }
-
-const neverStop = () => false;

@@ -43,6 +43,8 @@ export interface PeerLink extends TransferRoute, Answering {
   readonly peerName: string;
   /** Who the peer has proven to be; undefined for a peer that proves nothing. */
   readonly identity: Identity | undefined;
+  /** Whether nobody but the peer can read what is sent: it is sealed, or does not leave this host. */
+  readonly isConfidential: boolean;
   readonly services: LinkServices;
   /** What the peer makes this engine hold. */
   readonly account: PeerAccount;

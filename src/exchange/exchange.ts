@@ -11,6 +11,7 @@ import type { Port } from "../fabric/port.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import { GrantedRegions } from "../memory/granted-regions.ts";
 import type { Identity } from "../security/identity.ts";
+import { staysOnHost } from "../security/securable.ts";
 import type { Clock } from "../time/clock.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { Greeting, LaneAddress } from "../wire/handshake.ts";
@@ -94,6 +95,10 @@ export class Exchange implements SessionPart, PeerLink {
 
   get identity(): Identity | undefined {
     return this.session.identity;
+  }
+
+  get isConfidential(): boolean {
+    return this.session.isSecured || staysOnHost(this.session.port.scheme);
   }
 
   get services(): EngineServices {

@@ -143,6 +143,9 @@ export class MemPort implements Port, MemEndpoint {
     return index;
   }
 
+  /** The kernel knows nothing of the peers: they are this process. */
+  processOf(): undefined {}
+
   forget(address: number): void {
     this.#completions.afterDelivery(() => {
       if (this.links[address] === undefined && !this.#closed)

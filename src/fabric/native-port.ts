@@ -1,6 +1,6 @@
 import { fabricError } from "../errors/fabric-error.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
-import type { Addon, OpenedPort } from "../libfabric/addon.ts";
+import type { Addon, NativeProcess, OpenedPort } from "../libfabric/addon.ts";
 import { extentWords, mostExtents } from "../libfabric/addon.ts";
 import { gauges } from "../libfabric/gauges.ts";
 import { requireLibfabric } from "../libfabric/libfabric.ts";
@@ -182,6 +182,10 @@ export class NativePort implements Port {
 
   admit(address: Uint8Array): number {
     return this.#check(this.#addon.admit(this.#id, address), "fi_av_insert");
+  }
+
+  processOf(address: number): NativeProcess | undefined {
+    return this.#addon.processOf(this.#id, address) ?? undefined;
   }
 
   forget(address: number): void {

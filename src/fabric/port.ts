@@ -1,3 +1,4 @@
+import type { NativeProcess } from "../libfabric/addon.ts";
 import type { PortDescription } from "../libfabric/port-report.ts";
 import type { Scheme } from "../libfabric/url.ts";
 import type { Target } from "./target.ts";
@@ -165,6 +166,8 @@ export interface Port {
   admit(address: Uint8Array): number;
   /** Removes an address. Work that waits for it ends with an error. */
   forget(address: number): void;
+  /** The process behind an address, where the kernel says who it is: over shm. */
+  processOf(address: number): NativeProcess | undefined;
 
   /**
    * Makes the guard answer the peer behind an address while this thread is absent, until `unvouch` or `forget`. A

@@ -12,6 +12,7 @@ const functions: Readonly<Record<keyof Addon, true>> = {
   close: true,
   admit: true,
   addressOf: true,
+  processOf: true,
   vouch: true,
   unvouch: true,
   absences: true,

@@ -217,6 +217,13 @@ export interface PatchReport {
   readonly switchOn: string;
 }
 
+/** A process of this host, as the kernel knows it; numbers of this process's namespaces. */
+export interface NativeProcess {
+  readonly uid: number;
+  readonly gid: number;
+  readonly pid: number;
+}
+
 export interface Addon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
@@ -273,6 +280,11 @@ export interface Addon {
    * Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have.
    */
   forget(port: number, address: number): void;
+  /**
+   * Who is behind an address, as the kernel noted it when the peer connected or listened (SO_PEERCRED). Null where the
+   * transport has no way to know: everywhere but over shm.
+   */
+  processOf(port: number, address: number): NativeProcess | null;
 
   /**
    * Sends `bytes` bytes at `slotOffset` of the slab. Returns 1 if the slot is free again at once (injected), 0 if a

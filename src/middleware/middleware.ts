@@ -1,5 +1,6 @@
 import type { Metadata } from "../metadata/metadata.ts";
 import { assertOptions } from "../options/assert-options.ts";
+import type { Identity } from "../security/identity.ts";
 import type { ContextValues } from "./context-values.ts";
 
 /**
@@ -19,6 +20,16 @@ export interface MiddlewareCall {
   readonly idempotent: boolean;
   /** The peer: at the client the URL or name that was connected to, at the server the caller's address. */
   readonly peer: string;
+  /**
+   * At the server: who calls, as it was proven when the session opened; undefined for a peer that proves nothing. At the
+   * client undefined: the call may go to one of several peers.
+   */
+  readonly identity: Identity | undefined;
+  /**
+   * Whether nobody but the peer can read what is sent: each session that the call may use is sealed, or does not leave
+   * this host. Send secrets, such as tokens, only then.
+   */
+  readonly isConfidential: boolean;
   /** Fires when the call is cancelled, its time is up, or the connection is lost. */
   readonly signal: AbortSignal;
   /** Milliseconds until the deadline; 0 when it has passed. */

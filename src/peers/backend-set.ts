@@ -71,6 +71,11 @@ export class BackendSet implements SessionSource, BackendListener {
     });
   }
 
+  /** Of every URL that the resolver may name. */
+  get isConfidential(): boolean {
+    return this.engine.security?.credentials !== undefined;
+  }
+
   /** In the order that the resolver named them. */
   get stats(): BackendStats[] {
     const nowMs = this.engine.clock.now();

@@ -10,7 +10,10 @@ import { closedError, RpcError } from "../errors/rpc-error.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import type { WaitingLevel } from "../exchange/waiting-calls.ts";
 import { defaultWindow, type WindowStats } from "../flow/in-flight-window.ts";
+import { parseUrl } from "../libfabric/url.ts";
 import { Listeners } from "../observe/listeners.ts";
+import type { Identity } from "../security/identity.ts";
+import { isSealed, staysOnHost } from "../security/securable.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
 import type { BackendStats, PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 import type { ResolvedReconnectOptions } from "./reconnect.ts";
@@ -94,6 +97,11 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     return this.url;
   }
 
+  get isConfidential(): boolean {
+    const { scheme } = parseUrl(this.url);
+    return staysOnHost(scheme) || isSealed(this.engine.security, scheme);
+  }
+
   get state(): PeerState {
     if (this.#closed) return "closed";
     if (this.#session?.state === "open") {
@@ -110,6 +118,10 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   /** Of the session that is open. */
   get incarnation(): bigint | undefined {
     return this.current?.remote?.incarnation;
+  }
+
+  get identity(): Identity | undefined {
+    return this.current?.identity;
   }
 
   get agent(): string {

@@ -1,6 +1,7 @@
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
+import type { Identity } from "../security/identity.ts";
 import type { PeerConnection } from "./peer-connection.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 
@@ -31,6 +32,19 @@ export class Peer implements AsyncDisposable {
    */
   get incarnation(): bigint | undefined {
     return this.#connection.incarnation;
+  }
+
+  /**
+   * Who the peer has proven to be: by its certificate, by a pre-shared key, or for `shm` by the kernel. Undefined while
+   * not connected, and for a peer that proves nothing.
+   */
+  get identity(): Identity | undefined {
+    return this.#connection.identity;
+  }
+
+  /** Whether nobody but the peer can read what is sent to it: sessions are sealed, or do not leave this host. */
+  get isConfidential(): boolean {
+    return this.#connection.isConfidential;
   }
 
   /** The peer's software and provider, for logs. Empty while not connected. */

@@ -8,6 +8,11 @@ export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme)
   return scheme === "shm" ? security.shm === "tls" : true;
 }
 
+/** Whether what is sent over the fabric does not leave this host. */
+export function staysOnHost(scheme: Scheme): boolean {
+  return scheme === "mem" || scheme === "shm";
+}
+
 /**
  * @throws RpcError `failed_precondition` when the fabric cannot be used with these options: nothing proves who a peer
  * is.

@@ -10,6 +10,7 @@ import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 import { Metadata, noMetadata } from "../metadata/metadata.ts";
 import { ContextValues } from "../middleware/context-values.ts";
+import type { Identity } from "../security/identity.ts";
 import {
   type PullType,
   pullRegion,
@@ -55,6 +56,19 @@ export class HandlerCall {
   /** The caller's address, for logs. */
   get peer(): string {
     return this.#session.peerName;
+  }
+
+  /**
+   * Who calls, as it was proven when the session opened: by a certificate, a pre-shared key, or for `shm` by the kernel.
+   * Undefined for a peer that proves nothing.
+   */
+  get identity(): Identity | undefined {
+    return this.#session.identity;
+  }
+
+  /** Whether nobody but the caller can read the answer: the session is sealed, or does not leave this host. */
+  get isConfidential(): boolean {
+    return this.#session.isConfidential;
   }
 
   /** What the caller sent beside the input. Empty when it sent nothing; it cannot be changed. */

@@ -3,6 +3,7 @@ import type { AnyService } from "../contract/service.ts";
 import type { Metadata } from "../metadata/metadata.ts";
 import type { ContextValues } from "../middleware/context-values.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../middleware/middleware.ts";
+import type { Identity } from "../security/identity.ts";
 import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 
@@ -50,6 +51,14 @@ class ServerMiddlewareCall implements MiddlewareCall {
 
   get peer(): string {
     return this.#call.peer;
+  }
+
+  get identity(): Identity | undefined {
+    return this.#call.identity;
+  }
+
+  get isConfidential(): boolean {
+    return this.#call.isConfidential;
   }
 
   get signal(): AbortSignal {

@@ -118,8 +118,8 @@ int DirectCopies::copyRuns(Operation& operation, Neighbour& neighbour, const Reg
   }
   uint64_t done = 0;
   int code = operation.type == Operation::Type::read
-                 ? copyFrom(neighbour.pid, local, remote, count, &done)
-                 : copyTo(neighbour.pid, local, remote, count, &done);
+                 ? copyFrom(neighbour.pid(), local, remote, count, &done)
+                 : copyTo(neighbour.pid(), local, remote, count, &done);
   doorbell_.endCopy();
   operation.done += done;
   return code != 0 ? code : refusal;

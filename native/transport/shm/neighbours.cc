@@ -13,6 +13,7 @@
 #include "fabric/library.h"
 #include "fabric/memory.h"
 #include "fabric/shm_room.h"
+#include "transport/shm/peer_credentials.h"
 #include "transport/shm/process_memory.h"
 
 namespace cinnabar::shm {
@@ -32,14 +33,6 @@ int watch(int epoll, int fd, uint64_t data) {
   event.events = EPOLLIN | EPOLLRDHUP;
   event.data.u64 = data;
   return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-bool isOurs(int socket, pid_t* pid) {
-  ucred who{};
-  socklen_t length = sizeof who;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return false;
-  *pid = who.pid;
-  return who.uid == geteuid() || who.uid == 0;
 }
 
 }  // namespace
@@ -70,7 +63,8 @@ Neighbours::Neighbours(ShmClaim& claim, Doorbell& doorbell, KeyTable& keys, Mapp
 Neighbour* Neighbours::add(base::Fd socket, bool connected) {
   while (all_.count(nextId_) != 0 || nextId_ == 0) ++nextId_;
   auto neighbour = std::make_unique<Neighbour>();
-  if (!isOurs(socket.get(), &neighbour->pid)) return nullptr;
+  neighbour->process = credentialsOf(socket.get());
+  if (!neighbour->process || !isTrusted(*neighbour->process)) return nullptr;
   if (watch(epoll_.get(), socket.get(), nextId_) != 0) return nullptr;
   neighbour->socket = std::move(socket);
   neighbour->connected = connected;
@@ -252,7 +246,7 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   // Of a port of this process the provider takes the mapping itself, which must stay until we are
   // through with it.
   EndpointLease local;
-  if (neighbour.pid == getpid()) {
+  if (neighbour.pid() == getpid()) {
     local = SharedEndpoint::lease(message.fabricName);
     if (!local) return false;
   }
@@ -260,11 +254,11 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
     // The file must be there until the provider has mapped it.
     base::Fd held = holdRegionFile(message.name, message.fabricName);
     if (!held) return false;
-    if (neighbour.pid != getpid()) {
+    if (neighbour.pid() != getpid()) {
       if (!reaper_) reaper_ = StaleLockReaper::create(claim_.regionFile());
-      if (reaper_) reaper_->watch(neighbour.id, neighbour.pid, held.get());
+      if (reaper_) reaper_->watch(neighbour.id, neighbour.pid(), held.get());
     }
-    neighbour.copies = canCopy(neighbour.pid, message.proofAt, message.proof);
+    neighbour.copies = canCopy(neighbour.pid(), message.proofAt, message.proof);
     // The provider copies then, through buffers in the peer's region.
     if (!neighbour.copies && fabric::reserveCopies(held.get()) != 0) {
       neighbour.endStatus = ENOSPC;
@@ -287,7 +281,7 @@ bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
   message.libfabric = fabric::library()->loadedVersion;
   if (kind != HelloKind::hello) return sendHello(neighbour.socket.get(), message) == 0;
   // The peer tries a copy when it reads this.
-  if (neighbour.pid != getpid()) permitProcessCopies();
+  if (neighbour.pid() != getpid()) permitProcessCopies();
   message.senderId = neighbour.id;
   message.slotBytes = slotBytes_;
   message.proof = proof_;

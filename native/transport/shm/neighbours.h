@@ -31,12 +31,11 @@ struct Neighbour : transport::Peer {
 
   State state = State::waiting;
   base::Fd socket;
-  bool connected = false;  // by us, not accepted
-  std::string name;        // empty until known
-  uint32_t id = 0;         // what the peer puts into its fragments
-  uint32_t theirId = 0;    // what we put into ours
-  uint32_t slotBytes = 0;  // of the peer's receive slots
-  pid_t pid = 0;
+  bool connected = false;                // by us, not accepted
+  std::string name;                      // empty until known
+  uint32_t id = 0;                       // what the peer puts into its fragments
+  uint32_t theirId = 0;                  // what we put into ours
+  uint32_t slotBytes = 0;                // of the peer's receive slots
   uint32_t endStatus = FI_ECONNABORTED;  // `ended`, once it is gone
   bool copies = false;                   // direct copies between the processes work
   uint64_t order = 0;                    // age, to drop the oldest of the unnamed
@@ -45,6 +44,7 @@ struct Neighbour : transport::Peer {
   std::unique_ptr<RemoteKeys> keys;
   std::shared_ptr<Mapping> mapping;
 
+  pid_t pid() const { return process->pid; }
   bool isReady() const { return state == State::ready; }
   bool isGone() const { return state == State::gone; }
 };

@@ -17,6 +17,8 @@ export type Ending = number | NodeJS.Signals;
 export interface ChildOptions {
   readonly env?: NodeJS.ProcessEnv;
   readonly nodeOptions?: readonly string[];
+  /** A program and its arguments that starts node: `["unshare", "-U"]`. */
+  readonly launcher?: readonly [string, ...string[]];
 }
 
 /** A report is told from an answer by the number that only an answer has. */
@@ -48,15 +50,20 @@ export class Child {
   readonly #asked = new Map<number, (answer: Answer) => void>();
   #asks = 0;
 
-  constructor(name: string, settings: object = {}, { env = {}, nodeOptions = [] }: ChildOptions = {}) {
+  constructor(
+    name: string,
+    settings: object = {},
+    { env = {}, nodeOptions = [], launcher }: ChildOptions = {},
+  ) {
     const program = folders.map((folder) => `${folder}${name}.js`).find(existsSync);
     if (program === undefined) throw new Error(`${name} is not built: \`npm run setup\` builds it`);
     this.#name = name;
     this.#process = fork(program, [JSON.stringify(settings)], {
       stdio: ["ignore", "pipe", "pipe", "ipc"],
       serialization: "advanced",
+      ...(launcher && { execPath: launcher[0] }),
       // Not vitest's own: a child is a program like any other.
-      execArgv: [...nodeOptions],
+      execArgv: [...(launcher === undefined ? [] : [...launcher.slice(1), process.execPath]), ...nodeOptions],
       env: { ...process.env, NODE_OPTIONS: "", VITEST: "", ...env },
     });
     living.add(this);
