@@ -1,0 +1,47 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it } from "vitest";
+
+const run = promisify(execFile);
+
+const recipes: readonly (readonly [name: string, lines: readonly string[], fabrics?: readonly string[]])[] = [
+  [
+    "http-front-end",
+    [
+      '200 {"title":"Report of 2026"}',
+      '404 {"error":"NotFound"}',
+      '400 {"error":"invalid_argument"}',
+      '400 {"error":"the body is no JSON"}',
+      "AbortError",
+      "the handler was told",
+    ],
+  ],
+  [
+    "metrics",
+    [
+      "cinnabar_sessions 1",
+      "cinnabar_requests_started_total 4",
+      'cinnabar_calls_total{method="clock.v1/now",direction="in",code="ok"} 3',
+      'cinnabar_calls_total{method="clock.v1/fail",direction="in",code="ok"} 0',
+      'cinnabar_calls_total{method="clock.v1/fail",direction="in",code="internal"} 1',
+    ],
+  ],
+  [
+    "graceful-stop",
+    ["a new call: unavailable", "health: 503", "the call in flight: done", "stopped, 0 calls aborted"],
+  ],
+  ["workers", ["1229, 2262, 3245, 4203", "2 lanes have computed"], ["shm", "tcp"]],
+  ["upload-file", ["25165824 bytes, 25165824 sent, as sent", "refused: TooLong", "stored: long.txt"]],
+];
+
+describe.each(["mem", "shm", "tcp"])("the recipes over %s", (scheme) => {
+  const those = recipes.filter(([, , fabrics = [scheme]]) => fabrics.includes(scheme));
+  it.each(those)("%s says what it should and ends", async (name, lines) => {
+    const program = fileURLToPath(new URL(`../../build/examples/recipes/${name}.js`, import.meta.url));
+    const url = scheme === "tcp" ? "tcp://127.0.0.1:0" : `${scheme}://recipes-${name}-${process.pid}`;
+    const { stdout, stderr } = await run(process.execPath, [program, url]);
+    expect(stderr).toBe("");
+    expect(stdout.trimEnd().split("\n")).toEqual(lines);
+  });
+});
