@@ -1,4 +1,4 @@
-import { createReadStream, createWriteStream } from "node:fs";
+import { createReadStream, createWriteStream, readFileSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { Readable } from "node:stream";
 import {
@@ -22,7 +22,7 @@ import { z } from "zod";
 
 // What the examples of docstrings use without declaring it. Only the types count: nothing of this runs.
 
-export { createReadStream, createWriteStream, Readable };
+export { createReadStream, createWriteStream, Readable, readFileSync };
 
 export const Greeter = service("greeter.v1", {
   greet: unary({
@@ -71,3 +71,4 @@ export declare const shared: RegionHandle<"read">;
 export declare const file: FileHandle;
 export declare const path: string;
 export declare const key: string;
+export declare const verifyToken: (token: string | undefined, method: string) => Promise<boolean>;

@@ -44,7 +44,7 @@ describe("examples in docstrings", () => {
     const names = [
       ...readFileSync(`${root}test/docs/${context}`, "utf8").matchAll(/^export (?:declare )?const (\w+)/gm),
     ].map((match) => match[1]);
-    const globals = [...names, "createReadStream", "createWriteStream", "Readable"].map(
+    const globals = [...names, "createReadStream", "createWriteStream", "readFileSync", "Readable"].map(
       (name) => `const ${name}: typeof import("../${context}").${name};`,
     );
     expect(compile(folder, `export {};\ndeclare global {\n${globals.join("\n")}\n}`)).toBe("");

@@ -70,8 +70,8 @@ const noMessages: readonly RegExp[] = [
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
   // Faults of the package itself.
   /^sessions have no|^no two parts of a session/,
-  // Paths.
-  /native\/build\/Release/,
+  // Paths, and names of ciphers.
+  /native\/build\/Release|^TLS_/,
 ];
 
 /** Texts of the addon that say something else than why it cannot do what was asked. */
