@@ -128,7 +128,7 @@ void Port::park(Operation& send) {
   Address& address = addresses_[send.address];
   if (slots_.descriptor() != nullptr || address.parked >= kMostParked) return;
   ++address.parked;
-  send.parked = std::make_unique_for_overwrite<uint8_t[]>(send.bytes);
+  send.parked = std::unique_ptr<uint8_t[]>(new uint8_t[send.bytes]);
   std::copy_n(slots_.at(send.offset), send.bytes, send.parked.get());
   slots_.freeSend(send.offset);
   uint32_t slot = send.token;

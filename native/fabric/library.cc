@@ -3,10 +3,13 @@
 #include "fabric/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <rdma/fi_errno.h>
 #include <sys/utsname.h>
 
 #include <atomic>
+#include <climits>
+#include <cstdlib>
 #include <mutex>
 
 #include "fabric/fork_safety.h"
@@ -46,6 +49,14 @@ bool resolve(void* handle, const char* name, const char* version, F* into, std::
   return true;
 }
 
+/// The file behind a handle, without links; "" where the linker does not tell.
+std::string fileOf(void* handle) {
+  link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
+  char real[PATH_MAX];
+  return realpath(map->l_name, real) != nullptr ? real : map->l_name;
+}
+
 }  // namespace
 
 Failure Library::fail(std::string op, int code, std::string message) const {
@@ -83,6 +94,7 @@ std::string openLibrary(const std::string& path, Library* into) {
   applySettings(found.loadedVersion);
   utsname system{};
   if (uname(&system) == 0) keepForksSafe(system.release);
+  found.file = fileOf(handle);
   *into = found;
   return "";
 }
@@ -96,7 +108,7 @@ LoadReport loadLibrary(const std::vector<std::string>& candidates) {
     report.tried.push_back({path, reason});
     if (!reason.empty()) continue;
     report.loaded = true;
-    report.path = path;
+    report.path = instance.file.empty() ? path : instance.file;
     report.version = instance.loadedVersion;
     success = report;
     published.store(&instance, std::memory_order_release);

@@ -19,7 +19,7 @@ struct LoadAttempt {
 
 struct LoadReport {
   bool loaded = false;
-  std::string path;
+  std::string path;      // the file in use, without links
   uint32_t version = 0;  // as fi_version() packs it
   std::vector<LoadAttempt> tried;
 };
@@ -37,6 +37,7 @@ struct Library {
   const char* (*strerror)(int code) = nullptr;
 
   uint32_t loadedVersion = 0;
+  std::string file;  // without links
 
   Failure fail(std::string op, int code, std::string message) const;
 };

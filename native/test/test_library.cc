@@ -34,6 +34,9 @@ TEST_SUITE("library") {
     LoadReport again = loadLibrary({"/nonexistent/c.so"});
     CHECK(again.loaded);
     CHECK(again.path == report.path);
+    // The file, not the name that the linker was asked for.
+    CHECK(report.path.front() == '/');
+    CHECK(report.path.find("libfabric.so") != std::string::npos);
     CHECK(again.version == library()->version());
   }
 

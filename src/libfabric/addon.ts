@@ -41,7 +41,7 @@ export interface LoadAttempt {
 
 export interface LoadReport {
   readonly loaded: boolean;
-  /** The path that was loaded, "" if none. */
+  /** The file that was loaded, without links; "" if none. */
   readonly path: string;
   /** libfabric's own version, [0, 0] if none. */
   readonly version: readonly [number, number];

@@ -1,21 +1,33 @@
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { Addon, LoadReport, ProviderReport } from "./addon.ts";
+import type { Addon, LoadReport as NativeLoadReport, ProviderReport } from "./addon.ts";
 import { addonFault, fileFault, loadFault } from "./addon-file.ts";
-import { ownRequire, packageFolder } from "./own-files.ts";
+import { addonCandidates, type Candidate, libfabricCandidates, type Origin, ownFiles } from "./candidates.ts";
+import { adviceForMissingAddon, thisMachine } from "./missing-addon.ts";
+import { ownRequire } from "./own-files.ts";
 
 /*
  * Finds the addon and libfabric at first use, never at import, and keeps the story for `providers()`.
- *
- * The addon: `CINNABAR_ADDON`, this package's own build, a platform package. libfabric: `CINNABAR_LIBFABRIC`, then the
- * system's `libfabric.so.1`, which respects LD_LIBRARY_PATH.
  */
 
 /** One candidate path of the addon. `reason` says why it was not used; it is empty for the one in use. */
 export interface AddonAttempt {
   readonly path: string;
+  /** Who names the path, or where the file comes from. */
+  readonly origin: Origin;
   readonly reason: string;
+}
+
+/** What became of loading libfabric. */
+export interface LoadReport {
+  readonly loaded: boolean;
+  /** The file in use, without links; "" if none. */
+  readonly path: string;
+  /** Where the file in use comes from; null if none. */
+  readonly origin: Origin | null;
+  /** libfabric's own version, [0, 0] if none. */
+  readonly version: readonly [number, number];
+  /** Paths that were tried; the one in use has an empty `reason`. */
+  readonly tried: readonly { readonly path: string; readonly origin: Origin; readonly reason: string }[];
 }
 
 let addonAttempts: AddonAttempt[] = [];
@@ -23,30 +35,12 @@ let addon: Addon | undefined;
 let sought = false;
 let loadReport: LoadReport | undefined;
 
-function addonCandidates(): string[] {
-  const override = process.env.CINNABAR_ADDON;
-  if (override !== undefined && override !== "") return [override];
-  const folder = packageFolder();
-  const isModule = (import.meta.url as string | undefined) !== undefined;
-  const built = [
-    // src/libfabric and dist/libfabric lie equally deep, so one path serves the checkout and its build. A bundler must
-    // not look for the file, which is made by another build.
-    isModule &&
-      fileURLToPath(
-        new URL(/* webpackIgnore: true */ "../../native/build/Release/cinnabar.node", import.meta.url),
-      ),
-    // For a bundle: where the package is installed.
-    folder && join(folder, "native/build/Release/cinnabar.node"),
-  ].filter((path) => typeof path === "string");
-  return [...new Set(built), `@cinnabar/native-${process.platform}-${process.arch}`];
-}
-
 function findAddon(): Addon | undefined {
   if (addon !== undefined) return addon;
   addonAttempts = [];
-  for (const path of addonCandidates()) {
+  for (const { path, origin } of addonCandidates(process.env, ownFiles())) {
     const reason = fileFault(path) || tryAddon(path);
-    addonAttempts.push({ path, reason });
+    addonAttempts.push({ path, origin, reason });
     if (reason === "") return addon;
   }
   return undefined;
@@ -66,10 +60,23 @@ function tryAddon(path: string): string {
 
 function load(native: Addon): LoadReport {
   if (loadReport?.loaded) return loadReport;
-  const override = process.env.CINNABAR_LIBFABRIC;
-  const candidates = override !== undefined && override !== "" ? [override] : ["libfabric.so.1"];
-  loadReport = native.load(candidates);
+  const candidates = libfabricCandidates(process.env, ownFiles());
+  // A file of the package that is not there says nothing; a path that somebody names does.
+  const isWorthTrying = ({ path, origin }: Candidate) =>
+    origin !== "bundled with the package" || fileFault(path) === "";
+  const chosen = candidates.filter(isWorthTrying);
+  loadReport = withOrigins(native.load(chosen.map(({ path }) => path)), chosen);
   return loadReport;
+}
+
+function withOrigins(report: NativeLoadReport, candidates: readonly Candidate[]): LoadReport {
+  // Another thread, with another environment, may have loaded it.
+  const known = [...candidates, ...libfabricCandidates({}, ownFiles())];
+  const originOf = (path: string): Origin =>
+    known.find((candidate) => candidate.path === path)?.origin ?? "CINNABAR_LIBFABRIC";
+  const tried = report.tried.map((attempt) => ({ ...attempt, origin: originOf(attempt.path) }));
+  const used = tried.find(({ reason }) => reason === "");
+  return { ...report, tried, origin: used?.origin ?? null };
 }
 
 /** The addon, for functions that need no libfabric; undefined where it is missing. Searches once, as a miss is slow. */
@@ -87,7 +94,7 @@ export function requireLibfabric(): Addon {
       code: "unavailable",
       message:
         `cinnabar's native addon was not found; tried ${tried(addonAttempts)}. ` +
-        "In a checkout build it by `npm run setup`; mem:// works without it",
+        adviceForMissingAddon(thisMachine()),
       origin: "local",
       retryable: false,
     });
@@ -133,7 +140,8 @@ export function providers(): ProvidersReport {
           loaded: false,
           path: "",
           version: [0, 0],
-          tried: [{ path: "libfabric.so.1", reason: "needs the addon" }],
+          origin: null,
+          tried: [{ path: "libfabric.so.1", origin: "the system's", reason: "needs the addon" }],
         }
       : load(native);
   const found = native !== undefined && libfabric.loaded ? native.providers() : [];

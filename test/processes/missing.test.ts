@@ -49,6 +49,8 @@ describe.each([
     expect(report.providers).toEqual([{ scheme: "mem", provider: "mem", available: true, reason: "" }]);
     expect(report.libfabric.loaded).toBe(false);
     const tried = what === "libfabric" ? report.libfabric.tried : report.addon;
-    expect(tried).toEqual([{ path, reason: expect.stringMatching(/no such file/i) }]);
+    expect(tried).toEqual([
+      { path, origin: Object.keys(env)[0], reason: expect.stringMatching(/no such file/i) },
+    ]);
   });
 });

@@ -54,9 +54,10 @@ ${forks[report.forkSafety]}`;
 function versions({ versions: { cinnabar, node }, addon, libfabric }: FabricsReport): string {
   const lines = [`cinnabar ${cinnabar}, Node ${node}`];
   const taken = addon.find(({ reason }) => reason === "");
-  if (taken !== undefined) lines.push(`addon ${taken.path}`);
+  if (taken !== undefined) lines.push(`addon ${taken.path} (${taken.origin})`);
   else lines.push(...addon.map(({ path, reason }) => `addon not loaded: ${path}: ${reason}`));
-  if (libfabric.loaded) lines.push(`libfabric ${libfabric.version.join(".")}, ${libfabric.path}`);
+  if (libfabric.loaded)
+    lines.push(`libfabric ${libfabric.version.join(".")}, ${libfabric.path} (${libfabric.origin})`);
   else lines.push(...libfabric.tried.map(({ path, reason }) => `libfabric not loaded: ${path}: ${reason}`));
   return lines.join("\n");
 }

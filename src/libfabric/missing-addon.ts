@@ -1,0 +1,44 @@
+/** What a machine is, as far as it decides whether there is an addon for it. */
+export interface Machine {
+  readonly platform: NodeJS.Platform;
+  readonly arch: string;
+  /** Whether this Node uses glibc; only asked on Linux. */
+  readonly hasGlibc: boolean;
+}
+
+/** This machine. */
+export function thisMachine(): Machine {
+  const { platform, arch } = process;
+  return { platform, arch, hasGlibc: platform === "linux" && runsOnGlibc() };
+}
+
+/** Platforms that the package has binaries for, in words. */
+const supported = "Linux on x64 and arm64 with glibc 2.28 or later";
+
+/** What to do where the addon was not found. */
+export function adviceForMissingAddon({ platform, arch, hasGlibc }: Machine): string {
+  if (platform !== "linux")
+    return `The package has binaries for ${supported}, and its sources build on Linux only; mem:// works everywhere`;
+  if (!hasGlibc)
+    return (
+      "This Node is built for musl, and the addon needs glibc: take an image such as node:24-slim. " +
+      `The package has binaries for ${supported}; mem:// works everywhere`
+    );
+  const build =
+    "`npx cinnabar build` builds it from the sources in the package, which takes cmake and a C++20 compiler " +
+    "(in a checkout: `npm run setup`)";
+  const hasBinary = arch === "x64" || arch === "arm64";
+  const why = hasBinary ? "" : `The package has binaries for ${supported}, not for ${arch}. `;
+  return `${why}${build}; mem:// works without it`;
+}
+
+function runsOnGlibc(): boolean {
+  const { report } = process as { report?: { excludeNetwork?: boolean; getReport(): unknown } };
+  if (report === undefined) return true;
+  // Looking up the names of connections may take seconds.
+  const before = report.excludeNetwork;
+  report.excludeNetwork = true;
+  const { header } = report.getReport() as { header: { glibcVersionRuntime?: string } };
+  if (before !== undefined) report.excludeNetwork = before;
+  return header.glibcVersionRuntime !== undefined;
+}
