@@ -26,7 +26,7 @@ describe("the advice where the addon is missing", () => {
     expect(here).toMatch(/npx cinnabar build.*cmake and a C\+\+20 compiler.*npm run setup/);
     expect(here).not.toContain("not for arm64");
     const other = adviceForMissingAddon({ platform: "linux", arch: "riscv64", hasGlibc: true });
-    expect(other).toContain(`${supported}, not for riscv64. \`npx cinnabar build\``);
+    expect(other).toContain(`${supported}, not for riscv64. Build it by npx cinnabar build`);
   });
 
   it("knows this machine", () => {

@@ -25,8 +25,8 @@ export function adviceForMissingAddon({ platform, arch, hasGlibc }: Machine): st
       `The package has binaries for ${supported}; mem:// works everywhere`
     );
   const build =
-    "`npx cinnabar build` builds it from the sources in the package, which takes cmake and a C++20 compiler " +
-    "(in a checkout: `npm run setup`)";
+    "Build it by npx cinnabar build, from the sources in the package, which takes cmake and a C++20 compiler; " +
+    "in a checkout by npm run setup";
   const hasBinary = arch === "x64" || arch === "arm64";
   const why = hasBinary ? "" : `The package has binaries for ${supported}, not for ${arch}. `;
   return `${why}${build}; mem:// works without it`;

@@ -70,8 +70,8 @@ const noMessages: readonly RegExp[] = [
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
   // Faults of the package itself.
   /^sessions have no|^no two parts of a session/,
-  // Paths, and names of ciphers.
-  /native\/build\/Release|^TLS_/,
+  // Paths, names of ciphers, and the platforms that a message lists.
+  /native\/build\/Release|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
 ];
 
 /** Texts of the addon that say something else than why it cannot do what was asked. */
