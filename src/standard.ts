@@ -101,6 +101,7 @@ export {
 } from "./rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./rdma/verbs-choice.ts";
+export type { SuiteName } from "./sealing/suites.ts";
 export type { Allow, Authorize, AuthorizedCall } from "./security/authorization-options.ts";
 export type { Certificate } from "./security/certificate.ts";
 export type { Pem, PemSource, PskOptions, TlsOptions } from "./security/credential-options.ts";
@@ -112,7 +113,7 @@ export type {
   ProcessIdentity,
   PskIdentity,
 } from "./security/identity.ts";
-export type { HandshakeOptions, SecurityOptions, SuiteName } from "./security/security-options.ts";
+export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
 export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";

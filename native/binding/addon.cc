@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "binding/crypto.h"
 #include "binding/describe.h"
 #include "binding/instance.h"
 #include "binding/memory.h"
@@ -335,6 +336,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   add("gauge", Napi::Function::New<gauge>(env, "gauge"));
   add("connections", Napi::Function::New<connections>(env, "connections"));
   addOpenFunction(env, exports);
+  addCryptoFunctions(env, exports);
   addDescribeFunctions(env, exports);
   addMemoryFunctions(env, exports);
   addVerbsFunctions(env, exports);

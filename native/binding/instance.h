@@ -11,6 +11,7 @@
 #include "base/allocation.h"
 #include "binding/arguments.h"
 #include "binding/wake.h"
+#include "crypto/aead.h"
 #include "engine/guard.h"
 #include "transport/verbs/connection_events.h"
 
@@ -63,6 +64,9 @@ class Instance : public std::enable_shared_from_this<Instance> {
   void call(const Hold& function);
 
   napi_env env() const { return env_; }
+
+  /// Keys that JavaScript has, by handle. What is closed leaves nullptr for the next to use.
+  std::vector<std::unique_ptr<crypto::Aead>> aeads;
 
   /// Of this environment, from when it is first asked for; closed with the ports.
   std::unique_ptr<WatchHolder> connections;

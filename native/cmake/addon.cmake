@@ -7,6 +7,7 @@ set(CINNABAR_NODE_API_INCLUDE ${modules}/node-api-headers/include ${modules}/nod
 add_library(cinnabar SHARED
   binding/addon.cc
   binding/arguments.cc
+  binding/crypto.cc
   binding/describe.cc
   binding/instance.cc
   binding/memory.cc

@@ -6,6 +6,7 @@ add_executable(cinnabar_native_tests
   test/child.cc
   test/test_absence.cc
   test/test_address.cc
+  test/test_aead.cc
   test/test_allocation.cc
   test/test_connections.cc
   test/test_device_connections.cc

@@ -36,6 +36,14 @@ const functions: Readonly<Record<keyof Addon, true>> = {
   release: true,
   allocatedBytes: true,
   deviceMemory: true,
+  libcrypto: true,
+  openAead: true,
+  closeAead: true,
+  aeads: true,
+  sealMessage: true,
+  openMessage: true,
+  sealPiece: true,
+  openPiece: true,
 };
 
 /** Why a file that was loaded is not the addon of this package; "" if it is. */

@@ -1,3 +1,4 @@
+import type { CryptoAddon } from "./crypto-addon.ts";
 import type { GrantedAttributes, QueuePairAttributes } from "./port-report.ts";
 import type { NativeScheme } from "./url.ts";
 
@@ -224,7 +225,7 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon {
+export interface Addon extends CryptoAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.

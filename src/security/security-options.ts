@@ -1,4 +1,5 @@
 import { assertOptions, shown } from "../options/assert-options.ts";
+import { type SuiteName, suiteNames } from "../sealing/suites.ts";
 import type { Allow, Authorize } from "./authorization-options.ts";
 import {
   type Credentials,
@@ -8,9 +9,6 @@ import {
   type TlsOptions,
 } from "./credential-options.ts";
 import { type Identify, identifyByName } from "./identity.ts";
-
-/** The ciphers of sealed sessions. */
-export type SuiteName = "aes-256-gcm" | "chacha20-poly1305";
 
 /** What strangers may make an engine hold and do before they have proven who they are. */
 export interface HandshakeOptions {
@@ -102,13 +100,12 @@ const known = [
   "authorize",
 ] as const satisfies readonly (keyof SecurityOptions)[];
 
-const allSuites: readonly SuiteName[] = ["aes-256-gcm", "chacha20-poly1305"];
 const maxMs = 2_147_483_647;
 
 /** @throws TypeError for an unknown or contradictory option; RangeError for a value out of bounds. Keys are not shown. */
 export function resolveSecurity(where: string, options: SecurityOptions): ResolvedSecurity {
   assertOptions(where, options, known);
-  const { tls, psk, bulk = "sealed", shm = "same-user", allowPlain = false, suites = allSuites } = options;
+  const { tls, psk, bulk = "sealed", shm = "same-user", allowPlain = false, suites = suiteNames } = options;
   if (tls !== undefined && psk !== undefined)
     throw new TypeError(
       `${where}: tls and psk exclude each other, because a peer could fall back to the weaker one`,
@@ -164,9 +161,9 @@ function resolveHandshakes(where: string, options: HandshakeOptions): Required<H
 
 function assertSuites(where: string, suites: unknown): asserts suites is readonly SuiteName[] {
   if (!Array.isArray(suites) || suites.length === 0)
-    throw new TypeError(`${where} must be an array of one or more of ${allSuites.join(", ")}`);
+    throw new TypeError(`${where} must be an array of one or more of ${suiteNames.join(", ")}`);
   for (const [index, suite] of suites.entries()) {
-    assertOneOf(`${where}[${index}]`, suite, allSuites);
+    assertOneOf(`${where}[${index}]`, suite, suiteNames);
     if (suites.indexOf(suite) !== index) throw new TypeError(`${where} names ${suite} twice`);
   }
 }

@@ -7,7 +7,7 @@ import { randomFillSync } from "node:crypto";
  * by a nonce that the receiver drew for it. A message for a dead predecessor at the same address is therefore
  * recognised and dropped (docs/protocol.md, "Messages").
  *
- *   0  u8   magic 0xcb
+ *   0  u8   magic 0xcb; 0xcc where the frames are encrypted
  *   1  u8   version
  *   2  u16  number of frames
  *   4  u32  length of the whole message in bytes, this header included
@@ -17,6 +17,8 @@ import { randomFillSync } from "node:crypto";
  */
 export const messageHeaderBytes = 24;
 const messageMagic = 0xcb;
+/** The first byte of a message whose frames are encrypted (`sealing/sealed-message.ts`). */
+export const sealedMagic = 0xcc;
 export const protocolVersion = 2;
 
 /** Where in the header the fields stand that tell the session and the place in it. */
@@ -66,9 +68,9 @@ export function messageMark(nonce: Nonce): Uint8Array {
 }
 
 /** The fault of a message header, or "". `bytes` is the length that the fabric reported. */
-export function messageFault(view: DataView, offset: number, bytes: number): string {
+export function messageFault(view: DataView, offset: number, bytes: number, magic = messageMagic): string {
   if (bytes < messageHeaderBytes) return `message of ${bytes} bytes is shorter than its header`;
-  if (view.getUint8(offset) !== messageMagic) return "message does not begin with the magic byte";
+  if (view.getUint8(offset) !== magic) return "message does not begin with the magic byte";
   const version = view.getUint8(offset + 1);
   if (version !== protocolVersion)
     return `message has version ${version}, this side speaks ${protocolVersion}`;

@@ -23,6 +23,7 @@ export const layers = [
   "call",
   "memory",
   "security",
+  "sealing",
   "metadata",
   "wire",
   "fabric",

@@ -1,0 +1,67 @@
+import type { Aead } from "./aead.ts";
+import { KeepaliveOpener } from "./keepalive-opener.ts";
+import { KeyChain } from "./key-schedule.ts";
+import { MessageOpener } from "./message-opener.ts";
+import { MessageSealer } from "./message-sealer.ts";
+import { PieceOpener } from "./piece-opener.ts";
+import { PieceSealer } from "./piece-sealer.ts";
+import { keyBytes, type SuiteName } from "./suites.ts";
+
+export type SessionRole = "connector" | "acceptor";
+
+/** What the guard of a port needs, which sends while the thread computes. */
+export interface GuardCiphers {
+  /** Seals this side's keepalives. `Port.vouch` takes it over. */
+  readonly sealing: Aead;
+  /** Opens the peer's. */
+  readonly opener: KeepaliveOpener;
+}
+
+/** All keys of one session, by purpose and direction. They follow from the secret that the handshake agreed on. */
+export class SessionCiphers {
+  readonly sealer: MessageSealer;
+  readonly opener: MessageOpener;
+  readonly pieceSealer: PieceSealer;
+  readonly pieceOpener: PieceOpener;
+  readonly guard: GuardCiphers;
+
+  private constructor(chain: (by: SessionRole, purpose: string) => KeyChain, role: SessionRole) {
+    const peer = role === "connector" ? "acceptor" : "connector";
+    this.sealer = new MessageSealer(chain(role, ""));
+    this.opener = new MessageOpener(chain(peer, ""));
+    this.pieceSealer = new PieceSealer(chain(role, " bulk"));
+    this.pieceOpener = new PieceOpener(chain(peer, " bulk"));
+    const sealing = chain(role, " guard");
+    this.guard = { sealing: sealing.next("seal"), opener: new KeepaliveOpener(chain(peer, " guard")) };
+    sealing.close();
+  }
+
+  /**
+   * The ciphers of the side in `role`. The secret, of 32 bytes, is filled with zeros.
+   * @throws RpcError `unavailable` where nothing can be sealed on this machine.
+   */
+  static from(secret: Uint8Array, role: SessionRole, suite: SuiteName): SessionCiphers {
+    if (secret.byteLength !== keyBytes)
+      throw new RangeError(`the secret of a session has ${keyBytes} bytes, not ${secret.byteLength}`);
+    try {
+      return new SessionCiphers((by, purpose) => new KeyChain(suite, secret, labelOf(by, purpose)), role);
+    } finally {
+      secret.fill(0);
+    }
+  }
+
+  /** Cleanses all keys: nothing is sealed or opened any more. */
+  close(): void {
+    this.sealer.close();
+    this.opener.close();
+    this.pieceSealer.close();
+    this.pieceOpener.close();
+    this.guard.sealing.close();
+    this.guard.opener.close();
+  }
+}
+
+/** `by`: who seals with the keys. */
+function labelOf(by: SessionRole, purpose: string): string {
+  return `cinnabar 1 ${by}${purpose}`;
+}
