@@ -45,12 +45,16 @@ export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts"
 export type { BorrowOptions } from "./handles/borrowing.ts";
 export type {
   DomainReport,
-  LoadAttempt,
-  LoadReport,
   PatchReport,
   ProviderReport,
 } from "./libfabric/addon.ts";
-export { type AddonAttempt, type ProvidersReport, providers } from "./libfabric/libfabric.ts";
+export type { Origin } from "./libfabric/candidates.ts";
+export {
+  type AddonAttempt,
+  type LoadReport,
+  type ProvidersReport,
+  providers,
+} from "./libfabric/libfabric.ts";
 export type {
   ConnectionCounts,
   GrantedAttributes,
