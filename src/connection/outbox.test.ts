@@ -175,6 +175,19 @@ describe("outbox", () => {
     expect(port.frames).toHaveLength(7);
   });
 
+  it("lets four times as many items share a message, as long as it stays short", () => {
+    const { port, outbox } = setUp({ slotBytes: 16_384 });
+    port.batchFrames = 3;
+    const item = (word: number) => ({ kind: frameKind.output, method: 0, callId: 1, word });
+    for (let i = 0; i < 13; i++) outbox.value(item(i), i, noOffer);
+    expect(port.sent.map(({ frames }) => frames.length)).toEqual([12]);
+    // With a call's frame, the message is as long as is worth waiting for.
+    for (let i = 0; i < 2; i++) outbox.bare(head(i + 1));
+    expect(port.sent.map(({ frames }) => frames.length)).toEqual([12, 3]);
+    for (let i = 13; i < 20; i++) outbox.value(item(i), "x".repeat(400), noOffer);
+    expect(port.sent.map(({ frames }) => frames.length)).toEqual([12, 3, 3, 3]);
+  });
+
   it("keeps the order when slots run out, and sends the rest as they come back", () => {
     const { port, told, outbox } = setUp({ slots: 2 });
     for (let i = 1; i <= 40; i++) {

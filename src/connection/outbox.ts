@@ -1,5 +1,6 @@
 import type { Port, SendListener } from "../fabric/port.ts";
 import type { Flushable, Turns } from "../fabric/progress.ts";
+import { isBatch } from "../flow/batch.ts";
 import { ByteBudget, type ByteShare } from "../flow/byte-budget.ts";
 import { FrameQueue } from "../flow/frame-queue.ts";
 import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../wire/codec.ts";
@@ -7,6 +8,7 @@ import {
   type FrameHead,
   frameFlag,
   frameHeaderBytes,
+  frameKind,
   type RendezvousBody,
   rendezvousBytes,
   writeHead,
@@ -42,9 +44,8 @@ export interface OutboxListener {
 const maxPosted = 16;
 
 /**
- * Turns frames into messages for one peer. Frames queued in one turn share a message (on tcp a system call costs more
- * than a hundred small frames), written in place into a registered send slot. When no slot is to be had, encoded frames
- * wait in order, bounded in bytes.
+ * Turns frames into messages for one peer. Frames queued in one turn share a message (a system call costs more than a
+ * hundred small frames), written in place into a registered send slot. Without a slot, encoded frames wait in order.
  */
 export class Outbox implements SendListener, Flushable {
   readonly #port: Port;
@@ -73,7 +74,7 @@ export class Outbox implements SendListener, Flushable {
   /** A message was taken out of its slot, since the peer takes nothing: what comes now waits until all have left. */
   #isParked = false;
   readonly #share: ByteShare;
-  /** Whole frames, padded, that found no slot. */
+  /** Whole frames that found no slot. */
   readonly #waiting: FrameQueue;
   /** Those that were put in since `hold`, which wait for `resume`. */
   #held: FrameQueue | undefined;
@@ -297,9 +298,7 @@ export class Outbox implements SendListener, Flushable {
     this.#slot = -1;
   }
 
-  /**
-   * Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait before us.
-   */
+  /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait. */
   #openFor(bytes: number): boolean {
     if (this.#encoding || !this.#waiting.empty || this.#held !== undefined) return false;
     if (this.#slot >= 0) {
@@ -322,14 +321,15 @@ export class Outbox implements SendListener, Flushable {
 
   #commit(head: FrameHead, flags: number, bodyBytes: number): void {
     const view = this.#port.slabView;
-    const offset = this.#slot + this.#at;
-    writeHead(view, offset, head, flags, bodyBytes);
-    const end = this.#at + frameHeaderBytes + bodyBytes;
+    const start = this.#at;
+    writeHead(view, this.#slot + start, head, flags, bodyBytes);
+    const end = start + frameHeaderBytes + bodyBytes;
     this.#at = alignFrame(end);
     // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
     for (let i = end; i < this.#at; i++) this.#target[i] = 0;
     if (this.#frames++ === 0) this.#progress.flushSoon(this);
-    if (this.#frames === this.#port.batchFrames) this.#post();
+    const itemBytes = head.kind === frameKind.output || head.kind === frameKind.input ? end - start : 0;
+    if (isBatch(this.#port.batchFrames, this.#frames, this.#at, itemBytes)) this.#post();
   }
 
   #post(): void {
