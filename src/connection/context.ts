@@ -3,6 +3,7 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
+import type { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
 import type { Identity } from "../security/identity.ts";
 import type { Greeting, LaneAddress } from "../wire/handshake.ts";
 import type { Nonce } from "../wire/message.ts";
@@ -129,6 +130,8 @@ export interface SessionContext extends WatchedSession {
   readonly bodies: IncomingBodies;
   /** Bodies kept for the peer to pull. */
   readonly offers: RendezvousOffers;
+  /** Whether bodies and regions travel sealed. */
+  readonly sealing: BulkSealing;
   /** The longest body both sides take. */
   readonly bodyLimit: number;
   /** A message is being taken apart: more frames may follow. */

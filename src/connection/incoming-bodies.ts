@@ -6,6 +6,7 @@ import { PullsUnderWay } from "../flow/body-stalls.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import { leastDecodedBytes } from "../flow/session-limits.ts";
 import type { Counters } from "../observe/counters.ts";
+import type { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
 import { decodeAt, decodedHeapBytes, type RegionCodec, ValueTooLargeError } from "../wire/codec.ts";
 import {
   type FrameHead,
@@ -17,7 +18,7 @@ import {
 } from "../wire/frame.ts";
 import type { Outbox } from "./outbox.ts";
 import { AnswerCodec, type IdentifiedPeer } from "./peer-identity.ts";
-import { type Pulled, pullBody } from "./rendezvous.ts";
+import { forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
 
 /** A frame's body as it stands in a message or, once pulled, in memory of its own. */
 export interface Body {
@@ -65,6 +66,7 @@ interface BodyContext extends IdentifiedPeer {
   };
   /** What the peer makes this side hold. */
   readonly account: PeerAccount;
+  readonly sealing: Pick<BulkSealing, "bodies">;
   /** On the heartbeat's clock. */
   readonly nowMs: number;
   readonly hasOpenWork: boolean;
@@ -123,7 +125,13 @@ export class IncomingBodies {
       then({ bytes: port.slab, start, end: start + bodyBytes, own: false }, 0);
       return;
     }
-    const rendezvous = readRendezvous(port.slabView, start, bodyBytes, services.limits.maxBodyBytes);
+    const rendezvous = readRendezvous(
+      port.slabView,
+      start,
+      bodyBytes,
+      services.limits.maxBodyBytes,
+      session.sealing.bodies !== undefined,
+    );
     if (typeof rendezvous === "string") {
       session.fault(rendezvous);
       dropped?.();
@@ -139,11 +147,12 @@ export class IncomingBodies {
     }
     if (!session.hasOpenWork) session.watch();
     const underWay = this.#pulls.begin(session.nowMs);
-    pullBody(port, address, rendezvous, {
+    const watch: PullWatch = {
       stop: () => session.state === "ended" || stop(),
       onMoved: (more) => this.#pulls.onMoved(more),
       onReleased: () => pulls.give(bytes),
-    })
+    };
+    pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
       .catch(noMemoryFor)
       .then((pulled) => {
         this.#pulls.end(underWay);
@@ -226,6 +235,10 @@ export class IncomingBodies {
         message: `a rendezvous body cannot be pulled: this peer's share of maxPullBytes ${services.limits.maxPullBytes} is reached`,
         origin: "local",
       });
+    }
+    if (status === forgedBody) {
+      const message = `a body from ${peerName} was changed on its way: its tag is wrong`;
+      return new RpcError({ code: "data_loss", message, origin: "local" });
     }
     // A body stays until its receiver says that it has it. Who withdraws one has given the session up, for this side's
     // silence perhaps, and nobody may have told us yet.

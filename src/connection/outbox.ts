@@ -10,9 +10,9 @@ import {
   frameHeaderBytes,
   frameKind,
   type RendezvousBody,
-  rendezvousBytes,
+  rendezvousDescriptor,
+  sealedRendezvousBytes,
   writeHead,
-  writeRendezvous,
 } from "../wire/frame.ts";
 import type { ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, Nonce, numberAfter, writeMessageHeader } from "../wire/message.ts";
@@ -139,7 +139,7 @@ export class Outbox implements SendListener, Flushable {
 
   /** How long a prefix may be, so that it fits a message with whatever body. */
   get maxPrefixBytes(): number {
-    return this.#messageBytes - messageHeaderBytes - frameHeaderBytes - rendezvousBytes;
+    return this.#messageBytes - messageHeaderBytes - frameHeaderBytes - sealedRendezvousBytes;
   }
 
   /** A frame without a body. */
@@ -205,9 +205,9 @@ export class Outbox implements SendListener, Flushable {
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
     if (messageHeaderBytes + before + bytes <= this.#messageBytes) return this.raw(head, flags, body, prefix);
-    const descriptor = new Uint8Array(rendezvousBytes);
+    let descriptor: Uint8Array;
     try {
-      writeRendezvous(new DataView(descriptor.buffer), 0, offer(body));
+      descriptor = rendezvousDescriptor(offer(body));
     } catch (error) {
       this.#returnUnused();
       throw error;

@@ -1,9 +1,12 @@
+import type { PieceCiphers } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
 import { patienceMs } from "../flow/body-stalls.ts";
 import type { ByteShare } from "../flow/byte-budget.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { Counters } from "../observe/counters.ts";
+import type { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
+import { bodyContext } from "../sealed-bulk/piece.ts";
 import { pacingOf } from "../transfer/pacing.ts";
 import { Scheduler } from "../transfer/scheduler.ts";
 import { EncodeError } from "../wire/codec.ts";
@@ -16,19 +19,25 @@ import { type RendezvousBody, rendezvousOwner } from "../wire/frame.ts";
  * Each body is registered by itself and for its exact length, so the key a peer is handed opens that body and nothing used before it.
  */
 
-/** Puts a copy of `bytes` where the peer behind `port` can pull it. The grant ends when the peer says so. */
+/**
+ * Puts a copy of `bytes`, or their ciphertext, where the peer behind `port` can pull it. The grant ends when the peer
+ * says so.
+ */
 export function offerBody(
   port: Port,
   bytes: Uint8Array,
+  sealer?: PieceCiphers["sealer"],
 ): { readonly rendezvous: RendezvousBody; readonly grant: Grant } {
   // The bytes lie in a buffer that the next encode may use again, hence the copy. A slow peer reads it safely for as
   // long as it takes.
   const memory = new ArrayBuffer(bytes.byteLength);
-  new Uint8Array(memory).set(bytes);
+  const copy = new Uint8Array(memory);
+  if (sealer === undefined) copy.set(bytes);
+  const seal = sealer?.seal(bytes, copy, bodyContext(bytes.byteLength));
   const registered = port.register(memory, 0, memory.byteLength, access.remoteRead);
   let released = false;
   return {
-    rendezvous: { key: registered.key, address: registered.base, bytes: memory.byteLength },
+    rendezvous: { key: registered.key, address: registered.base, bytes: memory.byteLength, seal },
     grant: {
       bytes: memory.byteLength,
       memory: [new Uint8Array(memory)],
@@ -40,6 +49,9 @@ export function offerBody(
     },
   };
 }
+
+/** Status of a sealed body that is not what its sender has sealed. No provider has negative numbers. */
+export const forgedBody = -2;
 
 /** A pulled body, or libfabric's error number; 0 for a pull that `stop` ended. */
 export type Pulled = { readonly body: Buffer } | { readonly status: number };
@@ -60,8 +72,9 @@ export async function pullBody(
   address: number,
   rendezvous: RendezvousBody,
   { stop, onMoved, onReleased }: PullWatch,
+  opener?: PieceCiphers["opener"],
 ): Promise<Pulled> {
-  const { key, address: remote, bytes } = rendezvous;
+  const { key, address: remote, bytes, seal } = rendezvous;
   const [memory, local] = memoryFor(port, bytes, onReleased);
   let moved = 0;
   return new Promise((resolve) => {
@@ -78,7 +91,11 @@ export async function pullBody(
         },
         onEnded(status) {
           port.deregister(local.index, onReleased);
-          resolve(moved === bytes ? { body: Buffer.from(memory) } : { status });
+          if (moved < bytes) return resolve({ status });
+          const body = Buffer.from(memory);
+          const isWhole =
+            seal === undefined || opener?.open(seal.counter, seal.tag, body, body, bodyContext(bytes));
+          resolve(isWhole === true ? { body } : { status: forgedBody });
         },
       },
     });
@@ -137,6 +154,7 @@ export class RendezvousOffers {
   readonly #services: OfferServices;
   /** What the peer makes this side keep. */
   readonly #share: ByteShare;
+  readonly #sealing: Pick<BulkSealing, "bodies"> | undefined;
   /** Oldest first. */
   readonly #grants = new Map<number, Offer>();
   #bytes = 0;
@@ -145,7 +163,8 @@ export class RendezvousOffers {
   /** The last key of an item. Negative ones are no other bodies'. */
   #itemKey = sessionBody;
 
-  constructor(port: Port, services: OfferServices, share: ByteShare) {
+  constructor(port: Port, services: OfferServices, share: ByteShare, sealing?: Pick<BulkSealing, "bodies">) {
+    this.#sealing = sealing;
     this.#port = port;
     this.#services = services;
     this.#share = share;
@@ -177,7 +196,7 @@ export class RendezvousOffers {
       });
     }
     try {
-      const { rendezvous, grant } = offerBody(this.#port, body);
+      const { rendezvous, grant } = offerBody(this.#port, body, this.#sealing?.bodies?.sealer);
       counters.bodiesOffered++;
       const release = (onReleased?: () => void) => {
         grant.release(() => {

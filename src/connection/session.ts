@@ -4,6 +4,7 @@ import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { PutOff } from "../flow/message-turns.ts";
 import { PeerAccount } from "../flow/peer-account.ts";
 import { channels } from "../observe/channels.ts";
+import { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
 import type { Identity } from "../security/identity.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { errorWord } from "../wire/fault.ts";
@@ -64,6 +65,7 @@ export class Session implements SessionContext, OutboxListener {
   readonly bodies: IncomingBodies;
   readonly offers: RendezvousOffers;
   readonly putOff = new PutOff();
+  readonly sealing = new BulkSealing();
   state: SessionState = "opening";
   receiving = false;
   transferRefused = false;
@@ -112,7 +114,7 @@ export class Session implements SessionContext, OutboxListener {
     );
     this.#teardown = new Teardown(port, address, services);
     this.bodies = new IncomingBodies(this, this.outbox);
-    this.offers = new RendezvousOffers(port, services, this.account.offers);
+    this.offers = new RendezvousOffers(port, services, this.account.offers, this.sealing);
     this.#parts = parts.map((part) => part(this));
     this.#handlers = frameTable([{ frames: this.#openingFrames }], (at, _bodyBytes, _flags, kind) => {
       if (!isKeepalive(port.slabView, at)) this.fault(`frame kind ${kind} arrived before the welcome`);

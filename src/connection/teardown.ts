@@ -82,7 +82,7 @@ export class Teardown implements DeferredGoodbye {
   begin(certain: boolean, messagesLeave: boolean, goodbye: ((touching: boolean) => void) | undefined): void {
     this.#messagesLeave = messagesLeave;
     for (const grant of this.#grants) {
-      if (certain) grant.release();
+      if (certain || grant.isByRequest === true) grant.release();
       else this.#hold(grant);
     }
     this.#grants = [];

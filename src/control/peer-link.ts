@@ -8,6 +8,7 @@ import type { Identity } from "../security/identity.ts";
 import type { Clock } from "../time/clock.ts";
 import type { DeadlineWheel } from "../time/deadline-wheel.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
+import type { SealedOwner } from "./sealed-bulk.ts";
 import type { TransferRoute } from "./transfer-route.ts";
 
 export interface ControlRequestOptions {
@@ -50,6 +51,8 @@ export interface PeerLink extends TransferRoute, Answering {
   readonly account: PeerAccount;
   /** What the peer has of this engine's memory now. */
   readonly grants: GrantedRegions;
+  /** Present where bulk travels sealed. */
+  readonly sealedOwner?: SealedOwner | undefined;
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
   onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;

@@ -1,6 +1,7 @@
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { Clock } from "../time/clock.ts";
+import type { SealedMover } from "./sealed-bulk.ts";
 
 /**
  * The time in which transfers may use a peer's memory. An incoming call is such a scope: the regions that came with it
@@ -30,6 +31,8 @@ export interface TransferRoute {
   wakeProgress(): void;
   /** A transfer has ended; `bytes` have surely moved. */
   onLanded(op: "get" | "put", bytes: number): void;
+  /** Present where bulk travels sealed: then no one-sided access to a region is possible. */
+  readonly sealedMover?: SealedMover | undefined;
   /** Asks the region's owner why its provider rejected a transfer. Undefined when the owner knows no reason. */
   explain?: ((refused: RefusedTransfer) => Promise<RpcError | undefined>) | undefined;
 }

@@ -6,6 +6,7 @@ import { borrowMethod } from "../handles/borrow-method.ts";
 import type { Borrowing } from "../handles/borrowing.ts";
 import type { Shares } from "../handles/shares.ts";
 import { lanesMethod } from "../peers/lane-board.ts";
+import { getPieceMethod, putPieceMethod, releasePiecesMethod } from "../sealed-bulk/owner.ts";
 import { Streams } from "../streams/streams.ts";
 import { putNotificationMethod } from "../transfer/put-notification.ts";
 import { explainDenialMethod } from "../transfer/transfer-error.ts";
@@ -42,5 +43,8 @@ export function controlMethods(
   add(builtin.push, pushMethod);
   add(builtin.stop, stopMethod);
   add(builtin.lanes, lanesMethod);
+  add(builtin.getPiece, getPieceMethod);
+  add(builtin.putPiece, putPieceMethod);
+  add(builtin.releasePieces, releasePiecesMethod);
   return methods;
 }

@@ -10,6 +10,8 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import { GrantedRegions } from "../memory/granted-regions.ts";
+import { SessionMover } from "../sealed-bulk/mover.ts";
+import { SessionOwner } from "../sealed-bulk/owner.ts";
 import type { Identity } from "../security/identity.ts";
 import { staysOnHost } from "../security/securable.ts";
 import type { Clock } from "../time/clock.ts";
@@ -26,6 +28,8 @@ export class Exchange implements SessionPart, PeerLink {
   readonly grants: GrantedRegions;
   readonly outgoing: OutgoingCalls;
   readonly incoming: IncomingCalls;
+  #sealedMover: SessionMover | undefined;
+  #sealedOwner: SessionOwner | undefined;
 
   constructor(session: SessionContext) {
     this.session = session;
@@ -78,6 +82,8 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   end(reason: RpcError, teardown: Teardown): void {
+    this.#sealedMover?.end();
+    this.#sealedOwner?.end();
     teardown.addGrants(this.outgoing.end(reason));
     teardown.addTransfers(this.incoming.end(reason, teardown.onTransferEnded));
   }
@@ -119,6 +125,18 @@ export class Exchange implements SessionPart, PeerLink {
 
   get peerName(): string {
     return this.session.peerName;
+  }
+
+  get sealedMover(): SessionMover | undefined {
+    const { regions } = this.session.sealing;
+    if (regions !== undefined) this.#sealedMover ??= new SessionMover(this, regions);
+    return this.#sealedMover;
+  }
+
+  get sealedOwner(): SessionOwner | undefined {
+    const { regions } = this.session.sealing;
+    if (regions !== undefined) this.#sealedOwner ??= new SessionOwner(this, regions);
+    return this.#sealedOwner;
   }
 
   get clock(): Clock {

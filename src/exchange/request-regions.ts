@@ -4,10 +4,10 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { type IdentifiedPeer, peerIdentityOf } from "../connection/peer-identity.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import type { Port } from "../fabric/port.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { GrantedRegions } from "../memory/granted-regions.ts";
 import { coreOf, Region } from "../memory/region.ts";
+import { unregistered } from "../memory/region-grant.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag } from "../wire/frame.ts";
@@ -25,7 +25,6 @@ export const maxSegments = 65_536;
  */
 export class GrantingCodec implements RegionCodec {
   readonly #peer: PeerLink;
-  readonly #port: Port;
   readonly #grants: GrantedRegions;
   #call: OutgoingCall | undefined;
   #count = 0;
@@ -33,7 +32,6 @@ export class GrantingCodec implements RegionCodec {
 
   constructor(peer: PeerLink) {
     this.#peer = peer;
-    this.#port = peer.port;
     this.#grants = peer.grants;
   }
 
@@ -59,7 +57,10 @@ export class GrantingCodec implements RegionCodec {
     this.#segments += region.segments.length;
     if (this.#segments > maxSegments)
       throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
-    const grant = coreOf(region).grantTo(this.#port, () => call.onRevoked());
+    const { port, sealedOwner } = this.#peer;
+    const grant = coreOf(region).grantTo(sealedOwner === undefined ? port : unregistered, () =>
+      call.onRevoked(),
+    );
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
     return writeRegionDescriptor(descriptor);
@@ -69,7 +70,7 @@ export class GrantingCodec implements RegionCodec {
   #record(region: Region, grant: Grant, key: bigint | undefined): Grant {
     if (key === undefined) return grant;
     const grants = this.#grants;
-    grants.add(key, region);
+    grants.add(key, region, !grant.isByRequest);
     return withEnds(grant, {
       release(onReleased) {
         grants.delete(key);

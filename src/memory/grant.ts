@@ -3,6 +3,8 @@ export interface Grant {
   readonly bytes: number;
   /** What the peer may use. Other grants may be of the same memory. */
   readonly memory: readonly Uint8Array[];
+  /** The peer has no access to the memory itself: it asks for the bytes. The grant may end at any time. */
+  readonly isByRequest?: boolean | undefined;
   /** Nobody waits for the call any more, but the peer has not said that it is off the memory. */
   onGivenUp?(): void;
   /**
@@ -24,6 +26,7 @@ export function withEnds(grant: Grant, { release, onHeld }: GrantEnds): Grant {
   return {
     bytes: grant.bytes,
     memory: grant.memory,
+    isByRequest: grant.isByRequest,
     onGivenUp: () => grant.onGivenUp?.(),
     onHeld: onHeld ?? (() => grant.onHeld?.()),
     release,

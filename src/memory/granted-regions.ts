@@ -56,11 +56,12 @@ export class GrantedRegions {
     return region;
   }
 
-  add(key: bigint, region: Region): void {
+  /** `isReachable`: the peer writes the memory one-sided, and its writes may carry notifications. */
+  add(key: bigint, region: Region, isReachable = true): void {
     const core = coreOf(region);
     const granted = { region: core, access: core.access };
     this.#grants.set(key, granted);
-    this.#targets?.add(key, granted);
+    if (isReachable) this.#targets?.add(key, granted);
   }
 
   delete(key: bigint): void {

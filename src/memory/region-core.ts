@@ -1,14 +1,14 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../errors/rpc-error.ts";
-import { type Port, access as right } from "../fabric/port.ts";
+import { access as right } from "../fabric/port.ts";
 import { type Clock, realClock } from "../time/clock.ts";
 import { coveredBytes } from "./covered-bytes.ts";
 import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
-import { RegionGrant } from "./region-grant.ts";
+import { type KeyIssuer, RegionGrant } from "./region-grant.ts";
 import type { Access } from "./region-kind.ts";
 
 const rights = {
@@ -109,8 +109,8 @@ export class RegionCore {
     return new RegionCore(this.#listener, segments, this.access, this.exposedAt, this);
   }
 
-  /** Grants the region to the peer behind `port`. `onRevoke` must end the call that holds the grant. */
-  grantTo(port: Port, onRevoke: () => void): RegionGrant {
+  /** Grants the region to a peer, under keys of its port. `onRevoke` must end the call that holds the grant. */
+  grantTo(keys: KeyIssuer, onRevoke: () => void): RegionGrant {
     this.assertUsable();
     const onBack = (back: RegionGrant) => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) {
@@ -121,7 +121,7 @@ export class RegionCore {
     const onGivenUp = () => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#settle();
     };
-    const grant = new RegionGrant(port, this.segments, rights[this.access], onRevoke, onBack, onGivenUp);
+    const grant = new RegionGrant(keys, this.segments, rights[this.access], onRevoke, onBack, onGivenUp);
     for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
       core.#grants.add(grant);
     return grant;

@@ -1,6 +1,19 @@
+import { randomBytes } from "node:crypto";
 import type { Port, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
 import type { Grant } from "./grant.ts";
+
+/** What makes keys for granted memory, and takes them back: a port, or `unregistered`. */
+export type KeyIssuer = Pick<Port, "register" | "deregister">;
+
+/**
+ * Issues keys that no provider knows: names by which a peer asks for the bytes. No one-sided access is possible, and
+ * what is taken back is back at once.
+ */
+export const unregistered: KeyIssuer = {
+  register: () => ({ index: -1, key: randomBytes(8).readBigUInt64LE(), base: 0n }),
+  deregister: (_index, onReleased) => onReleased?.(),
+};
 
 /**
  * A region in the hands of one call. Each grant registers the segments anew, so its keys are useless after it has
@@ -10,7 +23,8 @@ export class RegionGrant implements Grant {
   readonly bytes: number;
   readonly memory: readonly Uint8Array[];
   readonly descriptor: RegionDescriptor;
-  readonly #port: Port;
+  readonly isByRequest: boolean;
+  readonly #keys: KeyIssuer;
   readonly #registered: readonly RegisteredMemory[];
   readonly #onRevoke: () => void;
   readonly #onBack: (grant: RegionGrant) => void;
@@ -28,19 +42,20 @@ export class RegionGrant implements Grant {
    * @throws RpcError of the provider; then nothing stays registered.
    */
   constructor(
-    port: Port,
+    keys: KeyIssuer,
     segments: readonly Uint8Array[],
     rights: number,
     onRevoke: () => void,
     onBack: (grant: RegionGrant) => void,
     onGivenUp: () => void,
   ) {
-    this.#port = port;
+    this.#keys = keys;
+    this.isByRequest = keys === unregistered;
     this.memory = segments;
     this.#onGivenUp = onGivenUp;
     this.#onRevoke = onRevoke;
     this.#onBack = onBack;
-    this.#registered = registerAll(port, segments, rights);
+    this.#registered = registerAll(keys, segments, rights);
     const described = this.#registered.map(({ key, base }, index) => {
       const bytes = segments[index] as Uint8Array;
       addGranted(key, { bytes, address: base });
@@ -70,7 +85,7 @@ export class RegionGrant implements Grant {
     const onSegment = () => this.#onSegmentReleased();
     for (const { index, key } of this.#registered) {
       removeGranted(key);
-      this.#port.deregister(index, onSegment);
+      this.#keys.deregister(index, onSegment);
     }
     this.#onSegmentReleased();
   }
@@ -82,14 +97,14 @@ export class RegionGrant implements Grant {
   }
 }
 
-function registerAll(port: Port, segments: readonly Uint8Array[], rights: number): RegisteredMemory[] {
+function registerAll(keys: KeyIssuer, segments: readonly Uint8Array[], rights: number): RegisteredMemory[] {
   const registered: RegisteredMemory[] = [];
   try {
     for (const { buffer, byteOffset, byteLength } of segments)
-      registered.push(port.register(buffer, byteOffset, byteLength, rights));
+      registered.push(keys.register(buffer, byteOffset, byteLength, rights));
     return registered;
   } catch (error) {
-    for (const { index } of registered) port.deregister(index);
+    for (const { index } of registered) keys.deregister(index);
     throw error;
   }
 }

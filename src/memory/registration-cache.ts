@@ -280,17 +280,21 @@ export function hold(port: Port, view: ArrayBufferView): HeldMemory {
     if (isDetached(view.buffer)) throw detached("the local memory");
     throw new TypeError("an empty view cannot be registered");
   }
-  if ((view.buffer as { readonly resizable?: boolean }).resizable === true) {
-    throw new TypeError(
-      "local memory must not lie in a resizable ArrayBuffer: it could shrink during the transfer",
-    );
-  }
+  assertFixed(view);
   let cache = caches.get(port);
   if (cache === undefined) {
     cache = new RegistrationCache(port, systemClock);
     caches.set(port, cache);
   }
   return cache.hold(view);
+}
+
+/** @throws TypeError for a view of a resizable ArrayBuffer. */
+export function assertFixed({ buffer }: ArrayBufferView): void {
+  if ((buffer as { readonly resizable?: boolean }).resizable !== true) return;
+  throw new TypeError(
+    "local memory must not lie in a resizable ArrayBuffer: it could shrink during the transfer",
+  );
 }
 
 /** Statistics of a port's registration cache. */

@@ -45,6 +45,20 @@ export function stoppedEarly(failed: Failed): RpcError {
   });
 }
 
+/** A sealed transfer failed: its owner has said why, or the ciphertext was not what it should be. */
+export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
+  const { origin, fabric, retryable } = error;
+  return new RpcError({
+    // What was not granted is not permitted, as where the provider refuses.
+    code: error.code === "not_found" ? "permission_denied" : error.code,
+    message: `${describe(failed)} ended after ${failed.moved} bytes: ${bare(error.message)}`,
+    origin,
+    retryable,
+    transferredBytes: failed.moved,
+    ...(fabric === undefined ? {} : { fabric }),
+  });
+}
+
 /** Why the provider rejected a transfer. */
 export interface Refusal {
   readonly error: RpcError;

@@ -1,11 +1,12 @@
+import type { SealedMover, SealedTransferListener } from "../control/sealed-bulk.ts";
 import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { HeldMemory } from "../memory/registration-cache.ts";
-import { hold } from "../memory/registration-cache.ts";
+import { assertFixed, hold } from "../memory/registration-cache.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
-import { type ChunkedTransfer, type ChunkedTransferListener, Scheduler } from "./scheduler.ts";
-import { givenUp, refused, stoppedEarly } from "./transfer-error.ts";
+import { type ChunkedTransferListener, Scheduler } from "./scheduler.ts";
+import { givenUp, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
 import type { TransferControl } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
 
@@ -30,7 +31,7 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
  * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements ChunkedTransferListener {
+export class TransferOperation implements ChunkedTransferListener, SealedTransferListener {
   readonly op: "get" | "put";
   readonly route: TransferRoute;
   readonly #scope: TransferScope;
@@ -42,7 +43,7 @@ export class TransferOperation implements ChunkedTransferListener {
   total = 0;
   /** Bytes that have surely moved. */
   moved = 0;
-  #chunked: ChunkedTransfer | undefined;
+  #chunked: { stop(): void } | undefined;
   #held: HeldMemory[] = [];
   #resolve!: (bytes: number) => void;
   #reject!: (error: unknown) => void;
@@ -121,7 +122,9 @@ export class TransferOperation implements ChunkedTransferListener {
   }
 
   #post(parts: readonly CheckedPart[]): void {
-    const { port, address, clock } = this.route;
+    const { port, address, clock, sealedMover } = this.route;
+    this.#beganMs = clock.now();
+    if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
     const legs = parts.map(({ remote, offset, bytes, local }) => ({
       remote: remote.segments,
       remoteOffset: offset,
@@ -138,7 +141,6 @@ export class TransferOperation implements ChunkedTransferListener {
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
     const notification = isOne ? this.#completionAction?.notification(parts) : undefined;
     if (notification !== undefined) this.#completionAction = undefined;
-    this.#beganMs = clock.now();
     this.#chunked = Scheduler.of(port).start({
       op: this.op === "get" ? "read" : "write",
       address,
@@ -146,6 +148,21 @@ export class TransferOperation implements ChunkedTransferListener {
       pacing,
       listener: this,
       notification,
+    });
+  }
+
+  #postSealed(mover: SealedMover, parts: readonly CheckedPart[]): void {
+    for (const { local } of parts) for (const view of local) assertFixed(view);
+    this.#chunked = mover.start({
+      op: this.op,
+      parts: parts.map(({ remote: { grantKey, grantOffset }, offset, local }) => ({
+        key: grantKey,
+        offset: grantOffset + offset,
+        local,
+      })),
+      chunkBytes: this.#control.chunkBytes,
+      deadlineMs: this.#scope.deadlineMs,
+      listener: this,
     });
   }
 
@@ -161,14 +178,28 @@ export class TransferOperation implements ChunkedTransferListener {
   }
 
   onEnded(status: number): void {
-    this.#letGo(this.parts.length);
-    this.route.onLanded(this.op, this.moved);
-    const complete = this.moved === this.total;
-    if (!this.#settled && complete) this.#complete();
+    this.#moveEnded();
+    if (!this.#settled && this.moved === this.total) this.#complete();
     else if (!this.#settled && status === 0) this.#fail(stoppedEarly(this));
     // Also when nobody waits for the reason: a rejected transfer may break the connection, with all that was in flight
     // on it.
     else if (status !== 0) this.#refuse(status);
+    this.#afterMove();
+  }
+
+  onSealedEnd(error: RpcError | undefined): void {
+    this.#moveEnded();
+    if (!this.#settled && this.moved === this.total) this.#complete();
+    else this.#fail(error === undefined ? stoppedEarly(this) : refusedByOwner(this, error));
+    this.#afterMove();
+  }
+
+  #moveEnded(): void {
+    this.#letGo(this.parts.length);
+    this.route.onLanded(this.op, this.moved);
+  }
+
+  #afterMove(): void {
     this.#land();
     // Last: it may send the terminal frame.
     this.#scope.endTransfer();

@@ -23,6 +23,12 @@ export const builtin = {
   stop: 0xff08,
   /** A dispatcher sends the list of its lanes. */
   lanes: 0xff09,
+  /** Asks for ranges of granted memory, in the answer or as a sealed piece. */
+  getPiece: 0xff0a,
+  /** Sends bytes for ranges of granted memory, in the request or as a sealed piece. */
+  putPiece: 0xff0b,
+  /** The pieces that were asked for have been read. */
+  releasePieces: 0xff0c,
 } as const;
 
 export const firstBuiltin = 0xff00;

@@ -156,17 +156,34 @@ export function frameFault(view: DataView, offset: number, end: number): string 
 /** The length of a rendezvous descriptor: key, remote address, length; three u64. */
 export const rendezvousBytes = 24;
 
+/** The same where the body is sealed: a u64 and the tag follow. */
+export const sealedRendezvousBytes = 48;
+
 /** The place of a rendezvous body in its sender's memory. */
 export interface RendezvousBody {
   readonly key: bigint;
   readonly address: bigint;
   readonly bytes: number;
+  /** What opens a sealed body. */
+  readonly seal?: { readonly counter: number; readonly tag: Uint8Array } | undefined;
 }
 
 export function writeRendezvous(view: DataView, offset: number, rendezvous: RendezvousBody): void {
-  view.setBigUint64(offset, rendezvous.key, true);
-  view.setBigUint64(offset + 8, rendezvous.address, true);
-  view.setBigUint64(offset + 16, BigInt(rendezvous.bytes), true);
+  const { key, address, bytes, seal } = rendezvous;
+  view.setBigUint64(offset, key, true);
+  view.setBigUint64(offset + 8, address, true);
+  view.setBigUint64(offset + 16, BigInt(bytes), true);
+  if (seal === undefined) return;
+  view.setBigUint64(offset + 24, BigInt(seal.counter), true);
+  new Uint8Array(view.buffer, view.byteOffset + offset + 32, 16).set(seal.tag);
+}
+
+/** The descriptor of a body, as a frame carries it. */
+export function rendezvousDescriptor(rendezvous: RendezvousBody): Uint8Array {
+  const bytes = rendezvous.seal === undefined ? rendezvousBytes : sealedRendezvousBytes;
+  const descriptor = new Uint8Array(bytes);
+  writeRendezvous(new DataView(descriptor.buffer), 0, rendezvous);
+  return descriptor;
 }
 
 /** The rendezvous descriptor in the body of a frame, or a sentence that names the fault. */
@@ -175,9 +192,10 @@ export function readRendezvous(
   offset: number,
   bodyBytes: number,
   maxBytes: number,
+  isSealed = false,
 ): RendezvousBody | string {
-  if (bodyBytes !== rendezvousBytes)
-    return `rendezvous descriptor has ${bodyBytes} bytes, not ${rendezvousBytes}`;
+  const wanted = isSealed ? sealedRendezvousBytes : rendezvousBytes;
+  if (bodyBytes !== wanted) return `rendezvous descriptor has ${bodyBytes} bytes, not ${wanted}`;
   const bytes = view.getBigUint64(offset + 16, true);
   if (bytes === 0n) return "rendezvous body is empty";
   if (bytes > BigInt(maxBytes)) return `rendezvous body of ${bytes} bytes exceeds maxBodyBytes ${maxBytes}`;
@@ -185,5 +203,12 @@ export function readRendezvous(
     key: view.getBigUint64(offset, true),
     address: view.getBigUint64(offset + 8, true),
     bytes: Number(bytes),
+    seal: isSealed ? readSeal(view, offset + rendezvousBytes) : undefined,
   };
+}
+
+function readSeal(view: DataView, offset: number): NonNullable<RendezvousBody["seal"]> {
+  const tag = new Uint8Array(view.buffer, view.byteOffset + offset + 8, 16);
+  // A copy: the message's slot is used again before the body has come.
+  return { counter: Number(view.getBigUint64(offset, true)), tag: Uint8Array.from(tag) };
 }

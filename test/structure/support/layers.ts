@@ -17,6 +17,7 @@ export const layers = [
   "connection",
   "byte-stream",
   "handles",
+  "sealed-bulk",
   "transfer",
   "control",
   "middleware",

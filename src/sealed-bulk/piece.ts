@@ -1,0 +1,128 @@
+import type { PieceRange, SealedPart } from "../control/sealed-bulk.ts";
+import { pieceBytes } from "./staging.ts";
+
+/** Ranges in one piece; more make another. */
+export const maxPieceRanges = 1024;
+/** Up to this length bytes travel in the sealed message itself: a second round trip costs more. */
+export const inlineBytes = 8 * 1024;
+
+/** What one sealing covers: ranges of the owner's memory, and the mover's memory for them, in the same order. */
+export interface Piece {
+  readonly ranges: readonly PieceRange[];
+  readonly local: readonly Uint8Array[];
+  readonly bytes: number;
+}
+
+/** Who seals, and what for: the first word of what is authenticated beside the bytes. */
+export const sealedFor = { get: 1, put: 2, body: 3 } as const;
+
+/** What is authenticated beside the bytes of a piece: the purpose, and each range as key, offset and length. */
+export function pieceContext(op: "get" | "put", ranges: readonly PieceRange[]): Uint8Array {
+  const words = new BigUint64Array(1 + 3 * ranges.length);
+  words[0] = BigInt(sealedFor[op]);
+  let at = 1;
+  for (const { key, offset, bytes } of ranges) {
+    words[at++] = key;
+    words[at++] = BigInt(offset);
+    words[at++] = BigInt(bytes);
+  }
+  return new Uint8Array(words.buffer);
+}
+
+/** What is authenticated beside a body that travels as one piece. */
+export function bodyContext(bytes: number): Uint8Array {
+  return new Uint8Array(BigUint64Array.of(BigInt(sealedFor.body), BigInt(bytes)).buffer);
+}
+
+/** Cuts the parts of a transfer into pieces, from front to back. */
+export class PieceQueue {
+  readonly #parts: readonly SealedPart[];
+  readonly #mostBytes: number;
+  #part = 0;
+  #view = 0;
+  /** How much of the view was taken. */
+  #within = 0;
+  /** How much of the part was taken. */
+  #taken = 0;
+  #remaining: number;
+
+  /** `chunkBytes` bounds a piece below `pieceBytes`. */
+  constructor(parts: readonly SealedPart[], chunkBytes: number = pieceBytes) {
+    this.#parts = parts;
+    this.#mostBytes = Math.min(chunkBytes, pieceBytes);
+    this.#remaining = parts.reduce((sum, { local }) => sum + bytesIn(local), 0);
+  }
+
+  get remaining(): number {
+    return this.#remaining;
+  }
+
+  /** The next piece. Some bytes must remain. */
+  take(): Piece {
+    const ranges: GrowingRange[] = [];
+    const local: Uint8Array[] = [];
+    let bytes = 0;
+    while (bytes < this.#mostBytes && bytes < this.#remaining && ranges.length < maxPieceRanges) {
+      const part = this.#parts[this.#part] as SealedPart;
+      const view = part.local[this.#view];
+      if (view === undefined) {
+        this.#part++;
+        this.#view = 0;
+        this.#taken = 0;
+        continue;
+      }
+      const step = Math.min(view.byteLength - this.#within, this.#mostBytes - bytes);
+      local.push(view.subarray(this.#within, this.#within + step));
+      addRange(ranges, part.key, part.offset + this.#taken, step);
+      bytes += step;
+      this.#taken += step;
+      this.#within += step;
+      if (this.#within === view.byteLength) {
+        this.#view++;
+        this.#within = 0;
+      }
+    }
+    this.#remaining -= bytes;
+    return { ranges, local, bytes };
+  }
+}
+
+type GrowingRange = { -readonly [Key in keyof PieceRange]: PieceRange[Key] };
+
+function addRange(ranges: GrowingRange[], key: bigint, offset: number, bytes: number): void {
+  const last = ranges.at(-1);
+  if (last !== undefined && last.key === key && last.offset + last.bytes === offset) last.bytes += bytes;
+  else ranges.push({ key, offset, bytes });
+}
+
+export function bytesIn(views: readonly { readonly byteLength: number }[]): number {
+  return views.reduce((sum, { byteLength }) => sum + byteLength, 0);
+}
+
+export function rangeBytes(ranges: readonly PieceRange[]): number {
+  return ranges.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** The bytes of the views as one: the view itself where there is one, else a copy in `target`. */
+export function gathered(views: readonly Uint8Array[], target: Uint8Array): Uint8Array {
+  const [only] = views;
+  if (only !== undefined && views.length === 1) return only;
+  let at = 0;
+  for (const view of views) {
+    target.set(view, at);
+    at += view.byteLength;
+  }
+  return target.subarray(0, at);
+}
+
+/** Copies `source` into the views, which have as many bytes. */
+export function scatter(source: Uint8Array, views: readonly Uint8Array[]): void {
+  let at = 0;
+  for (const view of views) {
+    view.set(source.subarray(at, at + view.byteLength));
+    at += view.byteLength;
+  }
+}
+
+/** Where views are put together before they are sealed. Private, and used within one turn. */
+export const gatherMemory = new Uint8Array(pieceBytes);

@@ -1,0 +1,161 @@
+import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import { realClock } from "../time/clock.ts";
+
+/** The longest piece of sealed bulk. Sealing one takes 25 to 85 µs, a share of a turn that others can wait for. */
+export const pieceBytes = 256 * 1024;
+
+const piecesPerSlab = 4;
+/** Staging memory of a port: half of it for what peers read, half for what this side reads. */
+const maxStagingBytes = 64 * 1024 * 1024;
+const maxSlabs = maxStagingBytes / 2 / (piecesPerSlab * pieceBytes);
+/** Slabs that nobody uses are kept for one to two of these, in milliseconds: making one takes 100 µs. */
+const sweepMs = 500;
+
+/**
+ * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
+ * else. `own` is private: ciphertext is pulled into it and opened there, where nobody else can write meanwhile.
+ */
+export class Staging {
+  readonly readable: PiecePool;
+  readonly own: PiecePool;
+
+  private constructor(port: Port) {
+    this.readable = new PiecePool(port, access.remoteRead);
+    this.own = new PiecePool(port, access.local);
+  }
+
+  /** The staging memory of a port; the first call creates it, without any memory. */
+  static of(port: Port): Staging {
+    let staging = stagings.get(port);
+    if (staging === undefined) {
+      staging = new Staging(port);
+      stagings.set(port, staging);
+    }
+    return staging;
+  }
+}
+
+const stagings = new WeakMap<Port, Staging>();
+
+/** Staging memory for one piece. Whoever took it gives it back once. */
+export class StagingPiece {
+  /** `pieceBytes` long. */
+  readonly memory: Uint8Array;
+  readonly registered: RegisteredMemory;
+  /** Of the first byte, in the registration. */
+  readonly offset: number;
+  readonly #slab: Slab;
+
+  constructor(slab: Slab, memory: Uint8Array, offset: number) {
+    this.#slab = slab;
+    this.memory = memory;
+    this.registered = slab.registered;
+    this.offset = offset;
+  }
+
+  giveBack(): void {
+    this.#slab.give(this);
+  }
+}
+
+/** Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. */
+export class PiecePool {
+  readonly #port: Port;
+  readonly #rights: number;
+  readonly #slabs = new Set<Slab>();
+  readonly #waiting: ((piece: StagingPiece) => void)[] = [];
+  #free = 0;
+  #sweeps = false;
+
+  constructor(port: Port, rights: number) {
+    this.#port = port;
+    this.#rights = rights;
+  }
+
+  /** Bytes that are registered now. */
+  get bytes(): number {
+    return this.#slabs.size * piecesPerSlab * pieceBytes;
+  }
+
+  /** Pieces that are in use. */
+  get taken(): number {
+    return this.#slabs.size * piecesPerSlab - this.#free;
+  }
+
+  /** A piece, now or in turn when one is given back. Rejects with an RpcError of the provider. */
+  async take(): Promise<StagingPiece> {
+    if (this.#free === 0) {
+      if (this.#slabs.size === maxSlabs) return new Promise((resolve) => this.#waiting.push(resolve));
+      this.#slabs.add(new Slab(this.#port, this.#rights, this));
+      this.#free += piecesPerSlab;
+    }
+    for (const slab of this.#slabs) {
+      const piece = slab.take();
+      if (piece === undefined) continue;
+      this.#free--;
+      return piece;
+    }
+    throw new Error("a piece is counted as free and is not");
+  }
+
+  /** @internal A piece has come back to its slab. */
+  onFree(slab: Slab): void {
+    const next = this.#waiting.shift();
+    if (next !== undefined) return next(slab.take() as StagingPiece);
+    this.#free++;
+    if (slab.isFree) this.#sweepSoon();
+  }
+
+  #sweepSoon(): void {
+    if (this.#sweeps) return;
+    this.#sweeps = true;
+    realClock.timer(sweepMs, () => this.#sweep(), true);
+  }
+
+  /** Drops the slabs that nobody has used since the last sweep. */
+  #sweep(): void {
+    this.#sweeps = false;
+    for (const slab of this.#slabs) {
+      if (!slab.isFree) continue;
+      if (!slab.isIdle) {
+        slab.isIdle = true;
+        this.#sweepSoon();
+        continue;
+      }
+      this.#free -= piecesPerSlab;
+      this.#slabs.delete(slab);
+      this.#port.deregister(slab.registered.index);
+    }
+  }
+}
+
+/** Pieces that share a registration. */
+class Slab {
+  readonly registered: RegisteredMemory;
+  readonly #pool: PiecePool;
+  readonly #free: StagingPiece[] = [];
+  /** It was free at the last sweep, and is so since. */
+  isIdle = false;
+
+  constructor(port: Port, rights: number, pool: PiecePool) {
+    const memory = new ArrayBuffer(piecesPerSlab * pieceBytes);
+    this.registered = port.register(memory, 0, memory.byteLength, rights);
+    this.#pool = pool;
+    for (let at = 0; at < memory.byteLength; at += pieceBytes)
+      this.#free.push(new StagingPiece(this, new Uint8Array(memory, at, pieceBytes), at));
+  }
+
+  get isFree(): boolean {
+    return this.#free.length === piecesPerSlab;
+  }
+
+  take(): StagingPiece | undefined {
+    this.isIdle = false;
+    return this.#free.pop();
+  }
+
+  give(piece: StagingPiece): void {
+    this.#free.push(piece);
+    this.#pool.onFree(this);
+  }
+}
