@@ -157,8 +157,9 @@ export class Session implements SessionContext, OutboxListener {
     this.methods.set(remote.services);
     const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
-      const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
-      this.fault(`frame kind ${kind} ${what}`);
+      this.fault(
+        `frame kind ${kind} ${kind === frameKind.hello ? "arrived inside a session" : "is unknown"}`,
+      );
     });
     for (const part of this.#parts) part.onOpen?.(remote);
     this.port.vouch(this.address, keepalive(this, remote, this.services.liveness.maxStallMs));
@@ -187,7 +188,7 @@ export class Session implements SessionContext, OutboxListener {
   /** The longest body both sides take. */
   get bodyLimit(): number {
     const { maxBodyBytes } = this.services.limits;
-    return Math.min(maxBodyBytes, this.remote?.bodyBytes ?? maxBodyBytes);
+    return Math.min(maxBodyBytes, this.sealing.maxBodyBytes, this.remote?.bodyBytes ?? maxBodyBytes);
   }
 
   watch(): void {

@@ -4,6 +4,9 @@ import { tagBytes } from "./suites.ts";
 /** So many pieces are sealed with one key. */
 export const piecesOfLink = 2 ** 18;
 
+/** A longer piece, which the body of a call may be, counts as several: keys are renewed by volume. */
+const usualPieceBytes = 2 ** 18;
+
 /** What a receiver must know to open a piece, beside what both sides know of it. */
 export interface PieceSeal {
   /** Of the sealings of this side in the session: 1 is the first. */
@@ -30,7 +33,8 @@ export class PieceSealer {
    * is, and the opener must say the same. Throws when the session has ended.
    */
   seal(source: Uint8Array, target: Uint8Array, aad: Uint8Array): PieceSeal {
-    const counter = ++this.#counter;
+    const counter = this.#counter + 1;
+    this.#counter += Math.max(1, Math.ceil(source.byteLength / usualPieceBytes));
     const tag = new Uint8Array(tagBytes);
     this.#keys.of(Math.floor(counter / piecesOfLink)).sealPiece(counter, aad, source, target, tag);
     return { counter, tag };

@@ -276,6 +276,15 @@ describe("new keys", () => {
       expect(opener.open(counter, tag, bytes, new Uint8Array(8), new Uint8Array(0))).toBe(true);
   });
 
+  it("come by volume: a long piece counts as several", () => {
+    const { connector } = session();
+    const counterOf = (bytes: number) => {
+      const memory = new Uint8Array(bytes);
+      return connector.pieceSealer.seal(memory, memory, new Uint8Array(0)).counter;
+    };
+    expect([counterOf(2 ** 18), counterOf(2 ** 20 + 1), counterOf(0), counterOf(1)]).toEqual([1, 2, 7, 8]);
+  });
+
   it("of pieces are found when several links passed of which nothing was pulled", () => {
     const sealer = new PieceSealer(chain(), 5 * piecesOfLink);
     const opener = new PieceOpener(chain());
