@@ -157,9 +157,8 @@ export class Session implements SessionContext, OutboxListener {
     this.methods.set(remote.services);
     const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
-      this.fault(
-        `frame kind ${kind} ${kind === frameKind.hello ? "arrived inside a session" : "is unknown"}`,
-      );
+      const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
+      this.fault(`frame kind ${kind} ${what}`);
     });
     for (const part of this.#parts) part.onOpen?.(remote);
     this.port.vouch(this.address, keepalive(this, remote, this.services.liveness.maxStallMs));
@@ -184,7 +183,6 @@ export class Session implements SessionContext, OutboxListener {
   get isSending(): boolean {
     return this.outbox.isHolding;
   }
-
   /** The longest body both sides take. */
   get bodyLimit(): number {
     const { maxBodyBytes } = this.services.limits;
