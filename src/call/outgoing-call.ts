@@ -34,8 +34,9 @@ import { MadeCall, type UnsentPhase } from "./made-call.ts";
  */
 export type OutgoingPhase = "waiting" | "connecting" | "sent" | "pulling" | "settled";
 
-/** Never filled: a call's own array takes its place with the first grant. */
+/** Never filled: a call's own arrays take their places with the first grant and the first observer. */
 const noGrants: Grant[] = [];
+const noObservers: CallObserver[] = [];
 
 /** One life of a peer. */
 export interface Callee {
@@ -53,7 +54,7 @@ export type MetadataListener = (metadata: Metadata) => void;
 interface Along {
   /** Regions and rendezvous bodies that travelled with the request. */
   grants: Grant[];
-  readonly observers: CallObserver[];
+  observers: CallObserver[];
   /** The block of its request. */
   metadata: Uint8Array | undefined;
   onMetadata: MetadataListener | undefined;
@@ -61,7 +62,7 @@ interface Along {
 
 const nothingAlong = (): Along => ({
   grants: noGrants,
-  observers: [],
+  observers: noObservers,
   metadata: undefined,
   onMetadata: undefined,
 });
@@ -150,7 +151,8 @@ export abstract class OutgoingCall extends MadeCall {
   /** Lets `observer` hear when the call settles. It must not have settled. */
   observe(observer: CallObserver): void {
     this.#along ??= nothingAlong();
-    this.#along.observers.push(observer);
+    if (this.#along.observers === noObservers) this.#along.observers = [observer];
+    else this.#along.observers.push(observer);
   }
 
   /** Whether anything goes along with it. */
@@ -160,8 +162,10 @@ export abstract class OutgoingCall extends MadeCall {
 
   /** For subclasses, when they have settled. */
   protected tellObservers(error: RpcError | undefined): void {
-    const observers = this.#along?.observers.splice(0);
-    if (observers === undefined) return;
+    const along = this.#along;
+    if (along === undefined || along.observers === noObservers) return;
+    const { observers } = along;
+    along.observers = noObservers;
     for (const observer of observers) observer(error);
   }
 

@@ -2,6 +2,7 @@ import { resolveIdleTimeout, resolveWindow, type StreamWindow } from "../contrac
 import { assertPriority, type Priority } from "../flow/priority.ts";
 import { entryFault } from "../metadata/entry.ts";
 import { Metadata, type MetadataInit } from "../metadata/metadata.ts";
+import { repeatedBlock } from "../metadata/repeated-object.ts";
 import { ContextValues } from "../middleware/context-values.ts";
 import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
 import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
@@ -221,7 +222,7 @@ function assertAlong(where: string, { metadata, middleware }: ClientOptions): vo
 function assertMetadata(where: string, metadata: MetadataInit): void {
   if (typeof metadata !== "object" || metadata === null)
     throw new TypeError(`${where}: metadata must be an object or a Metadata`);
-  if (metadata instanceof Metadata) return;
+  if (metadata instanceof Metadata || repeatedBlock(metadata) !== undefined) return;
   for (const name in metadata) {
     const fault = entryFault(name, metadata[name]);
     if (fault !== "") throw new TypeError(`${where}: metadata: ${fault}`);

@@ -10,7 +10,7 @@ import type { FrameHandler } from "../connection/session-part.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { receivedMetadata } from "../metadata/metadata.ts";
+import type { Metadata } from "../metadata/metadata.ts";
 import { channels } from "../observe/channels.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
 import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
@@ -19,8 +19,9 @@ import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../wire/frame.ts";
 import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
 import { countFailed, countSucceeded } from "./count-served.ts";
-import { answerPrefix, takeMetadata } from "./frame-prefix.ts";
+import { answerPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
+import { RequestMetadata } from "./request-metadata.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
 /**
@@ -39,6 +40,7 @@ export class IncomingCalls implements Answering {
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
   readonly #granted: GrantedCodec;
+  readonly #metadata = new RequestMetadata();
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
@@ -124,7 +126,7 @@ export class IncomingCalls implements Answering {
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
     const identified = (flags & frameFlag.identity) !== 0;
     let identity: CallIdentity | undefined;
-    let metadata: Buffer | undefined;
+    let metadata: Metadata | undefined;
     let prefixBytes = 0;
     if (identified) {
       const start = at + frameHeaderBytes;
@@ -136,10 +138,10 @@ export class IncomingCalls implements Answering {
     }
     if ((flags & frameFlag.metadata) !== 0) {
       const start = at + frameHeaderBytes;
-      const block = takeMetadata(session.port.slab, start + prefixBytes, start + bodyBytes);
-      if (typeof block === "string") return session.fault(block);
-      metadata = block;
-      prefixBytes += block.byteLength;
+      const taken = this.#metadata.take(session.port.slab, view, start + prefixBytes, start + bodyBytes);
+      if (typeof taken === "string") return session.fault(taken);
+      metadata = taken;
+      prefixBytes += this.#metadata.bytes;
     }
     // Delivered twice it would be executed twice, which no fabric should have us do.
     if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
@@ -152,7 +154,7 @@ export class IncomingCalls implements Answering {
     call.startedMs = services.clock.now();
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
     call.priority = priorityOf(flags);
-    if (metadata !== undefined) call.metadata = receivedMetadata(metadata);
+    call.metadata = metadata;
     call.bodyBytes = bodyBytes - prefixBytes;
     call.deadlineMs = call.startedMs + timeLeftMs;
     this.#fresh.push(call);

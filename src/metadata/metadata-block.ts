@@ -29,7 +29,7 @@ let fault = "";
  */
 export function writeMetadata(
   entries: ReadonlyMap<string, MetadataValue> | Readonly<Record<string, MetadataValue>>,
-): Uint8Array | string | undefined {
+): Buffer | string | undefined {
   nextAt = headerBytes;
   count = 0;
   fault = "";
@@ -151,6 +151,16 @@ export function findMetadata(block: Buffer, key: string): MetadataValue | undefi
     at += entryHeaderBytes + nameLength + uint16(block, at + 2);
   }
   return found < 0 ? undefined : valueAt(block, found);
+}
+
+/** Whether any value of a block that `metadataLength` found good is of bytes. */
+export function hasBytes(block: Buffer): boolean {
+  let at = headerBytes;
+  for (let i = uint16(block, 2); i > 0; i--) {
+    if (block[at + 1] === form.bytes) return true;
+    at += entryHeaderBytes + (block[at] as number) + uint16(block, at + 2);
+  }
+  return false;
 }
 
 function isNameAt(block: Buffer, at: number, key: string): boolean {

@@ -12,6 +12,8 @@ const received = () => {
   return receivedMetadata(Buffer.from(block as Uint8Array));
 };
 
+const read = (block: Uint8Array | undefined) => receivedMetadata(Buffer.from(block as Uint8Array));
+
 describe("metadata", () => {
   it("holds texts and bytes by name", () => {
     const metadata = new Metadata({ "x-tenant": "acme", key: Uint8Array.of(1, 2) });
@@ -46,6 +48,43 @@ describe("metadata", () => {
     expect(packMetadata(new Metadata())).toBeUndefined();
     const big = new Metadata({ a: "x".repeat(9000) });
     expect(() => packMetadata(big)).toThrow("invalid_argument");
+  });
+
+  it("is packed once, and again when it has changed", () => {
+    const metadata = new Metadata({ a: "1" });
+    const block = packMetadata(metadata);
+    expect(packMetadata(metadata)).toBe(block);
+    metadata.set("a", "2");
+    expect(read(packMetadata(metadata)).get("a")).toBe("2");
+    metadata.delete("a");
+    expect(packMetadata(metadata)).toBeUndefined();
+  });
+
+  it("packs bytes each time, because their owner may change them", () => {
+    const key = Uint8Array.of(1);
+    const metadata = new Metadata({ key });
+    packMetadata(metadata);
+    packMetadata({ key });
+    key[0] = 2;
+    expect(read(packMetadata(metadata)).getBytes("key")).toEqual(key);
+    expect(read(packMetadata({ key })).getBytes("key")).toEqual(key);
+  });
+
+  it("packs a plain object once, as long as its own entries are the same", () => {
+    const block = packMetadata({ a: "1", b: "2" });
+    expect(packMetadata({ a: "1", b: "2" })).toBe(block);
+    const others: Record<string, string>[] = [
+      { a: "1" },
+      { a: "1", b: "3" },
+      { a: "1", b: "2", c: "4" },
+      { b: "2", a: "1" },
+    ];
+    for (const other of others) {
+      expect(Object.fromEntries(read(packMetadata(other)))).toEqual(other);
+      packMetadata({ a: "1", b: "2" });
+    }
+    const heir = Object.assign(Object.create({ a: "1" }), { b: "2" });
+    expect(Object.fromEntries(read(packMetadata(heir)))).toEqual({ b: "2" });
   });
 
   it("passes on trace context and baggage, and nothing else", () => {

@@ -1,13 +1,14 @@
 import { RpcError } from "../errors/rpc-error.ts";
 import { entryFault, type MetadataKey, type MetadataValue } from "./entry.ts";
-import { findMetadata, readMetadata, writeMetadata } from "./metadata-block.ts";
+import { findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
+import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
 /** Metadata as a user gives it: an object, or a `Metadata`. */
 export type MetadataInit = Metadata | Readonly<Record<string, MetadataValue>>;
 
 /** Metadata of a peer, from a copy of its block that has been checked. */
 export let receivedMetadata: (block: Buffer | undefined) => Metadata;
-let entriesOf: (metadata: Metadata) => ReadonlyMap<string, MetadataValue>;
+let blockOf: (metadata: Metadata) => Uint8Array | undefined;
 
 /**
  * Named values that travel with a call beside its input: a token, a tenant, a trace. Names are lower-case ASCII as in
@@ -26,6 +27,8 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /** As it arrived: decoded when somebody looks. */
   #received: Buffer | undefined;
   #locked = false;
+  /** As it was packed last. Kept until it changes. */
+  #packed: Uint8Array | undefined;
 
   /** @throws TypeError for a malformed name or value, naming it. */
   constructor(init?: MetadataInit) {
@@ -60,6 +63,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     this.#assertUnlocked();
     const fault = entryFault(name, value);
     if (fault !== "") throw new TypeError(`metadata: ${fault}`);
+    this.#packed = undefined;
     this.#read().set(name, value);
     return this;
   }
@@ -67,6 +71,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /** @throws TypeError if this metadata was received. */
   delete(name: string): boolean {
     this.#assertUnlocked();
+    this.#packed = undefined;
     return this.#read().delete(name);
   }
 
@@ -104,6 +109,15 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
       throw new TypeError("metadata: received metadata cannot be changed, copy it: new Metadata(…)");
   }
 
+  #pack(): Uint8Array | undefined {
+    if (this.#packed !== undefined) return this.#packed;
+    const entries = this.#read();
+    const block = checkedBlock(entries);
+    // Bytes are their owner's, who may change them.
+    if (block !== undefined && !hasBytes(block)) this.#packed = block;
+    return block;
+  }
+
   /** Metadata that a peer sent: a block that has been checked. */
   static #ofBlock(block: Buffer | undefined): Metadata {
     const metadata = new Metadata();
@@ -114,7 +128,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 
   static {
     receivedMetadata = (block) => Metadata.#ofBlock(block);
-    entriesOf = (metadata) => metadata.#read();
+    blockOf = (metadata) => metadata.#pack();
   }
 }
 
@@ -122,12 +136,23 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 export const noMetadata: Metadata = receivedMetadata(undefined);
 
 /**
- * The block of `metadata`; undefined when it is empty.
+ * The block of `metadata`; undefined when it is empty. Nobody may change it: it may be another call's too.
  *
  * @throws RpcError `invalid_argument` when a limit is exceeded.
  */
 export function packMetadata(metadata: MetadataInit): Uint8Array | undefined {
-  const block = writeMetadata(metadata instanceof Metadata ? entriesOf(metadata) : metadata);
+  if (metadata instanceof Metadata) return blockOf(metadata);
+  const repeated = repeatedBlock(metadata);
+  if (repeated !== undefined) return repeated;
+  const block = checkedBlock(metadata);
+  if (block !== undefined) rememberBlock(metadata, block);
+  return block;
+}
+
+function checkedBlock(
+  entries: ReadonlyMap<string, MetadataValue> | Readonly<Record<string, MetadataValue>>,
+): Buffer | undefined {
+  const block = writeMetadata(entries);
   if (typeof block !== "string") return block;
   throw new RpcError({ code: "invalid_argument", message: `metadata: ${block}`, origin: "local" });
 }

@@ -1,0 +1,34 @@
+import type { MetadataValue } from "./entry.ts";
+
+// The plain object of metadata that was packed last. Callers give the same entries again and again, and comparing them
+// costs a tenth of checking and packing them.
+
+/** Names and texts by turns. Bytes are not remembered: their owner may change them. */
+let entries: string[] = [];
+let block: Uint8Array | undefined;
+
+/** A block that is kept for as long as nothing else is packed is short. */
+const maxKeptBytes = 1024;
+
+/** The block of an object with the same entries as that of last time, in the same order; undefined if it differs. */
+export function repeatedBlock(object: Readonly<Record<string, MetadataValue>>): Uint8Array | undefined {
+  if (block === undefined || Object.getPrototypeOf(object) !== Object.prototype) return undefined;
+  let at = 0;
+  for (const name in object) {
+    if (name !== entries[at] || object[name] !== entries[at + 1]) return undefined;
+    at += 2;
+  }
+  return at === entries.length ? block : undefined;
+}
+
+/** The object has been checked, and packed into `packed`. */
+export function rememberBlock(object: Readonly<Record<string, MetadataValue>>, packed: Uint8Array): void {
+  if (packed.byteLength > maxKeptBytes) return;
+  const kept: string[] = [];
+  for (const [name, value] of Object.entries(object)) {
+    if (typeof value !== "string") return;
+    kept.push(name, value);
+  }
+  entries = kept;
+  block = packed;
+}
