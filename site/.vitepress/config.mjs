@@ -1,0 +1,106 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitepress";
+
+const source = fileURLToPath(new URL("../.pages/", import.meta.url));
+
+export default defineConfig({
+  title: "Cinnabar",
+  description: "RPC for TypeScript over RDMA: typed calls and one-sided bulk transfers on libfabric",
+  lang: "en",
+  srcDir: ".pages",
+  outDir: "../build/site",
+  cacheDir: ".vitepress/cache",
+  // Links work from any folder of a server.
+  base: process.env.CINNABAR_SITE_BASE ?? "/",
+  lastUpdated: false,
+  markdown: {
+    anchor: { slugify: slugOf },
+    headers: { slugify: slugOf },
+    config: (markdown) => {
+      const fence = markdown.renderer.rules.fence?.bind(markdown.renderer.rules);
+      markdown.renderer.rules.fence = (tokens, index, ...rest) => {
+        const token = tokens[index];
+        if (token.info.trim() !== "mermaid") return fence?.(tokens, index, ...rest) ?? "";
+        return `<Diagram code="${encodeURIComponent(token.content)}" />`;
+      };
+    },
+  },
+  themeConfig: {
+    search: { provider: "local", options: { detailedView: true } },
+    outline: [2, 3],
+    nav: [
+      { text: "Guide", link: "/docs/guide/", activeMatch: "/docs/guide/" },
+      { text: "API", link: "/api/", activeMatch: "/api/" },
+      { text: "Examples", link: "/examples/", activeMatch: "/examples/" },
+      { text: "Design", link: "/docs/architecture", activeMatch: "/docs/(design|architecture|protocol)" },
+      { text: "Changes", link: "/CHANGELOG" },
+    ],
+    sidebar: {
+      "/docs/guide/": listed("docs/guide/index.md"),
+      "/api/": reference(),
+      "/examples/": listed("examples/index.md"),
+      "/docs/": [
+        {
+          text: "Overview",
+          items: [
+            { text: "Architecture", link: "/docs/architecture" },
+            { text: "Protocol", link: "/docs/protocol" },
+          ],
+        },
+        ...listed("docs/design/index.md"),
+      ],
+      "/": listed("docs/guide/index.md"),
+    },
+    docFooter: { prev: "Previous", next: "Next" },
+  },
+});
+
+/** The anchor that GitHub gives to a heading, so that links lead to it in both places. */
+function slugOf(heading) {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+    .replaceAll(" ", "-");
+}
+
+/** A side bar in the order of a page that is a list of links under headings. */
+function listed(page) {
+  const folder = page.slice(0, page.lastIndexOf("/") + 1);
+  const groups = [];
+  for (const line of readFileSync(source + page, "utf8").split("\n")) {
+    const heading = /^## (.*)/.exec(line)?.[1];
+    if (heading !== undefined) groups.push({ text: heading, items: [] });
+    if (!line.startsWith("- ")) continue;
+    for (const [, text, target] of line.split(":")[0].matchAll(/\[([^\]]*)\]\(([^)]*)\.md\)/g))
+      groups.at(-1)?.items.push({ text, link: new URL(`${folder}${target}`, "file:///").pathname });
+  }
+  return groups;
+}
+
+/**
+ * A side bar of the generated reference: functions and classes. Each page carries the side bar, so the rest is on the
+ * page of all exports and in the search.
+ */
+function reference() {
+  return Object.entries({ index: "cinnabar", lanes: "cinnabar/lanes" }).map(([entry, text]) => ({
+    text,
+    items: [
+      { text: "All exports", link: `/api/${entry}/` },
+      ...["functions", "classes"].flatMap((kind) =>
+        pagesIn(`api/${entry}/${kind}`).map((name) => ({ text: name, link: `/api/${entry}/${kind}/${name}` })),
+      ),
+    ],
+  }));
+}
+
+function pagesIn(folder) {
+  try {
+    return readdirSync(source + folder)
+      .filter((name) => name.endsWith(".md"))
+      .map((name) => name.slice(0, -3))
+      .sort();
+  } catch {
+    return [];
+  }
+}

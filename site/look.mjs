@@ -1,0 +1,128 @@
+// Looks at the site in a browser without a screen, as a reader with a phone and one with a desk does. Ends with an error
+// where a page does not render, is wider than the screen, or asks another host for something; where search does not
+// find; and where a diagram is not drawn. Pictures of the pages go to build/reports/site.
+import { once } from "node:events";
+import { existsSync, mkdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { delimiter, extname, join } from "node:path";
+import { chromium } from "playwright-core";
+import { output, root } from "./paths.mjs";
+
+const screens = { phone: { width: 390, height: 844 }, desk: { width: 1440, height: 900 } };
+const pages = [
+  "index.html",
+  "docs/guide/index.html",
+  "docs/guide/first-service.html",
+  "docs/guide/bulk.html",
+  "docs/guide/troubleshooting.html",
+  "docs/guide/operations.html",
+  "docs/architecture.html",
+  "docs/protocol.html",
+  "api/index.html",
+  "api/index/classes/Engine.html",
+  "api/index/interfaces/EngineLimits.html",
+  "examples/index.html",
+];
+const pictures = `${root}build/reports/site/`;
+const problems = [];
+
+const browserFile = findBrowser();
+if (browserFile === undefined) {
+  console.error("NO LOOK AT THE SITE: there is no chromium here; apt-get install chromium-headless-shell brings one");
+  process.exit(3);
+}
+mkdirSync(pictures, { recursive: true });
+const server = await serve();
+const origin = `http://127.0.0.1:${server.address().port}`;
+const browser = await chromium.launch({ executablePath: browserFile, args: ["--no-sandbox"] });
+try {
+  for (const [screen, viewport] of Object.entries(screens)) {
+    for (const colorScheme of ["light", "dark"]) {
+      const context = await browser.newContext({ viewport, colorScheme });
+      await context.route("**", (route) =>
+        route.request().url().startsWith(origin) ? route.continue() : route.abort(),
+      );
+      const page = await context.newPage();
+      const where = () => `${screen}, ${colorScheme}, ${page.url().slice(origin.length)}`;
+      const note = (what) => problems.push(`${where()}: ${what}`);
+      page.on("pageerror", (error) => note(String(error)));
+      page.on("console", (message) => message.type() === "error" && note(message.text()));
+      page.on("request", (request) => request.url().startsWith(origin) || note(`asks for ${request.url()}`));
+      const those = colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
+      for (const path of those) await lookAt(page, path, { note, name: `${screen}-${colorScheme}` });
+      await searchFor(page, "has been silent for heartbeatMs", "Troubleshooting", note);
+      await searchFor(page, "maxBodyBytes", "Limits", note);
+      await page.screenshot({ path: `${pictures}${screen}-${colorScheme}-search.png` });
+      await context.close();
+    }
+  }
+} finally {
+  await browser.close();
+  server.close();
+}
+for (const problem of problems) console.error(problem);
+if (problems.length > 0) process.exit(1);
+console.log(`${pages.length} pages look well on a phone and on a desk, light and dark; pictures in ${pictures}`);
+
+async function lookAt(page, path, { note, name }) {
+  await page.goto(`${origin}/${path}`, { waitUntil: "load" });
+  await hydrated(page);
+  const heading = await page.locator(".vp-doc h1").first().textContent();
+  if ((heading ?? "").trim() === "") note("has no heading");
+  const { scroll, own } = await page.evaluate(() => ({
+    scroll: document.documentElement.scrollWidth,
+    own: document.documentElement.clientWidth,
+  }));
+  if (scroll > own) note(`is ${scroll} pixels wide on a screen of ${own}`);
+  const diagrams = page.locator(".diagram");
+  const count = await diagrams.count();
+  for (let i = 0; i < count; i++) {
+    await diagrams
+      .nth(i)
+      .locator("svg")
+      .waitFor({ timeout: 30_000 })
+      .catch(() => note(`diagram ${i} is not drawn`));
+  }
+  if (path === "docs/architecture.html" && count === 0) note("has no diagram");
+  await page.screenshot({ path: `${pictures}${name}-${path.replaceAll("/", "-").replace(".html", "")}.png` });
+}
+
+/** The page is text at first; then its program has taken it over, and its buttons work. */
+async function hydrated(page) {
+  await page.waitForFunction(() => document.querySelector("#app")?.__vue_app__ !== undefined);
+}
+
+async function searchFor(page, words, expected, note) {
+  await page.goto(`${origin}/docs/guide/index.html`, { waitUntil: "load" });
+  await hydrated(page);
+  await page.locator(".DocSearch-Button, .VPNavBarSearch button").first().click();
+  await page.locator(".VPLocalSearchBox input").fill(words);
+  await page
+    .locator(".VPLocalSearchBox .result", { hasText: expected })
+    .first()
+    .waitFor({ timeout: 30_000 })
+    .catch(() => note(`search for "${words}" does not find ${expected}`));
+}
+
+function findBrowser() {
+  const names = ["chromium-headless-shell", "chromium", "google-chrome"];
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  return names.flatMap((name) => folders.map((folder) => join(folder, name))).find((file) => existsSync(file));
+}
+
+async function serve() {
+  const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+  const server = createServer(async (request, response) => {
+    const path = decodeURIComponent(new URL(request.url ?? "/", "http://site").pathname);
+    try {
+      const body = await readFile(join(output, path.endsWith("/") ? `${path}index.html` : path));
+      response.writeHead(200, { "content-type": types[extname(path)] ?? "application/octet-stream" }).end(body);
+    } catch {
+      response.writeHead(path === "/favicon.ico" ? 204 : 404).end();
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+}

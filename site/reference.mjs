@@ -1,0 +1,36 @@
+import { Application } from "typedoc";
+import { root, source } from "./paths.mjs";
+
+/** Writes a page for each export of the package into the folder `api` of the site. */
+export async function makeReference() {
+  const app = await Application.bootstrapWithPlugins({
+    entryPoints: [`${root}src/index.ts`, `${root}src/lanes/index.ts`],
+    tsconfig: `${root}tsconfig.json`,
+    plugin: ["typedoc-plugin-markdown"],
+    outputs: [{ name: "markdown", path: `${source}api` }],
+    name: "API reference",
+    readme: "none",
+    excludeInternal: true,
+    excludePrivate: true,
+    disableSources: true,
+    githubPages: false,
+    logLevel: "Warn",
+    treatWarningsAsErrors: true,
+    // Tests check types, and that each type that is mentioned is exported (test/package).
+    validation: { notExported: false, invalidLink: true, invalidPath: true, rewrittenLink: true },
+    skipErrorChecking: true,
+    entryFileName: "index",
+    hideBreadcrumbs: true,
+    hidePageHeader: true,
+    useCodeBlocks: true,
+    sanitizeComments: true,
+    parametersFormat: "table",
+    interfacePropertiesFormat: "table",
+    typeDeclarationFormat: "table",
+  });
+  const project = await app.convert();
+  if (project === undefined) throw new Error("TypeDoc cannot read the sources");
+  app.validate(project);
+  if (app.logger.hasErrors() || app.logger.hasWarnings()) throw new Error("TypeDoc complains of the sources");
+  await app.generateOutputs(project);
+}
