@@ -1,8 +1,8 @@
 // `npm run docs [-- --look]`: makes the site of the documentation in build/site, and checks its links. `--look` also
 // opens it in a browser without a screen. What it needs of npm lies in site/, so that `npm run setup` stays small.
 import { endChildrenOnSignal, live } from "./setup/command.mjs";
-import { installSitePackages } from "./setup/site-packages.mjs";
 import { reportFailure } from "./setup/set-up.mjs";
+import { installSitePackages } from "./setup/site-packages.mjs";
 
 endChildrenOnSignal();
 const programs = ["site/build.mjs", ...(process.argv.includes("--look") ? ["site/look.mjs"] : [])];

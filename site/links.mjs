@@ -5,7 +5,9 @@ const base = process.env.CINNABAR_SITE_BASE ?? "/";
 
 /** Looks whether every link between pages of the site, with its anchor, leads to something. */
 export function checkLinks() {
-  const pages = readdirSync(output, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".html"));
+  const pages = readdirSync(output, { recursive: true, encoding: "utf8" }).filter((file) =>
+    file.endsWith(".html"),
+  );
   const texts = new Map(pages.map((file) => [file, readFileSync(output + file, "utf8")]));
   const anchors = new Map([...texts].map(([file, text]) => [file, anchorsOf(text)]));
   const broken = new Set();

@@ -29,7 +29,9 @@ const problems = [];
 
 const browserFile = findBrowser();
 if (browserFile === undefined) {
-  console.error("NO LOOK AT THE SITE: there is no chromium here; apt-get install chromium-headless-shell brings one");
+  console.error(
+    "NO LOOK AT THE SITE: there is no chromium here; apt-get install chromium-headless-shell brings one",
+  );
   process.exit(3);
 }
 mkdirSync(pictures, { recursive: true });
@@ -49,7 +51,8 @@ try {
       page.on("pageerror", (error) => note(String(error)));
       page.on("console", (message) => message.type() === "error" && note(message.text()));
       page.on("request", (request) => request.url().startsWith(origin) || note(`asks for ${request.url()}`));
-      const those = colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
+      const those =
+        colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
       for (const path of those) await lookAt(page, path, { note, name: `${screen}-${colorScheme}` });
       await searchFor(page, "has been silent for heartbeatMs", "Troubleshooting", note);
       await searchFor(page, "maxBodyBytes", "Limits", note);
@@ -63,7 +66,9 @@ try {
 }
 for (const problem of problems) console.error(problem);
 if (problems.length > 0) process.exit(1);
-console.log(`${pages.length} pages look well on a phone and on a desk, light and dark; pictures in ${pictures}`);
+console.log(
+  `${pages.length} pages look well on a phone and on a desk, light and dark; pictures in ${pictures}`,
+);
 
 async function lookAt(page, path, { note, name }) {
   await page.goto(`${origin}/${path}`, { waitUntil: "load" });
@@ -108,16 +113,25 @@ async function searchFor(page, words, expected, note) {
 function findBrowser() {
   const names = ["chromium-headless-shell", "chromium", "google-chrome"];
   const folders = (process.env.PATH ?? "").split(delimiter);
-  return names.flatMap((name) => folders.map((folder) => join(folder, name))).find((file) => existsSync(file));
+  return names
+    .flatMap((name) => folders.map((folder) => join(folder, name)))
+    .find((file) => existsSync(file));
 }
 
 async function serve() {
-  const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+  const types = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+  };
   const server = createServer(async (request, response) => {
     const path = decodeURIComponent(new URL(request.url ?? "/", "http://site").pathname);
     try {
       const body = await readFile(join(output, path.endsWith("/") ? `${path}index.html` : path));
-      response.writeHead(200, { "content-type": types[extname(path)] ?? "application/octet-stream" }).end(body);
+      response
+        .writeHead(200, { "content-type": types[extname(path)] ?? "application/octet-stream" })
+        .end(body);
     } catch {
       response.writeHead(path === "/favicon.ico" ? 204 : 404).end();
     }

@@ -51,7 +51,10 @@ function examplePage(file) {
 /** The comment at the top of a program, without how to run it; or what its first export says. */
 function summary(file) {
   const text = read(file);
-  const top = /^(?:\/\/ .*\n)+/.exec(text)?.[0] ?? /\/\*\* ([^]*?) ?\*\//.exec(text)?.[1] ?? "A part of the example.";
+  const top =
+    /^(?:\/\/ .*\n)+/.exec(text)?.[0] ??
+    /\/\*\* ([\s\S]*?) ?\*\//.exec(text)?.[1] ??
+    "A part of the example.";
   const plain = top.replaceAll(/^\s*(\/\/|\*) ?/gm, "").replaceAll(/\s+/g, " ");
   return plain.replaceAll(/ ?Run it with `[^`]*`\.?/g, "").trim();
 }

@@ -27,6 +27,7 @@ export async function makeReference() {
     parametersFormat: "table",
     interfacePropertiesFormat: "table",
     typeDeclarationFormat: "table",
+    tableColumnSettings: { hideModifiers: true, hideInherited: true, hideOverrides: true, hideSources: true },
   });
   const project = await app.convert();
   if (project === undefined) throw new Error("TypeDoc cannot read the sources");

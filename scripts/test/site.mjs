@@ -28,7 +28,8 @@ function failed(problem) {
 }
 
 async function installBrowser() {
-  if (["chromium-headless-shell", "chromium", "google-chrome"].some((name) => onPath(name) !== undefined)) return;
+  if (["chromium-headless-shell", "chromium", "google-chrome"].some((name) => onPath(name) !== undefined))
+    return;
   const prefix = await rootPrefix();
   if (prefix === undefined || onPath("apt-get") === undefined) return;
   const [command = "", ...args] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];

@@ -11,6 +11,7 @@ import {
   runUnderSanitizers,
   smokeUnderSanitizers,
 } from "./sanitizers.mjs";
+import { runSite } from "./site.mjs";
 import { runVitest } from "./vitest.mjs";
 
 /**
@@ -155,6 +156,13 @@ export const stages = [
         run: ({ workers }) => runUnderSanitizers({ ...part, workers }),
       }),
   ),
+  {
+    name: "site",
+    what: "the site of the documentation: built, its links checked, looked at in a browser",
+    seconds: 120,
+    within: "all",
+    run: runSite,
+  },
   {
     name: "native-debug",
     what: "C++ tests, debug build, every file compiled by itself",

@@ -88,7 +88,10 @@ function reference() {
     items: [
       { text: "All exports", link: `/api/${entry}/` },
       ...["functions", "classes"].flatMap((kind) =>
-        pagesIn(`api/${entry}/${kind}`).map((name) => ({ text: name, link: `/api/${entry}/${kind}/${name}` })),
+        pagesIn(`api/${entry}/${kind}`).map((name) => ({
+          text: name,
+          link: `/api/${entry}/${kind}/${name}`,
+        })),
       ),
     ],
   }));
