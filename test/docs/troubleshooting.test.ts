@@ -69,7 +69,7 @@ const noMessages: readonly RegExp[] = [
   /^call … |^call id …|^(the )?credits (of|came)|^frame kind …|^a put notification (for|that)|^a second answer/,
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
   // Faults of the package itself.
-  /^sessions have no|^no two parts of a session/,
+  /^(sessions have|… has) no …?|^no two parts of a session/,
   // Paths, names of ciphers, and the platforms that a message lists.
   /native\/build\/Release|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
 ];
