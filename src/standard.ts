@@ -22,7 +22,6 @@ export type {
   WhenFull,
 } from "./client/call-options.ts";
 export type { Client, ClientCallOptions } from "./client/client.ts";
-export type { RetryBudgetOptions } from "./client/retry-budget.ts";
 export type {
   AttemptOptions,
   ClientRetryOptions,
@@ -40,6 +39,7 @@ export type { WaitingLevel } from "./exchange/waiting-calls.ts";
 export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
 export type { Absences, PortGauges } from "./fabric/port.ts";
 export type { WindowStats } from "./flow/in-flight-window.ts";
+export type { RetryBudgetOptions } from "./flow/retry-budget.ts";
 export type { SessionLimits } from "./flow/session-limits.ts";
 export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts";
 export type { BorrowOptions } from "./handles/borrowing.ts";

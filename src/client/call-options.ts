@@ -86,8 +86,8 @@ export interface CallOptions extends AttemptOptions {
   /** Metadata of this call, beside the client's. */
   readonly metadata?: MetadataInit;
   /**
-   * Receives the metadata that came with the answer or the error, just before the call settles. Not called when there
-   * was none.
+   * Receives the metadata that came with the answer or the error, once, just before the call settles: of several
+   * attempts that of the one that decides. Not called when there was none. What it throws ends the call with `internal`.
    */
   readonly onMetadata?: (metadata: Metadata) => void;
   /** Middleware of this call. It runs inside that of the client. */
@@ -125,7 +125,7 @@ export interface StreamCallOptions {
   readonly priority?: Priority;
   /** Metadata of the request, beside the client's. */
   readonly metadata?: MetadataInit;
-  /** Receives the metadata that came at the end of the stream, just before it settles. */
+  /** Receives the metadata that came at the end of the stream, once, just before it settles. Throwing ends it. */
   readonly onMetadata?: (metadata: Metadata) => void;
   /** Middleware of this stream. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];

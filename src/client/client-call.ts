@@ -1,10 +1,17 @@
+import {
+  type Abortable,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+  unwatchAbort,
+  watchAbort,
+} from "../call/abort-watch.ts";
 import { currentCall } from "../call/current-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { validate } from "../contract/schema.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";

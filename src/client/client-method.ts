@@ -4,11 +4,11 @@ import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts"
 import { type Schema, voidSchema } from "../contract/schema.ts";
 import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
 import type { Priority } from "../flow/priority.ts";
+import type { RetryBudget } from "../flow/retry-budget.ts";
 import { inheritTrace, Metadata, packMetadata, traceOf } from "../metadata/metadata.ts";
 import type { MethodMetrics } from "../observe/call-metrics.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import type { CallOptions, WhenFull } from "./call-options.ts";
-import type { RetryBudget } from "./retry-budget.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
 

@@ -2,6 +2,7 @@ import { wantCurrentCall } from "../call/current-call.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
+import { RetryBudget } from "../flow/retry-budget.ts";
 import { Metadata } from "../metadata/metadata.ts";
 import type { Middleware } from "../middleware/middleware.ts";
 import {
@@ -20,7 +21,6 @@ import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { callThrough } from "./middleware-call.ts";
 import { sendOneWay } from "./one-way-call.ts";
 import { RetriedCall } from "./retried-call.ts";
-import { RetryBudget } from "./retry-budget.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
 import { streamFunction } from "./stream-client.ts";

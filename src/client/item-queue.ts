@@ -4,7 +4,7 @@ import type { ItemProducer, ItemSender } from "../streams/item-sender.ts";
 import type { InputSource, StreamCall } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */
-const maxWaiting = 1024;
+export const maxWaitingItems = 1024;
 
 interface WaitingItem {
   readonly item: unknown;
@@ -35,7 +35,7 @@ export class ItemQueue implements InputSource, ItemProducer {
 
   send(item: unknown): Promise<void> {
     if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (this.#ended) return Promise.reject(precondition("send after end: the stream takes no more items"));
+    if (this.#ended) return Promise.reject(sentAfterEnd());
     let checked = true;
     try {
       const verdict = validate(this.#schema, item);
@@ -68,7 +68,7 @@ export class ItemQueue implements InputSource, ItemProducer {
   /** No more items come. Resolves when that has been handed over behind them. */
   end(): Promise<void> {
     if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (this.#ended) return Promise.reject(precondition("end was called before"));
+    if (this.#ended) return Promise.reject(endedTwice());
     this.#ended = true;
     if (this.#waiting.length === 0) {
       this.#stream?.endInputs();
@@ -89,7 +89,7 @@ export class ItemQueue implements InputSource, ItemProducer {
   }
 
   close(error: RpcError | undefined): void {
-    this.#error = error ?? precondition("the server has ended the stream");
+    this.#error = error ?? streamEnded();
     this.#sender = undefined;
     for (const { reject } of this.#waiting.splice(0)) reject(this.#error);
     this.#whenEnded?.();
@@ -120,14 +120,7 @@ export class ItemQueue implements InputSource, ItemProducer {
   }
 
   #wait(item: unknown, checked: boolean, then: (entry: WaitingItem) => void = () => {}): Promise<void> {
-    if (this.#waiting.length >= maxWaiting)
-      return Promise.reject(
-        new RpcError({
-          code: "resource_exhausted",
-          message: `${maxWaiting} items of the stream wait to be sent: await send, so that the server sets the pace`,
-          origin: "local",
-        }),
-      );
+    if (this.#waiting.length >= maxWaitingItems) return Promise.reject(tooManyWait());
     return new Promise((resolve, reject) => {
       const entry: WaitingItem = { item, checked, resolve, reject };
       this.#waiting.push(entry);
@@ -146,6 +139,18 @@ export class ItemQueue implements InputSource, ItemProducer {
 }
 
 const sent: Promise<void> = Promise.resolve();
+
+/** Why a writer takes no item, or no end. */
+export const sentAfterEnd = (): RpcError => precondition("send after end: the stream takes no more items");
+export const endedTwice = (): RpcError => precondition("end was called before");
+export const streamEnded = (): RpcError => precondition("the server has ended the stream");
+export const notTaken = (): RpcError => precondition("the stream takes no more items");
+export const tooManyWait = (): RpcError =>
+  new RpcError({
+    code: "resource_exhausted",
+    message: `${maxWaitingItems} items of the stream wait to be sent: await send, so that the server sets the pace`,
+    origin: "local",
+  });
 
 function precondition(message: string): RpcError {
   return new RpcError({ code: "failed_precondition", message, origin: "local" });

@@ -1,3 +1,11 @@
+import {
+  type Abortable,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+  unwatchAbort,
+  watchAbort,
+} from "../call/abort-watch.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { AnyService } from "../contract/service.ts";
 import { RpcError } from "../errors/rpc-error.ts";
@@ -5,7 +13,6 @@ import { type Metadata, noMetadata } from "../metadata/metadata.ts";
 import { ContextValues } from "../middleware/context-values.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../middleware/middleware.ts";
 import { Timed } from "../time/deadline-wheel.ts";
-import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type ClientMethod, MergedMetadata } from "./client-method.ts";
 
@@ -34,6 +41,15 @@ export function callThrough(
   return call.run(chain);
 }
 
+/** A stream that `next()` has opened. */
+export interface InnerStream {
+  readonly settled: boolean;
+  /** What it has failed with. */
+  readonly failure: RpcError | undefined;
+  /** Nobody wants it any more. Whoever still reads it hears of that. */
+  abandon(reason: unknown): void;
+}
+
 /** A call as middleware of the client has it. */
 export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abortable {
   readonly side = "client";
@@ -50,6 +66,9 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
   #ended: RpcError | undefined;
   readonly #watched: AbortSignal[] = [];
   readonly #timeoutMs: number;
+  /** Those that are open, and the newest. */
+  #streams: InnerStream[] = [];
+  #hasTold = false;
   #reject: (error: unknown) => void = () => {};
 
   constructor(
@@ -131,33 +150,76 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
       }
       runChain(chain, this, () => this.#next()).then(
         (value) => {
+          if (this.#ended !== undefined) return;
           this.#settle();
-          resolve(value);
+          // The items of a stream come yet, and its metadata behind them.
+          const error = this.#givesItems ? undefined : this.tellMetadata();
+          if (error === undefined) resolve(value);
+          else reject(error);
+          if (!this.#givesItems) this.finish();
         },
-        (error: unknown) => {
+        (cause: unknown) => {
+          if (this.#ended !== undefined) return;
           this.#settle();
-          reject(error instanceof RpcError ? error : this.#threw(error));
+          const error = cause instanceof RpcError ? cause : this.threw(cause);
+          reject(this.tellMetadata() ?? error);
+          this.finish();
         },
       );
     });
+  }
+
+  /** What `next()` resolves to are items that are still to come. */
+  get #givesItems(): boolean {
+    return this.kind === "serverStream" || this.kind === "duplexStream";
+  }
+
+  /** A stream that `next()` has opened: it ends with this call at the latest. */
+  keep(stream: InnerStream): void {
+    this.#streams = this.#streams.filter(({ settled }) => !settled);
+    this.#streams.push(stream);
+  }
+
+  /** What the newest stream has failed with. */
+  get streamFailure(): RpcError | undefined {
+    return this.#streams.at(-1)?.failure;
+  }
+
+  /** The user has all that the call gives: streams that middleware has left open end. */
+  finish(reason?: unknown): void {
+    for (const stream of this.#streams.splice(0)) stream.abandon(reason);
+  }
+
+  /** The call settles: gives the user what came with the answer. Returns what ends the call if the listener throws. */
+  tellMetadata(): RpcError | undefined {
+    const { responseMetadata } = this;
+    if (responseMetadata === noMetadata || this.#hasTold) return undefined;
+    this.#hasTold = true;
+    try {
+      this.#options?.onMetadata?.(responseMetadata);
+      return undefined;
+    } catch (cause) {
+      const method = this.#method.path;
+      return new RpcError({ code: "internal", message: "onMetadata threw", cause, method });
+    }
   }
 
   #next(): Promise<unknown> {
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
     // What ends this call ends the inner one too: it has the same signals, and the time that is left.
     const left = this.timeLeftMs;
+    this.responseMetadata = noMetadata;
     return this.#make(this.input, {
       ...this.#options,
       ...(left === Number.POSITIVE_INFINITY ? {} : { timeoutMs: Math.max(1, Math.ceil(left)) }),
       metadata: this.metadata,
       onMetadata: (metadata) => {
         this.responseMetadata = metadata;
-        this.#options?.onMetadata?.(metadata);
       },
     });
   }
 
-  #threw(cause: unknown): RpcError {
+  threw(cause: unknown): RpcError {
     const method = this.#method.path;
     return new RpcError({ code: "internal", message: "middleware of the client threw", cause, method });
   }
@@ -176,12 +238,18 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     );
   }
 
-  /** The consumer of a stream wants no more of it. */
-  cancel(cause?: unknown): void {
-    this.onAbort(cause);
+  /** The user wants no more of a stream. Returns what ends it. */
+  cancel(reason?: unknown): RpcError {
+    const method = this.#method.path;
+    const cause = reason === undefined ? {} : { cause: reason };
+    const error = new RpcError({ code: "cancelled", message: "the stream was cancelled", method, ...cause });
+    this.#end(error);
+    this.finish(reason);
+    return error;
   }
 
   #end(error: RpcError): void {
+    if (this.#ended !== undefined) return;
     this.#settle();
     // First, so that this error is the reason of whatever the signal ends.
     this.#reject(error);

@@ -1,3 +1,12 @@
+import {
+  type Abortable,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+  unwatchAbort,
+  watchAbort,
+} from "../call/abort-watch.ts";
+import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import { currentCall } from "../call/current-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Callee, MetadataListener } from "../call/outgoing-call.ts";
@@ -7,7 +16,6 @@ import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
 import { Alarm } from "../time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
@@ -56,7 +64,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   boundTo: Callee | undefined = undefined;
   /** The block that each attempt carries. */
   metadata: Uint8Array | undefined = undefined;
-  readonly onMetadata: MetadataListener | undefined;
+  readonly #onMetadata: MetadataListener | undefined;
   readonly #policy: RetryPolicy;
   readonly input: unknown;
   readonly #timeoutMs: number;
@@ -86,7 +94,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     this.method = method;
     this.priority = options?.priority ?? method.priority;
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
-    this.onMetadata = options?.onMetadata;
+    this.#onMetadata = options?.onMetadata;
     this.#policy = policy;
     this.input = input;
     this.promise = new Promise((resolve, reject) => {
@@ -227,7 +235,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     this.phase = "judging";
     this.#drop(attempt);
     this.#giveUpAttempts();
-    endWithValue(this, value);
+    if (tellAnswerMetadata(this, this.#onMetadata, attempt.answerMetadata)) endWithValue(this, value);
   }
 
   onAttemptFailure(attempt: Attempt, error: RpcError, how: AttemptFailure): void {
@@ -346,7 +354,7 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   #failWith(error: RpcError): void {
     this.phase = "judging";
     this.#giveUpAttempts();
-    endWithError(this, error);
+    if (tellAnswerMetadata(this, this.#onMetadata, error.metadata)) endWithError(this, error);
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {

@@ -1,6 +1,6 @@
 import { isRpcCode, type RpcCode } from "../errors/code.ts";
+import type { RetryBudgetOptions } from "../flow/retry-budget.ts";
 import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
-import type { RetryBudgetOptions } from "./retry-budget.ts";
 
 /** How a failed call is retried. */
 export interface RetryOptions {

@@ -1,3 +1,12 @@
+import {
+  type Abortable,
+  isTimeout,
+  timeLeftIn,
+  timeUp,
+  unwatchAbort,
+  watchAbort,
+} from "../call/abort-watch.ts";
+import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
@@ -12,7 +21,6 @@ import type { ItemWindow } from "../streams/item-credits.ts";
 import { ItemReceiver, type ReceiverOwner } from "../streams/item-receiver.ts";
 import type { ItemSender } from "../streams/item-sender.ts";
 import { Alarm } from "../time/deadline-wheel.ts";
-import { type Abortable, isTimeout, timeLeftIn, timeUp, unwatchAbort, watchAbort } from "./abort-watch.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -55,14 +63,16 @@ export class StreamCall
   readonly failsWhenFull: boolean;
   /** The block that each attempt carries. */
   metadata: Uint8Array | undefined = undefined;
-  readonly onMetadata: MetadataListener | undefined;
   /** The answer of a client stream. Never unhandled. */
   readonly answer: Promise<unknown> | undefined;
   /** The call that is served by the code that made this one. */
   readonly around: IncomingCall | undefined;
   endMs = Number.POSITIVE_INFINITY;
   phase: StreamPhase = "checking";
+  /** What it has ended with, unless it ended well. */
+  failure: RpcError | undefined;
   readonly #input: unknown;
+  readonly #onMetadata: MetadataListener | undefined;
   readonly #idleTimeoutMs: number;
   readonly #policy: RetryPolicy | undefined;
   #signals: AbortSignal[] | undefined;
@@ -86,7 +96,7 @@ export class StreamCall
     this.directions = directions;
     this.#input = input;
     this.priority = options?.priority ?? method.priority;
-    this.onMetadata = options?.onMetadata;
+    this.#onMetadata = options?.onMetadata;
     this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
     this.window =
       options?.window === undefined ? method.window : resolveWindow("stream", options.window, method.window);
@@ -159,12 +169,14 @@ export class StreamCall
   /** The user wants no more of it. */
   cancel(reason: unknown): void {
     if (this.settled) return this.receiver.discard(undefined);
-    this.#end(
-      "cancelled",
-      "the stream was cancelled",
-      reason === undefined ? {} : { cause: reason },
-      "quiet",
-    );
+    const more = reason === undefined ? {} : { cause: reason };
+    this.#end("cancelled", "the stream was cancelled", more, "quiet");
+  }
+
+  /** As `cancel`, by another than its reader, who hears of it. */
+  abandon(reason: unknown): void {
+    if (this.settled) this.receiver.discard(undefined);
+    else this.onAbort(reason);
   }
 
   /** The source of its inputs has failed. */
@@ -197,9 +209,10 @@ export class StreamCall
     else this.#source?.attach(sender);
   }
 
-  onAttemptValue(value: unknown): void {
+  onAttemptValue(attempt: StreamAttempt, value: unknown): void {
     this.phase = "judging";
     this.#mayHaveRun = true;
+    if (!tellAnswerMetadata(this, this.#onMetadata, attempt.answerMetadata)) return;
     // The outputs were the answer.
     if (this.directions.outputs) this.succeed(undefined);
     else endWithValue(this, value);
@@ -321,7 +334,7 @@ export class StreamCall
 
   #failWith(error: RpcError): void {
     this.phase = "judging";
-    endWithError(this, error);
+    if (tellAnswerMetadata(this, this.#onMetadata, error.metadata)) endWithError(this, error);
   }
 
   succeed(value: unknown): void {
@@ -348,6 +361,7 @@ export class StreamCall
     how: "behind" | "now" | "quiet",
   ): RpcError {
     const error = this.#error(code, message, more);
+    this.failure = error;
     this.#settle(code);
     this.method.source.engine.counters.callsFailed++;
     if (how === "behind") this.receiver.end(error);

@@ -17,9 +17,10 @@ import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
 import { ItemQueue } from "./item-queue.ts";
-import { ClientMiddlewareCall } from "./middleware-call.ts";
+import { ClientMiddlewareCall, type MakeCall } from "./middleware-call.ts";
+import { SentItems } from "./sent-items.ts";
 import { type InputSource, StreamCall } from "./stream-call.ts";
-import { AnswerThrough, DuplexThrough, ItemsThrough, SentItems } from "./stream-through.ts";
+import { AnswerThrough, DuplexThrough, ItemsThrough } from "./stream-through.ts";
 
 type StreamKind = "serverStream" | "clientStream" | "duplexStream";
 
@@ -101,8 +102,9 @@ class StreamOpener {
   duplex(input: unknown, options: StreamCallOptions | undefined): DuplexStreamWriter<unknown, unknown> {
     const chain = this.#chain(options);
     if (chain === undefined) return new DuplexWriter(...this.#written(input, options));
-    const sent = new SentItems();
-    return new DuplexThrough(...this.#outputsThrough(chain, sent.source, input, options), sent);
+    const sent = new SentItems(() => call.streamFailure);
+    const [call, items] = this.#outputsThrough(chain, sent, input, options);
+    return new DuplexThrough(call, items, sent);
   }
 
   answer(
@@ -118,8 +120,9 @@ class StreamOpener {
   writer(input: unknown, options: StreamCallOptions | undefined): ClientStreamWriter<unknown, unknown> {
     const chain = this.#chain(options);
     if (chain === undefined) return new AnswerWriter(...this.#written(input, options));
-    const sent = new SentItems();
-    return new AnswerThrough(...this.#answerThrough(chain, sent.source, input, options), sent);
+    const sent = new SentItems(() => call.streamFailure);
+    const [call, answer] = this.#answerThrough(chain, sent, input, options);
+    return new AnswerThrough(call, answer, sent);
   }
 
   /** The middleware of a stream that says this; undefined when there is none. */
@@ -135,10 +138,9 @@ class StreamOpener {
     input: unknown,
     options: StreamCallOptions | undefined,
   ): ItemStream<unknown> {
-    if (source !== undefined) return new Outputs(this.#pumped(source, input, options));
-    const stream = this.#open(input, options);
-    stream.begin(undefined, options);
-    return new Outputs(stream);
+    return new Outputs(
+      source === undefined ? this.#begun(input, options) : this.#pumped(source, input, options),
+    );
   }
 
   #outputsThrough(
@@ -154,9 +156,8 @@ class StreamOpener {
       hasInputs ? input : undefined,
       options,
       (given, inner) =>
-        hasInputs
-          ? this.#outputs(given as ItemSource<unknown>, input, inner)
-          : this.#outputs(undefined, given, inner),
+        hasInputs ? this.#pumped(given as ItemSource<unknown>, input, inner) : this.#begun(given, inner),
+      (stream) => new Outputs(stream),
     );
   }
 
@@ -166,8 +167,13 @@ class StreamOpener {
     input: unknown,
     options: StreamCallOptions | undefined,
   ): [ClientMiddlewareCall, Promise<unknown>] {
-    return this.#through(chain, source, input, options, (given, inner) =>
-      answerOf(this.#pumped(given as ItemSource<unknown>, input, inner)),
+    return this.#through(
+      chain,
+      source,
+      input,
+      options,
+      (given, inner) => this.#pumped(given as ItemSource<unknown>, input, inner),
+      answerOf,
     );
   }
 
@@ -176,21 +182,26 @@ class StreamOpener {
     given: unknown,
     opening: unknown,
     options: StreamCallOptions | undefined,
-    make: (given: unknown, options: StreamCallOptions) => unknown,
+    begin: (given: unknown, options: StreamCallOptions) => StreamCall,
+    outcomeOf: (stream: StreamCall) => unknown,
   ): [ClientMiddlewareCall, Promise<unknown>] {
-    const call = new ClientMiddlewareCall(
-      this.#service,
-      this.#method,
-      given,
-      options,
-      async (input, inner) => make(input, inner),
-      opening,
-    );
+    const make: MakeCall = async (input, inner) => {
+      const stream = begin(input, inner);
+      call.keep(stream);
+      return outcomeOf(stream);
+    };
+    const call = new ClientMiddlewareCall(this.#service, this.#method, given, options, make, opening);
     return [call, call.run(chain)];
   }
 
   #open(input: unknown, options: StreamCallOptions | undefined): StreamCall {
     return new StreamCall(this.#method, this.#directions, input, options);
+  }
+
+  #begun(input: unknown, options: StreamCallOptions | undefined): StreamCall {
+    const stream = this.#open(input, options);
+    stream.begin(undefined, options);
+    return stream;
   }
 
   #pumped(source: ItemSource<unknown>, input: unknown, options: StreamCallOptions | undefined): StreamCall {

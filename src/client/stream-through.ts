@@ -1,11 +1,7 @@
-import type {
-  ClientStreamWriter,
-  DuplexStreamWriter,
-  ItemSource,
-  ItemStream,
-} from "../contract/item-stream.ts";
+import type { ClientStreamWriter, DuplexStreamWriter, ItemStream } from "../contract/item-stream.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { ClientMiddlewareCall } from "./middleware-call.ts";
+import type { SentItems } from "./sent-items.ts";
 
 // Streams that go through middleware of the client. Its functions are asynchronous, and a stream is there at once: so
 // what the user has waits for what the middleware gives.
@@ -16,44 +12,53 @@ type Items = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): void
 export class ItemsThrough implements ItemStream<unknown> {
   readonly #call: ClientMiddlewareCall;
   readonly #items: Promise<Items>;
-  #ended = false;
+  #isOver = false;
 
   /** `given` is what the outermost middleware returns. */
   constructor(call: ClientMiddlewareCall, given: Promise<unknown>) {
     this.#call = call;
     this.#items = given.then((value) => iteratorOf(value, call.method));
     // Whoever reads hears of it.
-    this.#items.catch(() => {});
+    this.#items.catch((error: RpcError) => this.onOver(error));
   }
 
   async next(): Promise<IteratorResult<unknown, undefined>> {
-    if (this.#ended) return { done: true, value: undefined };
+    if (this.#isOver) return done;
     try {
       const result = await (await this.#items).next();
       if (result.done !== true) return result;
-    } catch (error) {
-      if (!this.#ended) {
-        this.#ended = true;
-        throw error;
-      }
+    } catch (cause) {
+      // The first to read hears of an error, unless it was the consumer that ended the stream.
+      if (this.#isOver) return done;
+      const error = cause instanceof RpcError ? cause : this.#call.threw(cause);
+      throw this.#settle(error);
     }
-    this.#ended = true;
-    return { done: true, value: undefined };
+    const error = this.#isOver ? undefined : this.#settle(undefined);
+    if (error !== undefined) throw error;
+    return done;
+  }
+
+  /** The end has been read, or an error. Returns what the consumer gets. */
+  #settle(error: RpcError | undefined): RpcError | undefined {
+    this.#isOver = true;
+    const told = this.#call.tellMetadata() ?? error;
+    this.onOver(told);
+    return told;
   }
 
   async return(): Promise<IteratorResult<unknown, undefined>> {
     this.cancel();
-    return { done: true, value: undefined };
+    return done;
   }
 
   cancel(reason?: unknown): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#call.cancel(reason);
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.onOver(this.#call.cancel(reason));
     this.#items.then(
       (items) => {
-        if (items.cancel === undefined) void items.return?.();
-        else items.cancel(reason);
+        if (items.cancel !== undefined) items.cancel(reason);
+        else items.return?.()?.catch(() => {});
       },
       () => {},
     );
@@ -66,32 +71,10 @@ export class ItemsThrough implements ItemStream<unknown> {
   async [Symbol.asyncDispose](): Promise<void> {
     this.cancel();
   }
-}
 
-/** Items that a user sends one by one, as the iterable that middleware sees. */
-export class SentItems {
-  readonly source: ItemSource<unknown>;
-  readonly #writer: WritableStreamDefaultWriter<unknown>;
-
-  constructor() {
-    const { readable, writable } = new TransformStream<unknown, unknown>();
-    this.source = readable as unknown as ItemSource<unknown>;
-    this.#writer = writable.getWriter();
-    this.#writer.closed.catch(() => {});
-  }
-
-  async send(item: unknown): Promise<void> {
-    await this.#writer.write(item).catch((cause: unknown) => {
-      throw new RpcError({ code: "failed_precondition", message: "the stream takes no more items", cause });
-    });
-  }
-
-  async end(): Promise<void> {
-    await this.#writer.close().catch(() => {});
-  }
-
-  cancel(): void {
-    this.#writer.abort().catch(() => {});
+  /** The stream is over for its consumer. Called once or more, the first time with what ended it. */
+  protected onOver(_error: RpcError | undefined): void {
+    this.#call.finish();
   }
 }
 
@@ -111,9 +94,9 @@ export class DuplexThrough extends ItemsThrough implements DuplexStreamWriter<un
     return this.#sent.end();
   }
 
-  override cancel(reason?: unknown): void {
-    super.cancel(reason);
-    this.#sent.cancel();
+  protected override onOver(error: RpcError | undefined): void {
+    this.#sent.close(error);
+    super.onOver(error);
   }
 }
 
@@ -126,8 +109,11 @@ export class AnswerThrough implements ClientStreamWriter<unknown, unknown> {
     this.#call = call;
     this.#answer = answer;
     this.#sent = sent;
-    // Whoever calls `end` hears of it.
-    answer.catch(() => {});
+    // Whoever calls `end` hears of an error.
+    answer.then(
+      () => sent.close(undefined),
+      (error: RpcError) => sent.close(error),
+    );
   }
 
   send(item: unknown): Promise<void> {
@@ -135,15 +121,17 @@ export class AnswerThrough implements ClientStreamWriter<unknown, unknown> {
   }
 
   end(): Promise<unknown> {
-    void this.#sent.end();
+    // What hinders the end is the error of the answer, or the answer has come already.
+    this.#sent.end().catch(() => {});
     return this.#answer.then((value) => value);
   }
 
   cancel(reason?: unknown): void {
-    this.#call.cancel(reason);
-    this.#sent.cancel();
+    this.#sent.close(this.#call.cancel(reason));
   }
 }
+
+const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
 
 function iteratorOf(value: unknown, method: string): Items {
   if (typeof value === "object" && value !== null) {

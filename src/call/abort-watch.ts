@@ -1,5 +1,5 @@
-import type { IncomingCall } from "../call/incoming-call.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { IncomingCall } from "./incoming-call.ts";
 
 /** What hears of a signal's abort. */
 export interface Abortable {

@@ -1,0 +1,27 @@
+import type { RpcCode } from "../errors/code.ts";
+import type { ErrorMetadata, RpcErrorOptions } from "../errors/rpc-error.ts";
+import { Metadata } from "../metadata/metadata.ts";
+import type { MetadataListener } from "./outgoing-call.ts";
+
+/** A user's call, about to settle with what its peer has answered. */
+interface SettlingCall {
+  readonly settled: boolean;
+  fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
+}
+
+/**
+ * Gives the user's listener what came with the answer, or the error. False: the listener has failed, or ended, the call.
+ */
+export function tellAnswerMetadata(
+  call: SettlingCall,
+  listener: MetadataListener | undefined,
+  metadata: ErrorMetadata | undefined,
+): boolean {
+  if (listener === undefined || !(metadata instanceof Metadata)) return true;
+  try {
+    listener(metadata);
+  } catch (cause) {
+    if (!call.settled) call.fail("internal", "onMetadata threw", { cause });
+  }
+  return !call.settled;
+}
