@@ -145,6 +145,8 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
 std::string reasonAgainst(const Library& library, const Provider& provider) {
   if (!suits(provider, library.loadedVersion)) {
     uint32_t version = library.loadedVersion;
+    std::string obstacle = versionObstacle(provider.scheme, version);
+    if (!obstacle.empty()) return obstacle;
     return "not the choice for libfabric " + std::to_string(FI_MAJOR(version)) + "." +
            std::to_string(FI_MINOR(version));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace cinnabar::fabric {
@@ -37,6 +38,9 @@ const Provider* providerOf(Scheme scheme);
 
 /// Whether this libfabric is one the entry is meant for.
 bool suits(const Provider& provider, uint32_t version);
+
+/// Why no provider of the scheme is used with this libfabric; "" if one is.
+std::string versionObstacle(Scheme scheme, uint32_t version);
 
 /// The name of a scheme, as addresses carry it.
 const char* schemeName(Scheme scheme);

@@ -61,6 +61,8 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
   if (library == nullptr) {
     return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
   }
+  std::string refused = fabric::versionObstacle(request.scheme, library->loadedVersion);
+  if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
   fabric::Failure first{"fi_getinfo", FI_ENODATA, "ENODATA",
                         std::string("no provider ") + request.provider + " for " +
                             fabric::schemeName(request.scheme) + " with this libfabric"};
@@ -81,7 +83,7 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
                                .authKey = request.authKey};
     auto opened = fabric::Endpoint::open(*library, wanted);
     if (opened) return opened;
-    std::string refused = fabric::authKeyObstacle(*library, wanted);
+    refused = fabric::authKeyObstacle(*library, wanted);
     if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
     if (provider.scheme == fabric::Scheme::verbs)
       return fabric::explainVerbs(*library, provider, source, opened.failure());
