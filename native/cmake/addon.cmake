@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where npm puts the headers of Node-API; a build elsewhere names its own.
+# Where npm puts the headers of Node-API in a checkout; the npm package has them beside the sources.
 set(modules ${CMAKE_CURRENT_SOURCE_DIR}/../node_modules)
-set(CINNABAR_NODE_API_INCLUDE ${modules}/node-api-headers/include ${modules}/node-addon-api
+set(headers ${modules}/node-api-headers/include ${modules}/node-addon-api)
+if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include/node-api)
+  set(headers ${CMAKE_CURRENT_SOURCE_DIR}/include/node-api)
+endif()
+set(CINNABAR_NODE_API_INCLUDE ${headers}
   CACHE STRING "Folders of node_api.h and napi.h")
 
 add_library(cinnabar SHARED

@@ -54,6 +54,21 @@ describe("cinnabar", () => {
   });
 });
 
+describe("cinnabar build", () => {
+  it("says what it lacks, without a trace of a stack", () => {
+    const ended = cinnabar(["build", "--out", "/nonexistent/cinnabar.node"], { PATH: "/nonexistent" });
+    expect(ended).toMatchObject({ status: 1, stdout: "" });
+    expect(ended.stderr).toMatch(
+      /^cinnabar build: cmake was not found: install cmake and a C\+\+20 compiler .*\n$/,
+    );
+  });
+
+  it("prints its help, and refuses what it does not know", () => {
+    expect(cinnabar(["build", "--help"]).stdout).toContain("--out FILE");
+    expect(cinnabar(["build", "--fast"])).toMatchObject({ status: 2, stdout: "" });
+  });
+});
+
 describe("cinnabar info", () => {
   it("prints a table, without colours if there is no terminal", () => {
     const { status, stdout, stderr } = cinnabar(["info"]);

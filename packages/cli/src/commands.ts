@@ -1,5 +1,6 @@
 import type { Command } from "./command.ts";
+import { build } from "./commands/build.ts";
 import { info } from "./commands/info.ts";
 
 /** All commands, in the order of the help. */
-export const commands: readonly Command[] = [info];
+export const commands: readonly Command[] = [info, build];
