@@ -1,0 +1,53 @@
+import { copyFileSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { root, step } from "../setup/command.mjs";
+import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
+import { gccOfSuite, libfabricHeaders, sysroot } from "./sysroot.mjs";
+
+/** @typedef {import("./targets.mjs").Target} Target */
+
+/** What decides what the addon is made of; the lock file because it names the versions of Node-API's headers. */
+const sources = ["native", "package-lock.json", "scripts/package", "scripts/setup/debian-archive.mjs"];
+
+/**
+ * Builds the addon for a target over the headers and libraries of an old Debian.
+ *
+ * @param {Target} target
+ * @returns {Promise<string>} the file, stripped
+ */
+export async function buildPortableAddon({ name, triple, ...target }) {
+  const stamp = `portable-${name}`;
+  const output = `build/portable/${name}/cinnabar.node`;
+  const print = fingerprint(sources, (path) => !path.endsWith(".md"));
+  const file = join(root, output);
+  if (isCurrent(stamp, print, [output])) return file;
+  const folder = join(root, "native", `build-${name}`);
+  const built = join(folder, "Release");
+  const title = `the addon, ${name}`;
+  const options = {
+    CMAKE_BUILD_TYPE: "Release",
+    CMAKE_TOOLCHAIN_FILE: join(root, "native", "cmake", "portable.cmake"),
+    TRIPLE: triple,
+    SYSROOT: await sysroot({ name, triple, ...target }),
+    GCC: gccOfSuite,
+    LIBFABRIC_INCLUDE_DIR: await libfabricHeaders(),
+    CMAKE_LIBRARY_OUTPUT_DIRECTORY: built,
+  };
+  const defined = Object.entries(options).map(([key, value]) => `-D${key}=${value}`);
+  await step(`${title}, configure`, "cmake", [
+    "-S",
+    "native",
+    "-B",
+    folder,
+    "-G",
+    "Ninja",
+    "--fresh",
+    ...defined,
+  ]);
+  await step(title, "cmake", ["--build", folder, "--target", "cinnabar"]);
+  mkdirSync(join(file, ".."), { recursive: true });
+  copyFileSync(join(built, "cinnabar.node"), file);
+  await step(`${title}, strip`, `${triple}-strip`, ["--strip-unneeded", file]);
+  markCurrent(stamp, print);
+  return file;
+}

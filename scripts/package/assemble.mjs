@@ -1,0 +1,75 @@
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { root, SetupError, step } from "../setup/command.mjs";
+import { buildPortableAddon } from "./addon.mjs";
+import { buildLibfabric, bundled, libfabricSource, libraryFiles } from "./libfabric.mjs";
+import { writeLicenses } from "./licenses.mjs";
+import { checkSymbols } from "./symbols.mjs";
+import { libfabricHeaders } from "./sysroot.mjs";
+
+/** @typedef {import("./targets.mjs").Target} Target */
+
+/** Where the package is put together. */
+const staging = join(root, "build", "packages", "cinnabar");
+
+/** Of native/, what `cinnabar build` needs. */
+const nativeSources = ["CMakeLists.txt", "base", "binding", "cmake", "engine", "fabric", "transport"];
+
+/** Licences of all that is in the package, as SPDX writes it. */
+const license = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT";
+
+/**
+ * Puts the package together in a folder of its own: what `npm pack` takes from the checkout, the binaries, the sources
+ * of the addon with the headers that it needs, and the licences.
+ *
+ * @param {readonly Target[]} targets
+ * @returns {Promise<string>} the folder
+ */
+export async function assemble(targets) {
+  const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  await step("the package's JavaScript", process.execPath, ["scripts/prepack.mjs"]);
+  rmSync(staging, { recursive: true, force: true });
+  mkdirSync(staging, { recursive: true });
+  for (const name of manifest.files) {
+    if (!existsSync(join(root, name)))
+      throw new SetupError(`package.json names ${name}, which is not there.`);
+    cpSync(join(root, name), join(staging, name), { recursive: true });
+  }
+  await addNative(join(staging, "native"), targets);
+  writeLicenses(join(staging, "licenses"), { libfabric: await libfabricSource(), version: bundled.version });
+  const {
+    scripts: _scripts,
+    workspaces: _workspaces,
+    devDependencies: _devDependencies,
+    ...published
+  } = manifest;
+  const files = [...manifest.files, "native", "licenses"];
+  // Yarn's Plug'n'Play would leave the addon in an archive, from which no library can be loaded.
+  const final = { ...published, license, files, preferUnplugged: true };
+  writeFileSync(join(staging, "package.json"), `${JSON.stringify(final, undefined, 2)}\n`);
+  return staging;
+}
+
+/**
+ * @param {string} folder
+ * @param {readonly Target[]} targets
+ */
+async function addNative(folder, targets) {
+  for (const name of nativeSources)
+    cpSync(join(root, "native", name), join(folder, name), { recursive: true });
+  const modules = join(root, "node_modules");
+  cpSync(join(modules, "node-api-headers", "include"), join(folder, "include", "node-api"), {
+    recursive: true,
+  });
+  for (const header of readdirSync(join(modules, "node-addon-api")).filter((name) => name.endsWith(".h")))
+    cpSync(join(modules, "node-addon-api", header), join(folder, "include", "node-api", header));
+  cpSync(await libfabricHeaders(), join(folder, "include"), { recursive: true });
+  for (const target of targets) {
+    const binaries = join(folder, target.name);
+    mkdirSync(binaries);
+    cpSync(await buildPortableAddon(target), join(binaries, "cinnabar.node"));
+    const libraries = await buildLibfabric(target);
+    for (const name of libraryFiles) cpSync(join(libraries, name), join(binaries, name));
+    for (const name of ["cinnabar.node", ...libraryFiles]) await checkSymbols(target, binaries, name);
+  }
+}
