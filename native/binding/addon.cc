@@ -153,6 +153,12 @@ Napi::Value vouch(const Info& info) {
   vouch.message.assign(message, message + messageBytes);
   vouch.everyNs = everyMs * kNsPerMs;
   vouch.forNs = forMs * kNsPerMs;
+  if (info.Length() > 6 && !info[6].IsUndefined()) {
+    Instance* instance = Instance::of(info.Env());
+    vouch.seal = takeAead(*instance, info[6]);
+    if (vouch.seal == nullptr || vouch.seal->direction() != crypto::Aead::Direction::seal)
+      return number(info, -EINVAL);
+  }
   int status = holder->port->vouch(static_cast<uint32_t>(address), std::move(vouch));
   holder->guard->update();
   return number(info, status);

@@ -14,12 +14,26 @@ namespace {
 // peer that takes messages again.
 constexpr uint64_t kGlanceNs = 10'000'000;
 
+/// Seals a vouch's next message. False when there is none any more.
+bool sealNext(Vouch& vouch, uint8_t (&message)[kSealedBytes]) {
+  if (vouch.sealed >= kMostSealed) return false;
+  std::memcpy(message, vouch.message.data(), kSealedBytes);
+  ++vouch.sealed;
+  for (size_t i = 0; i < 8; ++i)
+    message[kSealedCountAt + i] = static_cast<uint8_t>(vouch.sealed >> 8 * i);
+  uint8_t* text = message + kSealedClearBytes;
+  size_t length = kSealedBytes - kSealedClearBytes - crypto::kTagBytes;
+  return vouch.seal->seal(vouch.sealed, {message, kSealedClearBytes}, text, text, length,
+                          text + length);
+}
+
 }  // namespace
 
 int Port::vouch(uint32_t index, Vouch vouch) {
   Address* address = addresses_.find(index);
   if (address == nullptr) return -FI_EINVAL;
   if (vouch.message.size() > traits().sayBytes || vouch.everyNs == 0) return -FI_EINVAL;
+  if (vouch.seal && vouch.message.size() != kSealedBytes) return -FI_EINVAL;
   unvouch(index);
   if (!vouches_.byMark.emplace(vouch.mark, index).second) return -FI_EADDRINUSE;
   address->vouch = std::make_unique<Vouch>(std::move(vouch));
@@ -89,7 +103,13 @@ void Port::answerAsking(uint64_t nowNs, uint64_t absentNs) {
     vouch.dueNs = nowNs + vouch.everyNs;
     // Past whatever waits for the same address: to the peer it makes no difference. What the
     // provider will not take now is said the next time.
-    transport_->say(*addresses_[index].peer, vouch.message.data(), vouch.message.size());
+    const uint8_t* message = vouch.message.data();
+    uint8_t sealed[kSealedBytes];
+    if (vouch.seal) {
+      if (!sealNext(vouch, sealed)) continue;
+      message = sealed;
+    }
+    transport_->say(*addresses_[index].peer, message, vouch.message.size());
   }
 }
 

@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
+
+#include "crypto/aead.h"
 
 namespace cinnabar::engine {
 
@@ -14,15 +17,25 @@ namespace cinnabar::engine {
 constexpr size_t kMarkAt = 8;
 constexpr size_t kMarkBytes = 8;
 
+// A sealed message of the guard: a header and the count of its messages, little-endian, both clear
+// and authenticated; the text; the tag. A contract with src/sealing/sealed-message.ts.
+constexpr size_t kSealedCountAt = 24;
+constexpr size_t kSealedClearBytes = 32;
+constexpr size_t kSealedBytes = 64;
+// Far less than one key may seal, far more than a guard ever says.
+constexpr uint64_t kMostSealed = uint64_t{1} << 32;
+
 /// What the guard says for an absent reader, and to whom. The bytes are a whole message, made
 /// beforehand by whoever knows the protocol; nothing of what comes in is looked at but the mark.
 struct Vouch {
   uint64_t mark = 0;             // of the peer's messages to us, as it lies in memory
-  std::vector<uint8_t> message;  // short enough to be injected
+  std::vector<uint8_t> message;  // short enough to be injected; of kSealedBytes where it is sealed
   uint64_t everyNs = 0;          // after the first, so often
   uint64_t forNs = 0;            // of one absence
   bool asked = false;            // the peer has sent something in this absence
   uint64_t dueNs = 0;
+  std::unique_ptr<crypto::Aead> seal;  // nobody else's, as each count is sealed once; or nullptr
+  uint64_t sealed = 0;                 // how many were
 };
 
 /// The addresses that are vouched for.

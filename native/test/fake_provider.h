@@ -101,7 +101,8 @@ class FakeProvider {
       parts.info = fabric::InfoPtr(info, {fabric::library()});
       parts.info->src_addrlen = sizeof(sockaddr_in);
     }
-    traits.injectBytes = traits.sayBytes = 16;
+    traits.injectBytes = 16;
+    traits.sayBytes = 64;
     traits.maxMessageBytes = 1 << 20;
     traits.vectors = 4;
     return std::make_unique<fabric::Endpoint>(std::move(parts), traits);

@@ -82,6 +82,54 @@ TEST_SUITE("absence") {
   }
 
   TEST_CASE_FIXTURE(AbsenceFixture,
+                    "a sealed answer is sealed anew each time, under its own count") {
+    const crypto::Libcrypto& library = *crypto::libcrypto().library;
+    uint8_t key[crypto::kKeyBytes] = {1}, iv[crypto::kIvBytes] = {2};
+    auto cipher = [&](crypto::Aead::Direction direction) {
+      return crypto::Aead::create(library, crypto::Suite::aes256Gcm, direction, key, iv);
+    };
+    auto vouchSealed = [&](size_t bytes) {
+      engine::Vouch vouch{0xc, std::vector<uint8_t>(bytes, 0x5a), kEveryNs, kForNs};
+      vouch.seal = cipher(crypto::Aead::Direction::seal);
+      return port.port->vouch(static_cast<uint32_t>(a), std::move(vouch));
+    };
+    CHECK(vouchSealed(engine::kSealedBytes - 1) == -FI_EINVAL);
+    REQUIRE(vouchSealed(engine::kSealedBytes) == 0);
+    auto opening = cipher(crypto::Aead::Direction::open);
+    for (uint8_t count = 1; count <= 3; ++count) {
+      port.port->beginAbsence();
+      hear(count - 1u, 0xc);
+      turn(0);
+      turn(1);
+      REQUIRE(provider.posted.size() == 1);
+      std::vector<uint8_t> message = provider.posted[0].bytes;
+      provider.posted.clear();
+      REQUIRE(message.size() == engine::kSealedBytes);
+      for (size_t i = 0; i < engine::kSealedClearBytes; ++i) {
+        bool counts = i >= engine::kSealedCountAt;
+        CHECK(message[i] == (!counts ? 0x5a : i == engine::kSealedCountAt ? count : 0));
+      }
+      uint8_t* text = message.data() + engine::kSealedClearBytes;
+      CHECK(std::vector<uint8_t>(text, text + 16) != std::vector<uint8_t>(16, 0x5a));
+      crypto::Aad aad{message.data(), engine::kSealedClearBytes};
+      CHECK_FALSE(opening->open(count + 1u, aad, text, text, 16, text + 16));
+      port.port->endAbsence();
+      port.turn();
+    }
+    // And once in full: what is sealed is the text of the vouch.
+    port.port->beginAbsence();
+    hear(3, 0xc);
+    turn(0);
+    turn(1);
+    REQUIRE(provider.posted.size() == 1);
+    std::vector<uint8_t> message = provider.posted[0].bytes;
+    uint8_t* text = message.data() + engine::kSealedClearBytes;
+    REQUIRE(
+        opening->open(4, {message.data(), engine::kSealedClearBytes}, text, text, 16, text + 16));
+    CHECK(std::vector<uint8_t>(text, text + 16) == std::vector<uint8_t>(16, 0x5a));
+  }
+
+  TEST_CASE_FIXTURE(AbsenceFixture,
                     "what names nobody, or is too short to, is answered by nothing") {
     port.port->beginAbsence();
     hear(0, 0xc);
@@ -184,7 +232,7 @@ TEST_SUITE("absence") {
   TEST_CASE_FIXTURE(AbsenceFixture, "a vouch that cannot be kept is refused") {
     CHECK(vouch(a, 0xb) == -FI_EADDRINUSE);
     CHECK(vouch(7, 0xd) == -FI_EINVAL);
-    CHECK(vouch(a, 0xd, 17) == -FI_EINVAL);  // longer than what is injected
+    CHECK(vouch(a, 0xd, 65) == -FI_EINVAL);  // longer than what is injected
     CHECK(vouch(a, 0xa) == 0);
   }
 

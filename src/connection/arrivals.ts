@@ -1,5 +1,20 @@
+import type { RpcError } from "../errors/rpc-error.ts";
+import type { Port } from "../fabric/port.ts";
+import type { MessageTurns, TurnTaker } from "../flow/message-turns.ts";
+import type { Counters } from "../observe/counters.ts";
+import { type NotOpened, notOpened } from "../sealing/message-opener.ts";
+import { looksUnnumbered, sealedTagBytes } from "../sealing/sealed-message.ts";
+import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import { frameHeaderBytes } from "../wire/frame.ts";
-import { messageHeaderBytes, numberAfter, numberOffset, unnumbered } from "../wire/message.ts";
+import {
+  messageFault,
+  messageHeaderBytes,
+  numberAfter,
+  numberOffset,
+  sealedMagic,
+  unnumbered,
+} from "../wire/message.ts";
+import { forgeries } from "./end-reasons.ts";
 import { isKeepalive } from "./keepalive.ts";
 
 const half = 2 ** 31;
@@ -32,5 +47,71 @@ export class Arrivals {
     if (number === unnumbered) return 0;
     const ahead = (number - this.#next) >>> 0;
     return ahead < half ? ahead : 0;
+  }
+}
+
+/** So many messages that do not open end their session: one in so many guesses of a tag is far from right. */
+const mostForgeries = 2 ** 20;
+
+/** A session whose messages are sealed. */
+interface SealedSession extends TurnTaker {
+  readonly port: Port;
+  readonly peerName: string;
+  readonly services: { readonly counters: Counters };
+  receiveOutOfOrder(offset: number, bytes: number, lost: number): void;
+  fault(text: string): void;
+  end(reason: RpcError): void;
+}
+
+/**
+ * What arrives for a sealed session. Whoever is on the way sees its index and nonce: nothing of a message is believed
+ * before it has opened, and what does not open is counted and has no other effect.
+ */
+export class SealedArrivals {
+  readonly #session: SealedSession;
+  readonly #ciphers: SessionCiphers;
+  #forged = 0;
+
+  constructor(session: SealedSession, ciphers: SessionCiphers) {
+    this.#session = session;
+    this.#ciphers = ciphers;
+  }
+
+  /** Takes a message whose header names the session. `alone`: the engine has no other. */
+  receive(offset: number, bytes: number, turns: MessageTurns, alone: boolean): void {
+    const session = this.#session;
+    const { port } = session;
+    const view = port.slabView;
+    if (looksUnnumbered(view, offset)) return this.#keepalive(offset, bytes, turns, alone);
+    const lost = this.#ciphers.opener.open(port, offset, bytes);
+    if (lost < 0) return this.#drop(lost as NotOpened);
+    const fault = messageFault(view, offset, bytes, sealedMagic);
+    if (fault !== "") return session.fault(fault);
+    const openBytes = bytes - sealedTagBytes;
+    if (lost === 0) return turns.take(session, alone, offset, openBytes, view.getUint16(offset + 2, true));
+    turns.finish(session);
+    session.receiveOutOfOrder(offset, openBytes, lost);
+  }
+
+  #keepalive(offset: number, bytes: number, turns: MessageTurns, alone: boolean): void {
+    const { port } = this.#session;
+    if (!this.#ciphers.guard.opener.open(port, offset, bytes)) {
+      this.#session.services.counters.keepalivesRefused++;
+      return;
+    }
+    const view = port.slabView;
+    if (view.getUint16(offset + 2, true) !== 1 || !isKeepalive(view, offset + messageHeaderBytes))
+      return this.#session.fault("a message without a number is no keepalive");
+    turns.take(this.#session, alone, offset, keepaliveBytes, 1);
+  }
+
+  #drop(why: NotOpened): void {
+    const { counters } = this.#session.services;
+    if (why === notOpened.repeated) {
+      counters.messagesRepeated++;
+      return;
+    }
+    counters.messagesForged++;
+    if (++this.#forged >= mostForgeries) this.#session.end(forgeries(this.#session.peerName, this.#forged));
   }
 }

@@ -4,6 +4,7 @@ import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import type { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
+import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import type { Identity } from "../security/identity.ts";
 import type { Greeting, LaneAddress } from "../wire/handshake.ts";
 import type { Nonce } from "../wire/message.ts";
@@ -118,8 +119,8 @@ export interface SessionContext extends WatchedSession {
    * what opens the session.
    */
   readonly identity: Identity | undefined;
-  /** Whether messages are sealed, both ways. */
-  readonly isSecured: boolean;
+  /** The keys of the session where messages are sealed, both ways. */
+  readonly ciphers: SessionCiphers | undefined;
   /** What the peer serves. */
   readonly methods: MethodNumbers;
   /** What whoever opened it says of its window. */

@@ -35,6 +35,15 @@ export function sendFailure({ peerName, port, transferRefused }: Unreachable, st
   });
 }
 
+/** Why a sealed session ends that so many messages came for which are not genuine. */
+export function forgeries(peerName: string, count: number): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `${count} messages in the name of ${peerName} were not genuine: somebody on the network path forges them`,
+    origin: "fabric",
+  });
+}
+
 /** What a failed send says of the connection that it needed; over tcp. */
 const sendObstacles: Readonly<Record<number, string>> = {
   71: "what listens there does not speak libfabric's protocol", // EPROTO

@@ -16,6 +16,7 @@ import {
   messageHeaderBytes,
   nonceOffset,
   numberOffset,
+  sealedMagic,
   sessionOffset,
 } from "../wire/message.ts";
 
@@ -110,6 +111,8 @@ export class FakePort extends MemPort {
   override refusesSilently = true;
 
   readonly sent: SentMessage[] = [];
+  /** Sealed messages, as they were sent. */
+  readonly sealed: Uint8Array[] = [];
   /** Send slots that have not completed, oldest first. */
   readonly slots: number[] = [];
   /** Every transfer that was posted. */
@@ -169,7 +172,9 @@ export class FakePort extends MemPort {
   }
 
   override send(address: number, slot: number, bytes: number, owner: SendListener): void {
-    this.sent.push(takeApart(address, Uint8Array.from(this.slab.subarray(slot, slot + bytes))));
+    const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
+    if (message[0] === sealedMagic) this.sealed.push(message);
+    else this.sent.push(takeApart(address, message));
     super.send(address, slot, bytes, owner);
   }
 

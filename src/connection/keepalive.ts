@@ -1,4 +1,6 @@
 import type { Vouch } from "../fabric/port.ts";
+import { keepaliveClearBytes, sealedKeepaliveBytes, writeSealedHeader } from "../sealing/sealed-message.ts";
+import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import { frameHeaderBytes, frameKind, senderState, writeFrameHeader } from "../wire/frame.ts";
 import type { Greeting } from "../wire/handshake.ts";
 import { messageHeaderBytes, messageMark, Nonce, unnumbered, writeMessageHeader } from "../wire/message.ts";
@@ -39,19 +41,30 @@ export function isKeepalive(view: DataView, offset: number): boolean {
   return view.getUint8(offset) === frameKind.pong && view.getUint16(offset + 2, true) === senderState.busy;
 }
 
+/** What a session is to its keepalive. */
+interface KeptAlive {
+  /** What the peer's messages to this side carry. */
+  readonly nonce: Nonce;
+  readonly ciphers?: SessionCiphers | undefined;
+}
+
 /**
- * What the port says in our stead to the peer that greeted us so: a pong, as if it had been asked. `ours` is what its
- * messages to us carry.
+ * What the port says in our stead to the peer that greeted us so: a pong, as if it had been asked. Where the session is
+ * sealed the port seals it, each time anew.
  */
-export function keepalive(ours: { readonly nonce: Nonce }, peer: Greeting, forMs: number): Vouch {
-  const message = new Uint8Array(messageHeaderBytes + frameHeaderBytes);
+export function keepalive({ nonce, ciphers }: KeptAlive, peer: Greeting, forMs: number): Vouch {
+  const sealed = ciphers !== undefined;
+  const message = new Uint8Array(sealed ? sealedKeepaliveBytes : messageHeaderBytes + frameHeaderBytes);
   const view = new DataView(message.buffer);
-  writeMessageHeader(view, 0, 1, message.byteLength, peer.session, new Nonce(peer.nonce), unnumbered);
-  writeFrameHeader(view, messageHeaderBytes, frameKind.pong, 0, senderState.busy, 0, 0, 0);
+  const write = sealed ? writeSealedHeader : writeMessageHeader;
+  write(view, 0, 1, message.byteLength, peer.session, new Nonce(peer.nonce), unnumbered);
+  const frameAt = sealed ? keepaliveClearBytes : messageHeaderBytes;
+  writeFrameHeader(view, frameAt, frameKind.pong, 0, senderState.busy, 0, 0, 0);
   return {
-    mark: messageMark(ours.nonce),
+    mark: messageMark(nonce),
     message,
     everyMs: Math.max(leastMs, Math.floor(peer.heartbeatMs / perHeartbeat)),
     forMs,
+    seal: ciphers?.guard.sealing,
   };
 }

@@ -1,8 +1,9 @@
 import type { RpcError } from "../errors/rpc-error.ts";
 import { leastDecodedBytes } from "../flow/session-limits.ts";
+import { errorWord } from "../wire/fault.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { EndOptions } from "./context.ts";
-import { closedByPeer } from "./end-reasons.ts";
+import { closedByPeer, goodbyeBody } from "./end-reasons.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 
@@ -11,6 +12,12 @@ interface Ending {
   readonly peerName: string;
   readonly bodies: IncomingBodies;
   end(reason: RpcError, how: EndOptions): void;
+}
+
+interface Speaker {
+  readonly outbox: { dropHeld(): void; close(): void };
+  say(kind: number, value: unknown, word: number): void;
+  flush(): void;
 }
 
 /** Takes a refusal or a goodbye: the peer has ended the session. */
@@ -26,6 +33,15 @@ export function lastWords(session: Ending): SessionPart["frames"] {
     });
   };
   return { [frameKind.refuse]: take, [frameKind.goodbye]: take };
+}
+
+/** Says why this side ends the session, and nothing after it. `touching`: transfers of this side may still use the peer's memory. */
+export function sayGoodbye(session: Speaker, reason: RpcError, touching: boolean): void {
+  const body = { ...goodbyeBody(reason), ...(touching && { t: true }) };
+  session.outbox.dropHeld();
+  session.say(frameKind.goodbye, body, errorWord(reason));
+  session.flush();
+  session.outbox.close();
 }
 
 const neverStop = () => false;

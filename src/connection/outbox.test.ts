@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../flow/byte-budget.ts";
+import type { OutboxListener } from "../flow/outbox-listener.ts";
 import { decodeAt, EncodeError } from "../wire/codec.ts";
 import {
   frameFlag,
@@ -11,7 +12,7 @@ import {
 } from "../wire/frame.ts";
 import { messageHeaderBytes } from "../wire/message.ts";
 import { FakePort, type SentFrame } from "./fake-port.test-support.ts";
-import { Outbox, type OutboxListener } from "./outbox.ts";
+import { Outbox } from "./outbox.ts";
 
 const head = (callId: number) => ({ kind: frameKind.response, method: 0, callId, word: 0 });
 const noOffer = (): RendezvousBody => {

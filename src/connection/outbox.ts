@@ -1,8 +1,12 @@
 import type { Port, SendListener } from "../fabric/port.ts";
 import type { Flushable, Turns } from "../fabric/progress.ts";
+import { slotBuffer } from "../fabric/slot-buffers.ts";
 import { isBatch } from "../flow/batch.ts";
 import { ByteBudget, type ByteShare } from "../flow/byte-budget.ts";
 import { FrameQueue } from "../flow/frame-queue.ts";
+import type { OutboxListener } from "../flow/outbox-listener.ts";
+import type { MessageSealer } from "../sealing/message-sealer.ts";
+import { sealedTagBytes } from "../sealing/sealed-message.ts";
 import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../wire/codec.ts";
 import {
   type FrameHead,
@@ -20,21 +24,10 @@ import { alignFrame, messageHeaderBytes, Nonce, numberAfter, writeMessageHeader 
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
 const usefulRoom = 2048;
 
-/** Who is told what becomes of the messages: the session. */
-export interface OutboxListener {
-  /** Whether somebody looks whether the peer lives. */
-  readonly isWatched: boolean;
-  /** Something is held from now on: it might wait for ever, if the peer has died while nothing was open. */
-  watch(): void;
-  /** A message could not be delivered. */
-  onSendFailed(status: number): void;
-  onMessagePosted(frames: number): void;
-  /** Requests are taken again, after they were not for a while. */
-  onRoom(): void;
-  /** The peer takes so little of what it is sent that more waits than an honest peer can cause. */
-  onOverrun(waitingBytes: number): void;
-  /** The outbox is closed and its last message has left. */
-  onDrained(): void;
+/** The ciphers of a session as its outbox sees them. */
+interface SealingCiphers {
+  readonly sealer: MessageSealer;
+  close(): void;
 }
 
 /**
@@ -56,7 +49,9 @@ export class Outbox implements SendListener, Flushable {
   flushQueued = false;
   /** How long the last value was, in bytes. */
   valueBytes = 0;
-  /** The longest message both sides can take. */
+  /** Where messages are sealed. */
+  #ciphers: SealingCiphers | undefined;
+  /** What both sides can take of header and frames, so that the tag fits behind them where there is one. */
   #messageBytes: number;
   readonly #maxQueuedBytes: number;
   readonly #maxWaitingBytes: number;
@@ -115,7 +110,14 @@ export class Outbox implements SendListener, Flushable {
   addressTo({ session, nonce, messageBytes }: Omit<ReturnPath, "address">): void {
     this.#session = session;
     this.#nonce = new Nonce(nonce);
-    this.#messageBytes = Math.min(this.#messageBytes, messageBytes & ~7);
+    const tagBytes = this.#ciphers === undefined ? 0 : sealedTagBytes;
+    this.#messageBytes = Math.min(this.#messageBytes, (messageBytes & ~7) - tagBytes);
+  }
+
+  /** All messages are sealed, from the first on: nothing has been put in. The outbox closes the ciphers at its end. */
+  seal(ciphers: SealingCiphers): void {
+    this.#ciphers = ciphers;
+    this.#messageBytes -= sealedTagBytes;
   }
 
   get queuedBytes(): number {
@@ -285,6 +287,7 @@ export class Outbox implements SendListener, Flushable {
     this.#waiting.clear();
     this.dropHeld();
     this.#latest = undefined;
+    this.#ciphers?.close();
     if (this.#posted === 0) this.#listener.onDrained();
   }
 
@@ -313,7 +316,7 @@ export class Outbox implements SendListener, Flushable {
     const slot = this.#port.takeSlot(this.#posted);
     if (slot < 0) return false;
     this.#slot = slot;
-    this.#target = slotTarget(this.#port, slot);
+    this.#target = slotBuffer(this.#port, slot);
     this.#at = messageHeaderBytes;
     this.#frames = 0;
     return true;
@@ -337,10 +340,20 @@ export class Outbox implements SendListener, Flushable {
     if (this.#frames === 0) return this.#returnSlot();
     const slot = this.#slot;
     this.#slot = -1;
-    const bytes = this.#at;
-    const number = this.#session === 0 ? 0 : numberAfter(this.#lastNumber);
-    this.#lastNumber = number;
-    writeMessageHeader(this.#port.slabView, slot, this.#frames, bytes, this.#session, this.#nonce, number);
+    const view = this.#port.slabView;
+    let bytes = this.#at;
+    if (this.#ciphers === undefined) {
+      const number = this.#session === 0 ? 0 : numberAfter(this.#lastNumber);
+      this.#lastNumber = number;
+      writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
+    } else {
+      // Less than 0: no message can be sealed any more.
+      bytes = this.#ciphers.sealer.seal(this.#port, slot, this.#frames, bytes, this.#session, this.#nonce);
+      if (bytes < 0) {
+        this.#port.returnSlot(slot);
+        return this.#listener.onSendFailed(sequenceEnded);
+      }
+    }
     this.#listener.onMessagePosted(this.#frames);
     this.#posted++;
     if (!this.#listener.isWatched) this.#listener.watch();
@@ -379,21 +392,7 @@ export class Outbox implements SendListener, Flushable {
   }
 }
 
+const sequenceEnded = 75; // EOVERFLOW
 const noBytes = new Uint8Array(0);
 const nothing: EncodeTarget = Buffer.alloc(0);
 const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
-
-/** One Buffer a send slot, made once: the codec hangs its DataView on it. */
-const targets = new WeakMap<Port, EncodeTarget[]>();
-
-function slotTarget(port: Port, slot: number): EncodeTarget {
-  let buffers = targets.get(port);
-  if (buffers === undefined) {
-    buffers = [];
-    targets.set(port, buffers);
-  }
-  const index = slot / port.slotBytes;
-  const target = buffers[index] ?? port.slab.subarray(slot, slot + port.slotBytes);
-  buffers[index] = target;
-  return target;
-}

@@ -143,8 +143,10 @@ export class SessionTable implements PortSink {
   onMessage(port: Port, offset: number, bytes: number): void {
     const view = port.slabView;
     this.#services.counters.messagesReceived++;
-    const fault = messageFault(view, offset, bytes);
     const session = bytes < messageHeaderBytes ? undefined : this.#addressee(port, view, offset);
+    const sealed = session?.sealedArrivals;
+    if (sealed !== undefined) return sealed.receive(offset, bytes, this.#turns, this.#size === 1);
+    const fault = messageFault(view, offset, bytes);
     if (fault !== "") {
       // Index and nonce are known to one peer only: the message is its, or was damaged on the way; either way no
       // session can go on.
@@ -155,7 +157,7 @@ export class SessionTable implements PortSink {
         this.#turns.take(session, this.#size === 1, offset, bytes, view.getUint16(offset + 2, true));
       else {
         this.#turns.finish(session);
-        session.receiveOutOfOrder(offset, bytes);
+        session.receiveOutOfOrder(offset, bytes, session.arrivals.missing(view, offset));
       }
     } else if (view.getUint32(offset + sessionOffset, true) === 0) this.#onHello(port, offset, bytes);
     else this.#services.counters.strays++;

@@ -2,16 +2,18 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { PutOff } from "../flow/message-turns.ts";
+import type { OutboxListener } from "../flow/outbox-listener.ts";
 import { PeerAccount } from "../flow/peer-account.ts";
 import { channels } from "../observe/channels.ts";
 import { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
+import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import type { Identity } from "../security/identity.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { errorWord } from "../wire/fault.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../wire/frame.ts";
 import type { Greeting, LaneAddress, ReturnPath } from "../wire/handshake.ts";
 import { alignFrame, messageHeaderBytes, type Nonce } from "../wire/message.ts";
-import { Arrivals } from "./arrivals.ts";
+import { Arrivals, SealedArrivals } from "./arrivals.ts";
 import { Confirmation } from "./confirmation.ts";
 import type {
   EndOptions,
@@ -26,8 +28,8 @@ import type { EngineServices } from "./engine-services.ts";
 import { Handshake, MethodNumbers } from "./handshake.ts";
 import { type Body, IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
 import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
-import { lastWords } from "./last-words.ts";
-import { Outbox, type OutboxListener } from "./outbox.ts";
+import { lastWords, sayGoodbye } from "./last-words.ts";
+import { Outbox } from "./outbox.ts";
 import { Pings } from "./pings.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
@@ -71,7 +73,8 @@ export class Session implements SessionContext, OutboxListener {
   transferRefused = false;
   remote: Greeting | undefined;
   identity: Identity | undefined;
-  isSecured = false;
+  ciphers: SessionCiphers | undefined;
+  sealedArrivals: SealedArrivals | undefined;
   observer: SessionObserver | undefined;
   heardMs: number;
   isWatched = false;
@@ -125,6 +128,14 @@ export class Session implements SessionContext, OutboxListener {
   part<P extends object>(type: abstract new (...args: never[]) => P): P {
     for (const part of this.#parts) if (part instanceof type) return part;
     throw new Error(`sessions have no ${type.name}`);
+  }
+
+  /** Seals all that the session sends, before there is any. The outbox closes the ciphers. */
+  seal(ciphers: SessionCiphers, withRegions = true): void {
+    this.ciphers = ciphers;
+    this.sealedArrivals = new SealedArrivals(this, ciphers);
+    this.outbox.seal(ciphers);
+    this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener }, withRegions);
   }
 
   // ---- opening ----------------------------------------------------------------------------------------------------
@@ -238,9 +249,8 @@ export class Session implements SessionContext, OutboxListener {
   }
 
   /** Takes a message before which others were lost: no more of it than that the peer has ended the session too. */
-  receiveOutOfOrder(offset: number, bytes: number): void {
+  receiveOutOfOrder(offset: number, bytes: number, lost: number): void {
     if (this.state === "ended") return;
-    const lost = this.arrivals.missing(this.port.slabView, offset);
     if (lost === 0) return this.fault("message has a number that was used before");
     this.services.counters.messagesLost += lost;
     this.#handlers = frameTable([{ frames: this.#lastWords }], () => {});
@@ -352,22 +362,11 @@ export class Session implements SessionContext, OutboxListener {
     teardown.addGrants(this.offers.end());
     teardown.addTransfers(this.bodies.pulling);
     const silent = quiet || this.remote === undefined;
-    teardown.begin(certain, !quiet, silent ? undefined : (touching) => this.#sayGoodbye(reason, touching));
+    teardown.begin(certain, !quiet, silent ? undefined : (touching) => sayGoodbye(this, reason, touching));
     if (silent) this.outbox.close();
     this.#handshake.settle(reason);
     if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.#terms.onSessionEnded(this, reason);
-  }
-
-  #sayGoodbye(reason: RpcError, touching: boolean): void {
-    this.outbox.dropHeld();
-    this.say(
-      frameKind.goodbye,
-      { ...endReason.goodbyeBody(reason), ...(touching && { t: true }) },
-      errorWord(reason),
-    );
-    this.flush();
-    this.outbox.close();
   }
 
   // ---- what the outbox tells --------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ export class Exchange implements SessionPart, PeerLink {
   }
 
   get isConfidential(): boolean {
-    return this.session.isSecured || staysOnHost(this.session.port.scheme);
+    return this.session.ciphers !== undefined || staysOnHost(this.session.port.scheme);
   }
 
   get services(): EngineServices {

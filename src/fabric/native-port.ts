@@ -194,9 +194,9 @@ export class NativePort implements Port {
     });
   }
 
-  vouch(address: number, { mark, message, everyMs, forMs }: Vouch): void {
+  vouch(address: number, { mark, message, everyMs, forMs, seal }: Vouch): void {
     // Without it, peers lose this engine while its event loop is blocked.
-    this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs);
+    this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs, seal?.release());
   }
 
   unvouch(address: number): void {

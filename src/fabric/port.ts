@@ -80,6 +80,17 @@ export interface Vouch {
   readonly everyMs: number;
   /** How long the guard sends messages in one absence. */
   readonly forMs: number;
+  /**
+   * Seals each message that the guard sends (src/sealing/sealed-message.ts has the layout). A native port takes the
+   * cipher over: it is nobody else's then, so that no count of its is used twice.
+   */
+  readonly seal: NativeCipher | undefined;
+}
+
+/** A cipher of the addon that its owner gives away. */
+export interface NativeCipher {
+  /** The addon's handle. It has another owner from now on. */
+  release(): number;
 }
 
 /**

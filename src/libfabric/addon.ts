@@ -1,6 +1,7 @@
 import type { CryptoAddon } from "./crypto-addon.ts";
-import type { GrantedAttributes, QueuePairAttributes } from "./port-report.ts";
+import type { GrantedAttributes } from "./port-report.ts";
 import type { NativeScheme } from "./url.ts";
+import type { VerbsAddon } from "./verbs-addon.ts";
 
 /**
  * The typed face of the native addon: free functions on numbers, exactly as `native/binding/` exports them.
@@ -184,18 +185,6 @@ export interface NativeConnection {
   readonly up: boolean;
 }
 
-/** An event of the RDMA connection manager, as `rdma_get_cm_event` gave it to libfabric. */
-export interface NativeConnectionEvent {
-  /** enum rdma_cm_event_type. */
-  readonly event: number;
-  readonly status: number;
-  readonly device: string;
-  readonly local: { readonly host: string; readonly port: number } | null;
-  readonly remote: { readonly host: string; readonly port: number } | null;
-  /** Of a connection that has been established. */
-  readonly queuePair: QueuePairAttributes | null;
-}
-
 /** Something that Cinnabar changes in another library, or in the process, because of a fault. */
 export interface PatchReport {
   /** The name for `CINNABAR_NO_PATCHES` and `CINNABAR_PATCHES`. */
@@ -225,7 +214,7 @@ export interface NativeProcess {
   readonly pid: number;
 }
 
-export interface Addon extends CryptoAddon {
+export interface Addon extends CryptoAddon, VerbsAddon {
   /**
    * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
    * system's search.
@@ -264,7 +253,9 @@ export interface Addon extends CryptoAddon {
    * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address: whoever
    * sends a message with the eight bytes of `mark` at its byte 8 is sent `message`, at once and every `everyMs` (at
    * least 1) from then on, until the absence has lasted `forMs`. Returns 0, or a negated error: -EADDRINUSE (-98) for a
-   * mark that is taken, -EINVAL (-22) for a message longer than `injectBytes`. Holds until `unvouch` or `forget`.
+   * mark that is taken, -EINVAL (-22) for a message longer than `injectBytes`. Holds until `unvouch` or `forget`. With a
+   * cipher of `openAead`, which belongs to the port then, each message that is sent is sealed: see
+   * src/sealing/sealed-message.ts for the layout.
    */
   vouch(
     port: number,
@@ -273,6 +264,7 @@ export interface Addon extends CryptoAddon {
     message: Uint8Array,
     everyMs: number,
     forMs: number,
+    seal?: number,
   ): number;
   unvouch(port: number, address: number): void;
   /** How often the port's thread was absent while somebody could miss it; the present absence included. */
@@ -341,22 +333,6 @@ export interface Addon extends CryptoAddon {
   disarm(port: number): void;
   /** Whether a sleeping port keeps the process alive. Initially not. */
   setRef(port: number, keepsProcessAlive: boolean): void;
-
-  /**
-   * Calls `onEvents` on this thread whenever the RDMA connection manager has told something, from now on and for as
-   * long as the thread lives; again without an effect. Returns "", or why that cannot be had here, or is not asked for
-   * (`CINNABAR_PATCHES`). docs/design/verbs-connections.md tells how it works.
-   */
-  watchConnections(onEvents: () => void): string;
-  /**
-   * What has come since the last call, oldest first, 1024 at most; `lost` more had no room. `onEvents` must call it.
-   */
-  takeConnectionEvents(): { readonly events: readonly NativeConnectionEvent[]; readonly lost: number };
-  /**
-   * Dumps what the kernel's RDMA subsystem has (RDMA_NLDEV_CMD_…), of one device or of all: its netlink messages in a
-   * row, or a negated error number.
-   */
-  askRdma(command: number, device?: number): Uint8Array | number;
 
   /**
    * The connections that are open, in no order, and how many were made so far. Whoever holds the number of those made

@@ -53,6 +53,15 @@ export interface Counters {
   valuesTooLarge: number;
   /** Messages for sessions that have ended. They are dropped. */
   strays: number;
+  /**
+   * Messages for sealed sessions that are not genuine, or not sealed: damaged, forged, or injected on the path. They are
+   * dropped.
+   */
+  messagesForged: number;
+  /** Messages for sealed sessions that have arrived before, or too late. They are dropped. */
+  messagesRepeated: number;
+  /** Keepalives for sealed sessions that are not genuine, or have arrived before. They are dropped. */
+  keepalivesRefused: number;
   /** Responses to calls that have ended. They are dropped. */
   lateAnswers: number;
 }
@@ -92,6 +101,9 @@ export function newCounters(): Counters {
     malformed: 0,
     valuesTooLarge: 0,
     strays: 0,
+    messagesForged: 0,
+    messagesRepeated: 0,
+    keepalivesRefused: 0,
     lateAnswers: 0,
   };
 }

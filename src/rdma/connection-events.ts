@@ -1,6 +1,7 @@
-import type { Addon, NativeConnectionEvent } from "../libfabric/addon.ts";
+import type { Addon } from "../libfabric/addon.ts";
 import type { QueuePairAttributes } from "../libfabric/port-report.ts";
 import { formatHostUrl } from "../libfabric/url.ts";
+import type { NativeConnectionEvent } from "../libfabric/verbs-addon.ts";
 import { channels } from "../observe/channels.ts";
 
 /** The connection manager's own order (enum rdma_cm_event_type). */

@@ -19,6 +19,8 @@ export const notOpened = {
   forged: -3,
 } as const;
 
+export type NotOpened = (typeof notOpened)[keyof typeof notOpened];
+
 const half = 2 ** 31;
 /** A message of a link proves that the one before is over, as none of it can still be awaited. */
 const bounds = { behind: 0, ahead: 1 };
