@@ -65,7 +65,8 @@ export async function loadServices(module: string, context: LaneContext): Promis
   const where = `the module ${module} of ${context.lane === "dispatcher" ? "the dispatcher" : `lane ${context.lane}`}`;
   let exported: { readonly default?: unknown; readonly serve?: unknown };
   try {
-    exported = await import(module);
+    // The user's file stays a file: bundlers cannot know it.
+    exported = await import(/* webpackIgnore: true */ /* @vite-ignore */ module);
   } catch (cause) {
     throw failed(`${where} could not be loaded: ${text(cause)}`, cause);
   }

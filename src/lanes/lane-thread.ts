@@ -4,6 +4,7 @@ import { systemClock } from "../time/clock.ts";
 import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
 import { toldError } from "./messages.ts";
 import type { LanesOptions } from "./options.ts";
+import { workerFile } from "./worker-file.ts";
 
 /** How a thread has ended. */
 export interface ThreadEnd {
@@ -36,10 +37,13 @@ export class LaneThread {
   #onFailed!: (error: Error) => void;
   #cancelTimer: () => void;
 
-  /** @throws DataCloneError when `orders.data` cannot be cloned. */
+  /**
+   * @throws DataCloneError when `orders.data` cannot be cloned. RpcError `failed_precondition` where the file of the
+   * thread is missing.
+   */
   constructor(orders: LaneOrders, resourceLimits: LanesOptions["resourceLimits"], startTimeoutMs: number) {
     this.#name = `lane ${orders.lane}`;
-    this.#worker = new Worker(new URL("./lane-worker.js", import.meta.url), {
+    this.#worker = new Worker(workerFile(), {
       workerData: orders,
       name: `cinnabar ${this.#name}`,
       ...(resourceLimits === undefined ? {} : { resourceLimits }),

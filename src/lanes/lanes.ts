@@ -54,7 +54,7 @@ export interface LanesDrainReport extends DrainReport {
  *
  * @throws TypeError or RangeError for bad options. DataCloneError for data that cannot be cloned. RpcError:
  * `invalid_argument` or `unimplemented` when no RDMA device fits an address; `failed_precondition` when the module
- * cannot be loaded or exports no services (the message names it); `already_exists` when an address is in use;
+ * cannot be loaded or exports no services (the message names it), or when a bundle lacks the file of the threads; `already_exists` when an address is in use;
  * `deadline_exceeded` when it takes longer than `startTimeoutMs`.
  */
 export async function openLanes(module: URL | string, options: LanesOptions): Promise<Lanes> {
