@@ -39,6 +39,9 @@ const sourceOfEntry = {
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 
+/** Tests that need what `npm run test:consumers` installs. */
+const notInstalled = process.env.CINNABAR_CONSUMERS === undefined ? ["test/consumers/**"] : [];
+
 export default defineConfig({
   resolve: {
     // Tests use the package by its name, as users do, and still see the sources instead of the last build.
@@ -54,7 +57,7 @@ export default defineConfig({
     maxWorkers: Math.max(3, availableParallelism() - 1),
     globalSetup: ["test/processes/support/bundle-programs.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
-    exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**"],
+    exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**", ...notInstalled],
     projects: [
       {
         extends: true,
@@ -79,7 +82,11 @@ export default defineConfig({
         test: {
           name: "processes",
           include: ["test/**/*.test.ts", ...needProcess],
-          exclude: [...configDefaults.exclude, ...inProcess.map((folder) => `test/${folder}/**`)],
+          exclude: [
+            ...configDefaults.exclude,
+            ...notInstalled,
+            ...inProcess.map((folder) => `test/${folder}/**`),
+          ],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },
       },

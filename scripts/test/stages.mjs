@@ -2,6 +2,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { ask, live, root } from "../setup/command.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
+import { runConsumers } from "./consumers.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { partsOnDevices, runPartOnDevices, smokeOnDevices } from "./rdma.mjs";
@@ -188,6 +189,13 @@ export const stages = [
         run: ({ workers }) => runAreas(name, areas, workers),
       }),
   ),
+  {
+    name: "consumers",
+    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1 GB of tools",
+    seconds: 300,
+    within: "all",
+    run: ({ workers }) => runConsumers({ workers }),
+  },
 ];
 
 /** What `npm test` runs. */
@@ -205,7 +213,7 @@ export const foldersWithLongForm = [
 /** The folders of TypeScript tests that the stage `vitest` has. */
 export function foldersWithoutProcesses() {
   const folders = readdirSync(join(root, "test"), { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && entry.name !== "processes")
+    .filter((entry) => entry.isDirectory() && !["processes", "consumers"].includes(entry.name))
     .map((entry) => `test/${entry.name}/`);
   return ["src/", ...folders];
 }

@@ -41,7 +41,7 @@ describe("the stages", () => {
   });
 
   it("run every TypeScript test once", () => {
-    const folders = ["test/processes/", ...foldersWithoutProcesses()];
+    const folders = ["test/processes/", "test/consumers/", ...foldersWithoutProcesses()];
     const times = (file: string) => folders.filter((folder) => file.includes(folder)).length;
     expect(testFiles.filter((file) => times(file) !== 1)).toEqual([]);
   });

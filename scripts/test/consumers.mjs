@@ -1,0 +1,66 @@
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { ask, root, SetupError, step } from "../setup/command.mjs";
+import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
+import { runVitest } from "./vitest.mjs";
+
+/** Where the users of the package live: their tools, and the package as npm packs it. */
+const folder = "build/consumers";
+const manifest = "test/consumers/package.json";
+
+/**
+ * Packs the package, installs it beside the tools of its users (bundlers, test runners, compilers, several versions of
+ * Node), and runs `test/consumers`. The tools take 1 GB, so neither `npm run setup` nor `npm test` has them. They have
+ * no lock file: what counts is how the package fares with the tools that users get.
+ *
+ * @param {{ filters?: readonly string[], workers?: number | undefined }} [options]
+ */
+export async function runConsumers({ filters = ["test/consumers/"], workers } = {}) {
+  await installTools();
+  const tarball = await pack();
+  return runVitest({
+    name: "consumers",
+    filters,
+    workers,
+    env: { CINNABAR_CONSUMERS: join(root, folder), CINNABAR_TARBALL: tarball },
+  });
+}
+
+async function installTools() {
+  const print = fingerprint([manifest]);
+  if (isCurrent("consumers", print, [`${folder}/node_modules/webpack/package.json`])) return;
+  mkdirSync(join(root, folder), { recursive: true });
+  copyFileSync(join(root, manifest), join(root, folder, "package.json"));
+  const args = [
+    "install",
+    "--prefix",
+    folder,
+    "--ignore-scripts",
+    "--no-package-lock",
+    "--no-audit",
+    "--no-fund",
+  ];
+  await step("tools of the package's users", "npm", args, {
+    advice: "Check that the npm registry can be reached (`npm ping`), then run the command again.",
+  });
+  markCurrent("consumers", print);
+}
+
+/** The tarball to test: that of `CINNABAR_TARBALL`, or one of this checkout. Unpacked beside the tools. */
+async function pack() {
+  const target = join(root, folder, "node_modules", "cinnabar");
+  const tarball = process.env.CINNABAR_TARBALL || (await packCheckout());
+  rmSync(target, { recursive: true, force: true });
+  mkdirSync(target, { recursive: true });
+  await step("the package, unpacked", "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
+  return tarball;
+}
+
+async function packCheckout() {
+  const { ok, output } = await ask("npm", ["pack", "--json", "--pack-destination", folder]);
+  const name = readdirSync(join(root, folder)).find((file) => /^cinnabar-\d.*\.tgz$/.test(file));
+  if (!ok || name === undefined) throw new SetupError("`npm pack` failed", output);
+  const tarball = join(root, folder, "cinnabar.tgz");
+  renameSync(join(root, folder, name), tarball);
+  return tarball;
+}

@@ -1,0 +1,30 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { greetings, laneGreeting, Project, root, tool } from "./support/project.ts";
+
+const project = new Project("nodes");
+project.copy("hello.mjs");
+project.copy("lane.mjs");
+afterAll(() => project.remove());
+
+describe.each(["20", "22", "24", "26"])("Node %s", (version) => {
+  const node = tool(`node-${version}`, "bin/node");
+
+  it("is of that version", () => {
+    expect(project.node(["--version"], { node }).stdout).toMatch(new RegExp(`^v${version}\\.`));
+  });
+
+  it("calls over mem and tcp from an ES module, and runs lanes", () => {
+    const { stdout, stderr } = project.node(["hello.mjs", project.path("lane.mjs")], { node });
+    expect(stdout, stderr).toBe(greetings + laneGreeting);
+  });
+
+  it("calls over mem and tcp from CommonJS, which requires the package, and runs lanes", () => {
+    const text = readFileSync(join(root, "test/consumers/programs/hello.mjs"), "utf8");
+    const required = text.replace(/^import (\{[^}]*\}) from ("[^"]*");$/gm, "const $1 = require($2);");
+    project.write("hello.cjs", required);
+    const { stdout, stderr } = project.node(["hello.cjs", project.path("lane.mjs")], { node });
+    expect(stdout, stderr).toBe(greetings + laneGreeting);
+  });
+});
