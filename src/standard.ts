@@ -117,6 +117,7 @@ export type {
   ProcessIdentity,
   PskIdentity,
 } from "./security/identity.ts";
+export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
 export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";

@@ -3,9 +3,18 @@ import { contextKey, type Middleware, RpcError } from "cinnabar";
 /** The user that `requireToken` has found, for handlers: `call.context.get(currentUser)`. */
 export const currentUser = contextKey<{ readonly id: string }>("user");
 
-/** For a client: sends the token, and asks for a new one when the server refuses it once. */
+/**
+ * For a client: sends the token, and asks for a new one when the server refuses it once. It refuses to send a token that
+ * somebody on the network could read.
+ */
 export function sendToken(token: (refresh: boolean) => Promise<string>): Middleware {
   return async (call, next) => {
+    if (!call.isConfidential)
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `a token is not sent to ${call.peer} over an unsealed session; give the engine \`security\``,
+        notExecuted: true,
+      });
     call.metadata.set("authorization", `Bearer ${await token(false)}`);
     try {
       return await next();

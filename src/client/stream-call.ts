@@ -380,7 +380,7 @@ export class StreamCall
       code,
       message,
       method: this.method.path,
-      notExecuted: !this.#mayHaveRun && id === 0,
+      notExecuted: !this.#mayHaveRun && (id === 0 || more.notExecuted === true),
       attempts: this.#attempts > 1 ? this.#attempts : undefined,
       callId: id === 0 ? undefined : id,
     });

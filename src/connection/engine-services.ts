@@ -7,6 +7,7 @@ import type { RequestCredits } from "../flow/request-credits.ts";
 import type { Quarantine } from "../memory/quarantine.ts";
 import type { Middleware } from "../middleware/middleware.ts";
 import type { CallMetrics } from "../observe/call-metrics.ts";
+import type { SecurityMeter } from "../security/security-meter.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 import type { Clock } from "../time/clock.ts";
 import type { LaneAddress, ServiceTable } from "../wire/handshake.ts";
@@ -42,6 +43,7 @@ export interface EngineServices extends LinkServices {
   readonly liveness: { readonly heartbeatMs: number; readonly maxStallMs: number };
   /** Undefined: sessions are neither authenticated nor sealed. */
   readonly security: ResolvedSecurity | undefined;
+  readonly securityMeter: SecurityMeter;
   /** Around every call that is made with this engine. */
   readonly clientMiddleware: readonly Middleware[];
   readonly services: ServiceTable;

@@ -11,6 +11,7 @@ import { defaultLimits, type SessionLimits } from "../flow/session-limits.ts";
 import { Quarantine } from "../memory/quarantine.ts";
 import { CallMetrics } from "../observe/call-metrics.ts";
 import { newCounters } from "../observe/counters.ts";
+import { SecurityMeter } from "../security/security-meter.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 import { DeadlineWheel } from "../time/deadline-wheel.ts";
 import { FakeClock } from "../time/fake-clock.test-support.ts";
@@ -30,6 +31,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly realClock = this.clock;
   readonly clientMiddleware = [];
   security: ResolvedSecurity | undefined = undefined;
+  readonly securityMeter = new SecurityMeter();
   readonly wheel = new DeadlineWheel(this.clock);
   readonly gate = { requests: true, calls: true };
   readonly counters = newCounters();

@@ -29,6 +29,11 @@ export interface Body {
   readonly own: boolean;
 }
 
+/** A body that stands in a message, in memory of its own: the message's place is given to others. */
+export function copyOfBody(slab: Buffer, start: number, bytes: number): Body {
+  return { bytes: Buffer.from(slab.subarray(start, start + bytes)), start: 0, end: bytes, own: false };
+}
+
 /** What a greeting may take of the heap. A table of 65,280 methods takes a third. */
 const maxGreetingHeapBytes = 16 * 1024 * 1024;
 /** Status of a body that was not pulled because the pull budget is spent. */

@@ -13,6 +13,8 @@ export interface ServedMethod {
   /** Which items its calls have; absent where they have none. */
   readonly items?: ItemDirections | undefined;
   serve(call: IncomingCall, peer: PeerLink, input: unknown): void;
+  /** What decided whether a call of it may run has thrown an error that is no RpcError. */
+  onThrown?(call: IncomingCall, error: unknown): void;
   /** A call of it has ended with an error. */
   onFailed?(call: IncomingCall, error: RpcError): void;
 }

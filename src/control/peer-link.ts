@@ -1,5 +1,6 @@
 import type { Answering } from "../call/incoming-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
 import type { PeerAccount } from "../flow/peer-account.ts";
 import type { SessionLimits } from "../flow/session-limits.ts";
 import type { GrantedRegions } from "../memory/granted-regions.ts";
@@ -56,6 +57,10 @@ export interface PeerLink extends TransferRoute, Answering {
   /** Bytes of immediate data that the peer's port takes with a put, or undefined while it is not known. */
   readonly peerImmediateBytes: number | undefined;
   onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;
+  /** Why the peer may not call a method, `service/method`, or make a control request of that name, if so. */
+  refusalOf(path: string): RpcError | undefined;
+  /** The peer has asked for what belongs to another identity, and was refused. */
+  onOtherIdentity(why: string): void;
   /** The peer says where the lanes are that it speaks for. */
   onLanes(lanes: readonly LaneAddress[]): void;
   /**

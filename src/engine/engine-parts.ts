@@ -18,6 +18,7 @@ import { BorrowConnections } from "../peers/borrow-connections.ts";
 import { Connector } from "../peers/connector.ts";
 import { LaneBoard } from "../peers/lane-board.ts";
 import { Ports } from "../peers/ports.ts";
+import { SecurityMeter } from "../security/security-meter.ts";
 import { Admission } from "../server/admission.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
@@ -40,6 +41,7 @@ export class EngineParts {
   /** A random number of this engine's life. */
   readonly incarnation = randomBytes(8).readBigUInt64LE();
   readonly counters: Counters = newCounters();
+  readonly securityMeter = new SecurityMeter();
   readonly metrics: CallMetrics;
   readonly wheel = new DeadlineWheel(systemClock);
   readonly gate: DrainGate = { requests: true, calls: true };
@@ -81,7 +83,7 @@ export class EngineParts {
     this.queueBudget = new ByteBudget(limits.maxQueuedBytesInAll);
     this.decodeBudget = new ByteBudget(limits.maxDecodedBytes);
     this.streamBudget = new ByteBudget(limits.maxStreamBytes);
-    this.replays = new ReplayCache(systemClock, limits);
+    this.replays = new ReplayCache(systemClock, limits, options.security !== undefined);
     this.admission = new Admission(systemClock, this.wheel, options.admission);
     this.services = this.#createServices(options);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
@@ -201,6 +203,7 @@ export class EngineParts {
       streamBudget: this.streamBudget,
       liveness: options,
       security: options.security,
+      securityMeter: this.securityMeter,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
       ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),

@@ -8,6 +8,8 @@ import { registrations } from "../memory/registration-cache.ts";
 import type { MethodStats } from "../observe/call-metrics.ts";
 import type { Counters } from "../observe/counters.ts";
 import { type LockedMemory, lockedMemory } from "../rdma/pinned-memory.ts";
+import type { Identity } from "../security/identity.ts";
+import type { SecurityStats } from "../security/security-meter.ts";
 import type { AdmissionStats } from "../server/admission.ts";
 import type { EngineParts } from "./engine-parts.ts";
 
@@ -72,6 +74,8 @@ export interface EngineStats {
   /** Bytes of the answers that are kept. */
   readonly replayBytes: number;
   readonly admission: AdmissionStats;
+  /** Handshakes, refusals, and sessions by identity. */
+  readonly security: SecurityStats;
   /** Calls by method and direction: how many, with which codes, and their latency. */
   readonly methods: readonly MethodStats[];
   readonly ports: readonly PortStats[];
@@ -97,9 +101,14 @@ export function statsOf(parts: EngineParts): EngineStats {
     replayCalls: replays.size,
     replayBytes: replays.bytes,
     admission: parts.admission.stats(),
+    security: parts.securityMeter.stats(identitiesOf(sessions)),
     methods: parts.metrics.stats(),
     ports: ports.all.map(portStats),
   };
+}
+
+function* identitiesOf(sessions: Iterable<Session>): Iterable<Identity | undefined> {
+  for (const { state, identity } of sessions) if (state === "open") yield identity;
 }
 
 /** What all sessions hold together. */

@@ -163,6 +163,15 @@ export class Exchange implements SessionPart, PeerLink {
     this.incoming.onOverdue(call);
   }
 
+  refusalOf(path: string): RpcError | undefined {
+    return this.incoming.authorization?.refusalOf(path);
+  }
+
+  onOtherIdentity(why: string): void {
+    const { services, peerName, identity } = this.session;
+    services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });
+  }
+
   onLanes(lanes: readonly LaneAddress[]): void {
     this.session.onLanes(lanes);
   }

@@ -3,25 +3,24 @@ import { type Answering, IncomingCall, type Outcome } from "../call/incoming-cal
 import { SlotGenerations } from "../call/slot-table.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
-import { malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import { type Body, copyOfBody, malformed, tooLarge } from "../connection/incoming-bodies.ts";
 import type { Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { Metadata } from "../metadata/metadata.ts";
 import { channels } from "../observe/channels.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
-import { type CallIdentity, callIdentityBytes, readCallIdentity } from "../wire/call-identity.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../wire/frame.ts";
+import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
 import { countFailed, countSucceeded } from "./count-served.ts";
 import { answerPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
-import { RequestMetadata } from "./request-metadata.ts";
+import { RequestPrefix } from "./request-prefix.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
 /**
@@ -40,7 +39,9 @@ export class IncomingCalls implements Answering {
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
   readonly #granted: GrantedCodec;
-  readonly #metadata = new RequestMetadata();
+  readonly #prefix = new RequestPrefix();
+  /** Decides which calls may run. */
+  readonly authorization: Authorization | undefined;
   readonly #calls: (IncomingCall | undefined)[] = [];
   /** Calls of built-in methods, whose slots lie behind the others. */
   readonly #builtinCalls: (IncomingCall | undefined)[] = [];
@@ -69,6 +70,7 @@ export class IncomingCalls implements Answering {
     this.#outbox = session.outbox;
     this.#offers = session.offers;
     this.#granted = new GrantedCodec(session);
+    this.authorization = Authorization.of(session);
   }
 
   get size(): number {
@@ -124,29 +126,15 @@ export class IncomingCalls implements Answering {
     // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
     if (this.#offers.has(answerBody(callId)))
       return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
-    const identified = (flags & frameFlag.identity) !== 0;
-    let identity: CallIdentity | undefined;
-    let metadata: Metadata | undefined;
-    let prefixBytes = 0;
-    if (identified) {
-      const start = at + frameHeaderBytes;
-      const read = readCallIdentity(view, start, start + bodyBytes);
-      if (typeof read === "string") return session.fault(read);
-      // Regions end with their request, so one that carries them cannot stand for another.
-      if ((flags & frameFlag.grants) === 0) identity = read;
-      prefixBytes = callIdentityBytes;
-    }
-    if ((flags & frameFlag.metadata) !== 0) {
-      const start = at + frameHeaderBytes;
-      const taken = this.#metadata.take(session.port.slab, view, start + prefixBytes, start + bodyBytes);
-      if (typeof taken === "string") return session.fault(taken);
-      metadata = taken;
-      prefixBytes += this.#metadata.bytes;
-    }
+    const prefix = this.#prefix;
+    const start = at + frameHeaderBytes;
+    const fault = prefix.take(session.port, start, start + bodyBytes, flags);
+    if (fault !== "") return session.fault(fault);
+    const prefixBytes = prefix.bytes;
     // Delivered twice it would be executed twice, which no fabric should have us do.
     if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (this.#size === 0 && !session.hasOpenWork) session.watch();
-    const call = new IncomingCall(this, callId, method, identity);
+    const call = new IncomingCall(this, callId, method, prefix.identity);
     this.#set(slot, call);
     this.#size++;
     if (!isBuiltin(method)) services.counters.requestsStarted++;
@@ -154,7 +142,7 @@ export class IncomingCalls implements Answering {
     call.startedMs = services.clock.now();
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
     call.priority = priorityOf(flags);
-    call.metadata = metadata;
+    call.metadata = prefix.metadata;
     call.bodyBytes = bodyBytes - prefixBytes;
     call.deadlineMs = call.startedMs + timeLeftMs;
     this.#fresh.push(call);
@@ -166,7 +154,7 @@ export class IncomingCalls implements Answering {
 
     // What engines ask each other belongs to calls that have begun: they need it to end.
     // And a call that may have been begun here goes on when it is tried again.
-    if (!services.gate.requests && !isBuiltin(method) && (identity?.incarnation ?? 0n) === 0n) {
+    if (!services.gate.requests && !isBuiltin(method) && (call.identity?.incarnation ?? 0n) === 0n) {
       call.settle({ error: drainingError("the server", "remote") });
       return;
     }
@@ -174,15 +162,32 @@ export class IncomingCalls implements Answering {
       call.settle({ error: beyond });
       return;
     }
-    if ((flags & frameFlag.rendezvous) !== 0)
-      this.#pull(call, at + prefixBytes, flags, bodyBytes - prefixBytes);
+    const verdict = isBuiltin(method) ? undefined : this.authorization?.check(call);
+    if (verdict instanceof RpcError) return void call.settle({ error: verdict });
+    const bodyAt = at + prefixBytes;
+    if ((flags & frameFlag.rendezvous) !== 0) this.#pull(call, bodyAt, flags, call.bodyBytes, verdict);
+    else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
     else {
       const { bodies } = session;
       const { room } = bodies;
       const codec = this.#granted.for(call, flags);
-      this.#serve(call, bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, codec, room), room);
+      this.#serve(call, bodies.valueAt(bodyAt, call.bodyBytes, codec, room), room);
     }
   };
+
+  /** The body stands in a message, whose place is needed for others until it is known whether the call may run. */
+  #holdBack(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict): void {
+    const { port, account } = this.#session;
+    const body = copyOfBody(port.slab, at + frameHeaderBytes, call.bodyBytes);
+    const serve = () => this.#serveBody(call, body, flags, 0);
+    onceAuthorized(call, verdict, account.decoded, call.bodyBytes, serve);
+  }
+
+  #serveBody(call: IncomingCall, body: Body, flags: number, pulledBytes: number): void {
+    const { bodies } = this.#session;
+    const { room } = bodies;
+    this.#serve(call, bodies.decode(body, this.#granted.for(call, flags), room), room, pulledBytes);
+  }
 
   /** A user's request begins. Returns why it must not, if so. */
   #enter(): RpcError | undefined {
@@ -207,7 +212,7 @@ export class IncomingCalls implements Answering {
   }
 
   /** The body of a request is with the caller. */
-  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number): void {
+  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number, verdict?: PendingVerdict): void {
     const session = this.#session;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     call.beginTransfer();
@@ -222,9 +227,9 @@ export class IncomingCalls implements Answering {
           if (body === undefined) call.settle({ error: session.bodies.failure(status) });
           else {
             call.bodyBytes = body.end - body.start;
-            const { room } = session.bodies;
-            const input = session.bodies.decode(body, this.#granted.for(call, flags), room);
-            this.#serve(call, input, room, call.bodyBytes);
+            const serve = () => this.#serveBody(call, body, flags, call.bodyBytes);
+            if (verdict === undefined) serve();
+            else onceAuthorized(call, verdict, session.account.pulls, call.bodyBytes, serve);
           }
         }
         call.endTransfer();

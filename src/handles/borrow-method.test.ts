@@ -13,7 +13,10 @@ it("a peer that borrows again and again has 256 regions at most, and others are 
   const method = borrowMethod(shares, 7n);
   const ends: (() => void)[] = [];
   const peer = () =>
-    ({ request: () => new Promise((resolve) => ends.push(() => resolve(undefined))) }) as unknown as PeerLink;
+    ({
+      refusalOf: () => undefined,
+      request: () => new Promise((resolve) => ends.push(() => resolve(undefined))),
+    }) as unknown as PeerLink;
   const borrow = (from: PeerLink, ticket: number) =>
     new Promise<string>((resolve) => {
       const answer = (_: IncomingCall, { error }: Outcome) => resolve(error?.code ?? "ok");

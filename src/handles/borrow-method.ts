@@ -11,6 +11,9 @@ import type { Shares } from "./shares.ts";
 /** Regions that the peer of one session may borrow at once. Each keeps a control request open. */
 const maxBorrowed = 256;
 
+/** The name under which `security.allow` is asked whether a peer may borrow. */
+export const borrowPath = "cinnabar/borrow";
+
 /**
  * The borrower ends the lease by its own clock, so that it knows why. This side waits that much longer, in
  * milliseconds.
@@ -40,6 +43,9 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       return fits ? { token, incarnation: life, ticket } : undefined;
     },
     async ({ token, incarnation: life, ticket }, call, session) => {
+      // A handle is known to whoever has seen it: `allow` says who may use one.
+      const refused = session.refusalOf(borrowPath);
+      if (refused !== undefined) return void call.settle({ error: refused });
       if (life !== incarnation)
         return fail(call, "not_found", "the handle comes from an earlier run of this engine");
       const { region, endsMs } = shares.find(token);

@@ -31,6 +31,8 @@ export const channels = {
    * is a `ShedCause`.
    */
   shed: channel("cinnabar:call.shed"),
+  /** A peer, a handshake or a call was refused by the engine's security: a `SecurityRefused`. */
+  securityRefused: channel("cinnabar:security.refused"),
   /** A worker lane started serving, for the first time or after a restart: { lane, urls, incarnation }. */
   laneServing: channel("cinnabar:lane.serving"),
   /** A worker exited unexpectedly: a `LaneDeath`. */

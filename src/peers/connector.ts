@@ -12,6 +12,7 @@ import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { hasHosts, parseUrl } from "../libfabric/url.ts";
 import { assertOptions, assertTimeoutMs } from "../options/assert-options.ts";
+import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 import { realClock } from "../time/clock.ts";
@@ -43,6 +44,8 @@ interface ConnectionTerms {
   readonly window: WindowLimits;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
+  /** The peer that announced the one that is connected to, as a lane of its own. */
+  readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
 }
 
 type OpenLanes = NonNullable<ConnectionOptions["openLanes"]>;
@@ -201,7 +204,13 @@ export class Connector {
           url: dispatcher.url,
           clock,
           backends: (resolver) =>
-            new BackendSet(this.#engine, resolver, options, (url) => this.#connect(url, terms), listener),
+            new BackendSet(
+              this.#engine,
+              resolver,
+              options,
+              (url) => this.#connect(url, { ...terms, dispatcher }),
+              listener,
+            ),
           keepDispatcher() {
             if (!keeps) return () => {};
             const kept = new Backend(dispatcher, options, clock, untold);
@@ -216,10 +225,11 @@ export class Connector {
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
   async #openSession(
     connection: PeerConnection,
-    { timeoutMs, window, name }: ConnectionTerms,
+    { timeoutMs, window, name, dispatcher }: ConnectionTerms,
   ): Promise<Session> {
     this.#assertOpen();
-    if (name !== undefined) assertProvable(name, connection.url, this.#engine.security);
+    const { security, securityMeter } = this.#engine;
+    if (name !== undefined) assertProvable(name, connection.url, security);
     const untilMs = realClock.now() + timeoutMs;
     const target = await withTimeout(
       timeoutMs,
@@ -237,7 +247,7 @@ export class Connector {
       const leftMs = Math.max(1, untilMs - realClock.now());
       const last = leftMs < 2 * attemptMs;
       try {
-        return await this.#sessions.connect({
+        const session = await this.#sessions.connect({
           port,
           address: admit(port, address, connection.url),
           replyTo,
@@ -245,8 +255,16 @@ export class Connector {
           timeoutMs: last ? leftMs : attemptMs,
           window,
           repeats,
-          provenName: name,
+          // A lane is the dispatcher, whatever its own address.
+          provenName:
+            name ?? (dispatcher === undefined ? undefined : parseUrl(dispatcher.url).host || undefined),
         });
+        const other = dispatcher === undefined ? undefined : otherIdentity(session, dispatcher, security);
+        if (other === undefined) return session;
+        const { identity, peerName: peer } = session;
+        securityMeter.onRefused({ refusal: "other_identity", peer, identity, why: other.message });
+        session.end(other);
+        throw other;
       } catch (error) {
         if (isLostHello(error)) {
           this.#assertOpen();
@@ -271,6 +289,20 @@ function assertProvable(name: string, url: string, security: ResolvedSecurity | 
   throw new RpcError({
     code: "failed_precondition",
     message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
+    origin: "local",
+  });
+}
+
+/** A lane takes the calls that are meant for its dispatcher, so it must prove that it is the same. */
+function otherIdentity(
+  { identity }: Session,
+  dispatcher: NonNullable<ConnectionTerms["dispatcher"]>,
+  security: ResolvedSecurity | undefined,
+): RpcError | undefined {
+  if (security === undefined || isSamePrincipal(identity, dispatcher.lastIdentity)) return undefined;
+  return new RpcError({
+    code: "permission_denied",
+    message: `a lane of ${dispatcher.url} has another identity than it: "${principalOf(identity)}" instead of "${principalOf(dispatcher.lastIdentity)}"`,
     origin: "local",
   });
 }

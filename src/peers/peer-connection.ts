@@ -83,6 +83,8 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   #suspected = false;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
+  /** Who its last session was with; undefined before the first. */
+  #lastIdentity: Identity | undefined;
   #closed = false;
 
   constructor(url: string, engine: EngineServices, options: ConnectionOptions) {
@@ -122,6 +124,11 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
 
   get identity(): Identity | undefined {
     return this.current?.identity;
+  }
+
+  /** Who the peer was when it was last connected. */
+  get lastIdentity(): Identity | undefined {
+    return this.#lastIdentity;
   }
 
   get agent(): string {
@@ -234,6 +241,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     if (session.state !== "open") return exchange.outgoing;
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
+    this.#lastIdentity = session.identity;
     this.onLanes(session.remote?.lanes ?? [], last === incarnation);
     session.observer = this;
     this.#lastIncarnation = incarnation;

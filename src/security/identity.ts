@@ -76,7 +76,7 @@ export function identityOfProcess(uid: number, gid: number, pid: number): Proces
  * the same name is the same principal, and a process is its user. Peers without an identity are all one.
  */
 export function isSamePrincipal(one: Identity | undefined, other: Identity | undefined): boolean {
-  return principalOf(one) === principalOf(other);
+  return one === other || principalOf(one) === principalOf(other);
 }
 
 /** A key for the principal. Names cannot make it ambiguous: only the last part is free text. */

@@ -271,6 +271,10 @@ class Dispatcher implements ServedMethod, Startable {
     if (this.#isOneWay) this.#report(call, error.code === "internal" ? (error.cause ?? error) : error);
   }
 
+  onThrown(call: IncomingCall, error: unknown): void {
+    this.#report(call, error);
+  }
+
   #onLate(call: IncomingCall, session: PeerLink): void {
     session.services.counters.lateResults++;
     if (channels.lateResult.hasSubscribers)

@@ -4,19 +4,23 @@ import { FakeServices } from "../connection/fake-services.test-support.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { SessionLimits } from "../flow/session-limits.ts";
+import { type Identity, identityOfProcess, identityOfPsk } from "../security/identity.ts";
 import type { FakeClock } from "../time/fake-clock.test-support.ts";
 import { ReplayCache } from "./replay-cache.ts";
 
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });
 
 /** A cache, and sessions that only take answers. */
-function setUp(limits: Partial<SessionLimits> = {}) {
+function setUp(limits: Partial<SessionLimits> = {}, bindsIdentity = false) {
   const host = new FakeServices(limits);
   const clock = host.clock as FakeClock;
-  const cache = new ReplayCache(clock, host.limits);
+  const cache = new ReplayCache(clock, host.limits, bindsIdentity);
   const answers: Outcome[] = [];
-  const newSession = () => {
+  const strangers: string[] = [];
+  const newSession = (identity?: Identity) => {
     const session = {
+      identity,
+      onOtherIdentity: (why: string) => strangers.push(why),
       services: host,
       clock,
       state: "open",
@@ -27,9 +31,16 @@ function setUp(limits: Partial<SessionLimits> = {}) {
   };
   const ask = (
     sequence: number,
-    more: { caller?: bigint; settled?: number; again?: boolean; incarnation?: bigint; timeMs?: number } = {},
+    more: {
+      caller?: bigint;
+      settled?: number;
+      again?: boolean;
+      incarnation?: bigint;
+      timeMs?: number;
+      by?: Identity | undefined;
+    } = {},
   ) => {
-    const session = newSession();
+    const session = newSession(more.by);
     const identity = {
       caller: more.caller ?? 1n,
       sequence,
@@ -42,8 +53,42 @@ function setUp(limits: Partial<SessionLimits> = {}) {
     if (execution !== undefined) execution.handler = "here";
     return { session, request, execution, last: () => answers.at(-1) };
   };
-  return { host, clock, cache, ask, answers };
+  return { host, clock, cache, ask, answers, strangers };
 }
+
+describe("answers kept for an identity", () => {
+  const ann = identityOfPsk("ann");
+  const bob = identityOfPsk("bob");
+
+  it("go to it from any session of it, and to nobody else", () => {
+    const { ask, strangers, host } = setUp({}, true);
+    ask(1, { by: ann }).execution?.settle({ value: "secret" });
+    for (const by of [bob, undefined, identityOfProcess(0, 0, 1)]) {
+      const stolen = ask(1, { by, again: true });
+      expect(stolen.last()?.error).toMatchObject({ code: "permission_denied" });
+      expect(stolen.execution).toBeUndefined();
+    }
+    expect(strangers).toHaveLength(3);
+    expect(host.counters.replays).toBe(0);
+    expect(ask(1, { by: identityOfPsk("ann"), again: true }).last()).toEqual({ value: "secret" });
+  });
+
+  it("cannot be joined or cancelled by another while they are being made", () => {
+    const { ask } = setUp({}, true);
+    const first = ask(1, { by: ann });
+    const other = ask(1, { by: bob, again: true });
+    other.request.onCancelled();
+    expect(first.execution?.open).toBe(true);
+    first.execution?.settle({ value: 1 });
+    expect(first.last()).toEqual({ value: 1 });
+  });
+
+  it("are told from others only where identities are proven: one caller may come by shm and by tcp", () => {
+    const { ask } = setUp();
+    ask(1, { by: identityOfProcess(0, 0, 1) }).execution?.settle({ value: "kept" });
+    expect(ask(1, { again: true }).last()).toEqual({ value: "kept" });
+  });
+});
 
 describe("answers kept for replay", () => {
   it("execute a sequence once: others join while it runs, and get its answer later", () => {

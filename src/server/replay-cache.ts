@@ -2,12 +2,15 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { SessionLimits } from "../flow/session-limits.ts";
+import { type Identity, isSamePrincipal } from "../security/identity.ts";
 import type { Clock } from "../time/clock.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
 
 /** What the cache knows of one caller. */
 interface Caller {
+  /** Who it was when it came first. */
+  readonly identity: Identity | undefined;
   /** Calls up to this sequence number without an entry may have been executed and forgotten. */
   floor: number;
   /** By sequence number, in order of arrival. */
@@ -34,6 +37,7 @@ const maxCallers = 8192;
 export class ReplayCache implements ReplayEntryListener {
   readonly #clock: Clock;
   readonly #limits: SessionLimits;
+  readonly #bindsIdentity: boolean;
   /** The caller that has been silent longest comes first. */
   readonly #callers = new Map<bigint, Caller>();
   /** Ended executions, the oldest first. */
@@ -44,9 +48,11 @@ export class ReplayCache implements ReplayEntryListener {
   #hasForgotten = false;
   #cancelTimer: (() => void) | undefined;
 
-  constructor(clock: Clock, limits: SessionLimits) {
+  /** `bindsIdentity`: an answer is for the identity that has asked first, and for no other. */
+  constructor(clock: Clock, limits: SessionLimits, bindsIdentity = false) {
     this.#clock = clock;
     this.#limits = limits;
+    this.#bindsIdentity = bindsIdentity;
   }
 
   /** Executions that run, or whose response is kept. */
@@ -76,7 +82,10 @@ export class ReplayCache implements ReplayEntryListener {
     // A caller that claims to have been here, and is unknown, was forgotten.
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
       return refuseUnknown(request, "its caller was silent for too long");
-    const caller = this.#callerOf(identity.caller, sequence);
+    const caller = this.#callerOf(identity.caller, sequence, session.identity);
+    // Answers are for whoever asked. A number is drawn by chance, so another identity with the same one has learnt it.
+    if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity))
+      return refuseOther(request, session);
     this.#settle(caller, identity.settled);
     const entry = caller.entries.get(sequence);
     if (entry !== undefined) {
@@ -126,13 +135,18 @@ export class ReplayCache implements ReplayEntryListener {
     this.#bytes = 0;
   }
 
-  #callerOf(number: bigint, sequence: number): Caller {
+  #callerOf(number: bigint, sequence: number, identity: Identity | undefined): Caller {
     let caller = this.#callers.get(number);
     if (caller !== undefined) this.#callers.delete(number);
     else {
       if (this.#callers.size >= maxCallers) this.#forgetCaller();
       // It may be one that was forgotten, and then what it asked for before this may have been executed.
-      caller = { floor: this.#hasForgotten ? sequence - 1 : 0, entries: new Map(), running: 0 };
+      caller = {
+        identity,
+        floor: this.#hasForgotten ? sequence - 1 : 0,
+        entries: new Map(),
+        running: 0,
+      };
     }
     this.#callers.set(number, caller);
     return caller;
@@ -198,6 +212,14 @@ export function refuseUnknown(request: IncomingCall, why: string): undefined {
   request.handler = "elsewhere";
   const message = `an earlier attempt may have been executed: ${why}`;
   request.settle({ error: new RpcError({ code: "aborted", message, origin: "remote" }) });
+  return undefined;
+}
+
+function refuseOther(request: IncomingCall, session: PeerLink): undefined {
+  const message = "the calls of this caller belong to another identity";
+  session.onOtherIdentity(message);
+  request.handler = "elsewhere";
+  request.settle({ error: new RpcError({ code: "permission_denied", message, origin: "remote" }) });
   return undefined;
 }
 

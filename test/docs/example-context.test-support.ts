@@ -55,6 +55,7 @@ export declare const cache: Client<typeof Cache>;
 export declare const sums: Client<typeof Sums>;
 
 export declare const engine: Engine;
+export declare const verifyToken: (token: string | undefined, method: string) => Promise<boolean>;
 export declare const peer: Peer;
 export declare const backends: BalancedPeer;
 export declare const call: CallContext;
@@ -71,4 +72,3 @@ export declare const shared: RegionHandle<"read">;
 export declare const file: FileHandle;
 export declare const path: string;
 export declare const key: string;
-export declare const verifyToken: (token: string | undefined, method: string) => Promise<boolean>;

@@ -65,6 +65,27 @@ describe("the example of", () => {
     });
   });
 
+  it("a bearer token is not sent where somebody could read it", async () => {
+    const [tcp] = providers.filter(({ scheme }) => scheme === "tcp") as [(typeof providers)[number]];
+    const seen: unknown[] = [];
+    const notes = implement(Notes, {
+      read: () => "",
+      write(_, call) {
+        seen.push(call.metadata.get("authorization"));
+        return "";
+      },
+    });
+    const { api, peer } = await pair(tcp, [notes]);
+    const token = vi.fn(async () => "good");
+    expect(peer.isConfidential).toBe(false);
+    expect(await failure(api(Notes, { middleware: [sendToken(token)] }).write())).toMatchObject({
+      code: "failed_precondition",
+      message: expect.stringContaining("over an unsealed session"),
+    });
+    expect(token).not.toHaveBeenCalled();
+    expect(seen).toEqual([]);
+  });
+
   it("a tenant's limit refuses its calls, and no other's", async () => {
     const gate = deferred();
     const { api } = await over([tenantLimit(2)], gate.promise);

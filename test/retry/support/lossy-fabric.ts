@@ -16,6 +16,7 @@ import { newCounters } from "../../../src/observe/counters.ts";
 import { Peer } from "../../../src/peers/peer.ts";
 import { PeerConnection } from "../../../src/peers/peer-connection.ts";
 import { resolveReconnectOptions } from "../../../src/peers/reconnect.ts";
+import { SecurityMeter } from "../../../src/security/security-meter.ts";
 import { Admission } from "../../../src/server/admission.ts";
 import { defaultAdmission } from "../../../src/server/admission-options.ts";
 import { dispatchTable } from "../../../src/server/dispatcher.ts";
@@ -87,6 +88,7 @@ export class Side {
       credits: new RequestCredits(all.maxRequestsInAll, all.maxRequests, all.maxSessions),
       clientMiddleware: [],
       security: undefined,
+      securityMeter: new SecurityMeter(),
       pullBudget: new ByteBudget(all.maxPullBytes),
       offerBudget: new ByteBudget(all.maxOfferBytes),
       queueBudget: new ByteBudget(all.maxQueuedBytesInAll),
