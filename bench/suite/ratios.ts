@@ -86,6 +86,11 @@ const furtherRatios: readonly Definition[] = [
       })),
     ),
   ),
+  ...["p50", "p99"].map((quantile) => ({
+    name: `shm.stream_beside.${quantile}_vs_alone`,
+    ours: [`shm.stream_beside.stalled.${quantile}_us`],
+    theirs: [`shm.stream_beside.nothing.${quantile}_us`],
+  })),
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

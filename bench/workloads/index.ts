@@ -16,6 +16,7 @@ import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
 import { small } from "./small.ts";
 import { stall } from "./stall.ts";
+import { streamBeside } from "./stream-beside.ts";
 import { streams } from "./streams.ts";
 import { wheel } from "./wheel.ts";
 
@@ -27,6 +28,7 @@ export const workloads: readonly Workload[] = [
   small,
   streams,
   oneWay,
+  streamBeside,
   binary,
   bulk,
   bulkBeside,
