@@ -134,6 +134,7 @@ class Port {
   bool cutOff(uint32_t address);
   void failAddress(uint32_t address, uint32_t status, bool endsSoon = false);
   void peerGone(transport::Peer& peer);
+  void noteDisconnected(const std::vector<fi_addr_t>& peers);
   void tellDisconnected();
   void takeNews();
   void failWaiting(fi_addr_t unreachable, uint32_t status);
@@ -180,8 +181,8 @@ class Port {
   transport::Pool<Part> parts_;
   uint32_t sends_ = 0;  // under way
   uint32_t mostParked_ = 0;
-  std::vector<fi_addr_t> disconnected_;  // not told yet
-  std::vector<uint32_t> freeParked_;     // tokens of parked messages that may be given again
+  std::vector<uint32_t> disconnected_;  // addresses, not told yet
+  std::vector<uint32_t> freeParked_;    // tokens of parked messages that may be given again
   uint32_t transfers_ = 0;
 
   std::unique_ptr<transport::Transport> transport_;  // null once closed

@@ -10,6 +10,8 @@ namespace cinnabar::engine {
 
 int Port::admit(const uint8_t* bytes, size_t length) {
   if (addresses_.isFull()) return -FI_ENOSPC;
+  // What has ended before is no news for who comes now.
+  if (transport_->hasNews()) takeNews();
   transport::Peer* peer = nullptr;
   int status = transport_->admit(bytes, length, &peer);
   return status == 0 ? static_cast<int>(addresses_.take(peer)) : status;
@@ -20,6 +22,7 @@ int Port::forget(uint32_t index) {
   if (address == nullptr) return -FI_EINVAL;
   failAddress(index, FI_ECANCELED, cutOff(index));
   unvouch(index);
+  std::erase(disconnected_, index);
   addresses_.forget(*address);
   settle(index);
   return 0;
@@ -32,13 +35,8 @@ const transport::ProcessCredentials* Port::processOf(uint32_t index) {
 
 /// Tells of connections that have ended, behind all that had come by them.
 void Port::tellDisconnected() {
-  for (uint32_t index = 0; index < addresses_.size(); ++index) {
-    const Address& address = addresses_[index];
-    if (!address.used || address.forgotten) continue;
-    if (std::find(disconnected_.begin(), disconnected_.end(), address.peer->address) !=
-        disconnected_.end())
-      completions_.deliver({.kind = Completion::disconnected, .token = index});
-  }
+  for (uint32_t index : disconnected_)
+    completions_.deliver({.kind = Completion::disconnected, .token = index});
   disconnected_.clear();
 }
 
@@ -105,7 +103,7 @@ void Port::peerGone(transport::Peer& peer) {
 void Port::takeNews() {
   transport::News news = transport_->takeNews();
   for (const auto& [address, code] : news.unreachable) failWaiting(address, code);
-  disconnected_.insert(disconnected_.end(), news.disconnected.begin(), news.disconnected.end());
+  noteDisconnected(news.disconnected);
   uint64_t before = turned_.away + turned_.malformed;
   uint64_t now = news.turned.away + news.turned.malformed;
   turned_ = news.turned;
@@ -114,6 +112,18 @@ void Port::takeNews() {
   entry.token = static_cast<uint32_t>(turned_.away);
   entry.bytes = static_cast<uint32_t>(turned_.malformed);
   completions_.deliver(entry);
+}
+
+/// Whom it concerns is settled now: who is admitted before it is told did not have the connection.
+void Port::noteDisconnected(const std::vector<fi_addr_t>& peers) {
+  if (peers.empty()) return;
+  for (uint32_t index = 0; index < addresses_.size(); ++index) {
+    const Address& address = addresses_[index];
+    if (!address.used || address.forgotten) continue;
+    if (std::find(peers.begin(), peers.end(), address.peer->address) == peers.end()) continue;
+    std::erase(disconnected_, index);
+    disconnected_.push_back(index);
+  }
 }
 
 /// Ends what waits for a connection that was refused. What comes later tries again.

@@ -122,6 +122,7 @@ bool SocketWatch::endAll(const fabric::RawAddress& peer) {
   for (auto& [fd, known] : known_) {
     if (!known.connection.isUp || known.connection.peer != peer) continue;
     end(fd, known);
+    known.isCutOff = true;
     found = true;
   }
   return found;
@@ -152,7 +153,10 @@ void SocketWatch::detach(int fd) {
   auto found = known_.find(fd);
   if (found == known_.end()) return;
   transport::Connection ended = found->second.connection;
+  bool isCutOff = found->second.isCutOff;
   known_.erase(found);
+  // Who ended it has gone, and whoever has begun with the peer meanwhile did not have it.
+  if (isCutOff) return;
   // Of two that connect to each other at once, one connection goes on. The other side's may be
   // refused before the answer to ours has come; should ours fail, that is told by itself.
   if (ended.number == 0 || !ended.isUp || isReached(ended.peer)) return;

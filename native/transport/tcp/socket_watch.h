@@ -122,6 +122,7 @@ class SocketWatch {
     transport::Connection connection;
     uint64_t sinceNs = 0;
     bool isEnding = false;
+    bool isCutOff = false;  // by endAll: nobody is left to be told
   };
   void boundInbound();
   void sweepNow();
