@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ask, root, SetupError, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
@@ -53,6 +53,15 @@ async function pack() {
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
   await step("the package, unpacked", "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
+  const files = readdirSync(target, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  const bytes = files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+  /** @param {number} size */
+  const kilobytes = (size) => `${Math.round(size / 1000)} kB`;
+  console.log(
+    `${tarball}: ${kilobytes(statSync(tarball).size)}, unpacked ${kilobytes(bytes)} in ${files.length} files`,
+  );
   return tarball;
 }
 
