@@ -105,6 +105,7 @@ export {
 } from "./rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./rdma/verbs-choice.ts";
+export { describeSealing, type SealingReport } from "./sealing/describe-sealing.ts";
 export type { SuiteName } from "./sealing/suites.ts";
 export type { Allow, Authorize, AuthorizedCall } from "./security/authorization-options.ts";
 export type { Certificate } from "./security/certificate.ts";

@@ -80,6 +80,9 @@ describe("cinnabar info", () => {
     expect(stdout).toMatch(/^efa:\/\/ +efa +(yes|no +\S.*)$/m);
     expect(stdout).toMatch(/^Locked memory: /m);
     expect(stdout).toMatch(/^Fork safety: /m);
+    expect(stdout).toMatch(
+      /^Sealing: OpenSSL \S+ .*, \/\S+: aes-256-gcm [\d.]+ GB\/s, chacha20-poly1305 [\d.]+ GB\/s$/m,
+    );
     expect(stdout).not.toContain(bold);
   });
 
@@ -112,7 +115,13 @@ describe("cinnabar info", () => {
       "lockedMemory",
       "forkSafety",
       "patches",
+      "sealing",
     ]);
+    expect(report.sealing).toMatchObject({
+      available: true,
+      version: expect.stringMatching(/^OpenSSL 3/),
+      suites: [{ name: "aes-256-gcm" }, { name: "chacha20-poly1305" }],
+    });
     const shm = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "shm");
     expect(shm).toMatchObject({ provider: "shm", available: true, reason: "" });
     expect(shm.domains[0].capabilities).toContain("FI_RMA");
@@ -137,6 +146,7 @@ describe("cinnabar info", () => {
     const { status, stdout } = cinnabar(["info"], { CINNABAR_ADDON: "/nonexistent/cinnabar.node" });
     expect(status).toBe(0);
     expect(stdout).toContain("addon not loaded: /nonexistent/cinnabar.node: no such file");
+    expect(stdout).toContain("Sealing: not available: OpenSSL's libcrypto: needs the addon");
   });
 
   it("prints its help", () => {

@@ -1,4 +1,4 @@
-import { describeFabrics, type FabricsReport } from "cinnabar/standard";
+import { describeFabrics, describeSealing, type FabricsReport, type SealingReport } from "cinnabar/standard";
 import { optionsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { table } from "../table.ts";
@@ -8,8 +8,9 @@ const help = `Usage: cinnabar info [--json] [--require FABRIC…]
 
 Prints which fabrics this machine can use, and for each other fabric the reason
 and the remedy. Prints versions, RDMA devices, what libfabric offers at each
-address, RDMA connections, the limit of locked memory, and what Cinnabar
-changes in other libraries because of their faults.
+address, RDMA connections, the limit of locked memory, which OpenSSL seals
+sessions and how fast, and what Cinnabar changes in other libraries because of
+their faults.
 
   --json            Prints the report as one JSON object (docs/guide/cli.md).
   --require FABRIC  Exits with status 1 if this machine cannot use the fabric:
@@ -31,7 +32,10 @@ export const info: Command = {
       const known = [...new Set(report.fabrics.map((fabric) => fabric.scheme))].join(", ");
       throw new UsageError(`unknown fabric "${scheme}", expected one of ${known}`);
     }
-    terminal.print(json ? JSON.stringify(report, undefined, 2) : inWords(report, terminal));
+    const sealing = describeSealing();
+    terminal.print(
+      json ? JSON.stringify({ ...report, sealing }, undefined, 2) : inWords(report, sealing, terminal),
+    );
     const missing = required.filter((scheme) => !isUsable(report, scheme));
     if (missing.length > 0) terminal.complain(`cinnabar info: this machine cannot use ${missing.join(", ")}`);
     return missing.length === 0 ? 0 : 1;
@@ -42,10 +46,11 @@ function isUsable({ fabrics }: FabricsReport, scheme: string): boolean {
   return fabrics.some((fabric) => fabric.scheme === scheme && fabric.available);
 }
 
-function inWords(report: FabricsReport, terminal: Terminal): string {
+function inWords(report: FabricsReport, sealing: SealingReport, terminal: Terminal): string {
   const parts = [versions(report), fabrics(report, terminal), devices(report, terminal)];
   const last = `${lockedMemory(report)}
-${forks[report.forkSafety]}`;
+${forks[report.forkSafety]}
+${seals(sealing)}`;
   return [...parts, domains(report, terminal), connections(report, terminal), last, patches(report, terminal)]
     .filter((part) => part !== "")
     .join("\n\n");
@@ -148,6 +153,15 @@ const forks: Readonly<Record<FabricsReport["forkSafety"], string>> = {
   libibverbs: "Fork safety: libibverbs protects pinned memory (RDMAV_FORK_SAFE)",
   none: "Fork safety: none; child processes can break transfers. Set RDMAV_FORK_SAFE=1, or use Linux 5.12 or later",
 };
+
+function seals({ available, path, version, tried, suites }: SealingReport): string {
+  if (!available)
+    return tried.map(({ path, reason }) => `Sealing: not available: ${path}: ${reason}`).join("\n");
+  const speeds = suites.map(({ name, bytesPerSecond }) =>
+    bytesPerSecond === 0 ? `no ${name}` : `${name} ${(bytesPerSecond / 1e9).toFixed(1)} GB/s`,
+  );
+  return `Sealing: ${version}, ${path}: ${speeds.join(", ")}`;
+}
 
 function patches(report: FabricsReport, terminal: Terminal): string {
   const rows = report.patches
