@@ -1,4 +1,5 @@
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
+import { preparePackage } from "./package.mjs";
 import { guest, kernelOfGuest, prepareGuest } from "./rdma.mjs";
 
 /**
@@ -53,6 +54,7 @@ const makers = [
     async () => process.env.CINNABAR_LIBFABRIC || (await newerLibfabric("trixie")),
     "NO TEST ON A NEWER LIBFABRIC: it cannot be built here",
   ],
+  ["package", preparePackage, "NO TEST OF THE INSTALLED PACKAGE: it, or bare roots, cannot be made here"],
 ];
 
 /**

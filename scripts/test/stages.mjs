@@ -5,6 +5,7 @@ import { findClangFormat } from "../setup/system-packages.mjs";
 import { runConsumers } from "./consumers.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
+import { testPackage } from "./package.mjs";
 import { partsOnDevices, runPartOnDevices, smokeOnDevices } from "./rdma.mjs";
 import {
   partsUnderSanitizers,
@@ -40,7 +41,7 @@ import { runVitest } from "./vitest.mjs";
  * @property {"test" | "all" | "both"} within which command runs it: `npm test`, `npm run test:all` or both. Tests take
  * their long form in what `npm test` does not run
  * @property {boolean} [quiet] it needs a machine that does nothing else, so that no commit's turn has it
- * @property {"guest" | "libfabric"} [needs] what must be made first, in minutes, where the machine does not have it yet
+ * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not have it yet
  * @property {(options: RunOptions) => Promise<Outcome>} run
  */
 
@@ -195,6 +196,14 @@ export const stages = [
     seconds: 300,
     within: "all",
     run: ({ workers }) => runConsumers({ workers }),
+  },
+  {
+    name: "package",
+    what: "the package, installed in bare roots without compiler and libfabric, with each Node",
+    seconds: 240,
+    within: "all",
+    needs: "package",
+    run: testPackage,
   },
 ];
 

@@ -1,0 +1,51 @@
+import { basename } from "node:path";
+import { ask } from "../setup/command.mjs";
+
+/** What every package must have. */
+const needed = [
+  ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
+  ...[
+    "dist/cli/bin/cinnabar.js",
+    "licenses/README.txt",
+    "licenses/libfabric/COPYING",
+    "licenses/libfabric/notices.txt",
+  ],
+  ...["licenses/node-addon-api.txt", "licenses/node-api-headers.txt", "native/CMakeLists.txt"],
+  ...["native/include/node-api/napi.h", "native/include/rdma/fabric.h"],
+];
+
+/** Files of a target. */
+const binaries = ["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"];
+
+/** What no package may have: sources of TypeScript, tests, maps, what a build leaves, what belongs to the checkout. */
+const unwanted =
+  /\.map$|\.test[.-]|(?<!\.d)\.ts$|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
+
+/**
+ * What is wrong with the files of a package.
+ *
+ * @param {readonly string[]} files without the folder `package/`
+ * @returns {string[]} a sentence for each fault
+ */
+export function faultsOfContents(files) {
+  const folders = [...new Set(files.map((file) => /^native\/linux-[^/]+/.exec(file)?.[0] ?? ""))].filter(
+    Boolean,
+  );
+  const wanted = [...needed, ...folders.flatMap((folder) => binaries.map((name) => `${folder}/${name}`))];
+  return [
+    ...(folders.length === 0 ? ["it has no binaries"] : []),
+    ...wanted.filter((file) => !files.includes(file)).map((file) => `it has no ${file}`),
+    ...files.filter((file) => unwanted.test(file)).map((file) => `it has ${file}`),
+  ];
+}
+
+/**
+ * @param {string} archive
+ * @returns {Promise<string>} why its contents are wrong; "" if they are not
+ */
+export async function contentsFault(archive) {
+  const { ok, output } = await ask("tar", ["-tzf", archive]);
+  if (!ok) return `tar cannot read ${basename(archive)}`;
+  const files = output.trim().split("\n");
+  return faultsOfContents(files.map((file) => file.replace(/^package\//, ""))).join("; ");
+}

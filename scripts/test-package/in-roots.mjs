@@ -1,0 +1,93 @@
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { step } from "../setup/command.mjs";
+import { acrossNamespaces, casesOf, runCase } from "./cases.mjs";
+import { contentsFault } from "./contents.mjs";
+import { bareRoot, inRoot, installRootTools, nodeOf, nodes, suites } from "./roots.mjs";
+import { programs } from "./tarball.mjs";
+
+/** @typedef {import("../test/stages.mjs").Outcome} Outcome */
+
+/**
+ * Installs the package in roots of the oldest and the current Debian and runs it with each Node.
+ *
+ * @param {string} archive
+ * @returns {Promise<Outcome>}
+ */
+export async function testInRoots(archive) {
+  await installRootTools();
+  const work = mkdtempSync(join(tmpdir(), "cinnabar-package-"));
+  const shm = mkdtempSync(join("/dev/shm", "cinnabar-package-"));
+  const cache = join(work, "cache");
+  let passed = 0;
+  /** @type {string[]} */
+  const problems = [];
+  /** @param {string} name @param {string} fault @param {string} [note] */
+  const note = (name, fault, note = "") => {
+    console.log(`${fault === "" ? "ok     " : "FAILED "} ${name}${note}`);
+    if (fault === "") passed += 1;
+    else problems.push(`${name}: ${fault}`);
+  };
+  try {
+    note("the package has what it must have, and nothing else", await contentsFault(archive));
+    await fillCache(archive, cache, join(work, "filling"));
+    for (const suite of suites) {
+      const root = await bareRoot(suite);
+      for (const major of nodes) {
+        const home = newHome(join(work, `${suite}-${major}`), archive);
+        const folders = { root, node: await nodeOf(major, "x64"), home, cache };
+        const name = `${suite}, Node ${major}`;
+        for (const it of casesOf(major, basename(archive))) {
+          const { fault, seconds } = await runCase(it, inRoot(folders));
+          note(`${name}: ${it.what}`, fault, ` (${seconds.toFixed(1)} s)`);
+        }
+        const addresses = ["tcp://127.0.0.1:0", `shm://across-${suite}-${major}`];
+        const fault = await acrossNamespaces(() => inRoot({ ...folders, shm }), addresses);
+        note(`${name}: two process namespaces with one /dev/shm, over tcp and shm`, fault);
+      }
+    }
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+    rmSync(shm, { recursive: true, force: true });
+  }
+  return { passed, failed: problems.length, problems };
+}
+
+/**
+ * npm's cache with all that the package depends on, so that the roots need no registry.
+ *
+ * @param {string} archive
+ * @param {string} cache
+ * @param {string} folder
+ */
+async function fillCache(archive, cache, folder) {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), "{}");
+  const where = ["--prefix", folder, "--cache", cache, "--no-audit", "--no-fund", "--ignore-scripts"];
+  await step("the package's dependencies", "npm", ["install", ...where, archive, "zod"]);
+  if (!existsSync(join(folder, "node_modules", "zod"))) throw new Error("npm install has not installed zod");
+}
+
+/**
+ * A folder with the package's file, the programs and npm, and nothing installed.
+ *
+ * @param {string} home
+ * @param {string} archive
+ */
+function newHome(home, archive) {
+  mkdirSync(home);
+  for (const file of [archive, ...programs]) copyFileSync(file, join(home, basename(file)));
+  const commands = join(home, ".commands");
+  mkdirSync(commands);
+  for (const name of ["npm", "npx"]) symlinkSync(`/opt/npm/bin/${name}-cli.js`, join(commands, name));
+  return home;
+}

@@ -1,0 +1,22 @@
+import { join } from "node:path";
+import { arch } from "node:process";
+import { makePackage } from "../package/make.mjs";
+import { targets } from "../package/targets.mjs";
+import { root, SetupError } from "../setup/command.mjs";
+import { testInRoots } from "../test-package/in-roots.mjs";
+import { prepareRoots } from "../test-package/roots.mjs";
+import { tarball } from "../test-package/tarball.mjs";
+
+/** Apart from dist-packages/, since it has binaries for this machine alone. */
+const folder = join(root, "build", "packages");
+
+/** Makes the package for this machine, and the roots that it is tested in; in minutes where nothing of it is kept. */
+export async function preparePackage() {
+  const own = targets.filter((target) => target.arch === arch);
+  if (arch !== "x64") throw new SetupError(`The roots are for x64, and this machine is ${arch}.`);
+  await makePackage(own, folder);
+  await prepareRoots();
+}
+
+/** Installs and runs the package; for a stage of `npm run test:all`. */
+export const testPackage = () => testInRoots(tarball(folder));

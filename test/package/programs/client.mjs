@@ -1,0 +1,13 @@
+// Calls the server at each address that it is given. For an installed package.
+import { Engine, service, unary } from "cinnabar";
+import { z } from "zod";
+
+const Greeter = service("greeter.v1", {
+  greet: unary({ input: z.object({ name: z.string() }), output: z.string() }),
+});
+const engine = await Engine.open();
+for (const url of process.argv.slice(2)) {
+  const greeter = (await engine.connect(url)).client(Greeter, { timeoutMs: 60_000 });
+  console.log(`${url}: ${await greeter.greet({ name: `process ${process.pid}` })}`);
+}
+await engine.close();

@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import { faultsOfContents } from "../../scripts/test-package/contents.mjs";
+
+const files = [
+  ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
+  ...["dist/cli/bin/cinnabar.js", "licenses/README.txt", "licenses/libfabric/COPYING"],
+  ...["licenses/libfabric/notices.txt", "licenses/node-addon-api.txt", "licenses/node-api-headers.txt"],
+  ...["native/CMakeLists.txt", "native/include/node-api/napi.h", "native/include/rdma/fabric.h"],
+  ...["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"].map((name) => `native/linux-x64-glibc/${name}`),
+];
+
+describe("the contents of the package", () => {
+  it("are right with binaries, sources of the addon and licences", () => {
+    expect(faultsOfContents(files)).toEqual([]);
+  });
+
+  it("are wrong without binaries, or with a part of them", () => {
+    const without = files.filter((file) => !file.startsWith("native/linux"));
+    expect(faultsOfContents(without)).toEqual(["it has no binaries"]);
+    const part = [...files, "native/linux-arm64-glibc/cinnabar.node"];
+    expect(faultsOfContents(part)).toEqual([
+      "it has no native/linux-arm64-glibc/libfabric.so.1",
+      "it has no native/linux-arm64-glibc/libverbs-fi.so",
+    ]);
+  });
+
+  it.each(["licenses/libfabric/COPYING", "dist/cli/bin/cinnabar.js"])("are wrong without %s", (name) => {
+    expect(faultsOfContents(files.filter((file) => file !== name))).toEqual([`it has no ${name}`]);
+  });
+
+  it.each([
+    "dist/index.js.map",
+    "dist/call/slot-table.test.js",
+    "src/index.ts",
+    "native/build/Release/cinnabar.node",
+    "native/test/main.cc",
+    "scripts/package.mjs",
+  ])("are wrong with %s", (name) => {
+    expect(faultsOfContents([...files, name])).toEqual([`it has ${name}`]);
+  });
+});
