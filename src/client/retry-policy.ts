@@ -44,8 +44,11 @@ export interface HedgeOptions {
 
 /** The options of a client or a call about its attempts. */
 export interface AttemptOptions {
+  /** Time for one attempt, connecting included, in milliseconds. Default: the time that the call has left. */
   readonly attemptTimeoutMs?: number;
+  /** Repeats failed attempts where that is safe; false: never. Default: never. */
   readonly retry?: RetryOptions | false;
+  /** Sends another request beside a slow one; false: never. Default: never. */
   readonly hedge?: HedgeOptions | false;
 }
 

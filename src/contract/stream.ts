@@ -57,7 +57,10 @@ export interface StreamOptions<E extends ErrorSchemas> {
    * Default: none.
    */
   readonly errors?: E;
-  /** Set to true when a second execution does no harm. The client may then retry a stream before its first item. */
+  /**
+   * Set to true when a second execution does no harm. The client may then retry a stream before its first item. Default:
+   * false.
+   */
   readonly idempotent?: boolean;
   /** Time limit of a whole stream in milliseconds, unless the caller sets one. Default: none. */
   readonly timeoutMs?: number;

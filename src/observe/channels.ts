@@ -65,6 +65,7 @@ export interface SlowCall {
   readonly phases: readonly SlowPhase[];
 }
 
+/** How long a slow call was in one phase. */
 export interface SlowPhase {
   readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
   readonly ms: number;

@@ -55,6 +55,7 @@ export interface RdmaConnection {
   readonly queuePair: RdmaQueuePair | undefined;
 }
 
+/** The queue pair of an RDMA connection, as the kernel reports it. */
 export interface RdmaQueuePair {
   readonly number: number;
   readonly peerNumber: number;

@@ -23,6 +23,7 @@ export interface Clock {
   readonly fakes?: unknown;
 }
 
+/** A timer that is set once and may be kept for later use. */
 export interface WakeUp {
   /** Sets whether the timer keeps the process alive. At first it does. */
   hold(holds: boolean): void;
