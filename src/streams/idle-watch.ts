@@ -26,6 +26,7 @@ export class IdleWatch extends Timed {
   readonly #stepMs: number;
   readonly #watched: Watched;
   #signs = 0;
+  /** Looks in a row that saw this side wait, the one included that saw the last frame. */
   #quiet = 0;
 
   constructor(engine: IdleTimes, idleTimeoutMs: number, watched: Watched) {
@@ -39,9 +40,10 @@ export class IdleWatch extends Timed {
 
   override onDeadline(): void {
     const { waitsForPeer, signs } = this.#watched;
-    this.#quiet = waitsForPeer && signs === this.#signs ? this.#quiet + 1 : 0;
+    if (!waitsForPeer) this.#quiet = 0;
+    else this.#quiet = signs === this.#signs ? this.#quiet + 1 : 1;
     this.#signs = signs;
-    // The wait may have begun just before the first look that saw it.
+    // The wait may have begun, and the frame have come, just before the first look that saw it.
     if (this.#quiet > looks) this.#watched.onIdle();
     else this.#arm();
   }
