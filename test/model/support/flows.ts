@@ -110,7 +110,8 @@ export class Flows {
       signal: controller.signal,
       ...(schedule.chance(0.3) ? { retry: { attempts: 3, baseDelayMs: 2 } } : {}),
     };
-    if (schedule.chance(0.15))
+    if (schedule.chance(0.02)) controller.abort(new Error("not even begun"));
+    else if (schedule.chance(0.15))
       schedule.loop.timer(schedule.between(1, 100), () => controller.abort(new Error("no more")), true);
     schedule.note(() => `${name} makes stream ${number} of ${kind} to ${to}`);
     this.open.add(number);

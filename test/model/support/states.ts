@@ -3,6 +3,8 @@ import { IncomingCall } from "../../../src/call/incoming-call.ts";
 import { OutgoingCall } from "../../../src/call/outgoing-call.ts";
 import { Attempt } from "../../../src/client/attempt.ts";
 import { RetriedCall } from "../../../src/client/retried-call.ts";
+import { StreamAttempt } from "../../../src/client/stream-attempt.ts";
+import { StreamCall } from "../../../src/client/stream-call.ts";
 import { Session } from "../../../src/connection/session.ts";
 import { OutgoingCalls } from "../../../src/exchange/outgoing-calls.ts";
 import { PeerConnection } from "../../../src/peers/peer-connection.ts";
@@ -11,7 +13,7 @@ import { DeadlineWheel, type Timed } from "../../../src/time/deadline-wheel.ts";
 const page = new URL("../../../docs/design/states.md", import.meta.url);
 
 /** The machines whose changes are seen as they happen. Of a peer only what it says when it is asked is known. */
-const watched = ["Outgoing call", "Incoming call", "Retried call", "Session"];
+const watched = ["Outgoing call", "Incoming call", "Retried call", "Stream", "Session"];
 const sampled = "Peer";
 
 type Changes = Map<string, Set<string>>;
@@ -62,6 +64,7 @@ export class StateWatch {
     const see = (item: object) => this.#see(item);
     this.#before(DeadlineWheel.prototype, "arm", (_, item: Timed) => see(item));
     this.#before(Attempt.prototype, "start", see);
+    this.#before(StreamAttempt.prototype, "start", see);
     this.#before(OutgoingCalls.prototype, "request", (_, call: OutgoingCall) => see(call));
     for (const name of ["connect", "accept", "refuse"] as const) this.#before(Session.prototype, name, see);
     this.#before(PeerConnection.prototype, "session", (peer) => {
@@ -106,6 +109,7 @@ export class StateWatch {
     if (item instanceof OutgoingCall) this.#watch("Outgoing call", item, "phase");
     else if (item instanceof IncomingCall) this.#watch("Incoming call", item, "phase");
     else if (item instanceof RetriedCall) this.#watch("Retried call", item, "phase");
+    else if (item instanceof StreamCall) this.#watch("Stream", item, "phase");
     else if (item instanceof Session) this.#watch("Session", item, "state");
   }
 
