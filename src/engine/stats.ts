@@ -101,10 +101,14 @@ export function statsOf(parts: EngineParts): EngineStats {
     replayCalls: replays.size,
     replayBytes: replays.bytes,
     admission: parts.admission.stats(),
-    security: parts.securityMeter.stats(identitiesOf(sessions)),
+    security: parts.securityMeter.stats(identitiesOf(sessions), forgeriesOf(parts.counters)),
     methods: parts.metrics.stats(),
     ports: ports.all.map(portStats),
   };
+}
+
+function forgeriesOf({ messagesForged, messagesRepeated, keepalivesRefused }: Counters): number {
+  return messagesForged + messagesRepeated + keepalivesRefused;
 }
 
 function* identitiesOf(sessions: Iterable<Session>): Iterable<Identity | undefined> {

@@ -104,6 +104,6 @@ it("a lane with another identity than its dispatcher gets no calls", async () =>
     [lane(1), "127.0.0.1", "open"],
     [lane(2), "127.0.0.1", "ended"],
   ]);
-  expect(services.securityMeter.stats([]).refusals).toEqual({ other_identity: 1 });
+  expect(services.securityMeter.stats([], 0).refusals).toEqual({ other_identity: 1 });
   connector.close();
 });

@@ -56,7 +56,10 @@ export interface SecurityStats {
   readonly openHandshakes: number;
   /** Refusals since the engine opened, by reason. Those that never happened are absent. */
   readonly refusals: Readonly<Partial<Record<SecurityRefusal, number>>>;
-  /** Messages of sealed sessions that did not open: forged, damaged or repeated. They were dropped. */
+  /**
+   * Messages of sealed sessions that were dropped: forged, damaged or repeated, keepalives too. The counters tell them
+   * apart.
+   */
   readonly forgeries: number;
   /**
    * Open sessions by the peer's identity, the most first, 100 at most: "certificate NAME", "psk NAME", "process UID",
@@ -71,7 +74,6 @@ const mostIdentities = 100;
 export class SecurityMeter {
   handshakes = 0;
   openHandshakes = 0;
-  forgeries = 0;
   readonly #refusals: Partial<Record<SecurityRefusal, number>> = {};
 
   onRefused(refused: SecurityRefused): void {
@@ -79,8 +81,8 @@ export class SecurityMeter {
     if (channels.securityRefused.hasSubscribers) channels.securityRefused.publish(refused);
   }
 
-  stats(identities: Iterable<Identity | undefined>): SecurityStats {
-    const { handshakes, openHandshakes, forgeries } = this;
+  stats(identities: Iterable<Identity | undefined>, forgeries: number): SecurityStats {
+    const { handshakes, openHandshakes } = this;
     const counts = new Map<string, number>();
     for (const identity of identities) {
       const principal = principalOf(identity);
