@@ -11,12 +11,13 @@ import { root } from "../setup/command.mjs";
  *
  * @param {string} preset
  * @param {NodeJS.ProcessEnv} [env]
+ * @param {readonly string[]} [args] which of them, as doctest takes it
  * @returns {Promise<Outcome>}
  */
-export async function runNativeTests(preset, env = {}) {
+export async function runNativeTests(preset, env = {}, args = []) {
   const folder = await buildNative(preset, "cinnabar_native_tests");
   const program = join(folder, "cinnabar_native_tests");
-  const { ending, output } = await liveAndKept(program, ["--duration=true"], env);
+  const { ending, output } = await liveAndKept(program, ["--duration=true", ...args], env);
   return readSummary(output, ending);
 }
 

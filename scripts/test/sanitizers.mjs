@@ -31,9 +31,11 @@ export const partsUnderSanitizers = [
     name: "calls",
     seconds: 150,
     filters: [
+      "src/connection/sealed",
       "src/fabric/native-port",
       "src/memory/device-memory",
       "src/memory/slab-memory",
+      "src/sealing/",
       "src/transfer/checksum",
       "test/streams/streams",
       "test/unary/cancel",
@@ -74,15 +76,41 @@ function processesInParts() {
  */
 const sameCode = "over '?(?:mem\\b|tcp over IPv6|tcp by host name)";
 
+/** Mutated messages that the C++ tests try, of which the default is a fraction. */
+const fuzzedMessages = { inStage: 1_000_000, byCommand: 10_000_000 };
+
 /**
  * The C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer.
  *
  * @returns {Promise<Outcome>}
  */
-export async function runNativeUnderSanitizers() {
-  const { options, found } = reporting("native");
-  const suppressions = `suppressions=${join(root, "native", "test", "lsan.supp")}:print_suppressions=0`;
-  return withFindings(await runNativeTests("asan", { ...options, LSAN_OPTIONS: suppressions }), found());
+export function runNativeUnderSanitizers() {
+  return runNative("native", fuzzedMessages.inStage, []);
+}
+
+/**
+ * Those alone that try mutated messages, with ten times as many.
+ *
+ * @returns {Promise<Outcome>}
+ */
+export function fuzzUnderSanitizers() {
+  return runNative("fuzz", fuzzedMessages.byCommand, ["--test-case=*mutated*"]);
+}
+
+/**
+ * @param {string} name
+ * @param {number} messages
+ * @param {readonly string[]} args
+ * @returns {Promise<Outcome>}
+ */
+async function runNative(name, messages, args) {
+  const { options, found } = reporting(name);
+  const env = {
+    ...options,
+    LSAN_OPTIONS: `suppressions=${join(root, "native", "test", "lsan.supp")}:print_suppressions=0`,
+    CINNABAR_FUZZ_MESSAGES: String(messages),
+  };
+  return withFindings(await runNativeTests("asan", env, args), found());
 }
 
 /**
