@@ -22,7 +22,7 @@ const blocks = implement(Blocks, {
 for (const listen of process.argv.slice(2)) {
   const server = await Engine.open({ listen, serve: [blocks] });
   const engine = await Engine.open();
-  const client = (await engine.connect(server.urls[0] ?? "")).client(Blocks);
+  const client = (await engine.connect(server.urls[0] ?? "")).client(Blocks, { timeoutMs: 300_000 });
   const [scheme] = listen.split(":");
   console.log(`${scheme}: ${await client.greet({ name: scheme ?? "" })}`);
   const to = new Uint8Array(bytes);
