@@ -2,6 +2,7 @@ import type { RpcError } from "../errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import type { MessageTurns, TurnTaker } from "../flow/message-turns.ts";
 import type { Counters } from "../observe/counters.ts";
+import { forgeries } from "../opening/end-reasons.ts";
 import { type NotOpened, notOpened } from "../sealing/message-opener.ts";
 import { looksUnnumbered, sealedTagBytes } from "../sealing/sealed-message.ts";
 import type { SessionCiphers } from "../sealing/session-ciphers.ts";
@@ -14,7 +15,6 @@ import {
   sealedMagic,
   unnumbered,
 } from "../wire/message.ts";
-import { forgeries } from "./end-reasons.ts";
 import { isKeepalive } from "./keepalive.ts";
 
 const half = 2 ** 31;

@@ -9,6 +9,7 @@ import type { Middleware } from "../middleware/middleware.ts";
 import type { CallMetrics } from "../observe/call-metrics.ts";
 import type { SecurityMeter } from "../security/security-meter.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
+import type { TlsEndpoint } from "../security/tls-endpoint.ts";
 import type { Clock } from "../time/clock.ts";
 import type { LaneAddress, ServiceTable } from "../wire/handshake.ts";
 import type { DrainGate } from "./drain-gate.ts";
@@ -44,6 +45,8 @@ export interface EngineServices extends LinkServices {
   /** Undefined: sessions are neither authenticated nor sealed. */
   readonly security: ResolvedSecurity | undefined;
   readonly securityMeter: SecurityMeter;
+  /** Begins the TLS handshakes of sealed sessions. Undefined without credentials. */
+  readonly tls?: TlsEndpoint | undefined;
   /** Around every call that is made with this engine. */
   readonly clientMiddleware: readonly Middleware[];
   readonly services: ServiceTable;

@@ -1,4 +1,6 @@
 import type { RpcError } from "../errors/rpc-error.ts";
+import { reflected } from "../opening/end-reasons.ts";
+import type { Identity } from "../security/identity.ts";
 import { frameKind } from "../wire/frame.ts";
 import {
   type Greeting,
@@ -6,6 +8,7 @@ import {
   nameOfMethod,
   parseGreeting,
   parseServices,
+  type ReturnPath,
   type ServiceTable,
 } from "../wire/handshake.ts";
 
@@ -52,25 +55,41 @@ export class MethodNumbers {
 /** A session as its handshake sees it. */
 export interface HandshakeContext {
   readonly state: string;
+  readonly identity: Identity | undefined;
   readonly methods: MethodNumbers;
-  readonly services: { readonly services: ServiceTable };
+  readonly services: { readonly services: ServiceTable; readonly incarnation: bigint };
   /** Both sides have greeted each other. */
   begin(remote: Greeting): void;
   /** Sends a frame about the session. */
   say(kind: number, value: unknown): void;
   /** What has been said leaves now. */
   flush(): void;
+  /** What is said from now on waits until a greeting that has to be pulled has been. */
+  holdForGreeting(): void;
   fault(text: string): void;
+  end(reason: RpcError): void;
+}
+
+/** A session that is sealed from its first message on. */
+interface SealedGreeting {
+  /** Where the peer is, as it said in the clear. The keys prove it. */
+  readonly path: ReturnPath;
+  /** What the side that connects says of itself, once it is welcomed. */
+  readonly greeting?: Record<string, unknown>;
 }
 
 /**
  * How a session begins: the side that connects says hello, the other welcomes it or says no. Whoever has connected then
  * says what it serves, once, if anything. Each greeting may be pulled, and so overtaken by the next.
+ *
+ * In a sealed session the hello came before, and had only what an answer needs. Whoever has connected answers the welcome
+ * with its whole greeting, also where it serves nothing: this shows that it has the keys, and the session is open then.
  */
 export class Handshake {
   readonly #session: HandshakeContext;
+  #sealed: SealedGreeting | undefined;
   #awaitsServices = false;
-  /** Settles `connect`: the welcome came, or will not. */
+  /** Settles what opens the session: the greeting that is awaited came, or will not. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
 
   constructor(session: HandshakeContext) {
@@ -79,10 +98,9 @@ export class Handshake {
 
   /** Says hello; settles when the welcome has come. */
   connect(greeting: Record<string, unknown>): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
-      this.#sayAtOnce(frameKind.hello, greeting);
-    });
+    const opened = this.#opened();
+    this.#sayAtOnce(frameKind.hello, greeting);
+    return opened;
   }
 
   /** Answers a hello. */
@@ -92,10 +110,27 @@ export class Handshake {
     this.#sayAtOnce(frameKind.welcome, welcome);
   }
 
+  /** Awaits the welcome of a sealed session; settles when it has come. */
+  awaitWelcome(path: ReturnPath, greeting: Record<string, unknown>): Promise<void> {
+    this.#sealed = { path, greeting };
+    return this.#opened();
+  }
+
+  /** Welcomes the peer of a sealed session; settles when it has greeted this side in return. */
+  welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
+    this.#sealed = { path };
+    this.#awaitsServices = true;
+    const opened = this.#opened();
+    this.#sayAtOnce(frameKind.welcome, welcome);
+    return opened;
+  }
+
   /** Why a welcome or a service table must not come now, or "". */
   faultOf(kind: number): string {
-    if (kind === frameKind.welcome)
-      return this.#session.state === "opening" && this.#onOpened !== undefined ? "" : secondWelcome;
+    if (kind === frameKind.welcome) {
+      const isAwaited = this.#session.state === "opening" && this.#onOpened !== undefined;
+      return isAwaited && !this.#awaitsServices ? "" : secondWelcome;
+    }
     if (!this.#awaitsServices) return "an unexpected service table arrived";
     this.#awaitsServices = false;
     return "";
@@ -103,7 +138,8 @@ export class Handshake {
 
   onBody(kind: number, body: unknown): void {
     if (kind === frameKind.welcome) this.#onWelcome(body);
-    else this.#onServices(body);
+    else if (this.#sealed === undefined) this.#onServices(body);
+    else if (this.#begin(body)) this.#settleOpened();
   }
 
   /** The session has ended. */
@@ -112,16 +148,54 @@ export class Handshake {
     this.#onOpened = undefined;
   }
 
+  #opened(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
+    });
+  }
+
   #onWelcome(body: unknown): void {
     const session = this.#session;
     // One that had to be pulled may be overtaken by another.
     if (this.#onOpened === undefined) return session.fault(secondWelcome);
-    const greeting = parseGreeting(body);
-    if (typeof greeting === "string") return session.fault(greeting);
-    session.begin(greeting);
+    if (!this.#begin(body)) return;
     const { services } = session.services;
-    if (services.length > 0) session.say(frameKind.services, services);
+    const greeting = this.#sealed?.greeting;
+    if (greeting !== undefined) {
+      this.#sayAtOnce(frameKind.services, greeting);
+      session.holdForGreeting();
+    } else if (services.length > 0) session.say(frameKind.services, services);
     // Ended if that could not be said; `settle` has been called then.
+    this.#settleOpened();
+  }
+
+  /** The peer has greeted this side. False when the session has ended for it. */
+  #begin(body: unknown): boolean {
+    const session = this.#session;
+    const greeting = parseGreeting(body);
+    if (typeof greeting === "string") {
+      session.fault(greeting);
+      return false;
+    }
+    const path = this.#sealed?.path;
+    if (path === undefined) {
+      session.begin(greeting);
+      return true;
+    }
+    if (greeting.session !== path.session || greeting.nonce !== path.nonce) {
+      session.fault("the greeting is of another session than the handshake");
+      return false;
+    }
+    // Whoever has a pre-shared key may be either side: what one says could be sent back to it.
+    if (session.identity?.kind === "psk" && greeting.incarnation === session.services.incarnation) {
+      session.end(reflected());
+      return false;
+    }
+    session.begin({ ...greeting, ...path });
+    return true;
+  }
+
+  #settleOpened(): void {
     const opened = this.#onOpened;
     this.#onOpened = undefined;
     opened?.(undefined);

@@ -1,7 +1,7 @@
 import { RpcError } from "../errors/rpc-error.ts";
+import { stalled } from "../opening/end-reasons.ts";
 import type { Clock } from "../time/clock.ts";
 import type { SessionWatch, WatchedSession } from "./context.ts";
-import { stalled } from "./end-reasons.ts";
 import { FailureDetector } from "./failure-detector.ts";
 
 /**

@@ -1,9 +1,9 @@
 import type { RpcError } from "../errors/rpc-error.ts";
 import { leastDecodedBytes } from "../flow/session-limits.ts";
+import { closedByPeer, goodbyeBody } from "../opening/end-reasons.ts";
 import { errorWord } from "../wire/fault.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { EndOptions } from "./context.ts";
-import { closedByPeer, goodbyeBody } from "./end-reasons.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 

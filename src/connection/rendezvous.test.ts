@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
+import { FakePort } from "./fake-port.test-support.ts";
 import { offerBody, pullBody } from "./rendezvous.ts";
 
 const never = () => false;

@@ -1,25 +1,21 @@
-import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Port, PortSink, TurnedAway } from "../fabric/port.ts";
 import { defaultWindow, type WindowLimits } from "../flow/in-flight-window.ts";
 import { MessageTurns } from "../flow/message-turns.ts";
 import { type PeerAccount, PeerAccounts } from "../flow/peer-account.ts";
-import { WaitingRoom } from "../flow/waiting-room.ts";
+import { parseUrl } from "../libfabric/url.ts";
 import { PutNotificationTargets } from "../memory/put-notification.ts";
 import { channels } from "../observe/channels.ts";
+import { CertificateExpiry } from "../opening/certificate-expiry.ts";
+import { ConnectSilence, disconnected } from "../opening/end-reasons.ts";
+import { type HelloHost, Hellos } from "../opening/hellos.ts";
+import type { Sealed } from "../opening/sealed-opening.ts";
+import { type OpeningHost, SealedOpenings } from "../opening/sealed-openings.ts";
+import { looksSealed } from "../sealing/sealed-message.ts";
 import { identityByFabric } from "../security/fabric-identity.ts";
 import { isSealed } from "../security/securable.ts";
-import {
-  type Greeting,
-  packGreeting,
-  parseGreeting,
-  parseReturnPath,
-  type ReturnPath,
-  versionFault,
-} from "../wire/handshake.ts";
-import { readHello } from "../wire/hello.ts";
+import { type Greeting, packGreeting } from "../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, Nonce, protocolVersion, sessionOffset } from "../wire/message.ts";
-import { ConnectSilence, disconnected, helloRepeated } from "./end-reasons.ts";
 import type { EngineServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
@@ -31,7 +27,10 @@ export interface ConnectRequest {
   readonly replyTo: Uint8Array;
   /** The peer's URL. */
   readonly peerName: string;
+  /** For the answer to the hello. */
   readonly timeoutMs: number;
+  /** For the whole opening, once an answer has come that does not end it. Default: `timeoutMs`. */
+  readonly totalMs?: number;
   readonly window?: WindowLimits;
   /** The nonce of a former hello that was not answered in time. */
   readonly repeats?: Greeting["nonce"] | undefined;
@@ -60,12 +59,10 @@ export class SessionTable implements PortSink {
   readonly #accounts: PeerAccounts;
   readonly #turns: MessageTurns;
   #size = 0;
-  /** Accepted sessions whose connector may repeat its hello, by what a repeated hello names. */
-  readonly #accepted = new Map<string, Session>();
-  /** Hellos that came when there was no room, until it is known which of the peers have died. */
-  readonly #hellos: WaitingRoom<{ readonly port: Port; readonly greeting: Greeting }>;
-  /** When idle peers were last asked whether they live. */
-  #probedMs = Number.NEGATIVE_INFINITY;
+  readonly #hellos: Hellos<Session>;
+  /** Undefined where no fabric is sealed. */
+  readonly #openings: SealedOpenings | undefined;
+  readonly #expiry: CertificateExpiry;
   /** False from the moment the engine drains. */
   accepting = true;
 
@@ -79,14 +76,13 @@ export class SessionTable implements PortSink {
     };
     const { services } = terms;
     this.#services = services;
-    this.#hellos = new WaitingRoom(
-      services.realClock,
-      mostWaitingHellos,
-      helloBounds * services.liveness.heartbeatMs,
-      ({ port, greeting }) => this.#accept(port, greeting, false),
-    );
     this.#accounts = new PeerAccounts(terms.services);
     this.#turns = new MessageTurns(terms.services.limits.maxRequests);
+    this.#expiry = new CertificateExpiry(services.realClock);
+    const { security, tls } = services;
+    if (security !== undefined && tls !== undefined)
+      this.#openings = new SealedOpenings(this.#openingHost(), tls, security);
+    this.#hellos = new Hellos(this.#helloHost());
   }
 
   get size(): number {
@@ -99,27 +95,62 @@ export class SessionTable implements PortSink {
 
   /** Opens a session towards an address, and settles when the peer has welcomed us. */
   async connect(request: ConnectRequest): Promise<Session> {
-    const { port, address, replyTo, peerName, timeoutMs, window, repeats } = request;
+    const { port, address } = request;
     // The address is in use already.
-    const full = this.#fullWith(port, 0);
+    const full = this.#hellos.fullWith(port, 0);
     if (full !== undefined) {
       port.forget(address);
       throw new RpcError({ code: "resource_exhausted", message: full, origin: "local" });
     }
-    const session = this.#add(port, address, peerName, this.#accounts.own(), window);
+    const session = isSealed(this.#services.security, port.scheme)
+      ? await this.#connectSealed(request)
+      : await this.#connectPlain(request);
+    this.#tellCredits(session);
+    return session;
+  }
+
+  async #connectPlain(request: ConnectRequest): Promise<Session> {
+    const { port, address, replyTo, peerName, timeoutMs, window, repeats } = request;
+    const session = this.#add(port, address, peerName, this.#accounts.own(), { window });
     const greeting = this.#greeting(session);
     const cancelTimer = this.#services.realClock.timer(timeoutMs, () =>
       session.end(new ConnectSilence(peerName, timeoutMs, greeting.nonce), { quiet: true }),
     );
+    const hello = { ...greeting, repeats, address: replyTo, lanes: [], services: [] };
+    await session.connect(packGreeting(hello)).finally(cancelTimer);
+    return session;
+  }
+
+  /** As the other, after a handshake of TLS. */
+  async #connectSealed(request: ConnectRequest): Promise<Session> {
+    const { port, address, peerName, timeoutMs, window, provenName, totalMs = timeoutMs } = request;
+    const openings = this.#openings;
+    if (openings === undefined) {
+      port.forget(address);
+      throw new RpcError({ code: "failed_precondition", message: noCredentials, origin: "local" });
+    }
+    const { realClock, services } = this.#services;
+    const untilMs = realClock.now() + totalMs;
+    const name = provenName ?? parseUrl(peerName).host;
+    const sealed = await openings.connect({ ...request, name, answerMs: timeoutMs, timeoutMs: totalMs });
+    const session = this.#add(port, address, peerName, this.#accounts.own(), { window, sealed });
+    const greeting = { ...this.#greeting(session), lanes: [], services };
+    sealed.onRefused = (error) => session.end(error, { quiet: true, certain: true });
+    const cancelTimer = realClock.timer(Math.max(1, untilMs - realClock.now()), () =>
+      session.end(new ConnectSilence(peerName, totalMs, greeting.nonce), { quiet: true }),
+    );
     try {
-      await session.connect(
-        packGreeting({ ...greeting, repeats, address: replyTo, lanes: [], services: [] }),
-      );
-      this.#tellCredits(session);
+      await session.awaitWelcome(sealed.path, packGreeting(greeting));
       return session;
     } finally {
       cancelTimer();
+      sealed.opening.release();
     }
+  }
+
+  /** The engine closes: openings have no session yet that could be ended. */
+  closeOpenings(reason: RpcError): void {
+    this.#openings?.close(reason);
   }
 
   #remove(session: Session): void {
@@ -127,17 +158,11 @@ export class SessionTable implements PortSink {
     this.#sessions[session.index] = undefined;
     session.account.sessions--;
     this.#turns.drop(session);
+    this.#expiry.forget(session);
     this.#free.push(session.index);
     this.#size--;
-    const { remote } = session;
-    if (remote !== undefined) {
-      const key = helloKey(remote.incarnation, remote.nonce);
-      if (this.#accepted.get(key) === session) this.#accepted.delete(key);
-    }
     this.#shareCredits();
-    if (this.#size >= this.#services.limits.maxSessions) return;
-    const waiting = this.#hellos.take();
-    if (waiting !== undefined) this.#accept(waiting.port, waiting.greeting, false);
+    this.#hellos.onEnded(session);
   }
 
   onMessage(port: Port, offset: number, bytes: number): void {
@@ -145,6 +170,8 @@ export class SessionTable implements PortSink {
     this.#services.counters.messagesReceived++;
     const session = bytes < messageHeaderBytes ? undefined : this.#addressee(port, view, offset);
     const sealed = session?.sealedArrivals;
+    if (sealed !== undefined && session?.state === "opening" && this.#isOfOpening(port, offset, bytes))
+      return;
     if (sealed !== undefined) return sealed.receive(offset, bytes, this.#turns, this.#size === 1);
     const fault = messageFault(view, offset, bytes);
     if (fault !== "") {
@@ -159,8 +186,21 @@ export class SessionTable implements PortSink {
         this.#turns.finish(session);
         session.receiveOutOfOrder(offset, bytes, session.arrivals.missing(view, offset));
       }
-    } else if (view.getUint32(offset + sessionOffset, true) === 0) this.#onHello(port, offset, bytes);
-    else this.#services.counters.strays++;
+    } else this.#onStranger(port, view.getUint32(offset + sessionOffset, true), offset, bytes);
+  }
+
+  /** In the clear, for a session whose handshake the peer may still refuse. */
+  #isOfOpening(port: Port, offset: number, bytes: number): boolean {
+    const view = port.slabView;
+    if (looksSealed(view, offset, bytes)) return false;
+    const index = view.getUint32(offset + sessionOffset, true);
+    return this.#openings?.receive(port, index, offset, bytes) === true;
+  }
+
+  /** A message for no session: a hello, or of an opening. */
+  #onStranger(port: Port, index: number, offset: number, bytes: number): void {
+    if (index === 0) this.#hellos.onHello(port, offset, bytes);
+    else if (this.#openings?.receive(port, index, offset, bytes) !== true) this.#services.counters.strays++;
   }
 
   /** The session that a message names and proves to be meant for. */
@@ -193,6 +233,7 @@ export class SessionTable implements PortSink {
    */
   onDisconnected(port: Port, address: number): void {
     const session = this.#byAddress.get(port)?.get(address);
+    if (session === undefined || session.state === "ended") this.#openings?.onDisconnected(port, address);
     if (session === undefined) return;
     this.#turns.finish(session);
     if (session.state === "ended") return;
@@ -200,8 +241,7 @@ export class SessionTable implements PortSink {
     if (session.remote === undefined) return session.onSendFailed(cancelled);
     if (session.hasOpenWork || session.transferRefused) return this.#terms.watch.probe(session);
     // Whoever connected may have called meanwhile; where nobody is, the goodbye is refused at once.
-    const accepted = this.#accepted.get(helloKey(session.remote.incarnation, session.remote.nonce));
-    session.end(disconnected(session.peerName), { quiet: accepted !== session });
+    session.end(disconnected(session.peerName), { quiet: !this.#hellos.isAccepted(session) });
   }
 
   onTurnEnd(): boolean {
@@ -212,124 +252,23 @@ export class SessionTable implements PortSink {
     channels.connectionsTurnedAway.publish({ url: port.url, ...counts });
   }
 
-  #onHello(port: Port, offset: number, bytes: number): void {
-    const hello = readHello(port, offset, bytes);
-    if (typeof hello === "string") return this.#malformed(port, hello);
-    const { value } = hello;
-    const greeting = parseGreeting(value);
-    if (typeof greeting !== "string") return this.#accept(port, greeting, true);
-    this.#malformed(port, `hello: ${greeting}`);
-    const path = parseReturnPath(value);
-    const code = versionFault(value) === "" ? "internal" : "unimplemented";
-    if (typeof path !== "string") this.#refuse(port, path, code, greeting);
-  }
-
-  /** `mayWait`: where there is no room, until it is known which of the peers have died. */
-  #accept(port: Port, greeting: Greeting, mayWait: boolean): void {
-    if (!this.accepting) return this.#refuse(port, greeting, "unavailable", "the server is closing");
-    this.#forgetRepeated(port, greeting);
-    const full = this.#fullWith(port, 1);
-    if (full !== undefined) {
-      if (mayWait && this.#hellos.add({ port, greeting })) return this.#probeIdle();
-      return this.#refuse(port, greeting, "resource_exhausted", full);
-    }
-    if (this.#size >= crowded * this.#services.limits.maxSessions) this.#probeIdleNowAndThen();
-    const { maxSessionsByPeer } = this.#services.limits;
-    const account = this.#accounts.at(port.url, greeting.address);
-    if (account.sessions >= maxSessionsByPeer) {
-      const held = `the peer has ${maxSessionsByPeer} sessions, maxSessionsByPeer is reached`;
-      return this.#refuse(port, greeting, "resource_exhausted", held);
-    }
-    const address = this.#admit(port, greeting);
-    if (address === undefined) return void this.#services.counters.sessionsRefused++;
-    // Of one length, whatever the incarnation: names travel in error messages, whose size must not be up to chance.
-    const incarnation = greeting.incarnation.toString(16).padStart(16, "0");
-    const session = this.#add(port, address, `peer ${incarnation} over ${port.scheme}`, account);
-    const lanes = this.#services.lanesFor(port);
-    session.accept(
-      greeting,
-      packGreeting({ ...this.#greeting(session), lanes, services: this.#services.services }),
-    );
-    this.#accepted.set(helloKey(greeting.incarnation, greeting.nonce), session);
-    this.#tellCredits(session);
-    // Whoever said hello may be gone, or may have said another one since.
-    this.#terms.watch.expect(session);
-  }
-
-  /** The connector has given up the hello that it repeats, and knows of no session that this made. */
-  #forgetRepeated(port: Port, greeting: Greeting): void {
-    const { incarnation, repeats } = greeting;
-    if (repeats === undefined) return;
-    const key = helloKey(incarnation, repeats);
-    this.#hellos.drop((waiting) => helloKey(waiting.greeting.incarnation, waiting.greeting.nonce) === key);
-    const session = this.#accepted.get(key);
-    if (session === undefined) return;
-    // The connection is needed for the new session. A port ends that of an address which nobody else uses.
-    const address = this.#admit(port, greeting);
-    session.end(helloRepeated(), { quiet: true, certain: true });
-    if (address !== undefined) port.forget(address);
-  }
-
-  /**
-   * Why there is no room for another session, which takes so many addresses more of the port; undefined where there is.
-   */
-  #fullWith(port: Port, addresses: number): string | undefined {
-    const { maxSessions } = this.#services.limits;
-    if (this.#size >= maxSessions) return `maxSessions ${maxSessions} is reached`;
-    if (port.maxPeers === Number.POSITIVE_INFINITY || port.gauges().addresses + addresses <= port.maxPeers)
-      return undefined;
-    return `${port.provider} has room for ${port.maxPeers} peers; a higher FI_UNIVERSE_SIZE in the environment allows more, if the device's completion queues are long enough`;
-  }
-
-  /** Tells whoever said hello why it cannot have a session. */
-  #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
-    // An answer connects to wherever the hello says, which may be anybody: few at a time, and none beyond them.
-    const leaving = port.gauges().addresses - this.#size;
-    const address = leaving < mostLeaving ? this.#admit(port, path) : undefined;
-    this.#services.counters.sessionsRefused++;
-    if (address === undefined) return;
-    this.#add(port, address, `peer over ${port.scheme}`, this.#accounts.own()).refuse(
-      path,
-      new RpcError({ code, message, origin: "remote" }),
-    );
-  }
-
-  #admit(port: Port, path: ReturnPath): number | undefined {
-    try {
-      return port.admit(path.address);
-    } catch {
-      // Whoever said hello is gone already, or lied about where it is.
-      return undefined;
-    }
-  }
-
-  /** Before there is no room, and seldom: hundreds may be asked. */
-  #probeIdleNowAndThen(): void {
-    const { realClock, liveness } = this.#services;
-    if (realClock.now() >= this.#probedMs + probeBounds * liveness.heartbeatMs) this.#probeIdle();
-  }
-
-  /** Asks each peer with nothing open whether it lives. A peer that died meanwhile is noticed by that alone. */
-  #probeIdle(): void {
-    this.#probedMs = this.#services.realClock.now();
-    for (const session of this) {
-      if (session.state === "open" && !session.hasOpenWork) this.#terms.watch.probe(session);
-    }
-  }
-
   #add(
     port: Port,
     address: number,
     peerName: string,
     account: PeerAccount,
-    window: WindowLimits = defaultWindow,
+    {
+      window = defaultWindow,
+      sealed,
+    }: { window?: WindowLimits | undefined; sealed?: Sealed | undefined } = {},
   ): Session {
-    const index = this.#free.pop() ?? this.#sessions.length;
     account.sessions++;
-    const identity = { address, index, nonce: Nonce.draw(), peerName, account };
-    const session = new Session(this.#terms, port, identity, window);
-    // What a handshake proves replaces it where sessions are sealed, and nothing else does.
-    if (!isSealed(this.#services.security, port.scheme)) session.identity = identityByFabric(port, address);
+    const { index, nonce } = sealed?.opening ?? { index: this.#takeIndex(), nonce: Nonce.draw() };
+    const session = new Session(this.#terms, port, { address, index, nonce, peerName, account }, window);
+    if (sealed !== undefined) this.#seal(session, sealed);
+    // What is sealed is proven by a handshake, and by nothing else.
+    else if (!isSealed(this.#services.security, port.scheme))
+      session.identity = identityByFabric(port, address);
     this.#sessions[index] = session;
     this.#size++;
     this.#shareCredits();
@@ -338,11 +277,54 @@ export class SessionTable implements PortSink {
     return session;
   }
 
+  #seal(session: Session, { ciphers, identity }: Sealed): void {
+    session.identity = identity;
+    session.seal(ciphers, false);
+    if (identity.kind === "certificate") this.#expiry.watch(session, identity.validTo);
+  }
+
+  #takeIndex(): number {
+    return this.#free.pop() ?? this.#sessions.push(undefined) - 1;
+  }
+
+  #openingHost(): OpeningHost {
+    return {
+      services: this.#services,
+      takeIndex: () => this.#takeIndex(),
+      giveIndex: (index) => void this.#free.push(index),
+      admit: (port, path) => this.#hellos.admitForAnswer(port, path),
+      refuse: (port, path, code, message) => this.#hellos.refuse(port, path, code, message),
+      onAccepted: (sealed) => this.#hellos.acceptSealed(sealed),
+    };
+  }
+
+  #helloHost(): HelloHost<Session> {
+    const table = this;
+    return {
+      services: this.#services,
+      watch: this.#terms.watch,
+      accounts: this.#accounts,
+      openings: this.#openings,
+      get accepting() {
+        return table.accepting;
+      },
+      get size() {
+        return table.#size;
+      },
+      [Symbol.iterator]: () => table[Symbol.iterator](),
+      add: (port, address, peerName, account, sealed) =>
+        this.#add(port, address, peerName, account, { sealed }),
+      greeting: (session) => this.#greeting(session),
+      tellCredits: (session) => this.#tellCredits(session),
+      malformed: (port, fault) => this.#malformed(port, fault),
+    };
+  }
+
   #shareCredits(): void {
     if (!this.#services.credits.shareAmong(this.#size)) return;
     for (const session of this) this.#tellCredits(session);
     // Credits that are told to a peer that died while nothing was open would hold send slots for ever.
-    this.#probeIdle();
+    this.#hellos.probeIdle();
   }
 
   /** Whoever serves nothing is asked for nothing. */
@@ -351,7 +333,7 @@ export class SessionTable implements PortSink {
   }
 
   #greeting(session: Session): Omit<Greeting, "services" | "lanes"> {
-    const { limits, incarnation, liveness } = this.#services;
+    const { limits, incarnation, liveness, security } = this.#services;
     return {
       versions: [protocolVersion, protocolVersion],
       incarnation,
@@ -364,6 +346,7 @@ export class SessionTable implements PortSink {
       requests: limits.maxRequests,
       immediateBytes: session.port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
+      ...(session.ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
     };
   }
 
@@ -374,18 +357,7 @@ export class SessionTable implements PortSink {
   }
 }
 
-/** A hello has time until those that were asked whether they live have answered, or are lost. */
-const helloBounds = 1.5;
-const mostWaitingHellos = 256;
-/** Addresses of a port without a session, which refusals and other last words are on their way to. */
-const mostLeaving = 64;
-/** From this share of `maxSessions` on, peers with nothing open are asked, so often in bounds of the heartbeat. */
-const crowded = 0.75;
-const probeBounds = 10;
-
-/** What a hello that is repeated is known by. */
-const helloKey = (incarnation: bigint, nonce: Greeting["nonce"]): string => `${incarnation} ${nonce}`;
-
 const cancelled = 125; // ECANCELED
+const noCredentials = "security has neither tls nor psk, and sessions over this fabric need one of them";
 const noAddress = new Uint8Array(0);
 const version = "0.1";

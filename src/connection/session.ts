@@ -5,6 +5,7 @@ import { PutOff } from "../flow/message-turns.ts";
 import type { OutboxListener } from "../flow/outbox-listener.ts";
 import { PeerAccount } from "../flow/peer-account.ts";
 import { channels } from "../observe/channels.ts";
+import * as endReason from "../opening/end-reasons.ts";
 import { BulkSealing } from "../sealed-bulk/bulk-sealing.ts";
 import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import type { Identity } from "../security/identity.ts";
@@ -23,10 +24,10 @@ import type {
   SessionState,
   SessionWatch,
 } from "./context.ts";
-import * as endReason from "./end-reasons.ts";
 import type { EngineServices } from "./engine-services.ts";
+import { greetingFrames, welcomeFrames } from "./greeting-frames.ts";
 import { Handshake, MethodNumbers } from "./handshake.ts";
-import { type Body, IncomingBodies, sessionPulled } from "./incoming-bodies.ts";
+import { IncomingBodies } from "./incoming-bodies.ts";
 import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
 import { lastWords, sayGoodbye } from "./last-words.ts";
 import { Outbox } from "./outbox.ts";
@@ -119,8 +120,12 @@ export class Session implements SessionContext, OutboxListener {
     this.bodies = new IncomingBodies(this, this.outbox);
     this.offers = new RendezvousOffers(port, services, this.account.offers, this.sealing);
     this.#parts = parts.map((part) => part(this));
-    this.#handlers = frameTable([{ frames: this.#openingFrames }], (at, _bodyBytes, _flags, kind) => {
-      if (!isKeepalive(port.slabView, at)) this.fault(`frame kind ${kind} arrived before the welcome`);
+    this.#handlers = this.#openingTable(this.#openingFrames, "before the welcome");
+  }
+
+  #openingTable(frames: SessionPart["frames"], when: string): readonly FrameHandler[] {
+    return frameTable([{ frames }], (at, _bodyBytes, _flags, kind) => {
+      if (!isKeepalive(this.port.slabView, at)) this.fault(`frame kind ${kind} arrived ${when}`);
     });
   }
 
@@ -148,7 +153,24 @@ export class Session implements SessionContext, OutboxListener {
   /** Answers a hello. */
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
     this.#handshake.accept(remote, welcome);
-    // It is being pulled, and the connector takes nothing else before it.
+    this.holdForGreeting();
+  }
+
+  /** Awaits the welcome of a sealed session, and answers it with `greeting`. Settles when it has come. */
+  awaitWelcome(path: ReturnPath, greeting: Record<string, unknown>): Promise<void> {
+    this.outbox.addressTo(path);
+    return this.#handshake.awaitWelcome(path, greeting);
+  }
+
+  /** Welcomes the peer of a sealed session. Settles when the peer has shown that it has the keys. */
+  welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
+    this.outbox.addressTo(path);
+    this.#handlers = this.#openingTable(this.#openFrames, "before the greeting");
+    return this.#handshake.welcome(path, welcome);
+  }
+
+  /** The peer takes nothing before a greeting that it pulls. */
+  holdForGreeting(): void {
     if (this.offers.has(sessionBody)) this.outbox.hold();
   }
 
@@ -165,6 +187,7 @@ export class Session implements SessionContext, OutboxListener {
     this.remote = remote;
     this.state = "open";
     this.outbox.addressTo(remote);
+    this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
     this.methods.set(remote.services);
     const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
@@ -259,36 +282,9 @@ export class Session implements SessionContext, OutboxListener {
   }
 
   readonly #lastWords = lastWords(this);
-
-  /** What is taken before both sides have greeted each other, too. */
-  readonly #openingFrames: SessionPart["frames"] = {
-    ...this.#lastWords,
-    [frameKind.welcome]: (at, bodyBytes, flags, kind) => this.#onGreeting(at, bodyBytes, flags, kind),
-  };
-
-  /** What is taken once they have. */
-  readonly #openFrames: SessionPart["frames"] = {
-    ...this.#openingFrames,
-    [frameKind.services]: (at, bodyBytes, flags, kind) => this.#onGreeting(at, bodyBytes, flags, kind),
-    // The peer has pulled a body, or does not want it.
-    [frameKind.pulled]: (at) => {
-      const view = this.port.slabView;
-      const fault = this.offers.onPulled(view.getUint32(at + 4, true), view.getUint32(at + 12, true));
-      if (fault !== "") this.fault(fault);
-      else if (!this.offers.has(sessionBody)) this.outbox.resume();
-    },
-  };
-
-  /** A welcome or a service table. Without its body there is no session, though the peer has done nothing wrong. */
-  #onGreeting(at: number, bodyBytes: number, flags: number, kind: number): void {
-    const fault = this.#handshake.faultOf(kind);
-    if (fault !== "") return this.fault(fault);
-    const take = (body: Body | undefined, status: number): void => {
-      if (body === undefined) return this.end(this.bodies.failure(status));
-      this.bodies.greeting(body, (value) => this.#handshake.onBody(kind, value));
-    };
-    this.bodies.take(at, flags, bodyBytes, () => false, take, sessionPulled);
-  }
+  /** What the side that connects takes before the welcome, and all that is taken behind a welcome. */
+  readonly #openingFrames = { ...this.#lastWords, ...welcomeFrames(this, this.#handshake) };
+  readonly #openFrames = { ...this.#openingFrames, ...greetingFrames(this, this.#handshake) };
 
   onPong(word: number): void {
     if (word === 0) this.#watch.ponged(this);

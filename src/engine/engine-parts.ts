@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import { type DrainGate, drainingError } from "../connection/drain-gate.ts";
-import { PeerShed } from "../connection/end-reasons.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import { Heartbeat } from "../connection/heartbeat.ts";
 import type { Session } from "../connection/session.ts";
@@ -14,11 +13,14 @@ import { Borrowing } from "../handles/borrowing.ts";
 import { Quarantine } from "../memory/quarantine.ts";
 import { CallMetrics } from "../observe/call-metrics.ts";
 import { type Counters, newCounters } from "../observe/counters.ts";
+import { PeerShed } from "../opening/end-reasons.ts";
 import { BorrowConnections } from "../peers/borrow-connections.ts";
 import { Connector } from "../peers/connector.ts";
 import { LaneBoard } from "../peers/lane-board.ts";
 import { Ports } from "../peers/ports.ts";
+import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
+import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
@@ -65,10 +67,14 @@ export class EngineParts {
   readonly sessions: SessionTable;
   readonly connector: Connector;
   readonly borrowConnections: BorrowConnections;
+  /** Undefined without credentials. */
+  readonly tls: TlsEndpoint | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(options: ResolvedEngineOptions) {
-    const { limits } = options;
+    const { limits, security } = options;
+    const credentials = security?.credentials;
+    this.tls = credentials && new TlsEndpoint(credentials, security?.identify ?? identifyByName);
     const assertOpen = () => this.assertOpen();
     this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
     this.ports = new Ports(this.progress, options);
@@ -153,6 +159,7 @@ export class EngineParts {
     const reason = closedError("the engine");
     // Before their sessions end: their callers hear that nothing was executed.
     this.admission.close();
+    this.sessions.closeOpenings(reason);
     for (const session of this.sessions) session.end(reason);
     this.replays.close(reason);
     // Goodbyes wait for transfers under way.
@@ -204,6 +211,7 @@ export class EngineParts {
       liveness: options,
       security: options.security,
       securityMeter: this.securityMeter,
+      tls: this.tls,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
       ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),

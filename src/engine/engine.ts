@@ -1,6 +1,7 @@
 import type { Resolver } from "../balance/resolver.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../byte-stream/stream-kind.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { BorrowedRegion } from "../handles/borrowed-region.ts";
 import { assertBorrowable, type BorrowOptions } from "../handles/borrowing.ts";
 import { assertMemoryKind, type MemoryKind } from "../memory/device-memory.ts";
@@ -199,6 +200,27 @@ export class Engine implements AsyncDisposable {
     const link = await this.#parts.borrowConnections.reach(handle, timeoutMs, signal);
     const leftMs = Math.max(1, untilMs - systemClock.now());
     return (await this.#parts.borrowing.borrow(handle, link, leftMs, signal)) as BorrowedRegion<A>;
+  }
+
+  /**
+   * Reads the certificates, the key and the revocation lists of `security.tls` again, where they were given as functions.
+   * They hold for sessions that open from now on; those that are open go on.
+   *
+   * @example
+   * process.on("SIGHUP", () => engine.reloadSecurity());
+   *
+   * @throws TypeError when the new ones cannot be used, and what the functions throw: the former ones hold then.
+   * RpcError `failed_precondition` for an engine without `security.tls` and `security.psk`.
+   */
+  reloadSecurity(): void {
+    const { tls } = this.#parts;
+    if (tls === undefined)
+      throw new RpcError({
+        code: "failed_precondition",
+        message: "reloadSecurity: the engine has neither security.tls nor security.psk",
+        origin: "local",
+      });
+    tls.reload();
   }
 
   /** Counters since the engine opened, and what the engine holds now. Plain data. */

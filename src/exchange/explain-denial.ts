@@ -1,7 +1,7 @@
-import { brokenByRefusal } from "../connection/end-reasons.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type { RefusedTransfer } from "../control/transfer-route.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { brokenByRefusal } from "../opening/end-reasons.ts";
 import { realTimers } from "../time/real-timers.ts";
 import { builtin } from "../wire/builtin.ts";
 

@@ -1,11 +1,11 @@
 import { expect, it, vi } from "vitest";
-import { ConnectSilence, messagesLost, sendFailure } from "../connection/end-reasons.ts";
 import { FakePort } from "../connection/fake-port.test-support.ts";
 import { FakeServices, peerGreeting } from "../connection/fake-services.test-support.ts";
 import { Session } from "../connection/session.ts";
 import type { ConnectRequest, SessionTable } from "../connection/session-table.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import { defaultWindow } from "../flow/in-flight-window.ts";
+import { ConnectSilence, messagesLost, sendFailure } from "../opening/end-reasons.ts";
 import { identityOfPsk } from "../security/identity.ts";
 import { resolveSecurity } from "../security/security-options.ts";
 import { Nonce } from "../wire/message.ts";

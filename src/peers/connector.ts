@@ -1,5 +1,4 @@
 import type { Resolver } from "../balance/resolver.ts";
-import { ConnectSilence, MessagesLost } from "../connection/end-reasons.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { Session } from "../connection/session.ts";
 import type { SessionTable } from "../connection/session-table.ts";
@@ -11,6 +10,7 @@ import { isWildcard } from "../fabric/host.ts";
 import type { Port } from "../fabric/port.ts";
 import type { WindowLimits } from "../flow/in-flight-window.ts";
 import { hasHosts, parseUrl } from "../libfabric/url.ts";
+import { ConnectSilence, MessagesLost } from "../opening/end-reasons.ts";
 import { assertOptions, assertTimeoutMs } from "../options/assert-options.ts";
 import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
@@ -253,6 +253,7 @@ export class Connector {
           replyTo,
           peerName: connection.url,
           timeoutMs: last ? leftMs : attemptMs,
+          totalMs: leftMs,
           window,
           repeats,
           // A lane is the dispatcher, whatever its own address.

@@ -15,6 +15,11 @@ export class BulkSealing {
     return this.bodies === undefined ? Number.POSITIVE_INFINITY : maxSealedBytes;
   }
 
+  /** Both sides have greeted each other, and regions travel sealed unless both want the contrary. */
+  agree(withRegions: boolean): void {
+    if (withRegions) this.regions = this.bodies;
+  }
+
   /** Before the first body, and before the first region is granted. */
   begin(ciphers: PieceCiphers, withRegions: boolean): void {
     this.bodies = ciphers;

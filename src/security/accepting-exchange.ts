@@ -5,7 +5,7 @@ import type { Credentials } from "./credential-options.ts";
 import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
 import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
-import { tlsFailure } from "./tls-failure.ts";
+import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 
 /**
  * A `tls.Server`, which judges one exchange at a time. A bare `TLSSocket` would let a client of any authority through:
@@ -114,21 +114,23 @@ export class AcceptingExchange implements TlsExchange {
     this.#socket = socket;
     this.#tell(() => {
       const fault = agreementFault(socket);
-      if (fault !== "") return this.#listener.onRefused(fault);
+      if (fault !== "") return this.#listener.onRefused({ refusal: "protocol", why: fault });
       let identity: Identity | undefined;
       try {
         identity = this.#identity(socket);
       } catch (error) {
-        return this.#listener.onRefused(`the certificate has no identity: ${(error as Error).message}`);
+        const why = `the certificate has no identity: ${(error as Error).message}`;
+        return this.#listener.onRefused({ refusal: "certificate", why });
       }
-      if (identity === undefined) return this.#listener.onRefused("the certificate has no name that counts");
+      if (identity === undefined) return this.#listener.onRefused(nameless);
       this.#listener.onProven(identity);
     });
     if (this.#closed) socket.destroy();
   }
 
   onFailed(error: Error, socket: TLSSocket): void {
-    const reason = this.#pskFault === "" ? tlsFailure(error, socket) : this.#pskFault;
+    const fault = this.#pskFault;
+    const reason = fault === "" ? tlsFailure(error, socket) : { refusal: "key" as const, why: fault };
     this.#tell(() => this.#listener.onRefused(reason));
   }
 
@@ -151,3 +153,5 @@ export class AcceptingExchange implements TlsExchange {
     return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), this.#identify);
   }
 }
+
+const nameless: ExchangeRefusal = { refusal: "certificate", why: "the certificate has no name that counts" };

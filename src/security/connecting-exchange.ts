@@ -5,7 +5,7 @@ import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
 import { nameFault } from "./proven-name.ts";
 import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
-import { tlsFailure } from "./tls-failure.ts";
+import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 import { applicationProtocols } from "./tls-settings.ts";
 
 /** What a connector shows, and what the peer must prove. */
@@ -44,12 +44,14 @@ export class ConnectingExchange implements TlsExchange {
       checkServerIdentity(_host, { raw }) {
         const fault =
           psk === undefined ? nameFault(raw, name) : "a certificate was shown, and no pre-shared key";
-        return fault === "" ? undefined : new Error(fault);
+        return fault === "" ? undefined : new NameError(fault);
       },
       ...(psk === undefined ? {} : { pskCallback: () => ({ psk: psk.key, identity: psk.identity }) }),
     });
     this.#socket.on("error", (error) => this.#refuse(reasonOf(error, this.#socket)));
-    this.#socket.on("end", () => this.#refuse("the peer broke the handshake off"));
+    this.#socket.on("end", () =>
+      this.#refuse({ refusal: "protocol", why: "the peer broke the handshake off" }),
+    );
     this.#socket.on("secureConnect", () => this.#onSecure());
   }
 
@@ -70,14 +72,15 @@ export class ConnectingExchange implements TlsExchange {
   #onSecure(): void {
     if (this.#settled || this.#closed) return;
     const fault = agreementFault(this.#socket);
-    if (fault !== "") return this.#refuse(fault);
+    if (fault !== "") return this.#refuse({ refusal: "protocol", why: fault });
     let identity: Identity | undefined;
     try {
       identity = this.#identity();
     } catch (error) {
-      return this.#refuse(`the peer's certificate has no identity: ${(error as Error).message}`);
+      const why = `the peer's certificate has no identity: ${(error as Error).message}`;
+      return this.#refuse({ refusal: "certificate", why });
     }
-    if (identity === undefined) return this.#refuse("the peer has not proven who it is");
+    if (identity === undefined) return this.#refuse(nameless);
     this.#settled = true;
     this.#listener.onProven(identity);
   }
@@ -92,14 +95,21 @@ export class ConnectingExchange implements TlsExchange {
     return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), identify);
   }
 
-  #refuse(reason: string): void {
+  #refuse(reason: ExchangeRefusal): void {
     if (this.#settled || this.#closed) return;
     this.#settled = true;
     this.#listener.onRefused(reason);
   }
 }
 
-/** The check of the name writes its own sentence; all other errors have codes. */
-function reasonOf(error: Error, socket: TLSSocket): string {
-  return (error as NodeJS.ErrnoException).code === undefined ? error.message : tlsFailure(error, socket);
+const nameless: ExchangeRefusal = {
+  refusal: "certificate",
+  why: "the peer's certificate has no name that counts",
+};
+
+/** The peer has not proven the name that it was connected by. */
+class NameError extends Error {}
+
+function reasonOf(error: Error, socket: TLSSocket): ExchangeRefusal {
+  return error instanceof NameError ? { refusal: "name", why: error.message } : tlsFailure(error, socket);
 }

@@ -18,16 +18,10 @@ export function staysOnHost(scheme: Scheme): boolean {
  * is.
  */
 export function assertSecurable(security: ResolvedSecurity | undefined, scheme: Scheme): void {
-  if (!isSealed(security, scheme)) return;
-  if (security?.credentials === undefined)
-    throw new RpcError({
-      code: "failed_precondition",
-      message: `security has neither tls nor psk, which ${scheme} needs: only shm and mem go without`,
-      origin: "local",
-    });
+  if (!isSealed(security, scheme) || security?.credentials !== undefined) return;
   throw new RpcError({
-    code: "unimplemented",
-    message: `sealed sessions over ${scheme} are not available yet`,
+    code: "failed_precondition",
+    message: `security has neither tls nor psk, which ${scheme} needs: only shm and mem go without`,
     origin: "local",
   });
 }

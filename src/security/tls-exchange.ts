@@ -1,5 +1,6 @@
 import type { TLSSocket } from "node:tls";
 import type { Identity } from "./identity.ts";
+import type { ExchangeRefusal } from "./tls-failure.ts";
 
 /** The one application protocol, which both sides must agree on. */
 export const applicationProtocol = "cinnabar/1";
@@ -16,8 +17,8 @@ export interface TlsExchangeListener {
    * side that connects closes the exchange only when the peer has shown that it has the keys.
    */
   onProven(identity: Identity): void;
-  /** It was not proven, or the exchange broke. The reason is a sentence for people. */
-  onRefused(reason: string): void;
+  /** It was not proven, or the exchange broke. */
+  onRefused(refusal: ExchangeRefusal): void;
 }
 
 /** One side of a TLS 1.3 handshake, whose flights travel as the caller likes. TLS is used for nothing else. */

@@ -1,5 +1,8 @@
 import type { TLSSocket } from "node:tls";
+import type { SecurityRefusal } from "./security-meter.ts";
 
+const otherKey = "the pre-shared keys differ";
+const otherProtocol = "the peer does not speak cinnabar/1";
 const mixed = "one side has certificates, the other a pre-shared key";
 
 /** What OpenSSL's and Node's codes mean for whoever has to mend the certificates. */
@@ -25,16 +28,26 @@ const causes: Readonly<Record<string, string>> = {
   UNSPECIFIED: "the certificate does not stand the check; who signed it may be no authority",
   ERR_SSL_NO_SUITABLE_SIGNATURE_ALGORITHM: mixed,
   ERR_SSL_NO_SHARED_CIPHER: mixed,
-  ERR_SSL_BINDER_DOES_NOT_VERIFY: "the pre-shared keys differ",
-  ERR_SSL_TLSV1_ALERT_DECRYPT_ERROR: "the pre-shared keys differ",
-  ERR_SSL_NO_APPLICATION_PROTOCOL: "the peer does not speak cinnabar/1",
+  ERR_SSL_BINDER_DOES_NOT_VERIFY: otherKey,
+  ERR_SSL_TLSV1_ALERT_DECRYPT_ERROR: otherKey,
+  ERR_SSL_NO_APPLICATION_PROTOCOL: otherProtocol,
 };
 
-/** Why the exchange failed, in a sentence without keys. `socket` judged the peer's certificate. */
-export function tlsFailure(error: Error, socket?: TLSSocket): string {
-  const judged: unknown = socket?.authorizationError;
+/** Why an exchange failed. */
+export interface ExchangeRefusal {
+  readonly refusal: SecurityRefusal;
+  /** A sentence for people, without keys. */
+  readonly why: string;
+}
+
+/** Why OpenSSL gave an exchange up. `socket` judged the peer's certificate. */
+export function tlsFailure(error: Error, socket: TLSSocket): ExchangeRefusal {
+  const judged: unknown = socket.authorizationError;
   const code = typeof judged === "string" ? judged : ((error as NodeJS.ErrnoException).code ?? "");
   const cause = causes[code];
-  if (cause !== undefined) return `${cause} (${code})`;
-  return code === "" ? `TLS failed: ${error.message}` : `TLS failed: ${code}`;
+  if (cause === undefined)
+    return { refusal: "protocol", why: `TLS failed: ${code === "" ? error.message : code}` };
+  const why = `${cause} (${code})`;
+  if (cause === mixed || cause === otherProtocol) return { refusal: "protocol", why };
+  return { refusal: cause === otherKey ? "key" : "certificate", why };
 }

@@ -46,6 +46,10 @@ export const frameKind = {
   inputCredits: 17,
   /** The caller takes so many more outputs. Method: items; word: bytes. */
   outputCredits: 18,
+  /** Bytes of a TLS handshake, before the session is sealed. Word: 1 where the acceptor's terms precede them. */
+  secure: 19,
+  /** The acceptor of a TLS handshake wants the hello again, with this cookie. */
+  retry: 20,
 } as const;
 
 /** All kinds are below: the length of a session's table of handlers. */

@@ -18,6 +18,8 @@ export interface Greeting extends ReturnPath {
   readonly requests: number;
   /** The bytes of a put notification that the sender accepts with a write: 8, or 0 for none. */
   readonly immediateBytes: number;
+  /** In a sealed session: the sender lets regions travel as they are, if its peer does too. */
+  readonly plainBulk?: boolean;
   /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;
   /**
@@ -107,6 +109,7 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
     ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
     ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
+    ...(greeting.plainBulk === true ? { blk: 1 } : {}),
     ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
   };
 }
@@ -138,12 +141,22 @@ export function parseReturnPath(body: unknown): ReturnPath | string {
   return { session: ses, nonce, address: adr, messageBytes: msg };
 }
 
+/** What a hello says of the versions and of a former hello, or a sentence that names the fault. */
+export function parseVersions(body: unknown): Pick<Greeting, "versions" | "repeats"> | string {
+  const { v, rep } = body as Record<string, unknown>;
+  if (!isVersions(v)) return "greeting states no protocol versions";
+  const outdated = versionFault(body);
+  if (outdated !== "") return outdated;
+  const repeats = rep === undefined ? undefined : uint64(rep);
+  if (rep !== undefined && repeats === undefined) return "greeting repeats a hello without a nonce";
+  return { versions: [v[0], v[1]], repeats };
+}
+
 /** The greeting in a decoded body, or a sentence that names the fault. */
 export function parseGreeting(body: unknown): Greeting | string {
   const path = parseReturnPath(body);
   if (typeof path === "string") return path;
   const {
-    v,
     inc,
     agt,
     bod,
@@ -151,12 +164,11 @@ export function parseGreeting(body: unknown): Greeting | string {
     svc,
     imm = 0,
     hbt = defaultHeartbeatMs,
-    rep,
+    blk,
     lan = [],
   } = body as Record<string, unknown>;
-  if (!isVersions(v)) return "greeting states no protocol versions";
-  const outdated = versionFault(body);
-  if (outdated !== "") return outdated;
+  const opening = parseVersions(body);
+  if (typeof opening === "string") return opening;
   const incarnation = uint64(inc);
   if (incarnation === undefined) return "greeting has no incarnation";
   if (typeof agt !== "string" || agt.length > greetingLimits.maxAgentLength) return "greeting has no agent";
@@ -164,22 +176,20 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
-  const repeats = rep === undefined ? undefined : uint64(rep);
-  if (rep !== undefined && repeats === undefined) return "greeting repeats a hello without a nonce";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
     ...path,
-    versions: [v[0], v[1]],
+    ...opening,
     incarnation,
     agent: agt,
     bodyBytes: Number(bod),
     requests: req,
     immediateBytes: imm,
     heartbeatMs: hbt,
-    repeats,
+    ...(blk === 1 ? { plainBulk: true } : {}),
     lanes,
     services: svc as ServiceTable,
   };

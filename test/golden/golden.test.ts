@@ -184,7 +184,9 @@ function encoded({ session, nonce, number, frames }: Vector): string {
 describe("golden vectors", () => {
   it("hold every kind of frame", () => {
     const kinds = new Set(vectors.flatMap(({ frames }) => frames.map(({ kind }) => kind)));
-    expect([...kinds].sort((a, b) => a - b)).toEqual(Object.values(frameKind));
+    // Openings by TLS have vectors of their own.
+    const { secure, retry, ...others } = frameKind;
+    expect([...kinds].sort((a, b) => a - b)).toEqual(Object.values(others));
   });
 
   it.each(vectors.map((vector) => [vector.name, vector] as const))("are what is sent: %s", (_, vector) => {

@@ -233,7 +233,7 @@ describe("the application protocol", () => {
     const acceptor = endpoint(server).accept({
       onFlight: (bytes) => setImmediate(() => stream.receive(bytes)),
       onProven: () => (proven = true),
-      onRefused: (reason) => (refused = reason),
+      onRefused: ({ why }) => (refused = why),
     });
     const stream = new FlightStream((bytes) => setImmediate(() => acceptor.take(bytes)));
     const context = createSecureContext({ cert, key, ca: ca.cert, minVersion: "TLSv1.3" });

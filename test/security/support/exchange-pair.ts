@@ -80,8 +80,8 @@ export async function exchange(
         outcome.identity = identity;
         outcome.secret = sides[from]?.exportSecret(context);
       },
-      onRefused(reason: string) {
-        outcome.refused = reason;
+      onRefused({ why }: { readonly why: string }) {
+        outcome.refused = why;
       },
     };
     return { outcome, listener };

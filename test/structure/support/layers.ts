@@ -15,6 +15,7 @@ export const layers = [
   "contract",
   "exchange",
   "connection",
+  "opening",
   "byte-stream",
   "handles",
   "sealed-bulk",

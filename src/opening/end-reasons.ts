@@ -166,6 +166,34 @@ export function helloRepeated(): RpcError {
   });
 }
 
+/** Why a session ends whose peer is this engine itself, or plays back what this engine says. */
+export function reflected(): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message:
+      "the peer is this engine itself, or plays back what it says; with a pre-shared key that proves nothing",
+    origin: "local",
+  });
+}
+
+/** Why a sealed session ends whose peer's certificate has. */
+export function certificateEnded(peerName: string, validTo: Date): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `the certificate of ${peerName} was valid to ${validTo.toISOString()}`,
+    origin: "local",
+  });
+}
+
+/** Why a sealed session ends whose peer has not answered its welcome. */
+export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `${peerName} has not shown within ${timeoutMs} ms that it has the keys of the session`,
+    origin: "local",
+  });
+}
+
 /** Why a session with nothing open ends when its connection does. */
 export function disconnected(peerName: string): RpcError {
   return new RpcError({

@@ -1,0 +1,189 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { Engine, type EngineOptions, implement, service, unary } from "cinnabar";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { z } from "zod";
+import { Authority } from "./support/authority.ts";
+import { secured } from "./support/engines.ts";
+
+const Who = service("who.v1", { ask: unary({ input: z.string(), output: z.any() }) });
+const who = implement(Who, { ask: async (_text, call) => ({ ...call.identity }) });
+let ca: Authority;
+let other: Authority;
+
+beforeAll(() => {
+  ca = Authority.create("ca");
+  other = Authority.create("other");
+});
+
+afterAll(() => {
+  ca.remove();
+  other.remove();
+});
+
+async function open(options: EngineOptions): Promise<Engine> {
+  const engine = await Engine.open(options);
+  onTestFinished(() => engine.close());
+  return engine;
+}
+
+const fabrics = [
+  ["tcp", () => "tcp://127.0.0.1:0"],
+  ["shm", () => `shm://security-${process.pid}-${Math.random().toString(36).slice(2)}`],
+] as const;
+
+async function serverAt(listen: string, security: EngineOptions["security"]): Promise<Engine> {
+  return open({ listen, serve: [who], ...(security && { security }) });
+}
+
+const settled = (engine: Engine) => ({
+  sessions: engine.stats().sessions,
+  refusals: engine.stats().security.refusals,
+});
+
+describe.each(fabrics)("a sealed session over %s", (scheme, url) => {
+  const shm = scheme === "shm" ? ({ shm: "tls" } as const) : {};
+  const server = (more = {}) =>
+    serverAt(
+      url(),
+      secured(ca, "server.example", { names: "DNS:server.example,IP:127.0.0.1" }, { ...shm, ...more }),
+    );
+  const clientSecurity = (name = "client.example", more = {}) => secured(ca, name, {}, { ...shm, ...more });
+  const target = { name: "server.example" };
+
+  it("opens when both sides have proven who they are, and carries calls both ways", async () => {
+    const serving = await server();
+    const client = await open({ serve: [who], security: clientSecurity() });
+    const peer = await client.connect(serving.urls[0] as string, target);
+    expect(peer.identity).toMatchObject({ kind: "certificate", name: "server.example" });
+    expect(await peer.client(Who).ask("")).toMatchObject({ kind: "certificate", name: "client.example" });
+    expect(serving.stats().security.handshakes).toBe(1);
+  });
+
+  it("opens by a pre-shared key", async () => {
+    const psk = { identity: "pair", key: Buffer.alloc(32, 5) };
+    const serving = await serverAt(url(), { psk, ...shm });
+    const client = await open({ security: { psk, ...shm } });
+    const peer = await client.connect(serving.urls[0] as string);
+    expect(await peer.client(Who).ask("")).toEqual({ kind: "psk", name: "pair" });
+  });
+
+  it("is refused with the reason, at both sides, when the connector's certificate does not hold", async () => {
+    const serving = await server();
+    const reasons: string[] = [];
+    const hear = (message: unknown) => void reasons.push((message as { why: string }).why);
+    subscribe("cinnabar:security.refused", hear);
+    onTestFinished(() => void unsubscribe("cinnabar:security.refused", hear));
+    const { cert, key } = other.issue("foreign.example", { names: "DNS:client.example" });
+    const client = await open({ security: { tls: { cert, key, ca: ca.cert }, ...shm } });
+    await expect(client.connect(serving.urls[0] as string, target)).rejects.toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("authority that is not trusted"),
+    });
+    expect(reasons).toEqual([expect.stringContaining("authority that is not trusted")]);
+    expect(settled(serving)).toEqual({ sessions: 0, refusals: { certificate: 1 } });
+  });
+
+  it("is refused by the connector when the acceptor proves another name, and the acceptor hears of it", async () => {
+    const serving = await server();
+    const client = await open({ security: clientSecurity() });
+    await expect(client.connect(serving.urls[0] as string, { name: "other.example" })).rejects.toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("does not prove the name other.example"),
+    });
+    await vi.waitFor(() => expect(settled(serving)).toEqual({ sessions: 0, refusals: { protocol: 1 } }));
+    // The refusal of one has no effect on the next.
+    expect((await client.connect(serving.urls[0] as string, target)).state).toBe("connected");
+  });
+
+  it("is never less: a plain engine is not spoken with, whichever side it is", async () => {
+    const plain = await serverAt(url(), undefined);
+    const client = await open({ security: clientSecurity() });
+    await expect(client.connect(plain.urls[0] as string, target)).rejects.toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("has no option `security`"),
+    });
+    const serving = await server();
+    const plainClient = await open({});
+    await expect(plainClient.connect(serving.urls[0] as string)).rejects.toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("takes sealed sessions only"),
+    });
+  });
+
+  it("takes plain peers beside sealed ones with allowPlain, and they have no identity", async () => {
+    const serving = await server({ allowPlain: true });
+    const plainClient = await open({});
+    const plainPeer = await plainClient.connect(serving.urls[0] as string);
+    expect(await plainPeer.client(Who).ask("")).toEqual({});
+    const client = await open({ security: clientSecurity() });
+    const peer = await client.connect(serving.urls[0] as string, target);
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "client.example" });
+  });
+
+  it("has the first of the connector's ciphers that the acceptor takes too, or is refused", async () => {
+    const serving = await server({ suites: ["chacha20-poly1305"] });
+    const both = await open({
+      security: clientSecurity("c.example", { suites: ["aes-256-gcm", "chacha20-poly1305"] }),
+    });
+    const peer = await both.connect(serving.urls[0] as string, target);
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "c.example" });
+    const aes = await open({ security: clientSecurity("d.example", { suites: ["aes-256-gcm"] }) });
+    await expect(aes.connect(serving.urls[0] as string, target)).rejects.toThrow(
+      "no cipher is accepted by both",
+    );
+  });
+
+  it("ends when the certificate of its peer does, and opens again with a new one", async () => {
+    const serving = await server();
+    const soon = new Date(Math.ceil(Date.now() / 1000) * 1000 + 4000);
+    const stamp = `${soon.toISOString().replace(/[-:T]/g, "").slice(0, 14)}Z`;
+    const names = "DNS:short.example";
+    let pair = ca.issue("short", { names, to: stamp });
+    const tls = { cert: () => pair.cert, key: () => pair.key, ca: ca.cert };
+    const client = await open({ security: { tls, ...shm } });
+    const peer = await client.connect(serving.urls[0] as string, target);
+    const lost = new Promise<{ reason: Error }>((resolve) => peer.on("lost", resolve));
+    expect((await lost).reason.message).toContain("was valid to");
+    await expect(peer.client(Who).ask("")).rejects.toMatchObject({ code: "unauthenticated" });
+    pair = ca.issue("short-2", { names });
+    client.reloadSecurity();
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "short.example" });
+  });
+
+  it("takes what a reload brings for new sessions, and keeps those that are open", async () => {
+    let crl = ca.crl;
+    const { cert, key } = ca.issue("strict", { names: "DNS:server.example" });
+    const serving = await serverAt(url(), { tls: { cert, key, ca: ca.cert, crl: () => crl }, ...shm });
+    const client = await open({ security: clientSecurity("gone.example") });
+    const peer = await client.connect(serving.urls[0] as string, target);
+    ca.revoke("gone.example");
+    crl = ca.crl;
+    serving.reloadSecurity();
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "gone.example" });
+    await expect(client.connect(serving.urls[0] as string, target)).rejects.toThrow("is revoked");
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "gone.example" });
+  });
+
+  it("is not opened with the engine itself by a pre-shared key: what it says could be played back to it", async () => {
+    const psk = { identity: "pair", key: Buffer.alloc(32, 5) };
+    const engine = await serverAt(url(), { psk, ...shm });
+    await expect(engine.connect(engine.urls[0] as string)).rejects.toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("is this engine itself"),
+    });
+  });
+
+  it("leaves nothing behind when the engine closes in the middle", async () => {
+    const serving = await server();
+    const client = await open({ security: clientSecurity() });
+    const connecting = client.connect(serving.urls[0] as string, target);
+    setImmediate(() => void client.close());
+    await expect(connecting).rejects.toMatchObject({ code: "unavailable" });
+    await vi.waitFor(() => expect(serving.stats().security.openHandshakes).toBe(0), 10_000);
+  });
+});
+
+it("reloadSecurity is an error where there is nothing to reload", async () => {
+  const engine = await open({});
+  expect(() => engine.reloadSecurity()).toThrow("neither security.tls nor security.psk");
+});
