@@ -1,5 +1,6 @@
 import * as grpc from "@grpc/grpc-js";
 import { fromJSON } from "@grpc/proto-loader";
+import { credentials } from "../security/credentials.ts";
 import type { Contender } from "./contender.ts";
 import type { SmallObject } from "./payloads.ts";
 
@@ -39,15 +40,28 @@ type Call<Message> = (
 ) => void;
 type Binary = { readonly data: Uint8Array };
 
-/** @grpc/grpc-js, unencrypted, each call with a deadline as Cinnabar's have. `bind` is the address to listen at. */
-export function grpcJs(bind: string): Contender {
+/**
+ * @grpc/grpc-js, each call with a deadline as Cinnabar's have. `bind` is the address to listen at. Encrypted, both sides
+ * have certificates.
+ */
+export function grpcJs(bind: string, isEncrypted = false): Contender {
+  const forServer = () => {
+    if (!isEncrypted) return grpc.ServerCredentials.createInsecure();
+    const { cert, key, ca } = credentials();
+    return grpc.ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], true);
+  };
+  const forClient = () => {
+    if (!isEncrypted) return grpc.credentials.createInsecure();
+    const { cert, key, ca } = credentials();
+    return grpc.credentials.createSsl(ca, key, cert);
+  };
   return {
     async serve() {
       const server = new grpc.Server();
       const echo: grpc.handleUnaryCall<unknown, unknown> = (call, done) => done(null, call.request);
       server.addService(Echo.service, { Echo: echo, Bytes: echo });
       const port = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(bind, grpc.ServerCredentials.createInsecure(), (error, bound) => {
+        server.bindAsync(bind, forServer(), (error, bound) => {
           if (error === null) resolve(bound);
           else reject(error);
         });
@@ -56,7 +70,11 @@ export function grpcJs(bind: string): Contender {
       return { address, close: async () => server.forceShutdown() };
     },
     async connect(address) {
-      const client = new Echo(address, grpc.credentials.createInsecure());
+      const client = new Echo(
+        address,
+        forClient(),
+        isEncrypted ? { "grpc.ssl_target_name_override": "localhost" } : {},
+      );
       const caller = <Message>(name: string) => {
         const call = (client[name] as unknown as Call<Message>).bind(client);
         return (message: Message): Promise<Message> =>

@@ -11,6 +11,8 @@ export interface ContenderEntry {
   readonly isInQuick: boolean;
   /** Whether the client brings the server along, see `Contender.serve`. */
   readonly isSelfServing?: true;
+  /** Whether it needs the certificates that only the workload `security` has. */
+  readonly isSecured?: true;
   /** What must be known about its figures. */
   readonly note?: string;
   /**
@@ -67,6 +69,20 @@ export function contenders(verbsHost?: string): readonly ContenderEntry[] {
       load: async (id) => (await import("./net.ts")).netMsgpack({ path: socketPath(id) }),
     },
     ...overDevice,
+    {
+      key: "tcp-sealed",
+      title: "Cinnabar tcp, sealed",
+      isInQuick: false,
+      isSecured: true,
+      load: async () => (await import("./cinnabar.ts")).cinnabar("tcp://127.0.0.1:0", true),
+    },
+    {
+      key: "grpc-mtls",
+      title: "grpc-js mTLS",
+      isInQuick: false,
+      isSecured: true,
+      load: async () => (await import("./grpc.ts")).grpcJs("127.0.0.1:0", true),
+    },
     {
       ...cinnabar("mem", false, (id) => `mem://${id}`),
       isSelfServing: true,

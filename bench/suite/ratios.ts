@@ -91,6 +91,31 @@ const furtherRatios: readonly Definition[] = [
     ours: [`shm.stream_beside.stalled.${quantile}_us`],
     theirs: [`shm.stream_beside.nothing.${quantile}_us`],
   })),
+  {
+    name: "tcp.sealed.64.ops_vs_plain",
+    ours: ["tcp-sealed.small.64.ops"],
+    theirs: ["tcp.small.64.ops"],
+  },
+  {
+    name: "tcp.sealed.1.p50_vs_plain",
+    ours: ["tcp-sealed.small.1.p50_us"],
+    theirs: ["tcp.small.1.p50_us"],
+  },
+  {
+    name: "tcp.sealed.1.p50_vs_grpc_mtls",
+    ours: ["tcp-sealed.small.1.p50_us"],
+    theirs: ["grpc-mtls.small.1.p50_us"],
+  },
+  {
+    name: "tcp.sealed.64.ops_vs_grpc_mtls",
+    ours: ["tcp-sealed.small.64.ops"],
+    theirs: ["grpc-mtls.small.64.ops"],
+  },
+  {
+    name: "tcp.sealed.bulk16MiB.gbps_vs_tls",
+    ours: ["get", "put"].map((op) => `tcp-sealed.bulk.16MiB.${op}_gbps`),
+    theirs: ["tls.bulk.16MiB.gbps"],
+  },
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

@@ -66,15 +66,23 @@ class Running {
   }
 }
 
-/**
- * Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on.
- */
-export async function measureCalls(run: Run, tasks: readonly CallsTask[]): Promise<Figure[]> {
+/** Those that every workload of calls measures, as far as they are asked for. */
+function contendersOf(run: Run): readonly ContenderEntry[] {
   const isWanted = ({ key, isInQuick }: Pick<ContenderEntry, "key" | "isInQuick">) =>
     run.contenders?.includes(key) ?? (isInQuick || !run.quick);
   if (run.verbsHost === undefined && isWanted({ key: "verbs", isInQuick: false }))
     run.lack("Cinnabar verbs", "no RDMA device was named (--verbs HOST)");
-  const entries = contenders(run.verbsHost).filter(isWanted);
+  return contenders(run.verbsHost).filter((entry) => entry.isSecured === undefined && isWanted(entry));
+}
+
+/**
+ * Has every contender do every task, by turns within each round. One that cannot run is told of, and the others go on.
+ */
+export async function measureCalls(
+  run: Run,
+  tasks: readonly CallsTask[],
+  entries: readonly ContenderEntry[] = contendersOf(run),
+): Promise<Figure[]> {
   const running: Running[] = [];
   try {
     for (const entry of entries) {

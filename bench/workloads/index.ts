@@ -14,6 +14,7 @@ import { oneWay } from "./one-way.ts";
 import { overload } from "./overload.ts";
 import { rest } from "./rest.ts";
 import { scaling } from "./scaling.ts";
+import { security } from "./security.ts";
 import { small } from "./small.ts";
 import { stall } from "./stall.ts";
 import { streamBeside } from "./stream-beside.ts";
@@ -44,5 +45,6 @@ export const workloads: readonly Workload[] = [
   overload,
   lanes,
   along,
+  security,
   wheel,
 ];

@@ -1,4 +1,5 @@
 import { Engine, type PooledMemory, type Region } from "cinnabar";
+import { parseTransport, securityFor } from "../../security/options.ts";
 import { median, percentile } from "../../suite/statistics.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
@@ -60,8 +61,9 @@ export const pieceBytes = 4096;
  * Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each
  * transfer. Without an address the server is in this process too, as over `mem` it must be.
  */
-export async function open(url: string, address: string): Promise<CinnabarClient> {
-  const engine = await Engine.open({ heartbeatMs });
+export async function open(transport: string, address: string): Promise<CinnabarClient> {
+  const { url, isSealed } = parseTransport(transport);
+  const engine = await Engine.open({ ...securityFor(isSealed), heartbeatMs });
   const server = address === "" ? await openServer(url) : undefined;
   const client = (await engine.connect(address || url)).client(Bulk, { timeoutMs: 300_000 });
   let slots = new Slots(0);

@@ -1,4 +1,5 @@
 import { type CallContext, Engine, implement, type PooledMemory } from "cinnabar";
+import { parseTransport, securityFor } from "../../security/options.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
 import type { BulkParty } from "../party.ts";
@@ -7,7 +8,8 @@ import { Slots, slotCount } from "../slots.ts";
 type Lent = Parameters<CallContext["get"]>[0] & Parameters<CallContext["put"]>[1];
 
 /** Serves `Bulk` at a URL. Its gets and puts run between its own slots and the caller's. */
-export async function open(url: string): Promise<BulkParty> {
+export async function open(transport: string): Promise<BulkParty> {
+  const { url, isSealed } = parseTransport(transport);
   let slots = new Slots(0);
   let pooled: PooledMemory | undefined;
 
@@ -27,6 +29,7 @@ export async function open(url: string): Promise<BulkParty> {
   };
 
   const engine = await Engine.open({
+    ...securityFor(isSealed),
     heartbeatMs,
     listen: url,
     serve: [
