@@ -70,6 +70,15 @@ describe("links between documents", () => {
   });
 });
 
+describe("the lists of pages", () => {
+  it.each(["docs/guide", "docs/design"])("of %s name every page once", (folder) => {
+    const list = readFileSync(`${root}${folder}/index.md`, "utf8");
+    const named = [...list.matchAll(/\]\(([\w-]+\.md)\)/g)].map(([, page]) => page);
+    const own = pages.filter((page) => dirname(page) === folder).map((page) => page.slice(folder.length + 1));
+    expect(named.sort()).toEqual(own.filter((page) => page !== "index.md").sort());
+  });
+});
+
 describe("diagnostics channels", () => {
   it("that the guide names are those that the source publishes on", () => {
     const namesIn = (texts: string[]) =>

@@ -5,10 +5,10 @@ interface LockedPackage {
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
-const lock = JSON.parse(readFileSync(new URL("../../package-lock.json", import.meta.url), "utf8"));
-const packages: Readonly<Record<string, LockedPackage>> = lock.packages;
+describe.each(["package-lock.json", "site/package-lock.json"])("%s", (file) => {
+  const lock = JSON.parse(readFileSync(new URL(`../../${file}`, import.meta.url), "utf8"));
+  const packages: Readonly<Record<string, LockedPackage>> = lock.packages;
 
-describe("the lock file", () => {
   // npm drops what the registry at hand did not have when the file was written, and `npm ci` then refuses the file
   // wherever the registry has it. An entry of name, version, os and cpu is enough to repair it.
   it("has an entry for the optional packages of every platform", () => {
