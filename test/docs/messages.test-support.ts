@@ -18,7 +18,7 @@ const sources = filesOf("src").filter((file) => file.endsWith(".ts") && !file.in
  * stand-ins for tests.
  */
 const ofBytes =
-  /^src\/(wire\/(?!codec|encode-value|extension|value-path|work)|metadata\/metadata-block|fabric\/mem-port|connection\/handshake)/;
+  /^src\/(wire\/(?!codec|encode-value|extension|value-path|work)|metadata\/metadata-block|fabric\/mem-port|connection\/handshake|opening\/opening-message)/;
 
 /** Parameters that take the text of an error. */
 const textParameter = /^(message|text|why|reason|said)$/;

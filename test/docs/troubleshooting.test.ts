@@ -68,6 +68,7 @@ const noMessages: readonly RegExp[] = [
   /^(push|next): chunk …|^(an )?items? (of|came)|^the items of call …|^the end had come before$|^pulled has/,
   /^call … |^call id …|^(the )?credits (of|came)|^frame kind …|^a put notification (for|that)|^a second answer/,
   /^(a region arrived in a|a request carries more|the regions of a request have more|unknown method number)/,
+  /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
   // Faults of the package itself.
   /^(sessions have|… has) no …?|^no two parts of a session/,
   // Paths, names of ciphers, and the platforms that a message lists.
