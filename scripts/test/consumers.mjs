@@ -1,5 +1,5 @@
-import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { ask, root, SetupError, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
 import { runVitest } from "./vitest.mjs";
@@ -46,13 +46,17 @@ async function installTools() {
   markCurrent("consumers", print);
 }
 
-/** The tarball to test: that of `CINNABAR_TARBALL`, or one of this checkout. Unpacked beside the tools. */
+/**
+ * The tarball to test: that of `CINNABAR_TARBALL`, or one of this checkout. It is unpacked beside the tools. One of the
+ * checkout has no addon: that of the checkout's build goes where the package has its own.
+ */
 async function pack() {
   const target = join(root, folder, "node_modules", "cinnabar");
   const tarball = process.env.CINNABAR_TARBALL || (await packCheckout());
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
   await step("the package, unpacked", "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
+  const addon = join(target, "native", `linux-${process.arch}-glibc`, "cinnabar.node");
   const files = readdirSync(target, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
   );
@@ -62,6 +66,10 @@ async function pack() {
   console.log(
     `${tarball}: ${kilobytes(statSync(tarball).size)}, unpacked ${kilobytes(bytes)} in ${files.length} files`,
   );
+  if (!existsSync(addon)) {
+    mkdirSync(dirname(addon), { recursive: true });
+    copyFileSync(join(root, "native", "build", "Release", "cinnabar.node"), addon);
+  }
   return tarball;
 }
 

@@ -48,7 +48,7 @@ describe.each(bundlers)("$name", ({ name, bundle }) => {
       );
       writeFileSync(join(alone, outputOf(options)), text);
       cpSync(project.path("package.json"), join(alone, "package.json"));
-      const { stdout, stderr } = runNode([outputOf(options)], { cwd: alone, env: { CINNABAR_ADDON: "" } });
+      const { stdout, stderr } = runNode([outputOf(options)], { cwd: alone });
       const [greeting, noAddon, noLanes, ...rest] = stdout.split("\n");
       expect(greeting, stderr).toBe("hello");
       expect(noAddon).toContain("cinnabar's native addon was not found; tried");

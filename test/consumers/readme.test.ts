@@ -42,16 +42,19 @@ it("a new project says hello over tcp and shm after npm init, npm install and th
     // Its addresses may be in use on this machine.
     project.write(file, (text ?? "").replaceAll("shm://greeter", `shm://${name}`).replaceAll(":7400", ":0"));
   }
+  // A tarball of a checkout has no addon.
+  const own = project.has(`node_modules/cinnabar/native/linux-${process.arch}-glibc/cinnabar.node`);
+  const env = own ? {} : { CINNABAR_ADDON: `${root}native/build/Release/cinnabar.node` };
   const tsx = tool("tsx", "dist/cli.mjs");
   server = spawn(process.execPath, [tsx, "server.ts"], {
     cwd: project.folder,
-    env: environment,
+    env: { ...environment, ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
   const lines = createInterface({ input: server.stdout as NodeJS.ReadableStream })[Symbol.asyncIterator]();
   expect((await lines.next()).value).toBe(`shm://${name}`);
   expect((await lines.next()).value).toMatch(/^tcp:\/\/127\.0\.0\.1:\d+$/);
-  const { stdout, stderr } = project.node([tsx, "client.ts"]);
+  const { stdout, stderr } = project.node([tsx, "client.ts"], { env });
   expect(stdout, stderr).toBe("Hello, world\ngive a name\n");
 
   const { stdout: report } = project.node([

@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -15,16 +15,11 @@ export const tarball: string = process.env.CINNABAR_TARBALL ?? join(folder, "cin
 /** The package, unpacked beside the tools. */
 export const installed: string = join(folder, "node_modules/cinnabar");
 
-const ownAddon = readdirSync(installed, { recursive: true, encoding: "utf8" }).some(
-  (file) => file === `native/linux-${process.arch}-glibc/cinnabar.node`,
-);
-
-/** The environment of a user, with the checkout's addon where the package has none. */
+/** The environment of a user, without settings of this checkout. */
 export const environment: NodeJS.ProcessEnv = {
   PATH: process.env.PATH,
   HOME: process.env.HOME,
   NODE_NO_WARNINGS: "1",
-  ...(ownAddon ? {} : { CINNABAR_ADDON: join(root, "native/build/Release/cinnabar.node") }),
 };
 
 /** A program of a tool: `tool("webpack", "bin/webpack.js")`. */
@@ -85,7 +80,7 @@ export interface NodeOptions {
   readonly cwd?: string;
 }
 
-/** Runs a script under this Node, or another, as a user without settings of this checkout. */
+/** Runs a script under this Node, or another. */
 export function runNode(
   args: readonly string[],
   { env = {}, node = process.execPath, cwd = folder }: NodeOptions = {},
