@@ -1,0 +1,157 @@
+import { Engine, implement, type Peer, service, unary } from "cinnabar";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { z } from "zod";
+import { mostForAddress } from "../../src/opening/handshake-places.ts";
+import { openingMessage, withTerms } from "../../src/opening/opening-message.ts";
+import { frameKind } from "../../src/wire/frame.ts";
+import { Authority } from "./support/authority.ts";
+import { secured } from "./support/engines.ts";
+import { endpoint, tlsCredentials } from "./support/exchange-pair.ts";
+import { Stranger } from "./support/stranger.ts";
+
+const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
+const echo = implement(Echo, { echo: async (text) => text });
+let ca: Authority;
+
+beforeAll(() => {
+  ca = Authority.create("ca");
+});
+
+afterAll(() => ca.remove());
+
+async function serve(handshakes = {}): Promise<Engine> {
+  const engine = await Engine.open({
+    listen: "tcp://127.0.0.1:0",
+    serve: [echo],
+    security: secured(ca, "server.example", {}, { handshakes }),
+  });
+  onTestFinished(() => engine.close());
+  return engine;
+}
+
+async function honest(server: Engine): Promise<Peer> {
+  const client = await Engine.open({ security: secured(ca, "client.example"), connectTimeoutMs: 20_000 });
+  onTestFinished(() => client.close());
+  return client.connect(server.urls[0] as string);
+}
+
+async function stranger(server: Engine): Promise<Stranger> {
+  const made = await Stranger.at(server.urls[0] as string);
+  onTestFinished(() => made[Symbol.dispose]());
+  return made;
+}
+
+/** The first flight of a client that nobody knows. */
+async function firstFlight(): Promise<Uint8Array> {
+  const foreign = endpoint(tlsCredentials({}, ca.cert));
+  return new Promise((resolve) => {
+    const exchange = foreign.connect("x", {
+      onFlight(bytes) {
+        resolve(Uint8Array.from(bytes));
+        setImmediate(() => exchange.close());
+      },
+      onProven() {},
+      onRefused() {},
+    });
+  });
+}
+
+const security = (engine: Engine) => engine.stats().security;
+
+describe("strangers", () => {
+  it("that say hello and then nothing take a bounded number of places for a bounded time", async () => {
+    const server = await serve({ maxOpen: 64, timeoutMs: 2000 });
+    const flood = await stranger(server);
+    const flight = await firstFlight();
+    for (let i = 0; i < 200; i++) await flood.sayHello(flood.hello({ flight }));
+    await flood.until(() => (security(server).refusals.crowded ?? 0) === 200 - mostForAddress, "full places");
+    expect(security(server).openHandshakes).toBe(mostForAddress);
+    expect(server.stats().sessions).toBe(0);
+    // Somebody else gets in beside them.
+    expect(await (await honest(server)).client(Echo).echo("hi")).toBe("hi");
+    await flood.until(() => security(server).openHandshakes === 0, "end of the handshakes");
+    expect(security(server).refusals.time).toBe(mostForAddress);
+    expect(security(server).handshakes).toBe(1);
+  });
+
+  it("must show a cookie when half of the places are taken, and an honest client does", async () => {
+    const server = await serve({ maxOpen: 8, timeoutMs: 60_000 });
+    const flood = await stranger(server);
+    const flight = await firstFlight();
+    for (let i = 0; i < 20; i++) await flood.sayHello(flood.hello({ flight }));
+    await flood.until(
+      () => flood.heard.filter(({ kind }) => kind === frameKind.retry).length === 15,
+      "cookies",
+    );
+    expect(security(server).openHandshakes).toBe(5);
+    const peer = await honest(server);
+    expect(await peer.client(Echo).echo("hi")).toBe("hi");
+    // A cookie is its own hello's alone.
+    const [cookie] = flood.heard.filter(({ kind }) => kind === frameKind.retry);
+    await flood.sayHello(flood.hello({ flight, cookie: cookie?.body }));
+    await flood.until(
+      () => flood.heard.filter(({ kind }) => kind === frameKind.retry).length === 16,
+      "a cookie",
+    );
+    await flood.sayHello(flood.hello({ flight, cookie: cookie?.body, nonce: cookie?.nonce ?? 0n }));
+    await flood.until(() => security(server).openHandshakes === 6, "a sixth place");
+  });
+
+  it("are refused for what is no TLS, and sent nothing but that", async () => {
+    const server = await serve();
+    const someone = await stranger(server);
+    await someone.sayHello(someone.hello());
+    await someone.until(() => someone.heard.length > 0, "answer");
+    await someone.until(() => security(server).refusals.protocol === 1, "refusal");
+    expect(security(server).openHandshakes).toBe(0);
+    expect(someone.heard.at(-1)).toMatchObject({ kind: frameKind.refuse, word: 16 });
+  });
+
+  it("cannot make a handshake longer than any is", async () => {
+    const server = await serve();
+    const someone = await stranger(server);
+    const hello = someone.hello({ flight: await firstFlight() });
+    await someone.sayHello(hello);
+    await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
+    const terms = someone.heard.find(({ word }) => word === withTerms)?.body as Uint8Array;
+    const view = new DataView(terms.buffer);
+    const path = { session: view.getUint32(0, true), nonce: view.getBigUint64(8, true) };
+    // A record of TLS that never ends, a little at a time.
+    const piece = Buffer.alloc(8192, 0x16);
+    for (let i = 0; i < 12; i++) await someone.send(openingMessage(frameKind.secure, 0, piece, path));
+    await someone.until(() => security(server).openHandshakes === 0, "end");
+    expect(security(server).refusals).toEqual({ protocol: 1 });
+  });
+
+  it("that play a hello back get nothing, and disturb nobody", async () => {
+    const server = await serve();
+    const someone = await stranger(server);
+    const hello = someone.hello({ flight: await firstFlight() });
+    await someone.sayHello(hello);
+    await someone.until(() => security(server).openHandshakes === 1, "handshake");
+    await someone.sayHello(hello);
+    await someone.until(() => server.stats().counters.strays === 1, "a stray");
+    expect(security(server).openHandshakes).toBe(1);
+  });
+
+  it("end no handshake and no session by naming a hello that they do not know", async () => {
+    const server = await serve();
+    const peer = await honest(server);
+    const someone = await stranger(server);
+    await someone.sayHello(someone.hello({ flight: await firstFlight(), repeats: 5n }));
+    await someone.until(() => security(server).openHandshakes === 1, "handshake");
+    expect(peer.state).toBe("connected");
+    expect(await peer.client(Echo).echo("still")).toBe("still");
+  });
+
+  it("leave nothing behind when they cut the connection in the middle", async () => {
+    const server = await serve({ timeoutMs: 60_000 });
+    const someone = await stranger(server);
+    await someone.sayHello(someone.hello({ flight: await firstFlight() }));
+    await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
+    someone.port.close();
+    const other = await stranger(server);
+    await other.until(() => security(server).openHandshakes === 0, "end of the handshake");
+    expect(server.stats().sessions).toBe(0);
+  });
+});
