@@ -1,4 +1,3 @@
-import type { CallItems } from "../call/call-items.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { SlotTable } from "../call/slot-table.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
@@ -10,25 +9,25 @@ import type { Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import type { ControlRequestSender, PeerLink } from "../control/peer-link.ts";
-import { codeToNumber } from "../errors/code.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
-import { InFlightWindow } from "../flow/in-flight-window.ts";
+import type { InFlightWindow } from "../flow/in-flight-window.ts";
 import type { Grant } from "../memory/grant.ts";
 import { type Metadata, receivedMetadata } from "../metadata/metadata.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { builtinSlots, isBuiltin } from "../wire/builtin.ts";
 import { parseError } from "../wire/fault.ts";
-import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../wire/frame.ts";
-import { answerTooLarge, broken, exhausted, sendError, unsent } from "./call-errors.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityFlags } from "../wire/frame.ts";
+import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
-import { inputBytes } from "./input-bytes.ts";
+import { pullAnswer } from "./pulled-answer.ts";
 import { GrantingCodec } from "./request-regions.ts";
 import {
   type WaitingCall,
-  WaitingCalls,
+  type WaitingCalls,
   type WaitingControlRequest,
   WaitingControlRequests,
 } from "./waiting-calls.ts";
+import { WindowQueue } from "./window-queue.ts";
 
 const maxTimeLeftMs = 0xffff_ffff;
 /**
@@ -36,9 +35,6 @@ const maxTimeLeftMs = 0xffff_ffff;
  * and folds one of the file's own.
  */
 const slotMask = (1 << 20) - 1;
-const exhaustedWord = codeToNumber("resource_exhausted");
-/** How often to look whether calls starve. */
-const starvedMs = 1000;
 const noBytes = new Uint8Array(0);
 
 /**
@@ -57,26 +53,26 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Control requests, whose slots lie behind those that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
   readonly #waitingControl: WaitingControlRequests;
-  readonly #window: InFlightWindow;
-  readonly #waiting: WaitingCalls;
+  readonly window: InFlightWindow;
+  /** Users' calls that have not left. */
+  readonly waiting: WaitingCalls;
+  readonly #queue: WindowQueue;
   #firstBuiltin = 0;
   /**
    * Those of `#calls` that are streams. They take credits as all calls do. But they may be open for long and idle, so
    * what the peer's load allows is for the others.
    */
   #streams = 0;
-  /** When the message that is being taken apart arrived; -1 as long as nobody has asked. */
-  #messageMs = -1;
-  #stopWatching: (() => void) | undefined;
 
   constructor(session: SessionContext, peer: PeerLink) {
     const { window, outbox, offers, services } = session;
     this.services = services;
     this.#session = session;
     this.#view = session.port.slabView;
-    this.#window = new InFlightWindow(window);
     this.#waitingControl = new WaitingControlRequests(session.peerName);
-    this.#waiting = new WaitingCalls({ maxCalls: window.maxWaiting, maxBytes: window.maxWaitingBytes });
+    this.#queue = new WindowQueue(session, window, () => this.sendWaiting());
+    this.window = this.#queue.window;
+    this.waiting = this.#queue.waiting;
     this.#outbox = outbox;
     this.#offers = offers;
     this.#granting = new GrantingCodec(peer);
@@ -119,7 +115,7 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#calls = new SlotTable(requests);
     this.#firstBuiltin = requests;
     this.#controlRequests = new SlotTable(builtinSlots, requests);
-    this.#window.credits = requests;
+    this.window.credits = requests;
   }
 
   /** The peer takes so many from now on. */
@@ -128,7 +124,7 @@ export class OutgoingCalls implements ControlRequestSender {
     const most = this.#firstBuiltin;
     if (credits === 0 || credits > most)
       return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
-    this.#window.credits = credits;
+    this.window.credits = credits;
     this.sendWaiting();
   };
 
@@ -142,13 +138,9 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size;
   }
 
-  get window(): InFlightWindow {
-    return this.#window;
-  }
-
-  /** Users' calls that have not left. */
-  get waiting(): WaitingCalls {
-    return this.#waiting;
+  /** A message begins to be taken apart. */
+  beginMessage(): void {
+    this.#queue.beginMessage();
   }
 
   /** Those of `size` that users made. */
@@ -169,11 +161,11 @@ export class OutgoingCalls implements ControlRequestSender {
   ): void {
     const session = this.#session;
     if (session.state !== "open") throw sessionEnded(session.peerName);
-    const idle = this.size + this.#waiting.size === 0 && !session.hasOpenWork;
+    const idle = this.size + this.waiting.size === 0 && !session.hasOpenWork;
     if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
-    else if (this.#waiting.size === 0 && this.#hasPlace)
+    else if (this.waiting.size === 0 && this.#hasPlace)
       this.#send(this.#calls, call, method, endMs, input, nowMs);
-    else this.#wait(call, method, endMs, input, nowMs);
+    else this.#queue.add({ call, method, endMs, input }, nowMs, this.#calls.size);
     if (idle) session.watch();
     // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
     const { size } = this;
@@ -186,7 +178,7 @@ export class OutgoingCalls implements ControlRequestSender {
    * answers.
    */
   cancel(call: OutgoingCall): void {
-    if (call.id === 0) this.#waiting.withdraw(call);
+    if (call.id === 0) this.waiting.withdraw(call);
     else if (this.#session.state === "open" && !call.isOneWay) {
       this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
       this.services.progress.wake();
@@ -196,52 +188,13 @@ export class OutgoingCalls implements ControlRequestSender {
 
   get #hasPlace(): boolean {
     const { size } = this.#calls;
-    const { limit, credits } = this.#window;
+    const { limit, credits } = this.window;
     return size - this.#streams < limit && size < credits && !this.#outbox.full;
   }
 
   #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
     if (this.#controlRequests.full) this.#waitingControl.add({ call, method, endMs, input });
     else this.#send(this.#controlRequests, call, method, endMs, input, nowMs);
-  }
-
-  #wait(call: OutgoingCall, method: number, endMs: number, input: unknown, queuedMs: number): void {
-    const { counters } = this.services;
-    if (call.failsWhenFull) {
-      counters.callsNotAdmitted++;
-      throw exhausted(`${this.#whyFull()}, and whenFull is "fail"`);
-    }
-    const { priority } = call;
-    const waitingBytes = inputBytes(input);
-    // A getter of the input's may have ended the call, or the session.
-    if (call.settled) return;
-    if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);
-    const out = this.#waiting.add({ call, method, endMs, input, queuedMs, priority, waitingBytes });
-    if (out === undefined) {
-      counters.callsNotAdmitted++;
-      throw exhausted(`${this.#whyFull()}, and ${this.#levels()}`);
-    }
-    call.phase = "waiting";
-    counters.callsWaited++;
-    this.#watchStarving();
-    for (const { call: other } of out) {
-      counters.callsNotAdmitted++;
-      other.onFailure(exhausted(`a call of higher priority displaced this one: ${this.#levels()}`));
-    }
-  }
-
-  #whyFull(): string {
-    const { peerName } = this.#session;
-    if (this.#outbox.full)
-      return `${this.#outbox.queuedBytes} bytes wait to be sent to ${peerName}, maxQueuedBytes is reached`;
-    const { limit, credits } = this.#window;
-    return `${this.#calls.size} calls are in flight to ${peerName}, its window of ${limit} (of ${credits} granted) is full`;
-  }
-
-  #levels(): string {
-    const { maxWaiting, maxWaitingBytes } = this.#window.limits;
-    const { size, bytes } = this.#waiting;
-    return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
   }
 
   /** Encodes the request and hands it to the outbox. Throws RpcError, and then nothing has left. */
@@ -292,11 +245,6 @@ export class OutgoingCalls implements ControlRequestSender {
     }
   }
 
-  #finishStream(items: CallItems): void {
-    this.#streams--;
-    items.onFinished();
-  }
-
   /** The call with this number; undefined when it has been answered. */
   find(callId: number): OutgoingCall | undefined {
     return this.#tableOf(callId).get(callId);
@@ -305,7 +253,7 @@ export class OutgoingCalls implements ControlRequestSender {
   /** The peer takes no new calls: those that wait would be refused one by one. */
   onDraining(): void {
     const reason = drainingError(this.#session.peerName, "local");
-    for (const { call, input } of this.#waiting.takeAll()) call.onUnsent(reason, input);
+    for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
   }
 
   readonly onAnswer: FrameHandler = (at, bodyBytes, flags, kind) => {
@@ -321,7 +269,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (call.items !== undefined) {
       if (kind === frameKind.response) call.items.onItemsEnd(word);
       if (session.state === "ended") return;
-    } else if (word !== 0 && table === this.#calls) this.#learn(call, kind, word);
+    } else if (word !== 0 && table === this.#calls) this.#queue.learn(call, kind, word, this.#calls.size);
     if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
     let prefixBytes = 0;
     let metadata: Metadata | undefined;
@@ -356,32 +304,12 @@ export class OutgoingCalls implements ControlRequestSender {
     bodyBytes: number,
     metadata: Metadata | undefined,
   ): void {
-    const session = this.#session;
-    const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
-    if (call.settled) {
-      // Whoever waited for what it had granted may send a request in this very slot at once: the peer must have heard
-      // before that its body is not wanted.
-      this.#outbox.bare(pulledHead);
-      this.#finish(call);
-      return;
-    }
-    call.phase = "pulling";
-    call.pullingUs = call.elapsedUs(this.services.clock.now());
-    session.bodies.take(
-      at,
-      flags,
-      bodyBytes,
-      () => call.settled,
-      (body, status) => {
-        this.#finish(call);
-        if (call.settled) return;
-        if (body === undefined) {
-          call.onFailure(session.bodies.failure(status));
-          return;
-        }
-        this.#end(call, kind, word, session.bodies.decode(body), metadata);
-      },
-      pulledHead,
+    pullAnswer(
+      this.#session,
+      call,
+      { at, flags, bytes: bodyBytes },
+      () => this.#finish(call),
+      (value) => this.#end(call, kind, word, value, metadata),
     );
   }
 
@@ -394,65 +322,16 @@ export class OutgoingCalls implements ControlRequestSender {
     else call.onValue(value);
   }
 
-  /** What an answer tells of the peer's load. The clock is read once for all answers of a message. */
-  #learn(call: OutgoingCall, kind: number, word: number): void {
-    if (kind === frameKind.response) {
-      const nowMs = this.#answeredMs();
-      this.#window.onAnswer({
-        nowMs,
-        sentMs: sentMsOf(call),
-        waitedMs: word / 1000,
-        inFlight: this.#calls.size,
-        limited: this.#waiting.size > 0 || this.#calls.size >= this.#window.limit,
-      });
-      // Nobody will look at the error any more.
-    } else if (call.settled && word === exhaustedWord) this.#onPushBack(call);
-  }
-
   #onError(call: OutgoingCall, error: RpcError): void {
     const { code, notExecuted } = error;
     if (notExecuted === true && (code === "resource_exhausted" || code === "deadline_exceeded"))
-      this.#onPushBack(call);
+      this.#queue.onPushBack(call, this.#calls.size);
     call.onFailure(error);
-  }
-
-  #onPushBack(call: OutgoingCall): void {
-    if (!call.builtin) this.#window.onPushBack(this.#answeredMs(), sentMsOf(call), this.#calls.size + 1);
-  }
-
-  #answeredMs(): number {
-    if (this.#messageMs < 0) this.#messageMs = this.services.clock.now();
-    return this.#messageMs;
-  }
-
-  /** A message begins to be taken apart. */
-  beginMessage(): void {
-    this.#messageMs = -1;
-  }
-
-  /**
-   * While calls wait because the window is narrow, it is looked at now and then: those in flight may be long by their
-   * nature, and no answer come that says so.
-   */
-  #watchStarving(): void {
-    if (this.#stopWatching !== undefined || !this.#window.narrowed) return;
-    const { clock } = this.services;
-    this.#stopWatching = clock.timer(
-      starvedMs,
-      () => {
-        this.#stopWatching = undefined;
-        if (this.#waiting.size === 0) return;
-        this.#window.onStarved(clock.now());
-        this.sendWaiting();
-        if (this.#waiting.size > 0) this.#watchStarving();
-      },
-      true,
-    );
   }
 
   /** Every caller gets `reason`; what the calls have granted is handed over. */
   end(reason: RpcError): Grant[] {
-    this.#stopWatching?.();
+    this.#queue.stop();
     const calls = [...this.#calls, ...this.#controlRequests];
     const grants: Grant[] = [];
     for (const call of calls) {
@@ -460,7 +339,7 @@ export class OutgoingCalls implements ControlRequestSender {
       grants.push(...call.takeGrants());
     }
     for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
-    const waiting = this.#waiting.takeAll();
+    const waiting = this.waiting.takeAll();
     for (const call of calls) if (!call.settled) call.onFailure(reason);
     for (const { call, input } of waiting) if (!call.settled) call.onUnsent(unsent(reason), input);
     return grants;
@@ -470,7 +349,10 @@ export class OutgoingCalls implements ControlRequestSender {
     const table = this.#tableOf(call.id);
     table.release(call.id);
     this.#offers.release(requestBody(call.id));
-    if (call.items !== undefined) this.#finishStream(call.items);
+    if (call.items !== undefined) {
+      this.#streams--;
+      call.items.onFinished();
+    }
     call.releaseGrants();
     if (table === this.#calls) this.sendWaiting();
     else this.#sendWaitingControl();
@@ -478,10 +360,10 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** Sends the calls that wait, in turn, as far as there are places. */
   sendWaiting(): void {
-    if (this.#waiting.size === 0) return;
+    if (this.waiting.size === 0) return;
     const nowMs = this.services.clock.now();
     while (this.#hasPlace) {
-      const next = this.#waiting.next(nowMs);
+      const next = this.waiting.next(nowMs);
       if (next === undefined) break;
       if (!next.call.settled) this.#sendLate(this.#calls, next, nowMs);
     }
@@ -515,9 +397,4 @@ export class OutgoingCalls implements ControlRequestSender {
   #tableOf(callId: number): SlotTable<OutgoingCall> {
     return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#controlRequests;
   }
-}
-
-/** When its request left, on the engine's clock. */
-function sentMsOf({ startedMs, sentUs }: OutgoingCall): number {
-  return startedMs + sentUs / 1000;
 }
