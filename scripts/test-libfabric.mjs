@@ -1,5 +1,5 @@
-// `npm run test:libfabric [-- [--suite NAME] [AREA …]]`: the suite on a newer libfabric, that of Debian's suite
-// "trixie" unless another is named, or the library that CINNABAR_LIBFABRIC points at. An AREA is "native" or a folder
+// `npm run test:libfabric [-- [--version N | --suite NAME] [AREA …]]`: the suite on a newer libfabric, that of Debian's
+// suite "trixie" unless another is named, or the library that CINNABAR_LIBFABRIC points at. An AREA is "native" or a folder
 // of tests; by default all are run, and the result is written to docs/results/.
 import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
 import { newerLibfabric } from "./setup/newer-libfabric.mjs";
@@ -47,6 +47,7 @@ function readArguments(args) {
   for (let index = 0; index < args.length; index++) {
     const argument = args[index] ?? "";
     if (argument === "--suite") suite = args[++index] ?? "";
+    else if (argument === "--version") suite = suiteOf(args[++index] ?? "");
     else chosen.push(argument);
   }
   if (!/^[a-z]+$/.test(suite))
@@ -55,4 +56,18 @@ function readArguments(args) {
   if (unknown.length > 0)
     throw new SetupError(`No such area: ${unknown.join(", ")}`, `There are ${areas.join(", ")}.`);
   return { suite, chosen: chosen.length > 0 ? chosen : areas };
+}
+
+/**
+ * The suite of Debian that has the source of a version of libfabric.
+ *
+ * @param {string} version
+ * @returns {string}
+ */
+function suiteOf(version) {
+  if (version === "2.1") return "trixie";
+  const advice =
+    "Debian 12 has 1.17 as its system's library, on which `npm test` runs. For any other version let CINNABAR_LIBFABRIC " +
+    "name a library that was built elsewhere.";
+  throw new SetupError(`--version ${version}: Debian has the source of libfabric 2.1 only.`, advice);
 }
