@@ -1,0 +1,74 @@
+import { Engine, implement, service, unary } from "cinnabar";
+import { afterAll, afterEach, expect, it } from "vitest";
+import { z } from "zod";
+import { NativePort } from "../../src/fabric/native-port.ts";
+import { Authority } from "./support/authority.ts";
+import { secured } from "./support/engines.ts";
+
+const ca = Authority.create("tampered-authority");
+const Echo = service("echo.v1", {
+  echo: unary({ input: z.object({ text: z.string() }), output: z.object({ text: z.string() }) }),
+});
+const plainSend = NativePort.prototype.send;
+const nobody = { onSent: () => {} };
+const sealedMagic = 0xcc;
+const engines: Engine[] = [];
+
+afterEach(async () => {
+  NativePort.prototype.send = plainSend;
+  await Promise.all(engines.splice(0).map((engine) => engine.close()));
+});
+afterAll(() => ca.remove());
+
+it("messages that somebody changes or repeats on the way are dropped, and no call notices", async () => {
+  const server = await Engine.open({
+    listen: "tcp://127.0.0.1:0",
+    serve: [implement(Echo, { echo: (input) => input })],
+    security: secured(ca, "server.example"),
+  });
+  const client = await Engine.open({ security: secured(ca, "client.example") });
+  engines.push(client, server);
+  const peer = (await client.connect(server.urls[0] as string)).client(Echo, { timeoutMs: 30_000 });
+
+  let changed = 0;
+  let repeated = 0;
+  let at = 24;
+  // Each message follows a copy of it with one changed byte, each another, and precedes itself once more.
+  NativePort.prototype.send = function (address, slot, bytes, listener) {
+    const message = Uint8Array.from(this.slab.subarray(slot, slot + bytes));
+    const inject = (copy: Uint8Array) => {
+      const other = this.takeSlot();
+      if (other < 0) return 0;
+      this.slab.set(copy, other);
+      plainSend.call(this, address, other, bytes, nobody);
+      return 1;
+    };
+    if (message[0] === sealedMagic) {
+      const copy = Uint8Array.from(message);
+      at = at + 1 < bytes ? at + 1 : 24;
+      copy[at] = (copy[at] as number) ^ (1 << (at & 7));
+      changed += inject(copy);
+    }
+    plainSend.call(this, address, slot, bytes, listener);
+    if (message[0] === sealedMagic) repeated += inject(message);
+  };
+  for (let i = 0; i < 50; i++) {
+    const texts = Array.from({ length: 8 }, (_, n) => `${i}.${n}`.repeat(i + 1));
+    const answers = await Promise.all(texts.map((text) => peer.echo({ text })));
+    expect(answers.map(({ text }) => text)).toEqual(texts);
+  }
+  NativePort.prototype.send = plainSend;
+  // Behind all that was injected.
+  await peer.echo({ text: "last" });
+  const sum = (name: "messagesForged" | "messagesRepeated") =>
+    client.stats().counters[name] + server.stats().counters[name];
+  expect(changed).toBeGreaterThan(50);
+  await expect.poll(() => sum("messagesForged"), { timeout: 20_000 }).toBe(changed);
+  await expect.poll(() => sum("messagesRepeated"), { timeout: 20_000 }).toBe(repeated);
+  for (const engine of engines) {
+    expect(engine.stats()).toMatchObject({
+      sessions: 1,
+      counters: { sessionsLost: 0, malformed: 0, strays: 0 },
+    });
+  }
+});
