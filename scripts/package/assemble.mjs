@@ -12,8 +12,11 @@ import { libfabricHeaders } from "./sysroot.mjs";
 /** Where the package is put together. */
 const staging = join(root, "build", "packages", "cinnabar");
 
-/** Of native/, what `cinnabar build` needs. */
-const nativeSources = ["CMakeLists.txt", "base", "binding", "cmake", "engine", "fabric", "transport"];
+/** Of native/, what `cinnabar build` needs: all but tests, presets for a checkout, and what builds leave there. */
+export function nativeSources() {
+  const names = readdirSync(join(root, "native"));
+  return names.filter((name) => !/^(build|test$|include$|linux-|CMakePresets)/.test(name));
+}
 
 /** Licences of all that is in the package, as SPDX writes it. */
 const license = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT";
@@ -55,7 +58,7 @@ export async function assemble(targets) {
  * @param {readonly Target[]} targets
  */
 async function addNative(folder, targets) {
-  for (const name of nativeSources)
+  for (const name of nativeSources())
     cpSync(join(root, "native", name), join(folder, name), { recursive: true });
   const modules = join(root, "node_modules");
   cpSync(join(modules, "node-api-headers", "include"), join(folder, "include", "node-api"), {

@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { nativeSources } from "../../scripts/package/assemble.mjs";
 import { faultsOfContents } from "../../scripts/test-package/contents.mjs";
 
 const files = [
@@ -37,5 +40,16 @@ describe("the contents of the package", () => {
     "scripts/package.mjs",
   ])("are wrong with %s", (name) => {
     expect(faultsOfContents([...files, name])).toEqual([`it has ${name}`]);
+  });
+
+  it("have every folder of sources that the addon is built from", () => {
+    const native = fileURLToPath(new URL("../../native", import.meta.url));
+    const lists = ["CMakeLists.txt", "cmake/addon.cmake"].map((file) =>
+      readFileSync(`${native}/${file}`, "utf8"),
+    );
+    const folders = [...lists.join("\n").matchAll(/^\s+(\w+)\/.*\.cc/gm)].map(([, folder]) => folder);
+    expect(folders).toContain("binding");
+    expect(folders.filter((folder) => !nativeSources().includes(folder as string))).toEqual([]);
+    expect(nativeSources()).not.toContain("test");
   });
 });
