@@ -84,7 +84,8 @@ export class ItemArrivals implements ItemOrigin {
     let bytes = bodyBytes;
     if (isPulled) {
       const { maxBodyBytes } = session.services.limits;
-      const rendezvous = readRendezvous(view, at + frameHeaderBytes, bodyBytes, maxBodyBytes);
+      const isSealed = session.sealing.bodies !== undefined;
+      const rendezvous = readRendezvous(view, at + frameHeaderBytes, bodyBytes, maxBodyBytes, isSealed);
       if (typeof rendezvous === "string") return session.fault(rendezvous);
       bytes = rendezvous.bytes;
     }

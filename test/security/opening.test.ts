@@ -1,5 +1,5 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { Engine, type EngineOptions, implement, service, unary } from "cinnabar";
+import { Engine, type EngineOptions, implement, serverStream, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { Authority } from "./support/authority.ts";
@@ -181,6 +181,27 @@ describe.each(fabrics)("a sealed session over %s", (scheme, url) => {
     await expect(connecting).rejects.toMatchObject({ code: "unavailable" });
     await vi.waitFor(() => expect(serving.stats().security.openHandshakes).toBe(0), 10_000);
   });
+});
+
+it("carries items of streams that are too long for a message", async () => {
+  const Items = service("items.v1", {
+    repeat: serverStream({ input: z.number(), output: z.instanceof(Uint8Array) }),
+  });
+  const items = implement(Items, {
+    repeat: async function* (bytes) {
+      yield new Uint8Array(bytes).fill(7);
+    },
+  });
+  const server = await open({
+    listen: "tcp://127.0.0.1:0",
+    serve: [items],
+    security: secured(ca, "server.example"),
+  });
+  const client = await open({ security: secured(ca, "client.example") });
+  const peer = await client.connect(server.urls[0] as string);
+  for await (const item of peer.client(Items).repeat(200_000))
+    expect(item).toEqual(new Uint8Array(200_000).fill(7));
+  expect(server.stats().counters.malformed + client.stats().counters.malformed).toBe(0);
 });
 
 it("reloadSecurity is an error where there is nothing to reload", async () => {
