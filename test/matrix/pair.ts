@@ -10,6 +10,7 @@ import {
 import { onTestFinished } from "vitest";
 import { expectAtRest, expectClosed } from "./at-rest.ts";
 import type { Provider } from "./providers.ts";
+import { securedOptions } from "./secured.ts";
 
 /** A server and a client that is connected to it, closed and checked for leaks when the test ends. */
 export interface Pair {
@@ -40,7 +41,7 @@ let opened: Opened[] = [];
 
 /** Opens an engine that is checked for leaks and closed when the test ends. */
 export async function openEngine(options: EngineOptions = {}, endsHard = false): Promise<Engine> {
-  const engine = await Engine.open(options);
+  const engine = await Engine.open({ ...securedOptions, ...options });
   if (opened.length === 0) onTestFinished(closeAll);
   opened.push({ engine, endsHard });
   return engine;

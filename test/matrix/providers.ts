@@ -1,5 +1,6 @@
 import { networkInterfaces } from "node:os";
 import { isLong } from "./long.ts";
+import { isSecured } from "./secured.ts";
 import { verbsDevices } from "./verbs.ts";
 
 /** One way for two engines to reach each other. What the tests say holds over every one of them. */
@@ -73,7 +74,8 @@ export const providers: readonly Provider[] = [
   ...(hasIpv6 ? [at("tcp", "tcp over IPv6", "[::1]", false)] : []),
   at("tcp", "tcp by host name", "localhost", false),
   ...verbsDevices.map(({ name, host }) => at("verbs", `verbs on ${name}`, host, false)),
-];
+  // Nothing is sealed over mem.
+].filter(({ scheme }) => !isSecured || scheme !== "mem");
 
 /**
  * One provider for each way through the code. However a tcp address is named, its bytes go one way: what is said of
