@@ -129,6 +129,19 @@ export const stages = [
     run: ({ workers }) =>
       runVitest({ name: "long-calls", filters: foldersWithLongForm.map((name) => `test/${name}/`), workers }),
   },
+  {
+    name: "sealed",
+    what: "TypeScript tests of calls and bulk over sealed sessions",
+    seconds: 200,
+    within: "all",
+    run: ({ workers }) =>
+      runVitest({
+        name: "sealed",
+        filters: foldersSecured.map((name) => `test/${name}/`),
+        env: { CINNABAR_TEST_SECURED: "1" },
+        workers,
+      }),
+  },
   ...partsOnDevices().map(
     ({ name, files, seconds, quiet }) =>
       /** @type {Stage} */ ({
@@ -218,6 +231,9 @@ export const foldersWithLongForm = [
   ...["admission", "balance", "bench", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
   ...["middleware", "regression", "retry", "streams", "types", "unary"],
 ];
+
+/** What runs once more over sealed sessions: see test/matrix/secured.ts. */
+const foldersSecured = ["bulk", "memory", "metadata", "middleware", "streams", "unary"];
 
 /** The folders of TypeScript tests that the stage `vitest` has. */
 export function foldersWithoutProcesses() {

@@ -49,6 +49,15 @@ function hello(change: Partial<Greeting>): Session | undefined {
 const kinds = () => port.frames.map(({ kind }) => kind);
 
 describe("the sessions of an engine", () => {
+  it("count a message for no session as a stray, sealed or not: theirs may have ended while it came", () => {
+    for (const magic of [0xcb, 0xcc]) {
+      const bytes = messageOf(7, 9n, [{ kind: frameKind.ping }]);
+      bytes[0] = magic;
+      table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    }
+    expect([host.counters.strays, host.counters.malformed]).toEqual([2, 0]);
+  });
+
   it("are asked whether they live when they are told other credits and have nothing open", () => {
     setUp({ maxRequests: 64, maxRequestsInAll: 64 });
     host.methods = [new FakeMethod()];

@@ -173,6 +173,9 @@ export class SessionTable implements PortSink {
     if (sealed !== undefined && session?.state === "opening" && this.#isOfOpening(port, offset, bytes))
       return;
     if (sealed !== undefined) return sealed.receive(offset, bytes, this.#turns, this.#size === 1);
+    // Of a session that has ended meanwhile.
+    if (session === undefined && looksSealed(view, offset, bytes))
+      return void this.#services.counters.strays++;
     const fault = messageFault(view, offset, bytes);
     if (fault !== "") {
       // Index and nonce are known to one peer only: the message is its, or was damaged on the way; either way no

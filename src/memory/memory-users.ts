@@ -32,6 +32,16 @@ export function removeUser(memory: ArrayBufferLike): void {
   if (entry !== undefined && --entry.users === 0) entry.onUnused();
 }
 
+/** A user of the views' buffers, until it lets go of them. */
+export function useAll(views: readonly ArrayBufferView[]): { release(): void } {
+  for (const { buffer } of views) addUser(buffer);
+  return {
+    release() {
+      for (const { buffer } of views) removeUser(buffer);
+    },
+  };
+}
+
 /** How many users a watched buffer has; 0 for other buffers. */
 export function usersOf(memory: ArrayBufferLike): number {
   return watched.get(memory)?.users ?? 0;

@@ -1,7 +1,7 @@
 import type { SealedMover, SealedTransferListener } from "../control/sealed-bulk.ts";
 import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import type { HeldMemory } from "../memory/registration-cache.ts";
+import { useAll } from "../memory/memory-users.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
@@ -44,7 +44,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   /** Bytes that have surely moved. */
   moved = 0;
   #chunked: { stop(): void } | undefined;
-  #held: HeldMemory[] = [];
+  #held: { release(): void }[] = [];
   #resolve!: (bytes: number) => void;
   #reject!: (error: unknown) => void;
   #settled = false;
@@ -153,6 +153,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
 
   #postSealed(mover: SealedMover, parts: readonly CheckedPart[]): void {
     for (const { local } of parts) for (const view of local) assertFixed(view);
+    this.#held.push(...parts.map(({ local }) => useAll(local)));
     this.#chunked = mover.start({
       op: this.op,
       parts: parts.map(({ remote: { grantKey, grantOffset }, offset, local }) => ({

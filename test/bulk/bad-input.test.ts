@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { RegionDescriptor } from "../../src/wire/region-descriptor.ts";
 import { pair } from "../matrix/pair.ts";
 import { providers, transports } from "../matrix/providers.ts";
+import { isSecured } from "../matrix/secured.ts";
 import { failure, until } from "../matrix/wait.ts";
 import { ForgedRegion, withSegment } from "./support/forged-region.ts";
 
@@ -207,7 +208,10 @@ describe.each(providers.filter(({ name }) => !/IPv6|host name/.test(name)))(
         const exposed = memory.subarray(4096, 4096 + 64);
         const region = new ForgedRegion(exposed, granted ?? "read_write", forge);
         const result = await api(Bad).run.result({ region }, { timeoutMs: 10_000 });
-        if (!provider.hasConnections) expect(result).toMatchObject({ ok: true, value: code });
+        // Where bulk travels sealed, keys are the owner's own names and addresses have no meaning: some lies are none.
+        const hasMeaning = !isSecured;
+        if (!hasMeaning) expect(result.ok).toBe(true);
+        else if (!provider.hasConnections) expect(result).toMatchObject({ ok: true, value: code });
         else if (result.ok) expect(result.value).not.toMatch(/^done/);
         // Nothing beside what was lent has changed; of what was lent, the first segment may have.
         const around = [...memory.subarray(0, 4096), ...memory.subarray(4096 + 64)];

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { providers, transports } from "../matrix/providers.ts";
+import { isSecured } from "../matrix/secured.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
 import { fill, firstWrong } from "./support/pattern.ts";
 
@@ -26,25 +27,29 @@ const echo = (poolOf: () => Pool, keep: Keep = () => {}) =>
   });
 
 describe.each(transports)("the pool over $name", (provider) => {
-  it("gives both sides of a transfer their memory, and the same again to the next", async () => {
-    const { server, client, api } = await pair(provider, [echo(() => server.pool)]);
-    const calls = 10;
-    for (let i = 0; i < calls; i++) {
-      using memory = client.pool.take(300_000, { access: "read_write" });
-      expect(memory.bytes.every((byte) => byte === 0)).toBe(true);
-      fill(memory.bytes, i);
-      expect(await api(Echo).turn({ memory: memory.region })).toBe(300_000);
-      memory.bytes.reverse();
-      expect(firstWrong(memory.bytes, i)).toBe(-1);
-    }
-    for (const engine of [server, client])
-      expect(engine.stats().pool).toMatchObject({ takenBytes: 0, slabs: 1, hits: calls - 1, misses: 1 });
-    expect(client.stats().regions).toBe(0);
-    const [port] = server.stats().ports;
-    expect(port?.registrations).toMatchObject({ held: 0, idle: 1, idleBytes: 327_680 });
-    // Each call gets and puts; a pause of a second between two would cost a miss.
-    expect(port?.registrations.hits).toBeGreaterThan(calls);
-  });
+  // It looks at registrations, and sealed bulk makes none of a user's memory.
+  it.skipIf(isSecured)(
+    "gives both sides of a transfer their memory, and the same again to the next",
+    async () => {
+      const { server, client, api } = await pair(provider, [echo(() => server.pool)]);
+      const calls = 10;
+      for (let i = 0; i < calls; i++) {
+        using memory = client.pool.take(300_000, { access: "read_write" });
+        expect(memory.bytes.every((byte) => byte === 0)).toBe(true);
+        fill(memory.bytes, i);
+        expect(await api(Echo).turn({ memory: memory.region })).toBe(300_000);
+        memory.bytes.reverse();
+        expect(firstWrong(memory.bytes, i)).toBe(-1);
+      }
+      for (const engine of [server, client])
+        expect(engine.stats().pool).toMatchObject({ takenBytes: 0, slabs: 1, hits: calls - 1, misses: 1 });
+      expect(client.stats().regions).toBe(0);
+      const [port] = server.stats().ports;
+      expect(port?.registrations).toMatchObject({ held: 0, idle: 1, idleBytes: 327_680 });
+      // Each call gets and puts; a pause of a second between two would cost a miss.
+      expect(port?.registrations.hits).toBeGreaterThan(calls);
+    },
+  );
 
   it("gets memory back when the call that was lent it has ended, not when it is disposed", async () => {
     const [inside, goOn] = [deferred(), deferred()];

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
+import { isSecured } from "../matrix/secured.ts";
 import { deferred, failure, until } from "../matrix/wait.ts";
 
 const Echo = service("echo.v1", {
@@ -208,7 +209,8 @@ describe.each(providers)("a unary call over $name", (provider) => {
     expect([toA.services, toB.services]).toEqual([["name.v1"], ["name.v1"]]);
   });
 
-  it("reaches the engine it is made on", async () => {
+  // With a pre-shared key a peer that is this engine itself proves nothing, and is refused.
+  it.skipIf(isSecured)("reaches the engine it is made on", async () => {
     const engine = await openEngine({ listen: provider.freshUrl(), serve: [echo] });
     const peer = await engine.connect(engine.urls[0] as string);
     expect(peer.incarnation).toBe(engine.incarnation);
