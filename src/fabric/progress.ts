@@ -1,5 +1,5 @@
 import { systemTimeOf } from "../time/clock.ts";
-import { runDetached } from "../time/detached-context.ts";
+import { armDetached, runDetached } from "../time/detached-context.ts";
 import { realTimers } from "../time/real-timers.ts";
 import type { Port, PortSink } from "./port.ts";
 import { SpinPolicy } from "./spin-policy.ts";
@@ -77,7 +77,7 @@ export class Progress implements Turns {
     if (this.#scheduled !== undefined || this.#closed) return;
     this.#disarm();
     this.#activeMs = realTimers.now();
-    this.#scheduled = runDetached(scheduleTurn, this.#turn);
+    this.#scheduled = armDetached(scheduleTurn, this.#turn);
   }
 
   flushSoon(queue: Flushable): void {
