@@ -40,7 +40,8 @@ import { runVitest } from "./vitest.mjs";
  * @property {number} seconds what it takes by itself on two quiet cores, once its programs are built
  * @property {"test" | "all" | "both"} within which command runs it: `npm test`, `npm run test:all` or both. Tests take
  * their long form in what `npm test` does not run
- * @property {boolean} [quiet] it needs a machine that does nothing else, so that no commit's turn has it
+ * @property {boolean} [quiet] no commit's turn has it: it needs a machine that does nothing else, or much that takes minutes to
+ * make
  * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not have it yet
  * @property {(options: RunOptions) => Promise<Outcome>} run
  */
@@ -216,6 +217,7 @@ export const stages = [
     seconds: 240,
     within: "all",
     needs: "package",
+    quiet: true,
     run: testPackage,
   },
 ];
