@@ -27,9 +27,9 @@ async function startLanes(
   const report = await Promise.race([server.report("listening"), server.report("failed")]);
   if (report.report === "failed") throw new Error(report.message);
   const url: string = report.urls[0];
-  // A lost server that has gone for good is given up after so long. Devices in software need the time to connect at
-  // all.
-  const engine = await openEngine(url.startsWith("verbs") ? {} : { connectTimeoutMs: 3000 });
+  // A lost server that has gone for good is given up after so long. Under sanitizers the first connect to three threads
+  // takes more than three seconds, and devices in software need longer.
+  const engine = await openEngine(url.startsWith("verbs") ? {} : { connectTimeoutMs: 10_000 });
   const peer = await engine.connect(url, options);
   const api = peer.client(Laned, { timeoutMs: 30_000, ...client });
   return { server, url, engine, peer, api };
