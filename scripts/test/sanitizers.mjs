@@ -12,6 +12,7 @@ import { runVitest } from "./vitest.mjs";
  * @typedef {object} Part of the tests that drive the addon
  * @property {string} name
  * @property {number} seconds
+ * @property {boolean} [quiet] no commit's turn has it
  * @property {readonly string[]} filters paths of vitest's
  */
 
@@ -65,8 +66,13 @@ function processesInParts() {
     .map((name) => `test/processes/${name}`);
   const first = files.filter((file) => /\/(lanes|teardown|chaos)\./.test(file));
   return [
-    { name: "processes-1", seconds: 300, filters: first },
-    { name: "processes-2", seconds: 500, filters: files.filter((file) => !first.includes(file)) },
+    { name: "processes-1", seconds: 300, quiet: true, filters: first },
+    {
+      name: "processes-2",
+      seconds: 500,
+      quiet: true,
+      filters: files.filter((file) => !first.includes(file)),
+    },
   ];
 }
 

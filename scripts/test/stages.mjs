@@ -163,11 +163,12 @@ export const stages = [
     run: runNativeUnderSanitizers,
   },
   ...partsUnderSanitizers.map(
-    ({ seconds, ...part }) =>
+    ({ seconds, quiet = false, ...part }) =>
       /** @type {Stage} */ ({
         name: `sanitizers-${part.name}`,
         what: `tests that use the addon under ASan, UBSan and LSan: ${part.filters.join(" ")}`,
         seconds,
+        quiet,
         within: "all",
         run: ({ workers }) => runUnderSanitizers({ ...part, workers }),
       }),

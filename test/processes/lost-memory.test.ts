@@ -13,7 +13,7 @@ const heartbeatMs = 1000;
  * what it was writing for as long again as a transfer may stand still (3 s). Three times as long for busy machines.
  */
 const backMs = 12_000;
-const kills = isLong ? 50 : 3;
+const kills = isLong ? (underSanitizers ? 10 : 50) : 3;
 const stops = isLong && !underSanitizers ? 6 : 3;
 /** Over shm a wait for memory that a stopped process copies takes its whole bound. */
 const stoppable: readonly Fabric[] = isLong ? ["shm", "tcp"] : ["tcp"];

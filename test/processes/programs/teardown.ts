@@ -66,6 +66,8 @@ async function live({ url, listen, during, end, heartbeatMs = 10_000 }: Teardown
   const engine = await Engine.open({
     ...(listen === undefined ? {} : { listen }),
     heartbeatMs,
+    // Under sanitizers, with other tests beside, a new thread's connect has taken more than the default of 5 s.
+    connectTimeoutMs: 20_000,
     serve: [serveTrial(() => "")],
   });
   const peer = role?.peer;
