@@ -41,10 +41,15 @@ export class AcceptingOpening implements SealedOpening {
   readonly index: number;
   readonly nonce: Nonce;
   readonly #accepted: AcceptedHello;
+  readonly #endpoint: TlsEndpoint;
   readonly #time: ShareOfTime;
   readonly #listener: AcceptingListener;
   readonly #channel: OpeningChannel;
   readonly #terms: Uint8Array;
+  /** What the connector has sent and TLS has not taken: bounded, as the channel counts it. */
+  readonly #flights: Uint8Array[];
+  /** Set while the opening waits for its turn: it has one step at most. */
+  #cancelStep: (() => void) | undefined;
   #exchange: TlsExchange | undefined;
   #hasAnswered = false;
   #ended = false;
@@ -63,6 +68,7 @@ export class AcceptingOpening implements SealedOpening {
     this.index = index;
     this.nonce = nonce;
     this.#accepted = accepted;
+    this.#endpoint = endpoint;
     this.#time = time;
     this.#listener = listener;
     this.#channel = new OpeningChannel(this.port, this.address, services, () =>
@@ -75,11 +81,8 @@ export class AcceptingOpening implements SealedOpening {
       messageBytes: this.port.slotBytes,
       suite: suites[accepted.suite],
     });
-    time.do(() => {
-      if (this.#ended) return;
-      this.#exchange = endpoint.accept(this.#events);
-      this.#exchange.take(accepted.hello.flight);
-    });
+    this.#flights = [accepted.hello.flight];
+    this.#awaitTurn();
   }
 
   /** The nonce of the hello that it answers, by which another hello may name it. */
@@ -95,11 +98,10 @@ export class AcceptingOpening implements SealedOpening {
     if (frame.kind === frameKind.refuse) return this.#fail("the connector refuses this side");
     if (frame.kind !== frameKind.secure || frame.word !== 0)
       return this.#fail("a frame came that connectors do not send");
-    if (!this.#channel.take(frame.body.byteLength)) return this.#fail("the handshake is too long");
-    const flight = Uint8Array.from(frame.body);
-    this.#time.do(() => {
-      if (!this.#ended) this.#exchange?.take(flight);
-    });
+    const fault = this.#channel.take(frame.body.byteLength);
+    if (fault !== "") return this.#fail(fault);
+    this.#flights.push(Uint8Array.from(frame.body));
+    this.#awaitTurn();
   }
 
   onDisconnected(): void {
@@ -109,6 +111,15 @@ export class AcceptingOpening implements SealedOpening {
   /** Gives up. The peer is told the reason, if there is one. */
   end(error?: RpcError): void {
     this.#end(() => (error === undefined ? this.#channel.end() : this.#channel.refuse(error)));
+  }
+
+  #awaitTurn(): void {
+    this.#cancelStep ??= this.#time.do(() => {
+      this.#cancelStep = undefined;
+      this.#exchange ??= this.#endpoint.accept(this.#events);
+      this.#exchange.take(this.#flights.shift() as Uint8Array);
+      if (!this.#ended && this.#flights.length > 0) this.#awaitTurn();
+    });
   }
 
   readonly #events: TlsExchangeListener = {
@@ -148,6 +159,8 @@ export class AcceptingOpening implements SealedOpening {
   #end(letGo: () => void): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#cancelStep?.();
+    this.#flights.length = 0;
     this.#exchange?.close();
     letGo();
   }

@@ -178,7 +178,8 @@ export class ConnectingOpening implements SealedOpening {
   }
 
   #onFlight(word: number, body: Uint8Array): void {
-    if (!this.#channel.take(body.byteLength)) return this.#fault("the handshake is too long");
+    const excess = this.#channel.take(body.byteLength);
+    if (excess !== "") return this.#fault(excess);
     if ((word === withTerms) !== (this.#path === undefined))
       return this.#fault("the acceptor's terms are not where they belong");
     const flight = Uint8Array.from(body);

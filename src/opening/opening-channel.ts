@@ -5,7 +5,13 @@ import { errorWord } from "../wire/fault.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { ReturnPath } from "../wire/handshake.ts";
 import { goodbyeBody } from "./end-reasons.ts";
-import { acceptorTermsBytes, openingBodyBytes, openingMessage, withTerms } from "./opening-message.ts";
+import {
+  acceptorTermsBytes,
+  openingBodyBytes,
+  openingHeaderBytes,
+  openingMessage,
+  withTerms,
+} from "./opening-message.ts";
 import { OpeningSender } from "./opening-sender.ts";
 import type { OpeningServices } from "./opening-services.ts";
 import { maxHandshakeBytes } from "./sealed-opening.ts";
@@ -48,10 +54,12 @@ export class OpeningChannel {
     }
   }
 
-  /** False when the peer has sent more than any handshake needs. */
-  take(bytes: number): boolean {
-    this.#takenBytes += bytes;
-    return this.#takenBytes <= maxHandshakeBytes + acceptorTermsBytes;
+  /** Counts a frame of the handshake with its headers, so that many short ones are not free. Returns its fault, or "". */
+  take(bodyBytes: number): string {
+    if (bodyBytes === 0) return "an empty frame of the handshake came";
+    this.#takenBytes += openingHeaderBytes + bodyBytes;
+    const mostBytes = maxHandshakeBytes + acceptorTermsBytes;
+    return this.#takenBytes <= mostBytes ? "" : "the handshake is too long";
   }
 
   /** The peer is told why, if it can be, and its address is let go. */

@@ -118,9 +118,11 @@ export function openingMessage(
   return message;
 }
 
+/** What a message of an opening has beside the body of its frame. */
+export const openingHeaderBytes = messageHeaderBytes + frameHeaderBytes;
+
 /** The longest body of a frame in messages of this length. */
-export const openingBodyBytes = (messageBytes: number): number =>
-  (messageBytes & ~7) - messageHeaderBytes - frameHeaderBytes;
+export const openingBodyBytes = (messageBytes: number): number => (messageBytes & ~7) - openingHeaderBytes;
 
 /** A frame of an opening. */
 export interface OpeningFrame {

@@ -37,6 +37,15 @@ describe("the share of time that strangers have", () => {
     expect(steps * 5).toBeLessThan(250);
   });
 
+  it("passes over a step that is taken back, and keeps nothing of it", async () => {
+    const time = new ShareOfTime(new FakeClock(), 1);
+    const done: number[] = [];
+    for (let i = 0; i < 100; i++) time.do(() => expect.unreachable())();
+    time.do(() => void done.push(1));
+    await turn();
+    expect(done).toEqual([1]);
+  });
+
   it("does nothing more once closed", async () => {
     const time = new ShareOfTime(new FakeClock(), 1);
     time.do(() => expect.unreachable());

@@ -11,7 +11,8 @@ const burstMs = 10;
 export class ShareOfTime {
   readonly #clock: Clock;
   readonly #share: number;
-  #steps: (() => void)[] = [];
+  /** In the order in which they came. */
+  readonly #steps = new Set<() => void>();
   #balanceMs = burstMs;
   #countedMs: number;
   #isScheduled = false;
@@ -23,19 +24,20 @@ export class ShareOfTime {
     this.#countedMs = clock.now();
   }
 
-  /** Runs the step when it is its turn. A step whose handshake has ended meanwhile must do nothing. */
-  do(step: () => void): void {
-    this.#steps.push(step);
+  /** Runs the step, which is a function of its own, when it is its turn. The returned function takes it back. */
+  do(step: () => void): () => void {
+    this.#steps.add(step);
     this.#schedule();
+    return () => void this.#steps.delete(step);
   }
 
   close(): void {
-    this.#steps = [];
+    this.#steps.clear();
     this.#cancelTimer?.();
   }
 
   #schedule(): void {
-    if (this.#isScheduled || this.#steps.length === 0) return;
+    if (this.#isScheduled || this.#steps.size === 0) return;
     this.#isScheduled = true;
     const waitMs = -this.#balance() / this.#share;
     const run = () => this.#run();
@@ -52,8 +54,9 @@ export class ShareOfTime {
 
   #run(): void {
     this.#isScheduled = false;
-    const step = this.#steps.shift();
+    const [step] = this.#steps;
     if (step === undefined) return;
+    this.#steps.delete(step);
     const beginMs = this.#clock.now();
     step();
     this.#balanceMs -= this.#clock.now() - beginMs;

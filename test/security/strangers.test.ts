@@ -1,8 +1,9 @@
 import { Engine, implement, type Peer, service, unary } from "cinnabar";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { mostForAddress } from "../../src/opening/handshake-places.ts";
 import { openingMessage, withTerms } from "../../src/opening/opening-message.ts";
+import { ShareOfTime } from "../../src/opening/share-of-time.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
@@ -54,6 +55,13 @@ async function firstFlight(): Promise<Uint8Array> {
       onRefused() {},
     });
   });
+}
+
+/** Where the acceptor that has answered the stranger waits for its frames. */
+function pathTo({ heard }: Stranger): { session: number; nonce: bigint } {
+  const terms = heard.find(({ word }) => word === withTerms)?.body as Uint8Array;
+  const view = new DataView(terms.buffer);
+  return { session: view.getUint32(0, true), nonce: view.getBigUint64(8, true) };
 }
 
 const security = (engine: Engine) => engine.stats().security;
@@ -113,14 +121,43 @@ describe("strangers", () => {
     const hello = someone.hello({ flight: await firstFlight() });
     await someone.sayHello(hello);
     await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
-    const terms = someone.heard.find(({ word }) => word === withTerms)?.body as Uint8Array;
-    const view = new DataView(terms.buffer);
-    const path = { session: view.getUint32(0, true), nonce: view.getBigUint64(8, true) };
+    const path = pathTo(someone);
     // A record of TLS that never ends, a little at a time.
     const piece = Buffer.alloc(8192, 0x16);
     for (let i = 0; i < 12; i++) await someone.send(openingMessage(frameKind.secure, 0, piece, path));
     await someone.until(() => security(server).openHandshakes === 0, "end");
     expect(security(server).refusals).toEqual({ protocol: 1 });
+  });
+
+  it("cannot queue work: neither by empty frames, nor by handshakes that they give up", async () => {
+    // Nobody has a turn.
+    const waiting = new Set<() => void>();
+    const spy = vi.spyOn(ShareOfTime.prototype, "do").mockImplementation((step) => {
+      waiting.add(step);
+      return () => void waiting.delete(step);
+    });
+    onTestFinished(() => void spy.mockRestore());
+    const server = await serve({ timeoutMs: 60_000 });
+    const someone = await stranger(server);
+    const flight = await firstFlight();
+    let repeats: bigint | undefined;
+    for (let i = 0; i < 200; i++) {
+      const hello = someone.hello({ flight, repeats });
+      await someone.sayHello(hello);
+      repeats = hello.nonce;
+    }
+    await someone.until(() => server.stats().counters.messagesReceived === 200, "hellos");
+    expect(spy.mock.calls.length).toBeGreaterThan(mostForAddress);
+    expect(waiting.size).toBeLessThanOrEqual(1);
+    spy.mockRestore();
+
+    const open = await serve();
+    const other = await stranger(open);
+    await other.sayHello(other.hello({ flight }));
+    await other.until(() => other.heard.some(({ word }) => word === withTerms), "terms");
+    await other.send(openingMessage(frameKind.secure, 0, new Uint8Array(), pathTo(other)));
+    await other.until(() => security(open).openHandshakes === 0, "end");
+    expect(security(open).refusals).toEqual({ protocol: 1 });
   });
 
   it("that play a hello back get nothing, and disturb nobody", async () => {
