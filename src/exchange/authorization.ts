@@ -1,4 +1,4 @@
-import type { IncomingCall } from "../call/incoming-call.ts";
+import type { Awaited, IncomingCall } from "../call/incoming-call.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { ByteShare } from "../flow/byte-budget.ts";
@@ -122,7 +122,10 @@ export class Authorization {
   }
 }
 
-/** Goes on with a call when it may run. Until then the bytes of its body count among the peer's. */
+/**
+ * Goes on with a call when it may run. Until then the bytes of its body count among the peer's. `goOn` alone keeps the
+ * body, so a call that ends before its verdict keeps nothing.
+ */
 export function onceAuthorized(
   call: IncomingCall,
   verdict: PendingVerdict,
@@ -130,13 +133,46 @@ export function onceAuthorized(
   bodyBytes: number,
   goOn: () => void,
 ): void {
-  share.hold(bodyBytes);
-  void verdict.then((refused) => {
-    share.give(bodyBytes);
-    if (!call.open) return;
+  const held = new HeldBack(share, bodyBytes, goOn);
+  call.awaits = held;
+  void verdict.then((refused) => held.onVerdict(call, refused));
+}
+
+/** A call that waits for its verdict, which may never come. */
+class HeldBack implements Awaited {
+  readonly #share: ByteShare;
+  readonly #bodyBytes: number;
+  /** Undefined once the call has ended, or goes on. */
+  #goOn: (() => void) | undefined;
+
+  constructor(share: ByteShare, bodyBytes: number, goOn: () => void) {
+    this.#share = share;
+    this.#bodyBytes = bodyBytes;
+    this.#goOn = goOn;
+    share.hold(bodyBytes);
+  }
+
+  onVerdict(call: IncomingCall, refused: RpcError | undefined): void {
+    const goOn = this.#goOn;
+    if (goOn === undefined) return;
+    this.#letGo();
+    call.awaits = undefined;
     if (refused === undefined) goOn();
     else call.settle({ error: refused });
-  });
+  }
+
+  onAborted(): void {
+    this.#letGo();
+  }
+
+  onAbandoned(): void {
+    this.#letGo();
+  }
+
+  #letGo(): void {
+    this.#goOn = undefined;
+    this.#share.give(this.#bodyBytes);
+  }
 }
 
 function isPromiseLike(value: unknown): value is PromiseLike<unknown> {

@@ -81,8 +81,8 @@ export class SessionMover implements SealedMover {
   async #get(transfer: SealedTransfer, piece: Piece, slot: number): Promise<boolean> {
     this.#cancelRelease?.();
     this.#cancelRelease = undefined;
-    const { port, address } = this.#peer;
-    const own = await Staging.of(port).own.take();
+    const { port, address, account } = this.#peer;
+    const own = await Staging.of(port).own.take(account);
     try {
       if (transfer.stopped) return false;
       const sealed = asSealedPiece(await this.#ask(transfer, builtin.getPiece, [numbersOf(piece), slot]));
@@ -101,8 +101,8 @@ export class SessionMover implements SealedMover {
   }
 
   async #put(transfer: SealedTransfer, piece: Piece): Promise<boolean> {
-    const { port } = this.#peer;
-    const staged = await Staging.of(port).readable.take();
+    const { port, account } = this.#peer;
+    const staged = await Staging.of(port).readable.take(account);
     try {
       if (transfer.stopped) return false;
       const bytes = gathered(piece.local, gatherMemory);

@@ -4,6 +4,7 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type { PieceCiphers, PieceRange, SealedOwner, SealedPiece } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { sliceSegments } from "../memory/exposable.ts";
+import { type Clock, realClock } from "../time/clock.ts";
 import {
   gathered,
   gatherMemory,
@@ -18,20 +19,30 @@ import { asSealedPiece, forged, piecesInFlight } from "./sealed-piece.ts";
 import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /**
+ * How long a piece is kept for a peer that gets nothing more, in milliseconds. A peer that reads and computes meanwhile is
+ * vouched for by its guard for 30 s; one that reads later finds ciphertext of another piece, which its tag does not open.
+ */
+const mostUnreadMs = 60_000;
+
+/**
  * The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. Each
  * access is checked against what was granted when the peer asks, and again when bytes are put in place.
  */
 export class SessionOwner implements SealedOwner {
   readonly #peer: PeerLink;
   readonly #ciphers: PieceCiphers;
+  readonly #clock: Clock;
   /** By the number that the peer gives each piece that it has under way. */
   readonly #pieces: (StagingPiece | undefined)[] = [];
   readonly #sealing = new Set<number>();
   #opening = 0;
+  #lastGetMs = 0;
+  #cancelTimer: (() => void) | undefined;
   #ended = false;
 
-  constructor(peer: PeerLink, ciphers: PieceCiphers) {
+  constructor(peer: PeerLink, ciphers: PieceCiphers, clock: Clock = realClock) {
     this.#peer = peer;
+    this.#clock = clock;
     this.#ciphers = ciphers;
   }
 
@@ -41,12 +52,14 @@ export class SessionOwner implements SealedOwner {
       return fail(call, "invalid_argument", `getPiece: piece ${slot} is being sealed already`);
     this.#sealing.add(slot);
     try {
-      this.#pieces[slot] ??= await Staging.of(this.#peer.port).readable.take();
+      this.#pieces[slot] ??= await Staging.of(this.#peer.port).readable.take(this.#peer.account);
     } finally {
       this.#sealing.delete(slot);
     }
     const piece = this.#pieces[slot];
     if (this.#ended) return this.release();
+    this.#lastGetMs = this.#clock.now();
+    this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
     if (!call.open) return;
     // After the wait: a grant may have ended meanwhile.
     const views = grantedViews(this.#peer, "read", ranges);
@@ -70,10 +83,10 @@ export class SessionOwner implements SealedOwner {
       );
     grantedViews(this.#peer, "write", ranges);
     this.#opening++;
-    const { port, address } = this.#peer;
+    const { port, address, account } = this.#peer;
     let own: StagingPiece | undefined;
     try {
-      own = await Staging.of(port).own.take();
+      own = await Staging.of(port).own.take(account);
       const bytes = own.memory.subarray(0, rangeBytes(ranges));
       await pullPiece(port, address, sealed, own, bytes.byteLength);
       if (this.#ended || !call.open) return;
@@ -89,8 +102,20 @@ export class SessionOwner implements SealedOwner {
     }
   }
 
+  /** Takes the pieces back when the peer has got nothing for `mostUnreadMs`: it may never say that it is done. */
+  #releaseAfter(ms: number): () => void {
+    const onTimer = (): void => {
+      const leftMs = this.#lastGetMs + mostUnreadMs - this.#clock.now();
+      if (leftMs > 0) this.#cancelTimer = this.#releaseAfter(leftMs);
+      else this.release();
+    };
+    return this.#clock.timer(ms, onTimer, true);
+  }
+
   /** The peer reads none of its pieces any more. */
   release(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
     for (const piece of this.#pieces.splice(0)) piece?.giveBack();
   }
 

@@ -8,6 +8,7 @@ import { MemPort } from "../fabric/mem-port.ts";
 import type { PortSink } from "../fabric/port.ts";
 import type { RegionCore } from "../memory/region-core.ts";
 import { realClock } from "../time/clock.ts";
+import { FakeClock } from "../time/fake-clock.test-support.ts";
 import { builtin } from "../wire/builtin.ts";
 import { SessionMover } from "./mover.ts";
 import { getPieceMethod, putPieceMethod, releasePiecesMethod, SessionOwner } from "./owner.ts";
@@ -74,6 +75,10 @@ export class SealedPair {
   onAnswer: (method: number, value: unknown) => unknown = (_method, value) => value;
   /** Called before a request is served. */
   onRequest: (method: number, input: readonly unknown[]) => unknown = (_method, input) => input;
+  /** Stands for the peer in the owner's memory. */
+  readonly ownerAccount = {};
+  /** The clock by which the owner takes back what its peer does not release. */
+  readonly ownerClock = new FakeClock();
   readonly sessionMover: SessionMover;
   readonly sessionOwner: SessionOwner;
   readonly #ownerLink: PeerLink;
@@ -92,16 +97,18 @@ export class SealedPair {
       port: this.owner,
       address: this.owner.admit(rawOf(this.mover)),
       peerName: "the mover",
+      account: this.ownerAccount,
       grants: { check: (...asked: Parameters<SealedPair["check"]>) => this.check(...asked) },
       get sealedOwner() {
         return sealedOwner();
       },
     } as unknown as PeerLink;
-    this.sessionOwner = new SessionOwner(this.#ownerLink, ciphers);
+    this.sessionOwner = new SessionOwner(this.#ownerLink, ciphers, this.ownerClock);
     const moverLink = {
       port: this.mover,
       address: this.mover.admit(rawOf(this.owner)),
       peerName: "the owner",
+      account: {},
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;

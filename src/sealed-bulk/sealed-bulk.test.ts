@@ -272,7 +272,7 @@ describe("sealed bulk", () => {
   it("bounds what one peer makes it open at once, and a piece that is being sealed", async () => {
     const all = pair();
     all.grant(key, "read write", new Uint8Array(pieceBytes));
-    const staged = await Staging.of(all.mover).readable.take();
+    const staged = await Staging.of(all.mover).readable.take({});
     const { key: at, base } = staged.registered;
     const put = (): Promise<unknown> =>
       all.ask(builtin.putPiece, [[key, 0, 64], at, base + BigInt(staged.offset), 1, new Uint8Array(16)]);
@@ -284,7 +284,7 @@ describe("sealed bulk", () => {
     ]);
     // The first get waits for memory, the second asks for the same piece meanwhile.
     const pool = Staging.of(all.owner).readable;
-    const taken = await Promise.all(Array.from({ length: 128 }, () => pool.take()));
+    const taken = await Promise.all(Array.from({ length: 64 }, () => pool.take(all.ownerAccount)));
     const get = (): Promise<unknown> => all.ask(builtin.getPiece, [[key, 0, 64], 0]);
     const first = get();
     expect(await get()).toBe("invalid_argument");
@@ -323,14 +323,19 @@ describe("a queue of pieces", () => {
 });
 
 describe("staging memory", () => {
+  const takeAll = (pool: PiecePool, account: object, pieces: number) =>
+    Promise.all(Array.from({ length: pieces }, () => pool.take(account)));
+
   it("makes takers wait in turn when all of it is in use", async () => {
     const { owner } = pair();
     const pool = new PiecePool(owner, access.local);
-    const taken = await Promise.all(Array.from({ length: 128 }, () => pool.take()));
-    expect(pool.bytes).toBe(32 * 1024 * 1024);
+    const account = {};
+    // What one peer may have, as much as it leaves for others.
+    const taken = await takeAll(pool, account, 64);
+    expect(pool.bytes).toBe(16 * 1024 * 1024);
     const served: number[] = [];
     const later = [1, 2].map((n) =>
-      pool.take().then((piece) => {
+      pool.take(account).then((piece) => {
         served.push(n);
         return piece;
       }),
@@ -338,9 +343,48 @@ describe("staging memory", () => {
     await new Promise(setImmediate);
     expect(served).toEqual([]);
     taken[5]?.giveBack();
-    expect(await later[0]).toBe(taken[5]);
+    await later[0];
     taken[9]?.giveBack();
-    expect(await later[1]).toBe(taken[9]);
-    expect([served, pool.taken]).toEqual([[1, 2], 128]);
+    await later[1];
+    expect([served, pool.taken]).toEqual([[1, 2], 64]);
+  });
+
+  it("is there for another peer, however much one holds and wants", async () => {
+    const { owner } = pair();
+    const pool = new PiecePool(owner, access.local);
+    const greedy = {};
+    const held = await takeAll(pool, greedy, 64);
+    for (let i = 0; i < 200; i++) void pool.take(greedy);
+    const honest = await takeAll(pool, {}, 32);
+    expect(pool.taken).toBe(96);
+    // Who has less than it leaves for others passes those who have more.
+    const third = {};
+    const thirds = await takeAll(pool, third, 16);
+    let served = false;
+    const one = pool.take(third).then(() => {
+      served = true;
+    });
+    await new Promise(setImmediate);
+    expect([served, pool.taken]).toEqual([false, 112]);
+    for (const piece of [...honest.slice(0, 2), ...held.slice(0, 1)]) piece.giveBack();
+    await one;
+    expect(thirds.length).toBe(16);
+  });
+
+  it("comes back from a peer that has got a piece and says no more", async () => {
+    const all = pair();
+    all.grant(key, "read", new Uint8Array(100_000));
+    const { readable } = Staging.of(all.owner);
+    const get = (slot: number) => all.ask(builtin.getPiece, [[key, 0, 100_000], slot]);
+    await get(0);
+    await get(1);
+    all.ownerClock.advance(50_000);
+    await get(0);
+    all.ownerClock.advance(50_000);
+    expect(readable.taken).toBe(2);
+    all.ownerClock.advance(10_000);
+    expect([readable.taken, all.ownerClock.timers]).toEqual([0, 0]);
+    await get(3);
+    expect(readable.taken).toBe(1);
   });
 });

@@ -1,4 +1,5 @@
 import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
+import { ByteBudget, type ByteShare } from "../flow/byte-budget.ts";
 import { realClock } from "../time/clock.ts";
 
 /** The longest piece of sealed bulk. Sealing one takes 25 to 85 µs, a share of a turn that others can wait for. */
@@ -45,6 +46,8 @@ export class StagingPiece {
   /** Of the first byte, in the registration. */
   readonly offset: number;
   readonly #slab: Slab;
+  /** Of the peer for which it is in use. */
+  share: ByteShare | undefined;
 
   constructor(slab: Slab, memory: Uint8Array, offset: number) {
     this.#slab = slab;
@@ -54,16 +57,29 @@ export class StagingPiece {
   }
 
   giveBack(): void {
+    this.share?.give(pieceBytes);
+    this.share = undefined;
     this.#slab.give(this);
   }
 }
 
-/** Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. */
+/** Who waits for a piece. */
+interface Taker {
+  readonly share: ByteShare;
+  readonly resolve: (piece: StagingPiece) => void;
+}
+
+/**
+ * Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. The
+ * pieces are shared by the peers for which they are used: none takes more than it leaves for the others.
+ */
 export class PiecePool {
   readonly #port: Port;
   readonly #rights: number;
   readonly #slabs = new Set<Slab>();
-  readonly #waiting: ((piece: StagingPiece) => void)[] = [];
+  readonly #budget = new ByteBudget(maxSlabs * piecesPerSlab * pieceBytes);
+  readonly #shares = new WeakMap<object, ByteShare>();
+  readonly #waiting: Taker[] = [];
   #free = 0;
   #sweeps = false;
 
@@ -82,10 +98,30 @@ export class PiecePool {
     return this.#slabs.size * piecesPerSlab - this.#free;
   }
 
-  /** A piece, now or in turn when one is given back. Rejects with an RpcError of the provider. */
-  async take(): Promise<StagingPiece> {
+  /**
+   * A piece for a peer, which its account stands for: now, or in turn when pieces are given back. Rejects with an
+   * RpcError of the provider.
+   */
+  async take(account: object): Promise<StagingPiece> {
+    let share = this.#shares.get(account);
+    if (share === undefined) {
+      share = this.#budget.share();
+      this.#shares.set(account, share);
+    }
+    if (!share.take(pieceBytes)) {
+      const waiting = share;
+      return new Promise((resolve) => this.#waiting.push({ share: waiting, resolve }));
+    }
+    try {
+      return this.#pieceFor(share);
+    } catch (error) {
+      share.give(pieceBytes);
+      throw error;
+    }
+  }
+
+  #pieceFor(share: ByteShare): StagingPiece {
     if (this.#free === 0) {
-      if (this.#slabs.size === maxSlabs) return new Promise((resolve) => this.#waiting.push(resolve));
       this.#slabs.add(new Slab(this.#port, this.#rights, this));
       this.#free += piecesPerSlab;
     }
@@ -93,6 +129,7 @@ export class PiecePool {
       const piece = slab.take();
       if (piece === undefined) continue;
       this.#free--;
+      piece.share = share;
       return piece;
     }
     throw new Error("a piece is counted as free and is not");
@@ -100,9 +137,13 @@ export class PiecePool {
 
   /** @internal A piece has come back to its slab. */
   onFree(slab: Slab): void {
-    const next = this.#waiting.shift();
-    if (next !== undefined) return next(slab.take() as StagingPiece);
     this.#free++;
+    // Those whose peers have enough already are passed over.
+    const next = this.#waiting.findIndex(({ share }) => share.take(pieceBytes));
+    if (next >= 0) {
+      const [taker] = this.#waiting.splice(next, 1) as [Taker];
+      return taker.resolve(this.#pieceFor(taker.share));
+    }
     if (slab.isFree) this.#sweepSoon();
   }
 
