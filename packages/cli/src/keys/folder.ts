@@ -100,8 +100,8 @@ export class KeysFolder {
         throw new KeysError(`${this.#at(`${name}.pem`)} was not issued by ${this.#at(caCert)}`);
       return { serial: certificate.serialNumber, name, at: validity.from.toISOString() };
     });
-    const known = new Set(revoked.map(({ serial }) => serial));
-    const all = [...revoked, ...added.filter(({ serial }) => !known.has(serial))];
+    const all = [...revoked];
+    for (const each of added) if (!all.some(({ serial }) => serial === each.serial)) all.push(each);
     const serials: RevokedSerial[] = all.map(({ serial, at }) => ({ serial, at: new Date(at) }));
     const next: Revocations = { number: number + 1, revoked: all };
     const text = revocationList(signer, next.number, serials, validity);
@@ -148,7 +148,12 @@ export class KeysFolder {
 
   #revocations(): Revocations {
     const path = this.#at(revocations);
-    return existsSync(path) ? JSON.parse(readFileSync(path, "utf8")) : { number: 0, revoked: [] };
+    if (!existsSync(path)) return { number: 0, revoked: [] };
+    try {
+      return JSON.parse(readFileSync(path, "utf8"));
+    } catch (error) {
+      throw new KeysError(`${path} cannot be read: ${(error as Error).message}`);
+    }
   }
 
   #at(file: string): string {

@@ -126,7 +126,7 @@ describe("cinnabar keys", () => {
     expect(run("revoke").status).toBe(0);
     expect(await handshake(folder, "one", "two", read("crl.pem"))).toBe("true");
     expect(run("revoke", "two").status).toBe(0);
-    expect(run("revoke", "three").status).toBe(0);
+    expect(run("revoke", "three", "three").status).toBe(0);
     expect(run("revoke", "three").status).toBe(0);
     const text = openssl("crl", "-in", "crl.pem", "-noout", "-text", "-CAfile", "ca.pem").text;
     expect(text).toContain("verify OK");
@@ -221,5 +221,7 @@ describe("cinnabar keys", () => {
     expect(run("revoke", "other").complained).toContain("was not issued by");
     writeFileSync(at("ca.key"), other.read("ca.key"));
     expect(run("revoke").complained).toContain("is not the key of");
+    writeFileSync(at("revocations.json"), "{");
+    expect(run("show").complained).toContain(`${at("revocations.json")} cannot be read`);
   });
 });
