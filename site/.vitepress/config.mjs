@@ -3,6 +3,9 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitepress";
 
 const source = fileURLToPath(new URL("../.pages/", import.meta.url));
+const { repository } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
+/** Where the sources are, for a browser; undefined while package.json names no repository. */
+const sources = repository?.url.replace(/^git\+|\.git$/g, "");
 
 export default defineConfig({
   title: "Cinnabar",
@@ -35,6 +38,7 @@ export default defineConfig({
       { text: "Examples", link: "/examples/", activeMatch: "/examples/" },
       { text: "Design", link: "/docs/architecture", activeMatch: "/docs/(design|architecture|protocol)" },
       { text: "Changes", link: "/CHANGELOG" },
+      ...(sources === undefined ? [] : [{ text: "Sources", link: sources }]),
     ],
     sidebar: {
       "/docs/guide/": listed("docs/guide/index.md"),
