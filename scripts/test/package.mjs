@@ -6,6 +6,7 @@ import { root, SetupError } from "../setup/command.mjs";
 import { testInRoots } from "../test-package/in-roots.mjs";
 import { prepareRoots } from "../test-package/roots.mjs";
 import { tarball } from "../test-package/tarball.mjs";
+import { testOnDevices } from "../test-package/verbs.mjs";
 
 /** Apart from dist-packages/, since it has binaries for this machine alone. */
 const folder = join(root, "build", "packages");
@@ -18,5 +19,19 @@ export async function preparePackage() {
   await prepareRoots();
 }
 
-/** Installs and runs the package; for a stage of `npm run test:all`. */
-export const testPackage = () => testInRoots(tarball(folder));
+/**
+ * Installs and runs the package, in bare roots and on the devices of the guest; for a stage of `npm run test:all`.
+ *
+ * @returns {Promise<import("./stages.mjs").Outcome>}
+ */
+export async function testPackage() {
+  const archive = tarball(folder);
+  const inRoots = await testInRoots(archive);
+  const onDevices = await testOnDevices(archive);
+  if (onDevices.skipped !== undefined) console.log(onDevices.skipped);
+  return {
+    passed: inRoots.passed + onDevices.passed,
+    failed: inRoots.failed + onDevices.failed,
+    problems: [...inRoots.problems, ...onDevices.problems],
+  };
+}

@@ -214,8 +214,8 @@ export const stages = [
   },
   {
     name: "package",
-    what: "the package, installed in bare roots without compiler and libfabric, with each Node",
-    seconds: 240,
+    what: "the package, installed in bare roots without compiler and libfabric with each Node, and on RDMA devices in the guest",
+    seconds: 290,
     within: "all",
     needs: "package",
     quiet: true,
