@@ -1,52 +1,94 @@
-// `npm run release`: builds and tests the package of a clean checkout, writes the notes from CHANGELOG.md into
-// dist-packages/, and prints the commands that publish. It publishes nothing.
+// `npm run release`: builds the package of a clean checkout, tests it in bare roots, on arm64, on RDMA devices and under
+// the tools of its users, writes the notes from CHANGELOG.md into dist-packages/, and prints the commands that publish.
+// It publishes nothing. `-- --rehearse` takes a version without a date; `-- --prepare VERSION` sets version and date.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { parseArgs } from "node:util";
 import { makePackage } from "./package/make.mjs";
 import { targets } from "./package/targets.mjs";
+import { faultsOfCheckout } from "./release/checks.mjs";
 import { notesOf } from "./release/notes.mjs";
+import { prepareRelease } from "./release/prepare.mjs";
+import { versionedFiles } from "./release/versions.mjs";
 import { ask, endChildrenOnSignal, root, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
+import { runConsumers } from "./test/consumers.mjs";
 import { testOnArm64 } from "./test-package/arm64.mjs";
 import { testInRoots } from "./test-package/in-roots.mjs";
 import { packages } from "./test-package/tarball.mjs";
+import { testOnDevices } from "./test-package/verbs.mjs";
 
 endChildrenOnSignal();
 try {
-  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  const notes = notesOf(readFileSync(join(root, "CHANGELOG.md"), "utf8"), version);
-  if (notes === undefined)
-    throw new SetupError(
-      `CHANGELOG.md says nothing of ${version}.`,
-      `Write a section "## ${version} (DATE)".`,
-    );
-  const { output: changes } = await ask("git", ["status", "--porcelain"]);
-  if (changes !== "")
-    throw new SetupError(
-      "The checkout has changes that are not committed.",
-      "Commit them, or put them aside.",
-    );
-  await setUp("demo");
-  const { file, text } = await makePackage(targets, packages);
-  for (const test of [testInRoots, testOnArm64]) {
-    const { passed, failed, problems } = await test(file);
-    for (const problem of problems) console.log(`FAILED  ${problem}`);
-    console.log(`${passed} passed, ${failed} failed`);
-    if (failed > 0 || passed === 0) throw new SetupError("The package does not pass its tests.");
-  }
-  const notesFile = join(packages, `notes-${version}.md`);
-  writeFileSync(notesFile, `${notes}\n`);
-  const { output: commit } = await ask("git", ["rev-parse", "HEAD"]);
-  console.log(`
-${file}
-${text}
-${notesFile}
-
-To publish it, after \`npm run test:all\` has passed on this commit:
-
-    git tag -a v${version} ${commit.trim()} -F ${notesFile} && git push origin v${version}
-    npm publish ./dist-packages/${basename(file)} --access public`);
+  const { values } = parseArgs({
+    options: { rehearse: { type: "boolean", default: false }, prepare: { type: "string" } },
+  });
+  if (values.prepare === undefined) await release(values.rehearse);
+  else prepare(values.prepare);
 } catch (error) {
   reportFailure(error);
   process.exitCode = 1;
+}
+
+/** @param {string} version */
+function prepare(version) {
+  const files = prepareRelease(root, version, new Date().toISOString().slice(0, 10));
+  console.log(`Changed ${files.join(", ")}.\nLook at them (git diff), commit them, then: npm run release`);
+}
+
+/** @param {boolean} isRehearsal */
+async function release(isRehearsal) {
+  const read = (/** @type {string} */ file) => readFileSync(join(root, file), "utf8");
+  const { version, repository } = JSON.parse(read("package.json"));
+  const changelog = read("CHANGELOG.md");
+  const faults = faultsOfCheckout(
+    {
+      version,
+      changelog,
+      versioned: Object.fromEntries(versionedFiles.map((file) => [file, read(file)])),
+      changes: await git("status", "--porcelain"),
+      tags: (await git("tag", "--list")).split("\n"),
+    },
+    { isRehearsal },
+  );
+  if (faults.length > 0) throw new SetupError(faults.join("\n"));
+  await setUp("test");
+  const { file, text } = await makePackage(targets, packages);
+  for (const test of [testInRoots, testOnArm64, testOnDevices, testWithTools]) {
+    const { passed, failed, problems, skipped } = await test(file);
+    for (const problem of problems) console.log(`FAILED  ${problem}`);
+    console.log(skipped ?? `${passed} passed, ${failed} failed`);
+    if (failed > 0 || (passed === 0 && skipped === undefined))
+      throw new SetupError("The package does not pass its tests.");
+  }
+  const notesFile = join(packages, `notes-${version}.md`);
+  writeFileSync(notesFile, `${notesOf(changelog, version)}\n`);
+  console.log(`\n${file}\n${text}\n${notesFile}\n`);
+  if (isRehearsal) console.log("A rehearsal: npm run release says how to publish.");
+  else console.log(howToPublish({ version, file, notesFile, commit: await git("rev-parse", "HEAD") }));
+  if (repository === undefined)
+    console.log(
+      'package.json has no "repository": npm shows no source and takes no provenance until it has one.',
+    );
+}
+
+/** @param {{ version: string, file: string, notesFile: string, commit: string }} of */
+function howToPublish({ version, file, notesFile, commit }) {
+  return `To publish it, after \`npm run test:all\` has passed on this commit:
+
+    git tag -a v${version} ${commit} -F ${notesFile} && git push origin v${version}
+    npm publish ./dist-packages/${basename(file)} --access public
+`;
+}
+
+/** @param {string} archive */
+function testWithTools(archive) {
+  return runConsumers({ archive });
+}
+
+/** @param {readonly string[]} args */
+async function git(...args) {
+  const { ok, output } = await ask("git", args);
+  if (!ok) throw new SetupError(`git ${args.join(" ")} failed: ${output.trim()}`);
+  return output.trim();
 }

@@ -1,5 +1,5 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { ask, root, SetupError, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
 import { runVitest } from "./vitest.mjs";
@@ -13,11 +13,17 @@ const manifest = "test/consumers/package.json";
  * Node), and runs `test/consumers`. The tools take 1 GB, so neither `npm run setup` nor `npm test` has them. They have
  * no lock file: what counts is how the package fares with the tools that users get.
  *
- * @param {{ filters?: readonly string[], workers?: number | undefined }} [options]
+ * @param {{ archive?: string, filters?: readonly string[], workers?: number | undefined }} [options] `archive` is the
+ * package to test; by default that of `CINNABAR_TARBALL`, or one of this checkout
  */
-export async function runConsumers({ filters = ["test/consumers/"], workers } = {}) {
+export async function runConsumers({
+  archive = process.env.CINNABAR_TARBALL,
+  filters = ["test/consumers/"],
+  workers,
+} = {}) {
   await installTools();
-  const tarball = await pack();
+  const tarball = archive ? resolve(root, archive) : await packCheckout();
+  await unpack(tarball);
   return runVitest({
     name: "consumers",
     filters,
@@ -47,12 +53,13 @@ async function installTools() {
 }
 
 /**
- * The tarball to test: that of `CINNABAR_TARBALL`, or one of this checkout. It is unpacked beside the tools. One of the
- * checkout has no addon: that of the checkout's build goes where the package has its own.
+ * Unpacks the package beside the tools. One of the checkout has no addon: that of the checkout's build goes where the
+ * package has its own.
+ *
+ * @param {string} tarball
  */
-async function pack() {
+async function unpack(tarball) {
   const target = join(root, folder, "node_modules", "cinnabar");
-  const tarball = process.env.CINNABAR_TARBALL || (await packCheckout());
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
   await step("the package, unpacked", "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
@@ -70,7 +77,6 @@ async function pack() {
     mkdirSync(dirname(addon), { recursive: true });
     copyFileSync(join(root, "native", "build", "Release", "cinnabar.node"), addon);
   }
-  return tarball;
 }
 
 async function packCheckout() {

@@ -5,6 +5,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -16,6 +17,7 @@ import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
+const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
 const folder = mkdtempSync(join(tmpdir(), "cinnabar-pack-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -82,10 +84,10 @@ describe("the package that `npm pack` makes of a clone", () => {
 
   it("has a command `cinnabar`", () => {
     const command = join(installed, "dist/cli/bin/cinnabar.js");
-    expect(run(user, process.execPath, command, "--version").stdout).toBe("0.1.0\n");
+    expect(run(user, process.execPath, command, "--version").stdout).toBe(`${version}\n`);
     const { status, stdout } = run(user, process.execPath, command, "info", "--json");
     expect(status).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ versions: { cinnabar: "0.1.0" } });
+    expect(JSON.parse(stdout)).toMatchObject({ versions: { cinnabar: version } });
   });
 
   const program = `

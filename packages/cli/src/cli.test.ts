@@ -1,10 +1,12 @@
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 
 const program = fileURLToPath(new URL("../bin/cinnabar.js", import.meta.url));
 const built = fileURLToPath(new URL("../dist/run.js", import.meta.url));
+const manifest = new URL("../package.json", import.meta.url);
+const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
 const bold = "\u001b[";
 
 interface Ended {
@@ -33,7 +35,7 @@ describe("cinnabar", () => {
   });
 
   it("prints its version", () => {
-    expect(cinnabar(["--version"])).toMatchObject({ status: 0, stdout: "0.1.0\n" });
+    expect(cinnabar(["--version"])).toMatchObject({ status: 0, stdout: `${version}\n` });
   });
 
   it.each([
