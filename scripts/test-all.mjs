@@ -7,7 +7,7 @@ import { withNeeds } from "./test/needs.mjs";
 import { finished, keptResult, treeHash } from "./test/results.mjs";
 import { lanes, runStages } from "./test/run-stages.mjs";
 import { allStages } from "./test/stages.mjs";
-import { sumLine, summary } from "./test/summary.mjs";
+import { lastLines, summary } from "./test/summary.mjs";
 import { turn } from "./test/turns.mjs";
 
 endChildrenOnSignal();
@@ -50,7 +50,7 @@ try {
   await setUp("test");
 } catch (error) {
   reportFailure(error);
-  console.log(`\n${sumLine(0, 1)}`);
+  console.log(`\n${lastLines(0, 1, [`the set-up: ${error instanceof Error ? error.message : error}`])}`);
   process.exit(1);
 }
 

@@ -1,9 +1,9 @@
 // `npm run test:sanitizers [-- PATH …]`: the C++ tests and the tests that use the addon, or those of the paths, under
 // ASan, UBSan and LSan.
-import { endChildrenOnSignal, SetupError } from "./setup/command.mjs";
+import { endChildrenOnSignal } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { partsUnderSanitizers, runNativeUnderSanitizers, runUnderSanitizers } from "./test/sanitizers.mjs";
-import { sumLine, summary } from "./test/summary.mjs";
+import { lastLines, summary } from "./test/summary.mjs";
 
 endChildrenOnSignal();
 
@@ -25,6 +25,6 @@ try {
   process.exitCode = failed === 0 ? 0 : 1;
 } catch (error) {
   reportFailure(error);
-  console.log(`\n${sumLine(0, 1)}${error instanceof SetupError ? `: ${error.message}` : ""}`);
+  console.log(`\n${lastLines(0, 1, [error instanceof Error ? error.message : String(error)])}`);
   process.exitCode = 1;
 }

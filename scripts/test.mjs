@@ -9,7 +9,7 @@ import { withoutLacking } from "./test/needs.mjs";
 import { treeHash } from "./test/results.mjs";
 import { runStages } from "./test/run-stages.mjs";
 import { testStages } from "./test/stages.mjs";
-import { sumLine, summary } from "./test/summary.mjs";
+import { lastLines, summary } from "./test/summary.mjs";
 
 endChildrenOnSignal();
 
@@ -77,6 +77,6 @@ process.exit(failed === 0 && (passed > 0 || chosen.length === 0) ? 0 : 1);
  */
 function fail(error) {
   reportFailure(error);
-  console.log(`\n${sumLine(0, 1)}`);
+  console.log(`\n${lastLines(0, 1, [`the set-up: ${error instanceof Error ? error.message : error}`])}`);
   process.exit(1);
 }

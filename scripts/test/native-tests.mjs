@@ -85,7 +85,24 @@ export function readSummary(output, ending) {
       slowest,
     };
   }
-  return { passed, failed, problems: failed === 0 ? [] : [`${failed} C++ test cases failed`], slowest };
+  const named = namedFailures(output);
+  const problems = failed === 0 || named.length > 0 ? named : [`${failed} C++ test cases failed`];
+  return { passed, failed, problems, slowest };
+}
+
+/**
+ * The test cases that failed, each with its first error. Doctest heads what a case has to say with a line of "=" and
+ * the case's name.
+ *
+ * @param {string} output
+ * @returns {string[]}
+ */
+function namedFailures(output) {
+  return output.split(/^=+$/m).flatMap((block) => {
+    const name = /^TEST CASE: +(.*)$/m.exec(block)?.[1];
+    const error = /^.*\bERROR: .*$/m.exec(block)?.[0].replace(root, "");
+    return name === undefined || error === undefined ? [] : [`C++: ${name}: ${error}`];
+  });
 }
 
 /**

@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { live, root } from "../setup/command.mjs";
 import { fileOf, keepResult } from "./results.mjs";
+import { failureLine } from "./summary.mjs";
 
 /**
  * @typedef {import("./stages.mjs").Stage} Stage
@@ -58,7 +59,7 @@ export async function runStages(stages, options) {
         console.log(`\n━━ ${stage.name}: ${stage.what} (${seconds.toFixed(1)} s)`);
         process.stdout.write(readFileSync(fileOf(stage.name, "log"), "utf8"));
       }
-      for (const problem of outcome.problems) console.log(`FAILED  ${problem}`);
+      for (const problem of outcome.problems) console.log(failureLine(`${stage.name}: ${problem}`));
       if (outcome.skipped !== undefined) console.log(`SKIPPED  ${outcome.skipped}`);
     }
   };

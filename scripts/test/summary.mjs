@@ -5,8 +5,14 @@
 /** How many of the slowest tests are named at the end. */
 const slowestCount = 12;
 
+/** How many failures are named at the end. */
+const namedCount = 40;
+
+/** A diff of long strings has long lines; the name of the file and the test comes first. */
+const maxProblemLength = 400;
+
 /**
- * What stages came to: a line for each, what took longest, what was left out, and the sum as the last line.
+ * What stages came to: a line for each, what took longest, what was left out, what failed, and the sum as the last line.
  *
  * @param {readonly Result[]} results
  * @param {readonly { name: string, why: string }[]} [notRun] stages that were not to run
@@ -19,7 +25,6 @@ export function summary(results, notRun = []) {
     const counts = outcome.skipped ?? `${outcome.passed} passed, ${outcome.failed} failed`;
     const time = `${seconds.toFixed(1)} s`.padStart(9);
     lines.push(`${mark.padEnd(9)}${name.padEnd(22)}${time}   ${counts}${kept ? " (kept from before)" : ""}`);
-    for (const problem of outcome.problems) lines.push(`         ${problem.split("\n")[0]}`);
   }
   for (const { name, why } of notRun)
     lines.push(`${"not run".padEnd(9)}${name.padEnd(22)}${" ".repeat(9)}   ${why}`);
@@ -39,8 +44,43 @@ export function summary(results, notRun = []) {
   }
   const passed = results.reduce((sum, { outcome }) => sum + outcome.passed, 0);
   const failed = results.reduce((sum, { outcome }) => sum + outcome.failed, 0);
-  lines.push("", sumLine(passed, failed));
+  const problems = results.flatMap(({ name, outcome }) =>
+    outcome.problems.map((problem) => `${name}: ${problem}`),
+  );
+  lines.push("", lastLines(passed, failed, problems));
   return { text: lines.join("\n"), passed, failed };
+}
+
+/**
+ * What failed, then the sum. They come last, since people are often shown only the end of what a command has printed.
+ *
+ * @param {number} passed
+ * @param {number} failed
+ * @param {readonly string[]} problems
+ */
+export function lastLines(passed, failed, problems) {
+  const named = problems.slice(0, namedCount).map(failureLine);
+  if (problems.length > namedCount)
+    named.push(`and ${problems.length - namedCount} more failures, named above`);
+  return [...named, ...(named.length > 0 ? [""] : []), sumLine(passed, failed)].join("\n");
+}
+
+/**
+ * A failure as one line of bounded length, which `readFailures` finds again.
+ *
+ * @param {string} problem
+ */
+export function failureLine(problem) {
+  return `FAILED  ${problem.split("\n")[0]?.slice(0, maxProblemLength)}`;
+}
+
+/**
+ * The failures that a command has named, each once, in the order in which it named them first.
+ *
+ * @param {string} output
+ */
+export function readFailures(output) {
+  return [...new Set(Array.from(output.matchAll(/^FAILED {2}(\S.*)$/gm), ([, problem = ""]) => problem))];
 }
 
 /**

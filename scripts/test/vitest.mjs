@@ -73,8 +73,8 @@ export function readReport(report, ending) {
     const failures = file.assertionResults.filter((result) => result.status === "failed");
     passed += file.assertionResults.filter((result) => result.status === "passed").length;
     failed += failures.length;
-    for (const { fullName, failureMessages } of failures)
-      problems.push(`${name}: ${fullName.trim()}: ${failureMessages?.[0]?.split("\n")[0] ?? ""}`);
+    for (const { fullName, failureMessages = [""] } of failures)
+      problems.push(`${name}: ${fullName.trim()}: ${firstLine(failureMessages[0], name)}`);
     // A file that cannot be loaded has no tests to fail.
     if (file.status === "failed" && failures.length === 0) {
       failed += 1;
@@ -91,4 +91,18 @@ export function readReport(report, ending) {
   }
   slowest.sort((a, b) => b.seconds - a.seconds);
   return { passed, failed, problems, slowest: slowest.slice(0, slowestCount), leftOut };
+}
+
+/**
+ * The first line of an error, and the line of the test where it came from: a test can have many assertions that fail
+ * with the same words.
+ *
+ * @param {string | undefined} error with its stack
+ * @param {string} file
+ */
+function firstLine(error = "", file) {
+  const [first = ""] = error.split("\n");
+  const [, afterFile = ""] = error.split(`${file}:`);
+  const line = Number.parseInt(afterFile, 10);
+  return Number.isNaN(line) ? first : `${first} (line ${line})`;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { finished } from "../../scripts/test/results.mjs";
-import { readSum, summary } from "../../scripts/test/summary.mjs";
+import { failureLine, lastLines, readFailures, readSum, summary } from "../../scripts/test/summary.mjs";
 
 const good = { name: "good", seconds: 3, outcome: { passed: 5, failed: 0, problems: [] } };
 const bad = {
@@ -24,9 +24,34 @@ describe("the summary of stages", () => {
   it("says what failed, what was skipped and why, and what did not run", () => {
     const { text } = summary([bad, skipped], [{ name: "other", why: "another commit's turn" }]);
     expect(text).toMatch(/^FAILED +bad +2\.0 s +1 passed, 2 failed$/m);
-    expect(text).toMatch(/^ +a\.test\.ts: it fails$/m);
     expect(text).toMatch(/^SKIPPED +skipped +0\.0 s +no guest$/m);
     expect(text).toMatch(/^not run +other +another commit's turn$/m);
+  });
+
+  it("names what failed right before the sum, with its stage and one line each", () => {
+    const slow = { ...good, outcome: { ...good.outcome, slowest: [{ name: "a", seconds: 3 }] } };
+    const { text } = summary([bad, slow]);
+    expect(text.split("\n").slice(-4)).toEqual([
+      "",
+      "FAILED  bad: a.test.ts: it fails",
+      "",
+      "6 passed, 2 failed",
+    ]);
+  });
+
+  it("bounds what it names, and says how much it leaves out", () => {
+    const problems = Array.from({ length: 50 }, (_, index) => `${index} ${"long ".repeat(1_000)}`);
+    const lines = lastLines(0, 50, problems).split("\n");
+    expect(lines).toHaveLength(43);
+    expect(lines[40]).toBe("and 10 more failures, named above");
+    expect(Math.max(...lines.map(({ length }) => length))).toBeLessThan(500);
+  });
+
+  it("is read for its failures, each once, also where the command was ended before its summary", () => {
+    const { text } = summary([bad, good]);
+    const output = `${failureLine("bad: a.test.ts: it fails\nmore")}\n${failureLine("early: b.test.ts: it hangs")}\n${text}`;
+    expect(readFailures(output)).toEqual(["bad: a.test.ts: it fails", "early: b.test.ts: it hangs"]);
+    expect(readFailures(summary([good]).text)).toEqual([]);
   });
 
   it("names the slowest tests of all stages, and those that skipped themselves", () => {

@@ -20,7 +20,7 @@ function read(...testResults: object[]) {
 }
 
 describe("the reading of a report of tests", () => {
-  it("names each test that failed, and what it said first", () => {
+  it("names each test that failed, what it said first, and the line of the test", () => {
     const outcome = read({
       name: join(root, "test/a.test.ts"),
       status: "failed",
@@ -30,12 +30,12 @@ describe("the reading of a report of tests", () => {
         {
           status: "failed",
           fullName: " a server waits",
-          failureMessages: ["Error: too late\n    at x.ts:1"],
+          failureMessages: [`Error: too late\n    at x.ts:1\n    at ${join(root, "test/a.test.ts")}:23:4`],
         },
         { status: "pending", fullName: "a server sleeps" },
       ],
     });
-    const problems = ["test/a.test.ts: a server waits: Error: too late"];
+    const problems = ["test/a.test.ts: a server waits: Error: too late (line 23)"];
     expect(outcome).toMatchObject({ passed: 1, failed: 1, problems });
   });
 
