@@ -91,10 +91,10 @@ export default defineConfig({
         },
       },
     ],
-    // Generous, since two cores may be shared with a compiler, and under sanitizers all is slower still; a hang still
-    // ends.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // Generous, since two cores may be shared with compilers, and under sanitizers all is slower still; a hang still
+    // ends. Nothing that a test expects depends on these bounds.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     teardownTimeout: 20_000,
   },
 });

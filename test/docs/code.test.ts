@@ -27,7 +27,7 @@ afterEach(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("code in README and guide", () => {
-  it("compiles under the package's own settings, every block", () => {
+  it("compiles under the package's own settings, every block", { timeout: 300_000 }, () => {
     for (const { page, name, text } of modules) writeFileSync(`${folderOf(page)}/${name}`, text);
     const messages = compile(
       folder,

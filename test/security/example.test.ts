@@ -23,6 +23,7 @@ beforeAll(async () => {
   await keys("issue", "server", "--dns", "server.example");
   await keys("issue", "client", "--uri", "spiffe://example/client");
   await keys("issue", "admin", "--uri", "spiffe://example/admin");
+  await keys("issue", "former", "--uri", "spiffe://example/former");
   await keys("revoke");
   server = spawn(process.execPath, [at("build/examples/security/server.js"), folder, "tcp://127.0.0.1:0"], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -60,11 +61,11 @@ describe("the example of two processes with certificates of cinnabar keys", () =
   });
 
   it("lets nobody in who is revoked, once the server has read the list again", async () => {
-    await keys("revoke", "client");
+    await keys("revoke", "former");
     server.kill("SIGHUP");
     // The server reads it between two handshakes; the first of these may come before.
     await expect
-      .poll(() => client("client"), { timeout: 30_000 })
+      .poll(() => client("former"), { timeout: 30_000 })
       .toEqual([expect.stringMatching(/^\[unauthenticated\] .*the certificate is revoked/)]);
     expect(await client("admin")).toContain("closed");
   });

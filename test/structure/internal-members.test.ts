@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL("../../src", import.meta.url));
 const entries = ["index.ts", "standard.ts", "contract.ts", "contract/standard.ts", "lanes/index.ts"];
 
 describe("members marked @internal of public classes", () => {
-  it("are used in no other folder", { timeout: 120_000 }, () => {
+  it("are used in no other folder", { timeout: 300_000 }, () => {
     const { config } = ts.readConfigFile(`${dirname(root)}/tsconfig.json`, ts.sys.readFile);
     const { options } = ts.parseJsonConfigFileContent(config, ts.sys, dirname(root));
     const program = ts.createProgram(

@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(root, "build/public-types-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("types that the public interface mentions", () => {
-  it("are exported beside what mentions them", () => {
+  it("are exported beside what mentions them", { timeout: 300_000 }, () => {
     const compiler = join(root, "node_modules/typescript-7/bin/tsc");
     const args = ["-p", "tsconfig.build.json", "--emitDeclarationOnly", "--outDir", join(folder, "dist")];
     execFileSync(process.execPath, [compiler, ...args], { cwd: root });

@@ -29,7 +29,7 @@ afterAll(() => {
 describe.each(measured)(
   "$name on a contract of 500 methods, each implemented and called",
   ({ bin, serial }) => {
-    it("stays within the budget of instantiations", { timeout: 180_000 }, async () => {
+    it("stays within the budget of instantiations", { timeout: 300_000 }, async () => {
       const { status, output } = await compile(
         bin,
         "-p",

@@ -51,7 +51,9 @@ it("the claims name the error of each misuse", () => {
 });
 
 describe.each(compilers)("$name", ({ bin }) => {
-  it("finds every claim about the types true, and refuses every misuse for the reason it names", async () => {
+  it("finds every claim about the types true, and refuses every misuse for the reason it names", {
+    timeout: 300_000,
+  }, async () => {
     const { status, output } = await compile(
       bin,
       "-p",

@@ -37,13 +37,26 @@ export default async function bundlePrograms(): Promise<void> {
   });
   await bundle.write({ dir: folder, format: "esm", entryFileNames: "[name].js", sourcemap: false });
   await bundle.close();
-  // Of runs that began together the first puts its programs in place.
-  if (isCurrent()) {
+  if (!isCurrent()) moveAside();
+  try {
+    renameSync(folder, bundled);
+  } catch (error) {
+    // Of runs that began together the first puts its programs in place, and processes may have them open already.
+    if (!isCurrent()) throw error;
     rmSync(folder, { recursive: true });
-    return;
   }
-  rmSync(bundled, { recursive: true, force: true });
-  renameSync(folder, bundled);
+}
+
+/** Removes programs that are older than their sources, so that nobody ever sees a part of them. */
+function moveAside(): void {
+  const old = mkdtempSync(`${bundled}-old-`);
+  try {
+    renameSync(bundled, join(old, "programs"));
+  } catch (error) {
+    // There were none, or another run has moved them.
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  rmSync(old, { recursive: true });
 }
 
 /** When the first and the last of a folder's programs was written. */
