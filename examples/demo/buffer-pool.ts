@@ -1,13 +1,13 @@
 /**
  * A fixed number of buffers, made once and used again: memory that is registered with a network card is best registered
- * once. Whoever comes when all are out waits in line.
+ * once. They are shared memory, which other threads may fill. Whoever comes when all are out waits in line.
  */
 export class BufferPool {
   readonly #free: Uint8Array[];
   readonly #waiting: ((buffer: Uint8Array) => void)[] = [];
 
   constructor(count: number, bytes: number) {
-    this.#free = Array.from({ length: count }, () => new Uint8Array(bytes));
+    this.#free = Array.from({ length: count }, () => new Uint8Array(new SharedArrayBuffer(bytes)));
   }
 
   /** Rejects with the signal's reason when it is aborted first. */

@@ -1,11 +1,9 @@
 import { bulk, service, unary } from "cinnabar";
 import { z } from "zod";
+import { maxPieces, windowBytes } from "./window.ts";
 
 const path = z.string().max(4096);
-const errors = {
-  NotFound: z.object({ path }),
-  Unreadable: z.object({ path, why: z.string() }),
-};
+const piece = z.object({ path, offset: z.int().min(0), length: z.int().min(0) });
 
 /** A folder of files, read from afar: small calls find them, one-sided writes carry them. */
 export const Files = service("files.v1", {
@@ -25,18 +23,23 @@ export const Files = service("files.v1", {
   stat: unary({
     input: z.object({ path }),
     output: z.object({ bytes: z.int(), modifiedMs: z.number() }),
-    errors,
+    errors: { NotFound: z.object({ path }) },
     idempotent: true,
   }),
 
   /**
-   * Writes up to `length` bytes of a file, from `offset` on, into the caller's memory, in as many writes. Fewer means
-   * that the file ended.
+   * Writes pieces of files into the caller's memory, one behind the other, in a single write: many small files cost one
+   * call. Each piece takes the length that was asked for; `results` has its bytes, or why it could not be read.
    */
   pull: unary({
-    input: z.object({ path, offset: z.int().min(0), length: z.int().min(0), into: bulk("write") }),
-    output: z.object({ bytes: z.int(), writes: z.int() }),
-    errors,
+    input: z.object({
+      pieces: z.array(piece).max(maxPieces),
+      into: bulk("write", { maxBytes: windowBytes }),
+    }),
+    output: z.object({
+      results: z.array(z.object({ bytes: z.int(), problem: z.string().optional() })),
+    }),
+    errors: { NotFound: z.object({ path }), TooMuch: z.object({ bytes: z.int(), maxBytes: z.int() }) },
     idempotent: true,
   }),
 

@@ -1,25 +1,19 @@
-import { type FileHandle, open } from "node:fs/promises";
-import { join } from "node:path";
 import { implement } from "cinnabar";
 import { BufferPool } from "./buffer-pool.ts";
 import { BusyClock } from "./busy-clock.ts";
 import type { Catalog } from "./catalog.ts";
 import { Files } from "./contract.ts";
-import { describe } from "./lifetime.ts";
+import type { FileReader } from "./file-reader.ts";
+import { bytesOf, windowBytes } from "./window.ts";
 
-/**
- * Bytes read from the disk at a time. Big enough to hide the cost of a transfer, small enough to stay in a processor's
- * cache.
- */
-export const pieceBytes = 1 << 20;
 /** Writes from here on are measured as bandwidth; below, what is measured is how long a small one takes. */
 const bandwidthBytes = 256 << 10;
-/** Two a pull: while one is being written to the client, the next is being read from the disk. */
-const buffers = 16;
+/** As many pulls at once: while some are being written to the client, others are being read from the disk. */
+const buffers = 8;
 
-/** The server's side of the contract, over one catalog. */
-export function serveFiles(catalog: Catalog) {
-  const pool = new BufferPool(buffers / 2, 2 * pieceBytes);
+/** The server's side of the contract, over one catalog and the reader of its files. */
+export function serveFiles(catalog: Catalog, reader: FileReader) {
+  const pool = new BufferPool(buffers, windowBytes);
   const clock = new BusyClock();
 
   return implement(Files, {
@@ -35,40 +29,24 @@ export function serveFiles(catalog: Catalog) {
       return { bytes: file.bytes, modifiedMs: file.modifiedMs };
     },
 
-    async pull({ path, offset, length, into }, call) {
-      if (!catalog.byPath.has(path)) return call.fail("NotFound", { path });
-      const wanted = Math.min(length, into.byteLength);
-      let file: FileHandle;
+    async pull({ pieces, into }, call) {
+      const unknown = pieces.find(({ path }) => !catalog.byPath.has(path));
+      if (unknown !== undefined) return call.fail("NotFound", { path: unknown.path });
+      const bytes = bytesOf(pieces);
+      if (bytes > windowBytes) return call.fail("TooMuch", { bytes, maxBytes: windowBytes });
+      const buffer = await pool.take(call.signal);
+      let landed: Promise<unknown> | undefined;
       try {
-        file = await open(join(catalog.root, path));
-      } catch (error) {
-        return call.fail("Unreadable", { path, why: describe(error) });
-      }
-      const pair = await pool.take(call.signal);
-      let putting: Promise<unknown> = Promise.resolve();
-      try {
-        let done = 0;
-        let half = 0;
-        let writes = 0;
-        while (done < wanted) {
-          const length = Math.min(pieceBytes, wanted - done);
-          const piece = pair.subarray(half * pieceBytes, half * pieceBytes + length);
-          const { bytesRead } = await file.read(piece, 0, length, offset + done);
-          await putting;
-          if (bytesRead === 0) break;
-          const put = call.put(piece.subarray(0, bytesRead), into, { offset: done });
-          putting = bytesRead < bandwidthBytes ? put : clock.during(put, bytesRead);
-          putting.catch(() => {}); // awaited below; without this a failure in the meantime would be an unhandled one
-          done += bytesRead;
-          writes++;
-          half = 1 - half;
+        const results = await reader.read(pieces, buffer);
+        if (bytes > 0) {
+          const put = call.put(buffer.subarray(0, bytes), into);
+          landed = put.landed;
+          await (bytes < bandwidthBytes ? put : clock.during(put, bytes));
         }
-        await putting;
-        return { bytes: done, writes };
+        return { results };
       } finally {
-        await putting.catch(() => {}); // the buffers are in use until then
-        pool.giveBack(pair);
-        await file.close();
+        await landed; // a write that was cancelled may still be under way
+        pool.giveBack(buffer);
       }
     },
 

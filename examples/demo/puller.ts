@@ -1,34 +1,24 @@
-import { createHash } from "node:crypto";
+import { batchesOf, type FilePiece } from "./batches.ts";
 import type { RemoteFile } from "./client.ts";
 import { Progress } from "./progress.ts";
 import type { References } from "./reference.ts";
-import type { OpenWindow } from "./window.ts";
+import { type PulledBatch, type PulledFile, Verifier } from "./verifier.ts";
+import type { OpenWindow, Window } from "./window.ts";
 
-/** Files in flight at once, and the memory each of them has. A larger file comes through in several windows. */
-const lanes = 4;
-const windowBytes = 16 << 20;
+/** Pulls in flight at once: while one is hashed here, others are read and written over there. */
+const windowCount = 8;
+const longestKept = 3;
 
 export interface PullResult {
   readonly elapsedMs: number;
   readonly bytes: number;
   readonly verified: number;
-  /** How many writes the server made, as far as it tells. */
-  readonly writes: number;
-  /** The longest that took more than one write, the longest first. */
+  readonly pulls: number;
+  /** The longest that took more than one pull, the longest first. */
   readonly longest: readonly PulledFile[];
   /** A sentence for each file that is not verified. */
   readonly problems: readonly string[];
 }
-
-export interface PulledFile {
-  readonly path: string;
-  readonly bytes: number;
-  /** Beside the others that were under way. */
-  readonly elapsedMs: number;
-  readonly writes: number;
-}
-
-const longestKept = 3;
 
 /**
  * Pulls every file through a fixed set of windows and compares the SHA-256 of what arrived with the disk's. A file that
@@ -41,70 +31,79 @@ export async function pullAll(
   title: string,
   signal: AbortSignal,
 ): Promise<PullResult> {
-  const progress = new Progress(
-    title,
-    files.reduce((sum, file) => sum + file.bytes, 0),
-  );
-  const problems: string[] = [];
-  const pulledFiles: PulledFile[] = [];
-  const failed = new AbortController();
-  const either = AbortSignal.any([signal, failed.signal]);
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+  const progress = new Progress(title, bytes);
+  const verifier = new Verifier(references);
+  const windows = await Promise.all(Array.from({ length: windowCount }, openWindow));
   const started = performance.now();
-  let next = 0;
-
-  const lane = async () => {
-    await using window = await openWindow(windowBytes);
-    for (;;) {
-      const file = files[next++];
-      if (file === undefined) return;
-      either.throwIfAborted();
-      const begun = performance.now();
-      const hash = createHash("sha256");
-      let offset = 0;
-      let writes = 0;
-      let problem: string | undefined;
-      // Once for an empty file, too: that it can be opened over there is part of what is shown.
-      do {
-        const length = Math.min(windowBytes, file.bytes - offset);
-        const pulled = await window.pull(file.path, offset, length, either);
-        if (pulled.problem !== undefined) {
-          problem = `${file.path}: ${pulled.problem}`;
-          break;
-        }
-        hash.update(window.memory.subarray(0, pulled.bytes));
-        offset += pulled.bytes;
-        writes += pulled.writes;
-        progress.add(pulled.bytes);
-        if (pulled.bytes < length) break;
-      } while (offset < file.bytes);
-      problem ??= compare(file, offset, hash.digest("hex"), references);
-      if (problem !== undefined) problems.push(problem);
-      pulledFiles.push({ path: file.path, bytes: offset, elapsedMs: performance.now() - begun, writes });
-    }
-  };
-
-  const work = Array.from({ length: lanes }, lane);
+  let pulls = 0;
   try {
-    await Promise.all(work);
+    for await (const pulled of pullInOrder(windows, batchesOf(files), signal)) {
+      pulls++;
+      progress.add(verifier.add(pulled));
+    }
+    progress.done();
   } catch (error) {
-    // The other lanes end before their memory does.
-    failed.abort(error);
-    await Promise.allSettled(work);
     progress.clear();
     throw error;
+  } finally {
+    await Promise.all(windows.map((window) => window[Symbol.asyncDispose]()));
   }
-  progress.done();
   return {
     elapsedMs: performance.now() - started,
-    bytes: pulledFiles.reduce((sum, file) => sum + file.bytes, 0),
-    verified: files.length - problems.length,
-    writes: pulledFiles.reduce((sum, file) => sum + file.writes, 0),
-    longest: pulledFiles
-      .filter(({ writes }) => writes > 1)
+    bytes: verifier.files.reduce((sum, file) => sum + file.bytes, 0),
+    verified: files.length - verifier.problems.length,
+    pulls,
+    longest: verifier.files
+      .filter((file) => file.pulls > 1)
       .sort((a, b) => b.bytes - a.bytes)
       .slice(0, longestKept),
-    problems,
+    problems: verifier.problems,
   };
+}
+
+/**
+ * Pulls into all windows at once and yields them in the order in which they were asked for. A window asks for its next
+ * batch when the consumer comes back. When it ends, however it ends, no window is in use any more.
+ */
+async function* pullInOrder(
+  windows: readonly Window[],
+  batches: Iterator<FilePiece[], undefined>,
+  signal: AbortSignal,
+): AsyncGenerator<PulledBatch> {
+  const over = new AbortController();
+  const either = AbortSignal.any([signal, over.signal]);
+  const underWay: Promise<PulledBatch>[] = [];
+  const pullInto = (window: Window) => {
+    const { value: batch } = batches.next();
+    if (batch === undefined) return;
+    const pulling = pullBatch(window, batch, either);
+    pulling.catch(() => {}); // awaited in its turn; without this a failure before it would be an unhandled one
+    underWay.push(pulling);
+  };
+  try {
+    windows.forEach(pullInto);
+    while (underWay.length > 0) {
+      const pulled = await (underWay[0] as Promise<PulledBatch>);
+      yield pulled;
+      underWay.shift();
+      pullInto(pulled.window);
+    }
+  } finally {
+    over.abort();
+    await Promise.allSettled(underWay);
+  }
+}
+
+async function pullBatch(
+  window: Window,
+  batch: readonly FilePiece[],
+  signal: AbortSignal,
+): Promise<PulledBatch> {
+  const startedMs = performance.now();
+  const pieces = batch.map(({ path, offset, length }) => ({ path, offset, length }));
+  const results = await window.pull(pieces, signal);
+  return { window, batch, results, startedMs };
 }
 
 /** Several pulls of the same as one: the mean of their times, and of all else the worst. */
@@ -117,17 +116,4 @@ export function mean(results: readonly PullResult[]): PullResult {
     verified: Math.min(first.verified, ...others.map((one) => one.verified)),
     problems: results.flatMap((one) => one.problems),
   };
-}
-
-function compare(
-  file: RemoteFile,
-  bytes: number,
-  sha256: string,
-  references: References,
-): string | undefined {
-  const reference = references.get(file.path);
-  if (reference === undefined) return `${file.path}: no reference, the file could not be read from the disk`;
-  if (bytes === file.bytes && sha256 === reference.sha256) return undefined;
-  if (reference.modifiedMs !== file.modifiedMs) return `${file.path}: was changed while it was served`;
-  return `${file.path}: DIFFERS, ${bytes} of ${file.bytes} bytes came, SHA-256 ${sha256} instead of ${reference.sha256}`;
 }

@@ -29,7 +29,7 @@ const columns: readonly Column[] = [
   ["p50", ({ smallCalls: calls }) => (calls ? `${calls.p50Us.toFixed(1)} µs` : nothing)],
   ["p99", ({ smallCalls: calls }) => (calls ? `${calls.p99Us.toFixed(1)} µs` : nothing)],
   ["RMA", ({ rma }) => (rma ? formatRate(rma.bytes, rma.busyMs) : nothing)],
-  ["writes", ({ pulled }) => (pulled.writes > 0 ? formatCount(pulled.writes) : nothing)],
+  ["pulls", ({ pulled }) => formatCount(pulled.pulls)],
   ["time", ({ pulled }) => `${(pulled.elapsedMs / 1000).toFixed(2)} s`],
   ["in all", ({ pulled }) => formatRate(pulled.bytes, pulled.elapsedMs)],
 ];
@@ -79,18 +79,19 @@ function timesNet(one: Measurement, all: readonly Measurement[]): string {
 /** What the columns mean; a number without that is an advertisement. */
 export const legend = [
   "calls/s: stat calls, 32 in flight. p50, p99: stat calls, 1 in flight.",
-  "RMA: writes of 256 KiB and more, while one was under way. writes: into the client's memory, 1 MiB at most.",
+  "RMA: writes of 256 KiB and more, while one was under way.",
+  "pulls: calls that each bring up to 1 MiB of up to 32 files, by one write into the client's memory.",
   "time, in all: every file, with reading the disk, and SHA-256 of every byte at the receiver.",
 ].join("\n");
 
 export const comparisonLegend =
-  "net: the same two processes, files, pieces and windows, by node:net; times are means of two pulls. times net: the socket's time by ours.";
+  "net: the same two processes, files, pulls and windows, by node:net; times are means of two pulls. times net: the socket's time by ours.";
 
-/** The longest files that came in several writes, a line each. */
+/** The longest files that came by several pulls, a line each. */
 export function formatLongest({ provider, pulled }: Measurement): string[] {
-  return pulled.longest.map(({ path, bytes, elapsedMs, writes }) => {
+  return pulled.longest.map(({ path, bytes, elapsedMs, pulls }) => {
     const rate = formatRate(bytes, elapsedMs);
-    return `${provider}: ${path}, ${formatBytes(bytes)} in ${formatCount(writes)} writes, ${elapsedMs.toFixed(0)} ms, ${rate}`;
+    return `${provider}: ${path}, ${formatBytes(bytes)} in ${formatCount(pulls)} pulls, ${elapsedMs.toFixed(0)} ms, ${rate}`;
   });
 }
 

@@ -1,6 +1,7 @@
 // The serving process: `node build/examples/demo/server.js [--compare] FOLDER [ENTRY …]`.
 import { Engine } from "cinnabar";
 import { readCatalog, type Skipped } from "./catalog.ts";
+import { FileReader } from "./file-reader.ts";
 import { serveFiles } from "./file-server.ts";
 import { aborted, describe, stopSignal } from "./lifetime.ts";
 import { serveSockets } from "./socket-server.ts";
@@ -20,11 +21,12 @@ const [root = ".", ...entries] = process.argv.slice(compares ? 3 : 2);
 const stop = stopSignal();
 try {
   const catalog = await readCatalog(root, entries.length === 0 ? [""] : entries, stop);
+  await using reader = new FileReader(root);
   await using engine = await Engine.open({
     listen: [`shm://cinnabar-demo-${process.pid}`, "tcp://127.0.0.1:0"],
-    serve: [serveFiles(catalog)],
+    serve: [serveFiles(catalog, reader)],
   });
-  await using sockets = compares ? await serveSockets(catalog) : undefined;
+  await using sockets = compares ? await serveSockets(catalog, reader) : undefined;
   announce({
     urls: engine.urls,
     sockets: { ...sockets?.urls },
