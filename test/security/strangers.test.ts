@@ -7,8 +7,7 @@ import { ShareOfTime } from "../../src/opening/share-of-time.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
-import { endpoint, tlsCredentials } from "./support/exchange-pair.ts";
-import { Stranger } from "./support/stranger.ts";
+import { firstFlight, Stranger } from "./support/stranger.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
 const echo = implement(Echo, { echo: async (text) => text });
@@ -42,21 +41,6 @@ async function stranger(server: Engine): Promise<Stranger> {
   return made;
 }
 
-/** The first flight of a client that nobody knows. */
-async function firstFlight(): Promise<Uint8Array> {
-  const foreign = endpoint(tlsCredentials({}, ca.cert));
-  return new Promise((resolve) => {
-    const exchange = foreign.connect("x", {
-      onFlight(bytes) {
-        resolve(Uint8Array.from(bytes));
-        setImmediate(() => exchange.close());
-      },
-      onProven() {},
-      onRefused() {},
-    });
-  });
-}
-
 /** Where the acceptor that has answered the stranger waits for its frames. */
 function pathTo({ heard }: Stranger): { session: number; nonce: bigint } {
   const terms = heard.find(({ word }) => word === withTerms)?.body as Uint8Array;
@@ -70,7 +54,7 @@ describe("strangers", () => {
   it("that say hello and then nothing take a bounded number of places for a bounded time", async () => {
     const server = await serve({ maxOpen: 64, timeoutMs: 2000 });
     const flood = await stranger(server);
-    const flight = await firstFlight();
+    const flight = await firstFlight(ca);
     for (let i = 0; i < 200; i++) await flood.sayHello(flood.hello({ flight }));
     await flood.until(() => (security(server).refusals.crowded ?? 0) === 200 - mostForAddress, "full places");
     expect(security(server).openHandshakes).toBe(mostForAddress);
@@ -85,7 +69,7 @@ describe("strangers", () => {
   it("must show a cookie when half of the places are taken, and an honest client does", async () => {
     const server = await serve({ maxOpen: 8, timeoutMs: 60_000 });
     const flood = await stranger(server);
-    const flight = await firstFlight();
+    const flight = await firstFlight(ca);
     for (let i = 0; i < 20; i++) await flood.sayHello(flood.hello({ flight }));
     await flood.until(
       () => flood.heard.filter(({ kind }) => kind === frameKind.retry).length === 15,
@@ -118,7 +102,7 @@ describe("strangers", () => {
   it("cannot make a handshake longer than any is", async () => {
     const server = await serve();
     const someone = await stranger(server);
-    const hello = someone.hello({ flight: await firstFlight() });
+    const hello = someone.hello({ flight: await firstFlight(ca) });
     await someone.sayHello(hello);
     await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
     const path = pathTo(someone);
@@ -139,7 +123,7 @@ describe("strangers", () => {
     onTestFinished(() => void spy.mockRestore());
     const server = await serve({ timeoutMs: 60_000 });
     const someone = await stranger(server);
-    const flight = await firstFlight();
+    const flight = await firstFlight(ca);
     let repeats: bigint | undefined;
     for (let i = 0; i < 200; i++) {
       const hello = someone.hello({ flight, repeats });
@@ -163,7 +147,7 @@ describe("strangers", () => {
   it("that play a hello back get nothing, and disturb nobody", async () => {
     const server = await serve();
     const someone = await stranger(server);
-    const hello = someone.hello({ flight: await firstFlight() });
+    const hello = someone.hello({ flight: await firstFlight(ca) });
     await someone.sayHello(hello);
     await someone.until(() => security(server).openHandshakes === 1, "handshake");
     await someone.sayHello(hello);
@@ -175,7 +159,7 @@ describe("strangers", () => {
     const server = await serve();
     const peer = await honest(server);
     const someone = await stranger(server);
-    await someone.sayHello(someone.hello({ flight: await firstFlight(), repeats: 5n }));
+    await someone.sayHello(someone.hello({ flight: await firstFlight(ca), repeats: 5n }));
     await someone.until(() => security(server).openHandshakes === 1, "handshake");
     expect(peer.state).toBe("connected");
     expect(await peer.client(Echo).echo("still")).toBe("still");
@@ -184,7 +168,7 @@ describe("strangers", () => {
   it("leave nothing behind when they cut the connection in the middle", async () => {
     const server = await serve({ timeoutMs: 60_000 });
     const someone = await stranger(server);
-    await someone.sayHello(someone.hello({ flight: await firstFlight() }));
+    await someone.sayHello(someone.hello({ flight: await firstFlight(ca) }));
     await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
     someone.port.close();
     const other = await stranger(server);

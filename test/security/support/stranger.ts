@@ -11,6 +11,8 @@ import {
 } from "../../../src/opening/opening-message.ts";
 import { encode } from "../../../src/wire/codec.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
+import type { Authority } from "./authority.ts";
+import { endpoint, tlsCredentials } from "./exchange-pair.ts";
 
 const owner = { onSent: () => {} };
 
@@ -91,4 +93,19 @@ export class Stranger implements Disposable {
   [Symbol.dispose](): void {
     this.port.close();
   }
+}
+
+/** The first flight of a client that nobody knows. */
+export async function firstFlight(ca: Authority): Promise<Uint8Array> {
+  const foreign = endpoint(tlsCredentials({}, ca.cert));
+  return new Promise((resolve) => {
+    const exchange = foreign.connect("x", {
+      onFlight(bytes) {
+        resolve(Uint8Array.from(bytes));
+        setImmediate(() => exchange.close());
+      },
+      onProven() {},
+      onRefused() {},
+    });
+  });
 }

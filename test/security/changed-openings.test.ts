@@ -1,0 +1,207 @@
+import { Engine, implement, type Peer, RpcError, type SecurityOptions, service, unary } from "cinnabar";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
+import { z } from "zod";
+import { addonIfThere } from "../../src/libfabric/libfabric.ts";
+import { mostForAddress } from "../../src/opening/handshake-places.ts";
+import { acceptorTermsBytes, openingHeaderBytes } from "../../src/opening/opening-message.ts";
+import { alignFrame } from "../../src/wire/message.ts";
+import { isLong } from "../matrix/long.ts";
+import { Authority } from "./support/authority.ts";
+import { secured } from "./support/engines.ts";
+import { NetworkPath, nameOf, type OpeningMessageName, type PassingMessage } from "./support/network-path.ts";
+import { firstFlight, Stranger } from "./support/stranger.ts";
+
+const Who = service("who.v1", { ask: unary({ output: z.string() }) });
+const who = implement(Who, { ask: async (_, call) => (call.identity as { name: string }).name });
+const target = { name: "server.example" };
+let ca: Authority;
+let other: Authority;
+
+beforeAll(() => {
+  ca = Authority.create("ca");
+  other = Authority.create("other");
+});
+
+afterAll(() => {
+  ca.remove();
+  other.remove();
+});
+
+/**
+ * A message that was changed may have to be waited for, by both sides. Nothing is expected of a connect that takes this
+ * long; it is long enough for a second hello.
+ */
+const givenUpMs = 2500;
+
+async function open(security: SecurityOptions, listen?: string): Promise<Engine> {
+  const engine = await Engine.open({
+    ...(listen === undefined ? {} : { listen, serve: [who] }),
+    security: { handshakes: { maxOpen: 1000, timeoutMs: givenUpMs, share: 1 }, ...security },
+    connectTimeoutMs: givenUpMs,
+  });
+  onTestFinished(() => engine.close());
+  return engine;
+}
+
+/** Handshakes of one engine at once: below the bound for a return address. */
+const atOnce = 10;
+
+async function clients(security: SecurityOptions): Promise<readonly Engine[]> {
+  return Promise.all([0, 1, 2].map(() => open(security)));
+}
+
+/** A bit of a message to be changed. */
+interface Flip {
+  readonly name: OpeningMessageName;
+  readonly at: number;
+  readonly bit: number;
+}
+
+/** A message that was changed, and whether a session came of it nevertheless. */
+interface Changed {
+  readonly flip: Flip;
+  readonly message: Uint8Array;
+  readonly isOpen: boolean;
+}
+
+/** No message of an opening is longer here: Node 22 and later say 1.2 KB more in each first flight. */
+const mostBytes = 3000;
+
+/** One bit of each byte of a message; in the short form, of every sixth of its headers and of some of the others. */
+function flipsOf(name: OpeningMessageName): Flip[] {
+  const places = Array.from({ length: mostBytes }, (_, at) => at);
+  const chosen = isLong ? places : places.filter((at) => (at < 96 ? at % 6 === 0 : at % 128 === 0));
+  return chosen.map((at) => ({ name, at, bit: at % 8 }));
+}
+
+/** The next flip in a message of this name and length. Those beyond its end are passed over. */
+function takeFlip(left: Flip[], name: OpeningMessageName, bytes: number): Flip | undefined {
+  for (;;) {
+    const next = left.findIndex((flip) => flip.name === name);
+    const [flip] = next < 0 ? [] : left.splice(next, 1);
+    if (flip === undefined || flip.at < bytes) return flip;
+  }
+}
+
+/** Connects until each flip has been made in an attempt of its own, and tells what became of these attempts. */
+async function connectThrough(
+  flips: readonly Flip[],
+  url: string,
+  engines: readonly Engine[],
+  onPeer: (peer: Peer) => Promise<void>,
+): Promise<readonly Changed[]> {
+  const left = [...flips];
+  const changed = new Map<PassingMessage["attempt"], Omit<Changed, "isOpen">>();
+  using _path = new NetworkPath((passing) => {
+    const { attempt, bytes } = passing;
+    if (changed.has(attempt)) return [bytes];
+    const flip = takeFlip(left, nameOf(passing), bytes.byteLength);
+    if (flip === undefined) return [bytes];
+    changed.set(attempt, { flip, message: bytes });
+    return [bytes.with(flip.at, (bytes[flip.at] as number) ^ (1 << flip.bit))];
+  });
+  const connectOn = async (engine: Engine): Promise<void> => {
+    while (left.length > 0) {
+      const peer = await engine.connect(url, target).catch((error: unknown) => {
+        expect(error).toBeInstanceOf(RpcError);
+        return undefined;
+      });
+      if (peer === undefined) continue;
+      await onPeer(peer);
+      peer.close();
+    }
+  };
+  await Promise.all(engines.flatMap((engine) => Array.from({ length: atOnce }, () => connectOn(engine))));
+  expect(changed.size).toBeGreaterThan(16);
+  return [...changed].map(([{ isOpen }, change]) => ({ ...change, isOpen }));
+}
+
+/** A call shows who is at both sides. */
+async function expectHonest(peer: Peer): Promise<void> {
+  expect(peer.identity).toMatchObject({ name: "server.example" });
+  expect(await peer.client(Who).ask(undefined, { timeoutMs: 30_000 })).toBe("client.example");
+}
+
+/** Whether a byte may be another without effect. Both sides hash the hello whole, so it has no such byte. */
+function isIdle({ flip: { name, at, bit }, message }: Changed): boolean {
+  if (name === "hello" || name === "hello again") return false;
+  const bodyBytes = new DataView(message.buffer).getUint32(32, true);
+  const end = openingHeaderBytes + bodyBytes;
+  // The number of the message, and in the header of its frame what only calls have.
+  if ((at >= 20 && at < 24) || (at >= 26 && at < 32)) return true;
+  if (name === "cookie" && at >= 36 && at < 40) return true;
+  // Padding, and a length that takes some of it to TLS.
+  if (at >= end) return true;
+  if (at === 32)
+    return alignFrame(bodyBytes ^ (1 << bit)) === alignFrame(bodyBytes) && (bodyBytes & (1 << bit)) === 0;
+  // TLS does not look at the minor version of its records in the clear.
+  for (let record = openingHeaderBytes + (name === "answer" ? acceptorTermsBytes : 0); record + 5 <= end; ) {
+    if (at === record + 2) return true;
+    record += 5 + (((message[record + 3] as number) << 8) | (message[record + 4] as number));
+  }
+  return false;
+}
+
+/** The flips that led to a session though they change what counts. */
+const wrong = (all: readonly Changed[]) =>
+  all.filter((change) => change.isOpen && !isIdle(change)).map(({ flip }) => flip);
+
+async function expectNothingLeft(server: Engine, engines: readonly Engine[]): Promise<void> {
+  await vi.waitFor(() => {
+    expect(server.stats().security.openHandshakes).toBe(0);
+    expect(server.stats().sessions).toBe(0);
+  }, 30_000);
+  for (const engine of engines)
+    await expectHonest(await engine.connect(server.urls[0] as string, { ...target, timeoutMs: 30_000 }));
+  await Promise.all([server, ...engines].map((engine) => engine.close()));
+  expect(addonIfThere()?.aeads()).toBe(0);
+}
+
+describe("an opening, one bit of which was changed on the way", () => {
+  // Some wait for a changed message for the whole of their time.
+  it("leads to no session, or to one of which nothing that counts was changed", async () => {
+    const server = await open(secured(ca, "server.example"), "tcp://127.0.0.1:0");
+    const engines = await clients(secured(ca, "client.example"));
+    const flips = (["hello", "answer", "flight"] as const).flatMap(flipsOf);
+    expect(wrong(await connectThrough(flips, server.urls[0] as string, engines, expectHonest))).toEqual([]);
+    await expectNothingLeft(server, engines);
+  }, 300_000);
+
+  it("is no session when a refusal was changed", async () => {
+    const server = await open(secured(ca, "server.example"), "tcp://127.0.0.1:0");
+    const url = server.urls[0] as string;
+    const foreign = other.issue("foreign", { names: "DNS:client.example" });
+    const strangers = await clients({ tls: { ...foreign, ca: ca.cert } });
+    const onPeer = () => expect.unreachable("a stranger was let in");
+    expect(
+      (await connectThrough(flipsOf("refusal"), url, strangers, onPeer)).filter(({ isOpen }) => isOpen),
+    ).toEqual([]);
+    expect(server.stats().security).toMatchObject({ handshakes: 0 });
+    await expectNothingLeft(server, await clients(secured(ca, "client.example")));
+  }, 300_000);
+
+  it("leads to no session when a cookie was changed, or the hello that shows it", async () => {
+    const handshakes = { maxOpen: 96, timeoutMs: 60_000, share: 1 };
+    const server = await open({ ...secured(ca, "server.example"), handshakes }, "tcp://127.0.0.1:0");
+    const url = server.urls[0] as string;
+    // One more than half of the places are taken, for longer than the test.
+    const flight = await firstFlight(ca);
+    const taken = handshakes.maxOpen / 2 + 1;
+    const openHandshakes = () => server.stats().security.openHandshakes;
+    const strangers: Stranger[] = [];
+    while (openHandshakes() < taken) {
+      const stranger = await Stranger.at(url);
+      strangers.push(stranger);
+      onTestFinished(() => stranger[Symbol.dispose]());
+      for (let i = 0; i < mostForAddress; i++) await stranger.sayHello(stranger.hello({ flight }));
+      const most = Math.min(taken, strangers.length * mostForAddress);
+      await stranger.until(() => openHandshakes() === most, "handshakes");
+    }
+    const engines = await clients(secured(ca, "client.example"));
+    const flips = (["cookie", "hello again"] as const).flatMap(flipsOf);
+    expect(wrong(await connectThrough(flips, url, engines, expectHonest))).toEqual([]);
+    await vi.waitFor(() => expect(openHandshakes()).toBe(taken), 30_000);
+    for (const stranger of strangers) stranger.port.close();
+    await expectNothingLeft(server, engines);
+  }, 300_000);
+});
