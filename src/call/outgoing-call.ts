@@ -1,5 +1,6 @@
 import { RpcError } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
+import type { Queued } from "../flow/priority-queue.ts";
 import type { Grant } from "../memory/grant.ts";
 import type { Metadata } from "../metadata/metadata.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
@@ -58,6 +59,7 @@ interface Along {
   /** The block of its request. */
   metadata: Uint8Array | undefined;
   onMetadata: MetadataListener | undefined;
+  queued: Queued | undefined;
 }
 
 const nothingAlong = (): Along => ({
@@ -65,6 +67,7 @@ const nothingAlong = (): Along => ({
   observers: noObservers,
   metadata: undefined,
   onMetadata: undefined,
+  queued: undefined,
 });
 
 /** Why a call ends whose region was revoked: the message of its `aborted`. */
@@ -184,6 +187,16 @@ export abstract class OutgoingCall extends MadeCall {
   set metadata(block: Uint8Array | undefined) {
     this.#along ??= nothingAlong();
     this.#along.metadata = block;
+  }
+
+  /** What it takes to send it while it waits for a place in its session's window. */
+  get queued(): Queued | undefined {
+    return this.#along?.queued;
+  }
+
+  set queued(waiting: Queued | undefined) {
+    this.#along ??= nothingAlong();
+    this.#along.queued = waiting;
   }
 
   /** Lets `listener` have the metadata of the answer. */

@@ -22,7 +22,6 @@ export interface WaitingLevel {
 /** The calls of a session that wait for a place in its window. Whatever happens to one, it is found by its call. */
 export class WaitingCalls {
   readonly #queue: PriorityQueue<WaitingCall>;
-  readonly #byCall = new Map<OutgoingCall, WaitingCall>();
 
   constructor(limits: QueueLimits) {
     this.#queue = new PriorityQueue(limits);
@@ -40,8 +39,8 @@ export class WaitingCalls {
   add(waiting: WaitingCall): WaitingCall[] | undefined {
     const out = this.#queue.push(waiting);
     if (out === undefined) return undefined;
-    for (const { call } of out) this.#byCall.delete(call);
-    this.#byCall.set(waiting.call, waiting);
+    for (const { call } of out) call.queued = undefined;
+    waiting.call.queued = waiting;
     return out;
   }
 
@@ -57,22 +56,24 @@ export class WaitingCalls {
     const oldest = this.#queue.oldest(priority) as WaitingCall;
     const isLate = nowMs - oldest.queuedMs > oldest.endMs - nowMs;
     const next = isLate ? (this.#queue.newest(priority) as WaitingCall) : oldest;
-    this.withdraw(next.call);
+    this.#takeOut(next);
     return next;
   }
 
   /** Its caller has given it up. */
   withdraw(call: OutgoingCall): void {
-    const waiting = this.#byCall.get(call);
-    if (waiting === undefined) return;
-    this.#byCall.delete(call);
+    if (call.queued !== undefined) this.#takeOut(call.queued as WaitingCall);
+  }
+
+  #takeOut(waiting: WaitingCall): void {
+    waiting.call.queued = undefined;
     this.#queue.delete(waiting);
   }
 
   /** All of them, which wait no more. */
   takeAll(): WaitingCall[] {
     const all = [...this.#queue];
-    for (const { call } of all) this.withdraw(call);
+    for (const waiting of all) this.#takeOut(waiting);
     return all;
   }
 

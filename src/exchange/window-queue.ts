@@ -46,7 +46,8 @@ export class WindowQueue {
     // A getter of the input's may have ended the call, or the session.
     if (call.settled) return;
     if (this.#session.state === "ended") throw sessionEnded(this.#session.peerName);
-    const out = this.waiting.add({ ...request, queuedMs, priority, waitingBytes });
+    const { method, endMs } = request;
+    const out = this.waiting.add({ call, method, endMs, queuedMs, input, priority, waitingBytes });
     if (out === undefined) {
       counters.callsNotAdmitted++;
       throw exhausted(`${this.#whyFull(inFlight)}, and ${this.#levels()}`);

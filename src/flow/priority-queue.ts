@@ -34,6 +34,8 @@ export class PriorityQueue<T extends Queued> {
   readonly #turns = new Turns();
   readonly #bytesOf: Record<Priority, number> = { control: 0, high: 0, normal: 0, low: 0 };
   #bytes = 0;
+  /** One for all turns: each would make a closure of its own otherwise. */
+  readonly #waits = (priority: Priority): boolean => this.#classes[priority].size > 0;
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
@@ -91,7 +93,7 @@ export class PriorityQueue<T extends Queued> {
 
   /** The class whose turn it is, which is its turn then. Which of it goes, the asker chooses. */
   takeTurn(): Priority | undefined {
-    return this.#turns.next((each) => this.#classes[each].size > 0);
+    return this.#turns.next(this.#waits);
   }
 
   delete(item: T): boolean {
