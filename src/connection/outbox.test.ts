@@ -189,6 +189,15 @@ describe("outbox", () => {
     expect(port.sent.map(({ frames }) => frames.length)).toEqual([12, 3, 3, 3]);
   });
 
+  it("lets as many one-way requests share a message as items", () => {
+    const { port, outbox } = setUp({ slotBytes: 16_384 });
+    port.batchFrames = 3;
+    for (let i = 1; i <= 13; i++) outbox.value({ ...head(i), isOneWay: true }, i, noOffer);
+    expect(port.sent.map(({ frames }) => frames.length)).toEqual([12]);
+    for (let i = 14; i < 16; i++) outbox.value({ ...head(i), isOneWay: false }, i, noOffer);
+    expect(port.sent.map(({ frames }) => frames.length)).toEqual([12, 3]);
+  });
+
   it("keeps the order when slots run out, and sends the rest as they come back", () => {
     const { port, told, outbox } = setUp({ slots: 2 });
     for (let i = 1; i <= 40; i++) {

@@ -331,8 +331,9 @@ export class Outbox implements SendListener, Flushable {
     // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
     for (let i = end; i < this.#at; i++) this.#target[i] = 0;
     if (this.#frames++ === 0) this.#progress.flushSoon(this);
-    const itemBytes = head.kind === frameKind.output || head.kind === frameKind.input ? end - start : 0;
-    if (isBatch(this.#port.batchFrames, this.#frames, this.#at, itemBytes)) this.#post();
+    const { kind, isOneWay } = head;
+    const mayWait = isOneWay === true || kind === frameKind.output || kind === frameKind.input;
+    if (isBatch(this.#port.batchFrames, this.#frames, this.#at, mayWait ? end - start : 0)) this.#post();
   }
 
   #post(): void {

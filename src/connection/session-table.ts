@@ -14,7 +14,7 @@ import { type OpeningHost, SealedOpenings } from "../opening/sealed-openings.ts"
 import { looksSealed } from "../sealing/sealed-message.ts";
 import { identityByFabric } from "../security/fabric-identity.ts";
 import { isSealed } from "../security/securable.ts";
-import { type Greeting, packGreeting } from "../wire/handshake.ts";
+import { feature, type Greeting, packGreeting } from "../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, Nonce, protocolVersion, sessionOffset } from "../wire/message.ts";
 import type { EngineServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
@@ -349,6 +349,7 @@ export class SessionTable implements PortSink {
       requests: limits.maxRequests,
       immediateBytes: session.port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
+      features: Object.values(feature),
       ...(session.ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
     };
   }

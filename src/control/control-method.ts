@@ -12,6 +12,8 @@ export interface ServedMethod {
   readonly metrics?: MethodMetrics;
   /** Which items its calls have; absent where they have none. */
   readonly items?: ItemDirections | undefined;
+  /** Its callers wait for no answer. Default: they do. */
+  readonly isOneWay?: boolean;
   serve(call: IncomingCall, peer: PeerLink, input: unknown): void;
   /** What decided whether a call of it may run has thrown an error that is no RpcError. */
   onThrown?(call: IncomingCall, error: unknown): void;

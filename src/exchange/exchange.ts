@@ -16,7 +16,8 @@ import type { Identity } from "../security/identity.ts";
 import { staysOnHost } from "../security/securable.ts";
 import type { Clock } from "../time/clock.ts";
 import { frameKind } from "../wire/frame.ts";
-import type { Greeting, LaneAddress } from "../wire/handshake.ts";
+import { feature, type Greeting, type LaneAddress } from "../wire/handshake.ts";
+import { ExecutedCalls, executedFrames } from "./executed-calls.ts";
 import { explainDenial } from "./explain-denial.ts";
 import { IncomingCalls } from "./incoming-calls.ts";
 import { OutgoingCalls } from "./outgoing-calls.ts";
@@ -44,6 +45,7 @@ export class Exchange implements SessionPart, PeerLink {
       [frameKind.error]: outgoing.onAnswer,
       [frameKind.cancel]: incoming.onCancel,
       [frameKind.credits]: outgoing.onCredits,
+      [frameKind.executed]: executedFrames(session, outgoing),
     };
   }
 
@@ -53,8 +55,9 @@ export class Exchange implements SessionPart, PeerLink {
     return this.outgoing.size + this.outgoing.waiting.size + this.incoming.size;
   }
 
-  onOpen({ requests }: Greeting): void {
+  onOpen({ requests, features }: Greeting): void {
     this.outgoing.limit(requests);
+    if (features?.includes(feature.executed)) this.incoming.executed = new ExecutedCalls(this.session);
   }
 
   beginMessage(): void {

@@ -18,6 +18,7 @@ import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } f
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
 import { countFailed, countSucceeded } from "./count-served.ts";
+import type { ExecutedCalls } from "./executed-calls.ts";
 import { answerPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { RequestPrefix } from "./request-prefix.ts";
@@ -54,6 +55,8 @@ export class IncomingCalls implements Answering {
   readonly #credits: GrantedCredits;
   /** Those of `#size` that are streams, and may be open for long. */
   #streams = 0;
+  /** Tells of one-way calls; undefined where the peer wants an answer for each. */
+  executed: ExecutedCalls | undefined;
   /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
     throw new Error("sessions have no part that takes streams");
@@ -301,6 +304,7 @@ export class IncomingCalls implements Answering {
     services.wheel.disarm(call);
     if (call.items !== undefined) this.#finishStream(call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
+    if (this.executed?.add(call) === true) return countSucceeded(this.#session, call);
     const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;

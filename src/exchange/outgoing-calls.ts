@@ -119,14 +119,8 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /** The peer takes so many from now on. */
-  readonly onCredits: FrameHandler = (at) => {
-    const credits = this.#view.getUint32(at + 12, true);
-    const most = this.#firstBuiltin;
-    if (credits === 0 || credits > most)
-      return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
-    this.window.credits = credits;
-    this.sendWaiting();
-  };
+  readonly onCredits: FrameHandler = (at) =>
+    this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
 
   /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
   get size(): number {
@@ -209,17 +203,16 @@ export class OutgoingCalls implements ControlRequestSender {
     const id = table.take(call);
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
-      const { identity, metadata } = call;
+      const { identity, metadata, isOneWay } = call;
       let flags = priorityFlags[call.priority];
       if (identity !== undefined) flags |= frameFlag.identity;
       if (metadata !== undefined) flags |= frameFlag.metadata;
-      const head = { kind: frameKind.request, method, callId: id, word, flags };
+      const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay };
       const prefix =
         identity === undefined && metadata === undefined
           ? undefined
           : requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
-      if (input === undefined && prefix === undefined) this.#outbox.bare(head);
-      else if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
+      if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
       else {
         this.#outbox.value(
           head,
@@ -294,6 +287,13 @@ export class OutgoingCalls implements ControlRequestSender {
       );
   };
 
+  /** A one-way call, which holds no grants, has been executed. */
+  onExecuted(call: OutgoingCall, waitedUs: number): void {
+    if (waitedUs !== 0) this.#queue.learn(call, frameKind.response, waitedUs, this.#calls.size);
+    this.#calls.release(call.id);
+    this.#offers.release(requestBody(call.id));
+  }
+
   /** Its body must be pulled. */
   #onRendezvous(
     call: OutgoingCall,
@@ -339,9 +339,9 @@ export class OutgoingCalls implements ControlRequestSender {
       grants.push(...call.takeGrants());
     }
     for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
-    const waiting = this.waiting.takeAll();
     for (const call of calls) if (!call.settled) call.onFailure(reason);
-    for (const { call, input } of waiting) if (!call.settled) call.onUnsent(unsent(reason), input);
+    for (const { call, input } of this.waiting.takeAll())
+      if (!call.settled) call.onUnsent(unsent(reason), input);
     return grants;
   }
 
@@ -374,7 +374,7 @@ export class OutgoingCalls implements ControlRequestSender {
   #sendWaitingControl(): void {
     while (!this.#controlRequests.full) {
       const request = this.#waitingControl.next();
-      if (request === undefined) break;
+      if (request === undefined) return;
       this.#sendLate(this.#controlRequests, request, this.services.clock.now());
     }
   }

@@ -75,6 +75,14 @@ export class WindowQueue {
     return `${size} calls with ${bytes} bytes wait, maxWaiting is ${maxWaiting}, maxWaitingBytes ${maxWaitingBytes}`;
   }
 
+  /** The peer takes so many from now on, of `most` that it takes at all. */
+  onCredits(credits: number, most: number): void {
+    if (credits === 0 || credits > most)
+      return this.#session.fault(`${credits} credits are not between 1 and the ${most} it takes at most`);
+    this.window.credits = credits;
+    this.#send();
+  }
+
   /** A message begins to be taken apart. */
   beginMessage(): void {
     this.#messageMs = -1;

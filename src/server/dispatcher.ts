@@ -83,8 +83,8 @@ class Dispatcher implements ServedMethod, Startable {
   readonly #streams: StreamServer | undefined;
   /** Of what the call ends with. */
   readonly #output: Schema;
-  /** Who learns of a failure: the caller, or where nobody waits for an answer, only this side. */
-  readonly #isOneWay: boolean;
+  /** Then only this side learns of a failure. */
+  readonly isOneWay: boolean;
 
   constructor(
     method: AnyMethod,
@@ -107,7 +107,7 @@ class Dispatcher implements ServedMethod, Startable {
     this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path);
     // The items of a stream have been checked one by one.
     this.#output = this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output;
-    this.#isOneWay = method.kind === "oneWay";
+    this.isOneWay = method.kind === "oneWay";
   }
 
   serve(request: IncomingCall, session: PeerLink, input: unknown): void {
@@ -177,7 +177,7 @@ class Dispatcher implements ServedMethod, Startable {
   #onReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     if (!call.open) return this.#onLate(call, session);
     try {
-      const checked = validate(this.#output, this.#isOneWay ? undefined : value);
+      const checked = validate(this.#output, this.isOneWay ? undefined : value);
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#answer(call, session, verdict),
@@ -200,7 +200,7 @@ class Dispatcher implements ServedMethod, Startable {
       // Handlers often end with the reason of their signal.
       return this.#onLate(call, session);
     }
-    if (this.#isOneWay) return void call.settle({ error: unheard(error) });
+    if (this.isOneWay) return void call.settle({ error: unheard(error) });
     if (error instanceof DeclaredFailure) return this.#onDeclared(call, session, error);
     if (error instanceof RpcError) return this.#onRpcError(call, error);
     this.#report(call, error);
@@ -268,7 +268,7 @@ class Dispatcher implements ServedMethod, Startable {
 
   /** A one-way call has failed, wherever: its caller does not hear of it. */
   onFailed(call: IncomingCall, error: RpcError): void {
-    if (this.#isOneWay) this.#report(call, error.code === "internal" ? (error.cause ?? error) : error);
+    if (this.isOneWay) this.#report(call, error.code === "internal" ? (error.cause ?? error) : error);
   }
 
   onThrown(call: IncomingCall, error: unknown): void {

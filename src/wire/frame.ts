@@ -50,6 +50,8 @@ export const frameKind = {
   secure: 19,
   /** The acceptor of a TLS handshake wants the hello again, with this cookie. */
   retry: 20,
+  /** One-way calls have been executed: no other terminal frame comes for them. Only for peers with `feature.executed`. */
+  executed: 21,
 } as const;
 
 /** All kinds are below: the length of a session's table of handlers. */
@@ -126,6 +128,8 @@ export interface FrameHead {
   readonly word: number;
   /** Those flags that are known before the body is. Default: none. */
   readonly flags?: number;
+  /** A request that nobody waits for: it may share longer messages, as items do. Not sent. Default: false. */
+  readonly isOneWay?: boolean;
 }
 
 export function writeHead(

@@ -61,6 +61,12 @@ describe("greeting", () => {
     expect(parse({ lan: [["a", 0]] })).toMatchObject({ lanes: [{ url: "a", incarnation: 0n }] });
   });
 
+  it("says what its sender understands beyond the version, and nothing by itself", () => {
+    expect(parse({ fea: [1, 9] })).toMatchObject({ features: [1, 9] });
+    expect(parse({ fea: [] })).toEqual(greeting);
+    expect(packGreeting({ ...greeting, features: [1] })).toEqual({ ...packed, fea: [1] });
+  });
+
   it("ignores keys it does not know, which later versions may add", () => {
     expect(parse({ crd: 5, auth: { kind: "x" } })).toEqual(greeting);
   });
@@ -92,6 +98,7 @@ describe("greeting", () => {
     bod: [[-1, 1.5, 2 ** 53, 2n ** 53n, "1", Number.POSITIVE_INFINITY], "body limit"],
     req: [[0, -1, 1.5, 2 ** 32, "1"], "request limit"],
     imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of put notifications"],
+    fea: [[null, 7, "x", {}, ["1"], [-1], [1.5], [2 ** 32], new Array(65).fill(1)], "list of features"],
     hbt: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "heartbeat"],
     svc: [
       [

@@ -20,6 +20,8 @@ export interface Greeting extends ReturnPath {
   readonly immediateBytes: number;
   /** In a sealed session: the sender lets regions travel as they are, if its peer does too. */
   readonly plainBulk?: boolean;
+  /** Of `feature`, what the sender understands beyond the version. Both must, before either uses it. */
+  readonly features?: readonly number[];
   /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;
   /**
@@ -32,6 +34,12 @@ export interface Greeting extends ReturnPath {
   /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
 }
+
+/** What this side understands beyond the version. A receiver ignores numbers that it does not know. */
+export const feature = {
+  /** Frames of the kind `executed`. */
+  executed: 1,
+} as const;
 
 /** The address of one lane of a dispatcher. */
 export interface LaneAddress {
@@ -74,6 +82,7 @@ export interface GreetingLimits {
   readonly maxAgentLength: number;
   readonly maxLanes: number;
   readonly maxUrlLength: number;
+  readonly maxFeatures: number;
 }
 
 export const greetingLimits: GreetingLimits = {
@@ -85,6 +94,7 @@ export const greetingLimits: GreetingLimits = {
   maxAgentLength: 256,
   maxLanes: 256,
   maxUrlLength: 320,
+  maxFeatures: 64,
 };
 
 /** The heartbeat of a peer whose greeting has none. */
@@ -110,6 +120,7 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
     ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
     ...(greeting.plainBulk === true ? { blk: 1 } : {}),
+    ...(greeting.features === undefined ? {} : { fea: greeting.features }),
     ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
   };
 }
@@ -165,6 +176,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     imm = 0,
     hbt = defaultHeartbeatMs,
     blk,
+    fea = [],
     lan = [],
   } = body as Record<string, unknown>;
   const opening = parseVersions(body);
@@ -176,6 +188,7 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
+  if (!isFeatures(fea)) return "greeting has no list of features";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
   const fault = servicesFault(svc);
@@ -190,6 +203,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     immediateBytes: imm,
     heartbeatMs: hbt,
     ...(blk === 1 ? { plainBulk: true } : {}),
+    ...(fea.length > 0 ? { features: fea } : {}),
     lanes,
     services: svc as ServiceTable,
   };
@@ -231,6 +245,10 @@ function isVersions(value: unknown): value is [number, number] {
     isUint32(value[1]) &&
     value[0] <= value[1]
   );
+}
+
+function isFeatures(value: unknown): value is number[] {
+  return Array.isArray(value) && value.length <= greetingLimits.maxFeatures && value.every(isUint32);
 }
 
 /** Whether a value is a whole number that a JavaScript number holds exactly, in any width. */

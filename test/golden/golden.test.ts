@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { IncomingCall, type Outcome } from "../../src/call/incoming-call.ts";
+import type { SessionContext } from "../../src/connection/context.ts";
 import { FakePort, takeApart } from "../../src/connection/fake-port.test-support.ts";
 import { peerGreeting } from "../../src/connection/fake-services.test-support.ts";
 import { keepalive } from "../../src/connection/keepalive.ts";
@@ -8,6 +9,8 @@ import { Outbox } from "../../src/connection/outbox.ts";
 import type { PeerLink } from "../../src/control/peer-link.ts";
 import { controlMethods } from "../../src/engine/session-parts.ts";
 import { codeNumbers } from "../../src/errors/code.ts";
+import { ExecutedCalls, executedFrames } from "../../src/exchange/executed-calls.ts";
+import type { OutgoingCalls } from "../../src/exchange/outgoing-calls.ts";
 import { maxRegions, maxSegments } from "../../src/exchange/request-regions.ts";
 import { Borrowing } from "../../src/handles/borrowing.ts";
 import { Shares } from "../../src/handles/shares.ts";
@@ -138,6 +141,25 @@ function rendezvousOf({ body }: VectorFrame) {
   return { key: BigInt(meaning.key), address: BigInt(meaning.address), bytes: meaning.bytes };
 }
 
+/** Call ids, each with the microseconds that the call waited. */
+function executedOf({ body }: VectorFrame): readonly (readonly [id: number, waitedUs: number])[] | undefined {
+  return (body as { $executed?: [number, number][] } | undefined)?.$executed;
+}
+
+/** What this implementation reads in a frame of executed calls. */
+function readExecuted(slabView: DataView, at: number, bodyBytes: number): [number, number][] {
+  const read: [number, number][] = [];
+  const session = { port: { slabView }, fault: (text: string) => expect.fail(text) };
+  const calls = {
+    find: (id: number) => ({ id, isOneWay: true }),
+    onExecuted: ({ id }: { id: number }, waitedUs: number) => read.push([id, waitedUs]),
+    sendWaiting: () => {},
+  };
+  const take = executedFrames(session as unknown as SessionContext, calls as unknown as OutgoingCalls);
+  take(at, bodyBytes, 0, frameKind.executed);
+  return read;
+}
+
 /** What this implementation sends for a vector's meaning, by the way every frame goes. */
 function encoded({ session, nonce, number, frames }: Vector): string {
   const [first] = frames;
@@ -167,7 +189,13 @@ function encoded({ session, nonce, number, frames }: Vector): string {
   for (const frame of frames) {
     const rendezvous = rendezvousOf(frame);
     const prefix = prefixOf(frame);
-    if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
+    const executed = executedOf(frame);
+    if (executed !== undefined) {
+      const services = { progress, methods: [{ isOneWay: true }] };
+      const calls = new ExecutedCalls({ services, outbox, state: "open" } as unknown as SessionContext);
+      for (const [id, waitedUs] of executed) calls.add({ id, method: 0, waitedUs } as IncomingCall);
+      calls.flush();
+    } else if (frame.body === undefined) outbox.raw(frame, frame.flags, new Uint8Array(0), prefix);
     else if (rendezvous !== undefined) {
       const descriptor = new Uint8Array(rendezvousBytes);
       writeRendezvous(new DataView(descriptor.buffer), 0, rendezvous);
@@ -228,7 +256,9 @@ describe("golden vectors", () => {
         const sent = whole.subarray(afterIdentity + length);
         const rendezvous = rendezvousOf(frame);
         const bodyView = new DataView(sent.buffer, sent.byteOffset, sent.byteLength);
+        const executed = executedOf(frame);
         if (body === undefined) expect(sent.byteLength).toBe(0);
+        else if (executed !== undefined) expect(readExecuted(view, at, whole.byteLength)).toEqual(executed);
         else if (rendezvous !== undefined)
           expect(readRendezvous(bodyView, 0, sent.byteLength, 1e9)).toEqual(rendezvous);
         else expect(decodeAt(sent, 0, sent.byteLength, regions)).toEqual(fromJson(body));
@@ -257,7 +287,12 @@ describe("golden vectors", () => {
   });
 
   it("open sessions with greetings and tables that parse, and pack again to the same", () => {
-    for (const name of ["hello", "welcome", "welcome of a side that speaks for lanes"]) {
+    for (const name of [
+      "hello",
+      "welcome",
+      "welcome of a side that speaks for lanes",
+      "welcome of a side with features",
+    ]) {
       const [frame] = vector(name).frames as [VectorFrame];
       const body = fromJson(frame.body) as Record<string, unknown>;
       const greeting = parseGreeting(body);
@@ -315,6 +350,7 @@ describe("docs/protocol.md", () => {
       ["Characters in a lane's URL", greetingLimits.maxUrlLength],
       ["Bytes in `adr`", greetingLimits.maxAddressBytes],
       ["Characters in `agt`", greetingLimits.maxAgentLength],
+      ["Features", greetingLimits.maxFeatures],
       ["Segments of a region", maxRegionSegments],
       ["Regions in a request", maxRegions],
       ["Segments of all regions in a request", maxSegments],
