@@ -109,6 +109,52 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect(stdout).toContain(`${installed}/native/build/Release/cinnabar.node`);
   });
 
+  const binaries = "The package has binaries for Linux on x64 and arm64 with glibc 2.28 or later";
+  it.each([
+    [
+      "macOS",
+      { platform: "darwin", arch: "arm64" },
+      `${binaries}, and its sources build on Linux only`,
+      "Linux only",
+    ],
+    [
+      "Windows",
+      { platform: "win32", arch: "x64" },
+      `${binaries}, and its sources build on Linux only`,
+      "Linux only",
+    ],
+    ["musl", { isMusl: true }, "take an image such as node:24-slim", "take an image such as node:24-slim"],
+    [
+      "riscv64",
+      { arch: "riscv64" },
+      `${binaries}, not for riscv64. Build it by npx cinnabar build`,
+      undefined,
+    ],
+  ])("on %s works over mem://, and says for tcp:// what is supported", (_, machine, said, saidByBuild) => {
+    const { isMusl = false, ...names } = { ...machine } as { isMusl?: boolean };
+    writeFileSync(
+      join(user, "machine.mjs"),
+      `for (const [name, value] of Object.entries(${JSON.stringify(names)}))
+        Object.defineProperty(process, name, { value });
+      const report = process.report.getReport();
+      if (${isMusl}) delete report.header.glibcVersionRuntime;
+      Object.defineProperty(process, "report", { value: { getReport: () => report } });`,
+    );
+    writeFileSync(join(user, "hello.mjs"), program);
+    const on = (...args: string[]) => run(user, process.execPath, "--import", "./machine.mjs", ...args);
+    const { stdout, stderr } = on("hello.mjs");
+    expect(stdout, stderr).toMatch(/^hello\n\[unavailable\] cinnabar's native addon was not found; tried /m);
+    expect(stdout).toContain(said);
+    expect(stdout).toContain("mem://");
+    const command = join(installed, "dist/cli/bin/cinnabar.js");
+    expect(on(command, "info")).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining("addon not loaded"),
+    });
+    if (saidByBuild === undefined) return;
+    expect(on(command, "build")).toMatchObject({ status: 1, stderr: expect.stringContaining(saidByBuild) });
+  });
+
   it("works without zod by its entry `cinnabar/standard`, as its command does", () => {
     const plain = join(folder, "plain");
     mkdirSync(join(plain, "node_modules"), { recursive: true });
