@@ -9,7 +9,9 @@ import { createInterface } from "node:readline";
  * @property {string} what
  * @property {string} command
  * @property {readonly RegExp[]} says
+ * @property {RegExp} [never] what it must not say
  * @property {number} [maxSeconds]
+ * @property {boolean} [ownNetwork] whether it takes ports that somebody else may have
  */
 
 const answers = (/** @type {string} */ scheme) => [
@@ -20,9 +22,10 @@ const answers = (/** @type {string} */ scheme) => [
 /**
  * @param {number} major of Node
  * @param {string} archive the package's file in the user's folder
+ * @param {string} printed what the programs of the guide print
  * @returns {readonly Case[]}
  */
-export function casesOf(major, archive) {
+export function casesOf(major, archive, printed) {
   const model = major >= 22 ? "--permission" : "--experimental-permission";
   const network = major >= 25 ? "--allow-net" : "";
   const permission = `node ${model} --allow-fs-read='*' --allow-fs-write='*' ${network}`;
@@ -31,8 +34,9 @@ export function casesOf(major, archive) {
       what: "from a new folder to the first answers over mem, tcp and shm",
       command:
         "npm init -y >/dev/null && npm install --offline --no-audit --no-fund ./" +
-        `${archive} zod && node first-answers.mjs mem://a tcp://127.0.0.1:0 shm://first-${major}`,
+        `${archive} zod && npm ls --all && node first-answers.mjs mem://a tcp://127.0.0.1:0 shm://first-${major}`,
       says: [/added \d+ packages/, ...answers("mem"), ...answers("tcp"), ...answers("shm")],
+      never: /\b(?:warn|deprecated|invalid|missing|extraneous)\b|ERR!/i,
       maxSeconds: 60,
     },
     {
@@ -68,6 +72,17 @@ export function casesOf(major, archive) {
       command: "CINNABAR_LIBFABRIC=system npx --no-install cinnabar info --json",
       says: [/"path": "libfabric\.so\.1",\s*"reason": "[^"]+No such file/, /"loaded": true/],
     },
+    {
+      what: "the guide's first service, command by command",
+      command:
+        `cd guide && cp ../${archive} . && npm_config_offline=true sh commands.sh && npx tsc --noEmit && ` +
+        "node ../guide.mjs node_modules/.bin/tsx",
+      says: [
+        new RegExp(`^${printed.replaceAll(/[.*+?^$()|[\]{}\\]/g, "\\$&")}`, "m"),
+        /^the client ended with 0\nthe server ended with 0$/m,
+      ],
+      ownNetwork: true,
+    },
   ];
 }
 
@@ -78,7 +93,7 @@ export function casesOf(major, archive) {
  * @param {readonly string[]} prefix the words that enter the root
  * @returns {Promise<{ fault: string, seconds: number }>}
  */
-export async function runCase({ command, says, maxSeconds }, prefix) {
+export async function runCase({ command, says, never, maxSeconds }, prefix) {
   const started = performance.now();
   const { status, output } = await run([...prefix, "sh", "-c", command]);
   const seconds = (performance.now() - started) / 1000;
@@ -86,6 +101,7 @@ export async function runCase({ command, says, maxSeconds }, prefix) {
   let fault = "";
   if (status !== 0) fault = `ended with ${status}`;
   else if (missing.length > 0) fault = `has not said ${missing.join(", ")}`;
+  else if (never?.test(output)) fault = `has said ${never}`;
   else if (maxSeconds !== undefined && seconds > maxSeconds)
     fault = `took ${seconds.toFixed(1)} s, more than ${maxSeconds} s`;
   return { fault: fault === "" ? "" : `${fault}:\n${output}`, seconds };

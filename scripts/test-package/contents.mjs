@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { basename } from "node:path";
 import { ask } from "../setup/command.mjs";
 
@@ -20,6 +21,9 @@ const binaries = ["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"];
 /** What no package may have: sources of TypeScript, tests, maps, what a build leaves, what belongs to the checkout. */
 const unwanted =
   /\.map$|\.test[.-]|(?<!\.d)\.ts$|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
+
+/** A half more than it takes with binaries for two platforms; docs/guide/install.md names the size. */
+const maxBytes = 5_000_000;
 
 /**
  * What is wrong with the files of a package.
@@ -47,5 +51,8 @@ export async function contentsFault(archive) {
   const { ok, output } = await ask("tar", ["-tzf", archive]);
   if (!ok) return `tar cannot read ${basename(archive)}`;
   const files = output.trim().split("\n");
-  return faultsOfContents(files.map((file) => file.replace(/^package\//, ""))).join("; ");
+  const faults = faultsOfContents(files.map((file) => file.replace(/^package\//, "")));
+  const { size } = statSync(archive);
+  if (size > maxBytes) faults.push(`it has ${size} bytes, more than ${maxBytes}`);
+  return faults.join("; ");
 }

@@ -12,6 +12,7 @@ import { basename, join } from "node:path";
 import { step } from "../setup/command.mjs";
 import { acrossNamespaces, casesOf, runCase } from "./cases.mjs";
 import { contentsFault } from "./contents.mjs";
+import { guidePackages, writeGuide } from "./guide.mjs";
 import { bareRoot, inRoot, installRootTools, nodeOf, nodes, suites } from "./roots.mjs";
 import { programs } from "./tarball.mjs";
 
@@ -46,8 +47,9 @@ export async function testInRoots(archive) {
         const home = newHome(join(work, `${suite}-${major}`), archive);
         const folders = { root, node: await nodeOf(major, "x64"), home, cache };
         const name = `${suite}, Node ${major}`;
-        for (const it of casesOf(major, basename(archive))) {
-          const { fault, seconds } = await runCase(it, inRoot(folders));
+        const printed = writeGuide(join(home, "guide"));
+        for (const it of casesOf(major, basename(archive), printed)) {
+          const { fault, seconds } = await runCase(it, inRoot({ ...folders, ownNetwork: it.ownNetwork }));
           note(`${name}: ${it.what}`, fault, ` (${seconds.toFixed(1)} s)`);
         }
         const addresses = ["tcp://127.0.0.1:0", `shm://across-${suite}-${major}`];
@@ -73,7 +75,7 @@ async function fillCache(archive, cache, folder) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "package.json"), "{}");
   const where = ["--prefix", folder, "--cache", cache, "--no-audit", "--no-fund", "--ignore-scripts"];
-  await step("the package's dependencies", "npm", ["install", ...where, archive, "zod"]);
+  await step("the package's dependencies", "npm", ["install", ...where, archive, ...guidePackages]);
   if (!existsSync(join(folder, "node_modules", "zod"))) throw new Error("npm install has not installed zod");
 }
 

@@ -82,15 +82,17 @@ export function npmFolder() {
  * The words that run a command in a root, as a container would: without rights, with a process namespace of its own, a
  * read-only root and a /dev/shm of 64 MB.
  *
- * @param {{ root: string, node: string, home: string, cache: string, shm?: string }} folders `home` is the user's folder
- * and can be written to; `shm` is bound in the place of a /dev/shm of its own
+ * @param {{ root: string, node: string, home: string, cache: string, shm?: string, ownNetwork?: boolean | undefined }}
+ * folders `home` is the user's folder and can be written to; `shm` is bound in the place of a /dev/shm of its own;
+ * `ownNetwork`: with loopback alone
  * @returns {string[]}
  */
-export function inRoot({ root, node, home, cache, shm }) {
+export function inRoot({ root, node, home, cache, shm, ownNetwork = false }) {
   const memory =
     shm === undefined ? ["--size", String(64 << 20), "--tmpfs", "/dev/shm"] : ["--bind", shm, "/dev/shm"];
   return [
     ...["bwrap", "--unshare-user", "--uid", "1000", "--gid", "1000", "--unshare-pid", "--unshare-ipc"],
+    ...(ownNetwork ? ["--unshare-net"] : []),
     ...["--die-with-parent", "--new-session", "--cap-drop", "ALL"],
     ...["--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", ...memory, "--tmpfs", "/tmp"],
     ...["--ro-bind", node, "/opt/node", "--ro-bind", npmFolder(), "/opt/npm", "--bind", cache, "/opt/cache"],

@@ -19,6 +19,6 @@ export function tarball(folder = packages) {
 }
 
 /** Programs that use the installed package. */
-export const programs = ["first-answers.mjs", "server.mjs", "client.mjs", "pair.mjs"].map((name) =>
-  join(root, "test", "package", "programs", name),
+export const programs = ["first-answers.mjs", "server.mjs", "client.mjs", "pair.mjs", "guide.mjs"].map(
+  (name) => join(root, "test", "package", "programs", name),
 );

@@ -1,0 +1,23 @@
+// Follows the guide's first service: starts its server, runs its client, and ends the server as Ctrl-C does. For an
+// installed package, in the folder of the programs.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
+const words = process.argv.slice(2);
+/** @param {string} program @param {"pipe" | "inherit"} stdout */
+const start = (program, stdout) =>
+  spawn(words[0] ?? "npx", [...words.slice(1), program], { stdio: ["ignore", stdout, "inherit"] });
+
+const server = start("server.ts", "pipe");
+const ended = once(server, "close");
+let addresses = 0;
+for await (const line of createInterface({ input: server.stdout ?? process.stdin })) {
+  console.log(line);
+  if (++addresses < 2) continue;
+  const [status] = await once(start("client.ts", "inherit"), "close");
+  console.log(`the client ended with ${status}`);
+  server.kill("SIGTERM");
+}
+const [status, signal] = await ended;
+console.log(`the server ended with ${status ?? signal}`);
