@@ -2,6 +2,13 @@ import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { vi } from "vitest";
+
+/** A tool that hangs must not outlive its test. Compilers and bundlers take seconds, on a busy machine over a minute. */
+const toolTimeoutMs = 240_000;
+
+// A test runs two tools at most.
+vi.setConfig({ testTimeout: 2 * toolTimeoutMs + 20_000, hookTimeout: 2 * toolTimeoutMs });
 
 /** The root of the checkout. */
 export const root: string = fileURLToPath(new URL("../../../", import.meta.url));
@@ -89,8 +96,7 @@ export function runNode(
     cwd,
     encoding: "utf8",
     env: { ...environment, ...env },
-    // A tool that hangs must not outlive its test. Bundlers take seconds, on a busy machine a minute.
-    timeout: 240_000,
+    timeout: toolTimeoutMs,
   });
   return { status, stdout, stderr };
 }
