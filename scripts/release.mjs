@@ -1,6 +1,7 @@
-// `npm run release`: builds the package of a clean checkout, tests it in bare roots, on arm64, on RDMA devices and under
-// the tools of its users, writes the notes from CHANGELOG.md into dist-packages/, and prints the commands that publish.
-// It publishes nothing. `-- --rehearse` takes a version without a date; `-- --prepare VERSION` sets version and date.
+// `npm run release`: builds the package of a clean checkout, tests it in bare roots, on arm64, on RDMA devices, with an
+// addon that it builds, and under the tools of its users. Then it writes the notes from CHANGELOG.md into dist-packages/
+// and prints the commands that publish. It publishes nothing. `-- --rehearse` takes a version without a date;
+// `-- --prepare VERSION` sets version and date.
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { parseArgs } from "node:util";
@@ -14,6 +15,7 @@ import { ask, endChildrenOnSignal, root, SetupError } from "./setup/command.mjs"
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { runConsumers } from "./test/consumers.mjs";
 import { testOnArm64 } from "./test-package/arm64.mjs";
+import { testFromSources } from "./test-package/from-sources.mjs";
 import { testInRoots } from "./test-package/in-roots.mjs";
 import { packages } from "./test-package/tarball.mjs";
 import { testOnDevices } from "./test-package/verbs.mjs";
@@ -54,7 +56,7 @@ async function release(isRehearsal) {
   if (faults.length > 0) throw new SetupError(faults.join("\n"));
   await setUp("test");
   const { file, text } = await makePackage(targets, packages);
-  for (const test of [testInRoots, testOnArm64, testOnDevices, testWithTools]) {
+  for (const test of [testInRoots, testOnArm64, testOnDevices, testFromSources, testWithTools]) {
     const { passed, failed, problems, skipped } = await test(file);
     for (const problem of problems) console.log(`FAILED  ${problem}`);
     console.log(skipped ?? `${passed} passed, ${failed} failed`);
