@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { allOf, root, step } from "./command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "./stamp.mjs";
@@ -57,7 +57,7 @@ export async function buildNative(preset, target) {
 }
 
 /**
- * Builds the package into dist/, then what uses it: the command line into its own dist/, the programs (examples,
+ * Builds the package into dist/, then what uses it: the command line into its own dist/ and dist/cli/, the programs (examples,
  * benchmarks, processes of tests) into build/. The demo needs the package and the examples alone.
  *
  * @param {"demo" | "bench" | "test"} purpose
@@ -83,7 +83,7 @@ export async function buildTypeScript(purpose) {
     buildProject({
       ...{ stamp: "cli", what: "the command line", project: "packages/cli/tsconfig.json" },
       ...{ output: "packages/cli/dist/run.js", prints: [fingerprint([...forPackage, "packages/cli"])] },
-    }),
+    }).then(putCommandLine),
     buildProject({
       ...forBuild,
       what: "the programs",
@@ -96,9 +96,30 @@ export async function buildTypeScript(purpose) {
 /**
  * @param {{ stamp: string, what: string, project: string, output: string, prints: readonly string[] }} build `prints`:
  * what its sources come to, and after it others that will do
+ * @returns {Promise<boolean>} whether it was built anew
  */
 async function buildProject({ stamp, what, project, output, prints }) {
-  if (prints.some((print) => isCurrent(stamp, print, [output]))) return;
+  if (prints.some((print) => isCurrent(stamp, print, [output]))) return false;
   await step(`TypeScript, ${what}`, process.execPath, [compiler, "-p", project]);
   markCurrent(stamp, prints[0] ?? "");
+  return true;
+}
+
+/** The command of a package that was made by `npm pack`; a checkout that is installed as a folder has it there, too. */
+const command = "dist/cli/bin/cinnabar.js";
+
+/**
+ * Puts the command line where package.json names it, and links it where `npx cinnabar` looks in a checkout: npm links
+ * the commands of packages that a project depends on, not the project's own.
+ *
+ * @param {boolean} isNew whether it was built anew
+ */
+function putCommandLine(isNew) {
+  if (isNew || !existsSync(join(root, command))) {
+    for (const part of ["bin", "dist"])
+      cpSync(join(root, "packages/cli", part), join(root, "dist/cli", part), { recursive: true });
+    chmodSync(join(root, command), 0o755);
+  }
+  const link = join(root, "node_modules/.bin/cinnabar");
+  if (!existsSync(link)) symlinkSync(join("../..", command), link);
 }
