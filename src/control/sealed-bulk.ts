@@ -58,14 +58,27 @@ export interface SealedPiece {
   readonly tag: Uint8Array;
 }
 
+/** A piece that the peer gets. */
+export interface WantedPiece {
+  readonly ranges: readonly PieceRange[];
+  /** The number of the place where the peer will read it. What the peer had there it has read. */
+  readonly slot: number;
+}
+
+/** A piece that the peer puts. */
+export interface OfferedPiece {
+  readonly ranges: readonly PieceRange[];
+  readonly sealed: SealedPiece;
+}
+
 /** Serves the peer's sealed transfers. What these throw or reject with is the answer to the peer. */
 export interface SealedOwner {
-  /** Seals the ranges into the piece of this number. What the peer had there it has read. */
-  get(call: IncomingCall, ranges: readonly PieceRange[], slot: number): Promise<void>;
-  /** Pulls the piece, opens it in private memory, and puts the bytes in place. */
-  put(call: IncomingCall, ranges: readonly PieceRange[], sealed: SealedPiece): Promise<void>;
-  /** The peer reads none of its pieces any more. */
-  release(): void;
+  /** Seals the first of the pieces, at least one of them, and answers where they lie. */
+  get(call: IncomingCall, wanted: readonly WantedPiece[]): Promise<void>;
+  /** Pulls the pieces and opens them into their places. */
+  put(call: IncomingCall, offered: readonly OfferedPiece[]): Promise<void>;
+  /** The peer reads none of its pieces any more, or none of those in the slots. */
+  release(slots?: readonly number[]): void;
 }
 
 /** The ciphers of one session's bulk: one chain of keys for each side that seals. */

@@ -2,12 +2,15 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type {
   PieceCiphers,
   SealedMover,
+  SealedPiece,
   SealedPlan,
   SealedTransferListener,
 } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { realClock } from "../time/clock.ts";
+import { realTimers } from "../time/real-timers.ts";
 import { builtin } from "../wire/builtin.ts";
+import { openPieces } from "./open-pieces.ts";
 import {
   gathered,
   gatherMemory,
@@ -17,9 +20,15 @@ import {
   pieceContext,
   scatter,
 } from "./piece.ts";
-import { pullPiece } from "./pull-piece.ts";
-import { asSealedPiece, forged, piecesInFlight } from "./sealed-piece.ts";
-import { Staging } from "./staging.ts";
+import {
+  asSealedPiece,
+  piecesInFlight,
+  piecesOfRequest,
+  readGroups,
+  sealedPartCount,
+  sealedParts,
+} from "./sealed-piece.ts";
+import { Staging, type StagingPiece } from "./staging.ts";
 
 /**
  * How long this side keeps the owner's pieces after its last get, in milliseconds: the next get finds them, and an idle
@@ -44,16 +53,18 @@ export class SessionMover implements SealedMover {
     this.#peer = peer;
     this.#ciphers = ciphers;
     const releaseSoon = () => this.#releaseSoon();
-    this.#gets = new PieceWindow((transfer, piece, slot) => this.#get(transfer, piece, slot), releaseSoon);
-    this.#puts = new PieceWindow((transfer, piece) => this.#put(transfer, piece));
+    this.#gets = new PieceWindow(
+      (transfer, pieces, slots) => this.#get(transfer, pieces, slots),
+      releaseSoon,
+    );
+    this.#puts = new PieceWindow((transfer, pieces) => this.#put(transfer, pieces));
   }
 
   start(plan: SealedPlan): { stop(): void } {
     const transfer = new SealedTransfer(plan);
     const { pieces } = transfer;
     // A short one waits for nobody: it needs no staging memory.
-    if (pieces.remaining <= inlineBytes)
-      transfer.run(pieces.take(), (piece) => this.#inline(transfer, piece));
+    if (pieces.remaining <= inlineBytes) transfer.run(() => this.#inline(transfer, pieces.take()));
     else (plan.op === "get" ? this.#gets : this.#puts).add(transfer);
     return transfer;
   }
@@ -64,59 +75,68 @@ export class SessionMover implements SealedMover {
     this.#cancelRelease?.();
   }
 
-  async #inline(transfer: SealedTransfer, piece: Piece): Promise<boolean> {
+  async #inline(transfer: SealedTransfer, piece: Piece): Promise<void> {
     const { op } = transfer;
     if (op === "put") {
       const bytes = gathered(piece.local, new Uint8Array(piece.bytes));
       await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), bytes]);
-      return true;
+    } else {
+      const bytes = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece)]);
+      if (!(bytes instanceof Uint8Array) || bytes.byteLength !== piece.bytes) throw this.#malformed();
+      if (transfer.stopped) return;
+      scatter(bytes, piece.local);
     }
-    const bytes = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece)]);
-    if (!(bytes instanceof Uint8Array) || bytes.byteLength !== piece.bytes) throw this.#malformed();
-    if (transfer.stopped) return false;
-    scatter(bytes, piece.local);
-    return true;
+    transfer.onMoved(piece.bytes);
   }
 
-  async #get(transfer: SealedTransfer, piece: Piece, slot: number): Promise<boolean> {
+  async #get(transfer: SealedTransfer, pieces: readonly Piece[], slots: readonly number[]): Promise<number> {
     this.#cancelRelease?.();
     this.#cancelRelease = undefined;
-    const { port, address, account } = this.#peer;
-    const own = await Staging.of(port).own.take(account);
-    try {
-      if (transfer.stopped) return false;
-      const sealed = asSealedPiece(await this.#ask(transfer, builtin.getPiece, [numbersOf(piece), slot]));
-      if (sealed === undefined) throw this.#malformed();
-      await pullPiece(port, address, sealed, own, piece.bytes);
-      if (transfer.stopped) return false;
-      const bytes = own.memory.subarray(0, piece.bytes);
-      const context = pieceContext("get", piece.ranges);
-      if (!this.#ciphers.opener.open(sealed.counter, sealed.tag, bytes, bytes, context))
-        throw forged("get", this.#peer);
-      scatter(bytes, piece.local);
-      return true;
-    } finally {
-      own.giveBack();
-    }
+    const asked = pieces.flatMap((piece, at) => [numbersOf(piece), slots[at]]);
+    const answer = await this.#ask(transfer, builtin.getPiece, asked);
+    const sealed = Array.isArray(answer) ? readGroups(answer, sealedPartCount, asSealedPiece) : undefined;
+    if (sealed === undefined || sealed.length > pieces.length) throw this.#malformed();
+    const opened = pieces.slice(0, sealed.length).map((piece, at) => ({
+      ranges: piece.ranges,
+      sealed: sealed[at] as SealedPiece,
+      target: () => (transfer.stopped ? undefined : piece.local),
+      onOpened: () => transfer.onMoved(piece.bytes),
+    }));
+    await openPieces("get", this.#peer, this.#ciphers.opener, opened);
+    return sealed.length;
   }
 
-  async #put(transfer: SealedTransfer, piece: Piece): Promise<boolean> {
-    const { port, account } = this.#peer;
-    const staged = await Staging.of(port).readable.take(account);
+  async #put(transfer: SealedTransfer, pieces: readonly Piece[]): Promise<number> {
+    const staged: StagingPiece[] = [];
+    const input: unknown[] = [];
     try {
-      if (transfer.stopped) return false;
-      const bytes = gathered(piece.local, gatherMemory);
-      const target = staged.memory.subarray(0, piece.bytes);
-      const { counter, tag } = this.#ciphers.sealer.seal(bytes, target, pieceContext("put", piece.ranges));
-      const { key, base } = staged.registered;
-      const place = [key, base + BigInt(staged.offset), counter, tag];
-      await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), ...place]);
-      return true;
+      for (const piece of pieces) {
+        const place = await this.#placeForPut(staged.length === 0);
+        if (place === undefined) break;
+        staged.push(place);
+        if (transfer.stopped) return staged.length;
+        const target = place.memory.subarray(0, piece.bytes);
+        const bytes = gathered(piece.local, gatherMemory);
+        const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("put", piece.ranges));
+        input.push(numbersOf(piece), ...sealedParts(place, seal));
+      }
+      await this.#ask(transfer, builtin.putPiece, input);
+      for (let at = 0; at < staged.length; at++) transfer.onMoved((pieces[at] as Piece).bytes);
+      return staged.length;
     } finally {
       // The owner may still read after a request that was given up. It finds ciphertext of another piece then, which
       // its tag does not open.
-      staged.giveBack();
+      for (const place of staged) place.giveBack();
     }
+  }
+
+  /** Staging memory for the first piece of a request, or in the next turn for a further one, if there is some. */
+  async #placeForPut(isFirst: boolean): Promise<StagingPiece | undefined> {
+    const { port, account } = this.#peer;
+    const { readable } = Staging.of(port);
+    if (isFirst) return readable.take(account);
+    await new Promise(realTimers.setImmediate);
+    return this.#ended ? undefined : readable.takeNow(account);
   }
 
   #ask(transfer: SealedTransfer, method: number, input: readonly unknown[]): Promise<unknown> {
@@ -124,14 +144,20 @@ export class SessionMover implements SealedMover {
     return this.#peer.request(method, input, { timeoutMs });
   }
 
-  /** The owner keeps the pieces that this side has read until it hears that they are not needed. */
+  /**
+   * The owner keeps the pieces that this side has read until it hears that they are not needed. Others may wait for their
+   * memory, even others of this side: so it hears that while some are under way.
+   */
   #releaseSoon(): void {
-    if (this.#ended || this.#gets.isBusy || this.#cancelRelease !== undefined) return;
+    if (this.#ended || this.#cancelRelease !== undefined) return;
     this.#cancelRelease = realClock.timer(
       keepPiecesMs,
       () => {
         this.#cancelRelease = undefined;
-        if (!this.#ended && !this.#gets.isBusy) this.#peer.request(builtin.releasePieces, []).catch(() => {});
+        const { freeSlots } = this.#gets;
+        if (this.#ended || freeSlots.length === 0) return;
+        const slots = freeSlots.length === piecesInFlight ? [] : [...freeSlots];
+        this.#peer.request(builtin.releasePieces, slots).catch(() => {});
       },
       true,
     );
@@ -186,37 +212,43 @@ class SealedTransfer {
     this.#listener.onSealedEnd(this.#error);
   }
 
-  /** Moves one piece; `move` says whether its bytes are in place. The promise never rejects. */
-  async run(piece: Piece, move: (piece: Piece) => Promise<boolean>): Promise<void> {
+  /** Moves some of its pieces. The promise never rejects. */
+  async run(move: () => Promise<void>): Promise<void> {
     this.#underWay++;
     try {
-      if (await move(piece)) this.#listener.onMoved(piece.bytes);
+      await move();
     } catch (error) {
       this.#error ??= error as RpcError;
     }
     this.#underWay--;
     this.rest();
   }
+
+  /** `bytes` more are in place. */
+  onMoved(bytes: number): void {
+    this.#listener.onMoved(bytes);
+  }
 }
+
+/** Moves the first of the pieces, at least one, and says how many. The slots are as many as the pieces. */
+type Move = (transfer: SealedTransfer, pieces: readonly Piece[], slots: readonly number[]) => Promise<number>;
 
 /** The pieces of one direction that are under way: a few, in turn over the transfers that want to move. */
 class PieceWindow {
-  readonly #move: (transfer: SealedTransfer, piece: Piece, slot: number) => Promise<boolean>;
-  readonly #onIdle: () => void;
+  readonly #move: Move;
+  readonly #onRest: () => void;
   /** Those of the owner's places that are free. */
   readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
   readonly #waiting: SealedTransfer[] = [];
 
-  constructor(
-    move: (transfer: SealedTransfer, piece: Piece, slot: number) => Promise<boolean>,
-    onIdle: () => void = () => {},
-  ) {
+  /** `onRest` is called when pieces have moved and no more wait. */
+  constructor(move: Move, onRest: () => void = () => {}) {
     this.#move = move;
-    this.#onIdle = onIdle;
+    this.#onRest = onRest;
   }
 
-  get isBusy(): boolean {
-    return this.#slots.length < piecesInFlight;
+  get freeSlots(): readonly number[] {
+    return this.#slots;
   }
 
   add(transfer: SealedTransfer): void {
@@ -225,28 +257,32 @@ class PieceWindow {
   }
 
   #go(): void {
-    while (this.#waiting.length > 0) {
-      const slot = this.#slots.pop();
-      if (slot === undefined) return;
-      const transfer = this.#waiting.shift() as SealedTransfer;
+    while (this.#slots.length > 0) {
+      const transfer = this.#waiting.shift();
+      if (transfer === undefined) return;
       if (!transfer.wants) {
-        this.#slots.push(slot);
         transfer.rest();
         continue;
       }
-      const piece = transfer.pieces.take();
+      const pieces = transfer.pieces.takeSome(Math.min(this.#slots.length, piecesOfRequest));
+      const slots = this.#slots.splice(-pieces.length);
       if (transfer.wants) this.#waiting.push(transfer);
-      void transfer.run(piece, (taken) => this.#through(transfer, taken, slot));
+      void transfer.run(() => this.#through(transfer, pieces, slots));
     }
   }
 
-  async #through(transfer: SealedTransfer, piece: Piece, slot: number): Promise<boolean> {
+  async #through(
+    transfer: SealedTransfer,
+    pieces: readonly Piece[],
+    slots: readonly number[],
+  ): Promise<void> {
     try {
-      return await this.#move(transfer, piece, slot);
+      for (let rest = pieces; rest.length > 0 && !transfer.stopped; )
+        rest = rest.slice(await this.#move(transfer, rest, slots));
     } finally {
-      this.#slots.push(slot);
+      this.#slots.push(...slots);
       this.#go();
-      if (!this.isBusy) this.#onIdle();
+      if (this.#waiting.length === 0) this.#onRest();
     }
   }
 }

@@ -1,21 +1,28 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { asCount, builtinMethod, fail, isUint64 } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import type { PieceCiphers, PieceRange, SealedOwner, SealedPiece } from "../control/sealed-bulk.ts";
+import type {
+  OfferedPiece,
+  PieceCiphers,
+  PieceRange,
+  SealedOwner,
+  WantedPiece,
+} from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { sliceSegments } from "../memory/exposable.ts";
 import { type Clock, realClock } from "../time/clock.ts";
+import { realTimers } from "../time/real-timers.ts";
+import { openPieces } from "./open-pieces.ts";
 import {
   gathered,
   gatherMemory,
   inlineBytes,
-  maxPieceRanges,
+  maxRanges,
   pieceContext,
   rangeBytes,
   scatter,
 } from "./piece.ts";
-import { pullPiece } from "./pull-piece.ts";
-import { asSealedPiece, forged, piecesInFlight } from "./sealed-piece.ts";
+import { asSealedPiece, piecesInFlight, readGroups, sealedPartCount, sealedParts } from "./sealed-piece.ts";
 import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /**
@@ -46,59 +53,62 @@ export class SessionOwner implements SealedOwner {
     this.#ciphers = ciphers;
   }
 
-  /** Seals the ranges into the piece of this number. What the peer had there it has read. */
-  async get(call: IncomingCall, ranges: readonly PieceRange[], slot: number): Promise<void> {
-    if (this.#sealing.has(slot))
-      return fail(call, "invalid_argument", `getPiece: piece ${slot} is being sealed already`);
-    this.#sealing.add(slot);
+  /** A turn seals one piece. Those for which there is memory are answered, so that none waits for another's. */
+  async get(call: IncomingCall, wanted: readonly WantedPiece[]): Promise<void> {
+    const busy = wanted.find(({ slot }) => this.#sealing.has(slot));
+    if (busy !== undefined)
+      return fail(call, "invalid_argument", `getPiece: piece ${busy.slot} is being sealed already`);
+    for (const { slot } of wanted) this.#sealing.add(slot);
+    const answer: unknown[] = [];
     try {
-      this.#pieces[slot] ??= await Staging.of(this.#peer.port).readable.take(this.#peer.account);
+      for (const { ranges, slot } of wanted) {
+        const place = await this.#placeFor(slot, answer.length === 0);
+        if (this.#ended) return this.release();
+        if (place === undefined) break;
+        this.#lastGetMs = this.#clock.now();
+        this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
+        if (!call.open) return;
+        // After the wait: a grant may have ended meanwhile.
+        const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
+        const target = place.memory.subarray(0, bytes.byteLength);
+        answer.push(
+          ...sealedParts(place, this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges))),
+        );
+      }
     } finally {
-      this.#sealing.delete(slot);
+      for (const { slot } of wanted) this.#sealing.delete(slot);
     }
-    const piece = this.#pieces[slot];
-    if (this.#ended) return this.release();
-    this.#lastGetMs = this.#clock.now();
-    this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
-    if (!call.open) return;
-    // After the wait: a grant may have ended meanwhile.
-    const views = grantedViews(this.#peer, "read", ranges);
-    const target = piece.memory.subarray(0, rangeBytes(ranges));
-    const { counter, tag } = this.#ciphers.sealer.seal(
-      gathered(views, gatherMemory),
-      target,
-      pieceContext("get", ranges),
-    );
-    const { key, base } = piece.registered;
-    call.settle({ value: [key, base + BigInt(piece.offset), counter, tag] });
+    call.settle({ value: answer });
   }
 
-  /** Pulls the piece, opens it in private memory, and puts the bytes in place. */
-  async put(call: IncomingCall, ranges: readonly PieceRange[], sealed: SealedPiece): Promise<void> {
-    if (this.#opening === piecesInFlight)
+  /** Staging memory for the first piece of a request, or in the next turn for a further one, if there is some. */
+  async #placeFor(slot: number, isFirst: boolean): Promise<StagingPiece | undefined> {
+    const { port, account } = this.#peer;
+    if (!isFirst) await new Promise(realTimers.setImmediate);
+    const { readable } = Staging.of(port);
+    this.#pieces[slot] ??= isFirst ? await readable.take(account) : readable.takeNow(account);
+    return this.#pieces[slot];
+  }
+
+  async put(call: IncomingCall, offered: readonly OfferedPiece[]): Promise<void> {
+    if (this.#opening + offered.length > piecesInFlight)
       return fail(
         call,
         "resource_exhausted",
         `putPiece: ${piecesInFlight} pieces are being put; that is the limit`,
       );
-    grantedViews(this.#peer, "write", ranges);
-    this.#opening++;
-    const { port, address, account } = this.#peer;
-    let own: StagingPiece | undefined;
+    this.#opening += offered.length;
+    const isWanted = () => !this.#ended && call.open;
     try {
-      own = await Staging.of(port).own.take(account);
-      const bytes = own.memory.subarray(0, rangeBytes(ranges));
-      await pullPiece(port, address, sealed, own, bytes.byteLength);
-      if (this.#ended || !call.open) return;
-      const views = grantedViews(this.#peer, "write", ranges);
-      const context = pieceContext("put", ranges);
-      if (!this.#ciphers.opener.open(sealed.counter, sealed.tag, bytes, bytes, context))
-        throw forged("put", this.#peer);
-      scatter(bytes, views);
-      call.settle({ value: undefined });
+      const arrivals = offered.map(({ ranges, sealed }) => ({
+        ranges,
+        sealed,
+        target: () => (isWanted() ? grantedViews(this.#peer, "write", ranges) : undefined),
+      }));
+      await openPieces("put", this.#peer, this.#ciphers.opener, arrivals);
+      if (isWanted()) call.settle({ value: undefined });
     } finally {
-      this.#opening--;
-      own?.giveBack();
+      this.#opening -= offered.length;
     }
   }
 
@@ -112,11 +122,14 @@ export class SessionOwner implements SealedOwner {
     return this.#clock.timer(ms, onTimer, true);
   }
 
-  /** The peer reads none of its pieces any more. */
-  release(): void {
+  release(slots?: readonly number[]): void {
+    for (const slot of slots ?? this.#pieces.keys()) {
+      this.#pieces[slot]?.giveBack();
+      this.#pieces[slot] = undefined;
+    }
+    if (this.#pieces.some((piece) => piece !== undefined)) return;
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
-    for (const piece of this.#pieces.splice(0)) piece?.giveBack();
   }
 
   end(): void {
@@ -143,7 +156,7 @@ function grantedViews(
 /** Key, offset and length of each range; undefined where they have another form, or more bytes than a piece. */
 function asRanges(value: unknown): PieceRange[] | undefined {
   if (!Array.isArray(value) || value.length === 0 || value.length % 3 !== 0) return undefined;
-  if (value.length > 3 * maxPieceRanges) return undefined;
+  if (value.length > 3 * maxRanges) return undefined;
   const ranges: PieceRange[] = [];
   let sum = 0;
   for (let i = 0; i < value.length; i += 3) {
@@ -157,65 +170,92 @@ function asRanges(value: unknown): PieceRange[] | undefined {
   return sum <= pieceBytes ? ranges : undefined;
 }
 
-interface GetInput {
-  readonly ranges: readonly PieceRange[];
-  /** Undefined: the bytes travel in the answer. */
-  readonly slot: number | undefined;
+/** One request names so many ranges, over all of its pieces. */
+const mayBeAsked = (pieces: readonly { readonly ranges: readonly PieceRange[] }[]): boolean =>
+  pieces.reduce((sum, { ranges }) => sum + ranges.length, 0) <= maxRanges;
+
+function asSlot(value: unknown): number | undefined {
+  const slot = asCount(value);
+  return slot !== undefined && slot < piecesInFlight ? slot : undefined;
+}
+
+function asWanted(parts: readonly unknown[]): WantedPiece[] | undefined {
+  const wanted = readGroups(parts, 2, ([numbers, number]) => {
+    const ranges = asRanges(numbers);
+    const slot = asSlot(number);
+    return ranges === undefined || slot === undefined ? undefined : { ranges, slot };
+  });
+  if (wanted === undefined || !mayBeAsked(wanted)) return undefined;
+  return new Set(wanted.map(({ slot }) => slot)).size === wanted.length ? wanted : undefined;
+}
+
+function asOffered(parts: readonly unknown[]): OfferedPiece[] | undefined {
+  const offered = readGroups(parts, 1 + sealedPartCount, ([numbers, ...rest]) => {
+    const ranges = asRanges(numbers);
+    const sealed = asSealedPiece(rest);
+    return ranges === undefined || sealed === undefined ? undefined : { ranges, sealed };
+  });
+  return offered !== undefined && mayBeAsked(offered) ? offered : undefined;
+}
+
+/** Ranges whose bytes travel in the message itself. */
+function asInlineRanges(numbers: unknown): PieceRange[] | undefined {
+  const ranges = asRanges(numbers);
+  return ranges !== undefined && rangeBytes(ranges) <= inlineBytes ? ranges : undefined;
 }
 
 /** Serves `getPiece`: the bytes of the ranges, in the answer or sealed where the peer can read them. */
-export const getPieceMethod = builtinMethod<GetInput>(
+export const getPieceMethod = builtinMethod<{ wanted: WantedPiece[] } | { inline: PieceRange[] }>(
   "getPiece",
-  ([numbers, number]) => {
-    const ranges = asRanges(numbers);
-    if (ranges === undefined) return undefined;
-    if (number === undefined)
-      return rangeBytes(ranges) <= inlineBytes ? { ranges, slot: undefined } : undefined;
-    const slot = asCount(number);
-    return slot !== undefined && slot < piecesInFlight ? { ranges, slot } : undefined;
+  (parts) => {
+    if (parts.length > 1) {
+      const wanted = asWanted(parts);
+      return wanted && { wanted };
+    }
+    const inline = asInlineRanges(parts[0]);
+    return inline && { inline };
   },
-  ({ ranges, slot }, call, peer) => {
+  (input, call, peer) => {
     const owner = ownerOf(peer);
-    if (slot !== undefined) return owner.get(call, ranges, slot);
-    const views = grantedViews(peer, "read", ranges);
+    if ("wanted" in input) return owner.get(call, input.wanted);
+    const views = grantedViews(peer, "read", input.inline);
     // A copy: the memory may change before the answer is encoded.
     call.settle({ value: Uint8Array.from(gathered(views, gatherMemory)) });
   },
 );
 
-interface PutInput {
-  readonly ranges: readonly PieceRange[];
-  readonly bytes: Uint8Array | SealedPiece;
-}
-
-/** Serves `putPiece`: puts the bytes of the request, or of a sealed piece, in place. */
-export const putPieceMethod = builtinMethod<PutInput>(
+/** Serves `putPiece`: puts the bytes of the request, or of sealed pieces, in place. */
+export const putPieceMethod = builtinMethod<
+  { offered: OfferedPiece[] } | { inline: PieceRange[]; bytes: Uint8Array }
+>(
   "putPiece",
-  ([numbers, ...rest]) => {
-    const ranges = asRanges(numbers);
-    if (ranges === undefined) return undefined;
-    const [only] = rest;
-    if (rest.length === 1 && only instanceof Uint8Array)
-      return only.byteLength === rangeBytes(ranges) && only.byteLength <= inlineBytes
-        ? { ranges, bytes: only }
-        : undefined;
-    const sealed = asSealedPiece(rest);
-    return sealed === undefined ? undefined : { ranges, bytes: sealed };
+  (parts) => {
+    if (parts.length !== 2) {
+      const offered = asOffered(parts);
+      return offered && { offered };
+    }
+    const inline = asInlineRanges(parts[0]);
+    const [, bytes] = parts;
+    if (inline === undefined || !(bytes instanceof Uint8Array)) return undefined;
+    return bytes.byteLength === rangeBytes(inline) ? { inline, bytes } : undefined;
   },
-  ({ ranges, bytes }, call, peer) => {
+  (input, call, peer) => {
     const owner = ownerOf(peer);
-    if (!(bytes instanceof Uint8Array)) return owner.put(call, ranges, bytes);
-    scatter(bytes, grantedViews(peer, "write", ranges));
+    if ("offered" in input) return owner.put(call, input.offered);
+    scatter(input.bytes, grantedViews(peer, "write", input.inline));
     call.settle({ value: undefined });
   },
 );
 
-/** Serves `releasePieces`: the peer reads none of its pieces any more. */
-export const releasePiecesMethod = builtinMethod<readonly unknown[]>(
+/** Serves `releasePieces`: the peer reads none of its pieces any more, or none of those in the slots that it names. */
+export const releasePiecesMethod = builtinMethod<readonly number[]>(
   "releasePieces",
-  (parts) => parts,
-  (_parts, call, peer) => {
-    ownerOf(peer).release();
+  (parts) => {
+    const slots = parts.map(asSlot).filter((slot) => slot !== undefined);
+    return slots.length === parts.length ? slots : undefined;
+  },
+  (slots, call, peer) => {
+    ownerOf(peer).release(slots.length === 0 ? undefined : slots);
     call.settle({ value: undefined });
   },
 );

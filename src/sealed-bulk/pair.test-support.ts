@@ -77,6 +77,8 @@ export class SealedPair {
   onRequest: (method: number, input: readonly unknown[]) => unknown = (_method, input) => input;
   /** Stands for the peer in the owner's memory. */
   readonly ownerAccount = {};
+  /** The same in the mover's. */
+  readonly moverAccount = {};
   /** The clock by which the owner takes back what its peer does not release. */
   readonly ownerClock = new FakeClock();
   readonly sessionMover: SessionMover;
@@ -108,7 +110,7 @@ export class SealedPair {
       port: this.mover,
       address: this.mover.admit(rawOf(this.owner)),
       peerName: "the owner",
-      account: {},
+      account: this.moverAccount,
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;

@@ -1,8 +1,8 @@
 import type { PieceRange, SealedPart } from "../control/sealed-bulk.ts";
 import { pieceBytes } from "./staging.ts";
 
-/** Ranges in one piece; more make another. */
-export const maxPieceRanges = 1024;
+/** Ranges in the pieces of one request; more make another. */
+export const maxRanges = 1024;
 /** Up to this length bytes travel in the sealed message itself: a second round trip costs more. */
 export const inlineBytes = 8 * 1024;
 
@@ -57,12 +57,28 @@ export class PieceQueue {
     return this.#remaining;
   }
 
-  /** The next piece. Some bytes must remain. */
-  take(): Piece {
+  /**
+   * The next pieces, for one request: at most `most`, and a quarter of what remains. So the first of a short transfer
+   * come soon, and some are sealed while others are read. Some bytes must remain.
+   */
+  takeSome(most: number): Piece[] {
+    const left = Math.ceil(this.#remaining / this.#mostBytes);
+    const pieces: Piece[] = [];
+    let ranges = 0;
+    for (let count = Math.min(most, Math.ceil(left / 4)); count > 0 && ranges < maxRanges; count--) {
+      const piece = this.take(maxRanges - ranges);
+      ranges += piece.ranges.length;
+      pieces.push(piece);
+    }
+    return pieces;
+  }
+
+  /** The next piece, of so many ranges at most. Some bytes must remain. */
+  take(mostRanges = maxRanges): Piece {
     const ranges: GrowingRange[] = [];
     const local: Uint8Array[] = [];
     let bytes = 0;
-    while (bytes < this.#mostBytes && bytes < this.#remaining && ranges.length < maxPieceRanges) {
+    while (bytes < this.#mostBytes && bytes < this.#remaining && ranges.length < mostRanges) {
       const part = this.#parts[this.#part] as SealedPart;
       const view = part.local[this.#view];
       if (view === undefined) {
@@ -105,14 +121,19 @@ export function rangeBytes(ranges: readonly PieceRange[]): number {
 
 /** The bytes of the views as one: the view itself where there is one, else a copy in `target`. */
 export function gathered(views: readonly Uint8Array[], target: Uint8Array): Uint8Array {
-  const [only] = views;
-  if (only !== undefined && views.length === 1) return only;
+  const only = onlyView(views);
+  if (only !== undefined) return only;
   let at = 0;
   for (const view of views) {
     target.set(view, at);
     at += view.byteLength;
   }
   return target.subarray(0, at);
+}
+
+/** The views as one where they are one. */
+export function onlyView(views: readonly Uint8Array[]): Uint8Array | undefined {
+  return views.length === 1 ? views[0] : undefined;
 }
 
 /** Copies `source` into the views, which have as many bytes. */

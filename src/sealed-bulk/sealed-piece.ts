@@ -2,20 +2,51 @@ import { asCount, isUint64 } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type { SealedPiece } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { StagingPiece } from "./staging.ts";
 
-/** Pieces of one session and direction that may be under way: reading, sealing and opening overlap. */
-export const piecesInFlight = 4;
+/** Pieces of one request: a round trip for each costs a third of what sealing and opening it does. */
+export const piecesOfRequest = 4;
+/** Pieces of one session and direction that may be under way: sealing, reading and opening overlap. */
+export const piecesInFlight = 2 * piecesOfRequest;
 
 const tagBytes = 16;
 
-/** A piece as it travels: `[key, address, counter, tag]`; undefined where the value has another form. */
-export function asSealedPiece(value: unknown): SealedPiece | undefined {
-  if (!Array.isArray(value) || value.length !== 4) return undefined;
-  const [key, address, count, tag] = value;
+/** Where a sealed piece lies and what opens it, as it travels. */
+export function sealedParts(
+  place: StagingPiece,
+  { counter, tag }: Pick<SealedPiece, "counter" | "tag">,
+): unknown[] {
+  const { key, base } = place.registered;
+  return [key, base + BigInt(place.offset), counter, tag];
+}
+
+/** How many values `sealedParts` gives. */
+export const sealedPartCount = 4;
+
+/** The reverse; undefined where the parts have another form. */
+export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefined {
+  const [key, address, count, tag] = parts;
   const counter = asCount(count);
   if (!isUint64(key) || !isUint64(address) || counter === undefined) return undefined;
   if (!(tag instanceof Uint8Array) || tag.byteLength !== tagBytes) return undefined;
   return { key, address, counter, tag };
+}
+
+/** Parts that come in groups of `count`, read one by one; undefined where one of them has another form. */
+export function readGroups<Group>(
+  parts: readonly unknown[],
+  count: number,
+  read: (group: readonly unknown[]) => Group | undefined,
+): Group[] | undefined {
+  const groups: Group[] = [];
+  if (parts.length === 0 || parts.length % count !== 0 || parts.length > piecesOfRequest * count)
+    return undefined;
+  for (let at = 0; at < parts.length; at += count) {
+    const group = read(parts.slice(at, at + count));
+    if (group === undefined) return undefined;
+    groups.push(group);
+  }
+  return groups;
 }
 
 /** The ciphertext is not what its owner has sealed. */

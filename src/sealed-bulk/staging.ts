@@ -14,7 +14,7 @@ const sweepMs = 500;
 
 /**
  * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
- * else. `own` is private: ciphertext is pulled into it and opened there, where nobody else can write meanwhile.
+ * else. `own` is private: ciphertext is pulled into it and opened from there, as nobody else can write to it meanwhile.
  */
 export class Staging {
   readonly readable: PiecePool;
@@ -103,21 +103,30 @@ export class PiecePool {
    * RpcError of the provider.
    */
   async take(account: object): Promise<StagingPiece> {
-    let share = this.#shares.get(account);
-    if (share === undefined) {
-      share = this.#budget.share();
-      this.#shares.set(account, share);
-    }
-    if (!share.take(pieceBytes)) {
-      const waiting = share;
-      return new Promise((resolve) => this.#waiting.push({ share: waiting, resolve }));
-    }
+    const piece = this.takeNow(account);
+    if (piece !== undefined) return piece;
+    return new Promise((resolve) => this.#waiting.push({ share: this.#shareOf(account), resolve }));
+  }
+
+  /** The same; undefined where the peer would have to wait. Throws an RpcError of the provider. */
+  takeNow(account: object): StagingPiece | undefined {
+    const share = this.#shareOf(account);
+    if (!share.take(pieceBytes)) return undefined;
     try {
       return this.#pieceFor(share);
     } catch (error) {
       share.give(pieceBytes);
       throw error;
     }
+  }
+
+  #shareOf(account: object): ByteShare {
+    let share = this.#shares.get(account);
+    if (share === undefined) {
+      share = this.#budget.share();
+      this.#shares.set(account, share);
+    }
+    return share;
   }
 
   #pieceFor(share: ByteShare): StagingPiece {
