@@ -96,5 +96,7 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     teardownTimeout: 20_000,
+    // A second by default, for which a process may wait for a processor where others compile.
+    expect: { poll: { timeout: 20_000 } },
   },
 });

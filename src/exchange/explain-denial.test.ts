@@ -31,7 +31,7 @@ describe("the request to explain a denied transfer", () => {
       body: { m: "beyond" },
     });
     expect(await all.explained).toBe("out_of_range");
-    await vi.waitFor(() => expect(all.session.state).toBe("ended"));
+    await vi.waitFor(() => expect(all.session.state).toBe("ended"), { timeout: 20_000 });
     expect(all.call.failures[0]).toMatchObject(broke);
   });
 

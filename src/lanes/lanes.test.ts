@@ -52,6 +52,7 @@ vi.mock("./lane-thread.ts", () => ({
 }));
 
 const died: ThreadEnd = { exitCode: 1, error: undefined };
+const soon = { timeout: 20_000, interval: 1 };
 const onRails = ["tcp://127.0.0.1:0", "tcp://127.0.0.2:0"];
 
 beforeEach(() => {
@@ -76,10 +77,10 @@ it("lanes at every device have an address for each of the dispatcher's, also one
   // Devices that come or go later change nothing.
   rails.urls = ["tcp://127.0.0.3:0"];
   for (const round of [1, 2, 3]) {
-    await vi.waitFor(() => expect(threads).toHaveLength(1 + round));
+    await vi.waitFor(() => expect(threads).toHaveLength(1 + round), soon);
     threads.findLast(({ orders }) => orders.lane === 0)?.end(died);
   }
-  await vi.waitFor(() => expect(threads).toHaveLength(5));
+  await vi.waitFor(() => expect(threads).toHaveLength(5), soon);
   expect(threads.at(-1)?.orders.listen).toEqual(onRails);
   expect(told.mock.lastCall?.[0].map(({ urls }) => urls)).toEqual([
     onRails,

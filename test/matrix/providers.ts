@@ -42,7 +42,7 @@ const named = (scheme: "mem" | "shm"): Provider => ({
   freshUrl: () => `${scheme}://${freshName()}`,
   deadUrl: () => `${scheme}://${freshName()}`,
   hasConnections: false,
-  connectTimeoutMs: 5000,
+  connectTimeoutMs: 20_000,
   heartbeatMs: 1000,
   carriesLargest: true,
 });
@@ -54,7 +54,7 @@ const at = (scheme: "tcp" | "verbs", name: string, host: string, carriesLargest:
   freshUrl: () => `${scheme}://${host}:0`,
   deadUrl: () => `${scheme}://${host}:1`,
   hasConnections: true,
-  connectTimeoutMs: scheme === "verbs" ? 20_000 : 5000,
+  connectTimeoutMs: 20_000,
   heartbeatMs: scheme === "verbs" ? 10_000 : 1000,
   carriesLargest,
 });

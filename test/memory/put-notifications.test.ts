@@ -80,8 +80,10 @@ describe.each(transports)("the put notification of a put over $name", (provider)
   it("waits for a reader, until too many wait: then the sender is told, or else the reader", async () => {
     const { api, client } = await pair(provider, [serving]);
     using region = client.expose(new Uint8Array(pageBytes), { access: "write" });
-    expect(await api(Pages).fill({ into: region, count: 1000 })).toBe(1000);
-    const [filled] = await Promise.allSettled([api(Pages).fill({ into: region, count: 100, first: 1000 })]);
+    // A thousand puts, one after the other.
+    const pages = api(Pages, { timeoutMs: 60_000 });
+    expect(await pages.fill({ into: region, count: 1000 })).toBe(1000);
+    const [filled] = await Promise.allSettled([pages.fill({ into: region, count: 100, first: 1000 })]);
     // Which one it is, is a matter of the provider.
     const carries = /\bmem\/|\btcp\/2\d\d\./.test(client.stats().ports[0]?.agent ?? "");
     expect(filled.status).toBe(carries ? "fulfilled" : "rejected");
@@ -103,7 +105,7 @@ describe.each(transports)("the put notification of a put over $name", (provider)
       });
     }
     expect(read).toEqual(Array.from({ length: 1024 }, (_, n) => n));
-    expect(await api(Pages).fill({ into: region, count: 1, first: 5000 })).toBe(1);
+    expect(await pages.fill({ into: region, count: 1, first: 5000 })).toBe(1);
     expect((await region.notifications().next()).value?.n).toBe(5000);
     expect(client.stats().counters.malformed).toBe(0);
   });

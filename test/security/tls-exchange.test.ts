@@ -244,7 +244,7 @@ describe("the application protocol", () => {
       ...(ALPNProtocols === undefined ? {} : { ALPNProtocols }),
     });
     socket.on("error", () => {});
-    await vi.waitFor(() => expect(refused).toContain(reason));
+    await vi.waitFor(() => expect(refused).toContain(reason), { timeout: 20_000 });
     expect(proven).toBe(false);
     acceptor.close();
     socket.destroy();

@@ -30,7 +30,8 @@ export class RawTransfers {
     socket.on("data", (bytes: Buffer) => {
       this.received += bytes.byteLength;
     });
-    this.closed = once(socket, "close");
+    // Not `once` of node:events, which rejects where the other side closes before it has read all that was sent.
+    this.closed = new Promise((resolve) => socket.once("close", resolve));
   }
 
   /** Connects as the provider does, and waits for the other side's word. */
