@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { SessionLimits } from "../flow/session-limits.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { Greeting } from "../wire/handshake.ts";
@@ -106,11 +107,24 @@ describe("the sessions of an engine", () => {
     table.onDisconnected(port, 77);
   });
 
-  it("are asked for a sign of life when their connection ends while something is open", () => {
+  it("are asked for a sign of life a little after their connection has ended while something is open", () => {
     const session = hello({ nonce: 7n }) as Session;
     session.transferRefused = true;
     table.onDisconnected(port, session.address);
+    // The peer may be asking something itself, and two connections at once would lose what one of them carries.
+    host.clock.advance(20);
+    expect([session.state, host.probed]).toEqual(["open", []]);
+    host.clock.advance(10);
     expect([session.state, host.probed]).toEqual(["open", [session]]);
+  });
+
+  it("are asked nothing if they end meanwhile", () => {
+    const session = hello({ nonce: 7n }) as Session;
+    session.transferRefused = true;
+    table.onDisconnected(port, session.address);
+    session.end(new RpcError({ code: "unavailable", message: "gone" }));
+    host.clock.advance(1000);
+    expect(host.probed).toEqual([]);
   });
 
   it("that are being opened fail as for a message that was lost", async () => {

@@ -19,6 +19,13 @@ import { messageFault, messageHeaderBytes, Nonce, protocolVersion, sessionOffset
 import type { EngineServices } from "./engine-services.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
+/**
+ * After so long a peer whose connection has ended is asked for a sign of life. Both sides hear of the end at the same
+ * time. If both sent at once, two connections would be made, one of them would be closed, and libfabric would lose what
+ * was sent on it without a word.
+ */
+const askAfterMs = 25;
+
 /** To whom a session is opened, and on which terms. */
 export interface ConnectRequest {
   readonly port: Port;
@@ -232,7 +239,8 @@ export class SessionTable implements PortSink {
 
   /**
    * A session with nothing open ends: the next call opens another one at once, and does not have to find out whether
-   * the peer has died. Where something is open the peer is asked for a sign of life.
+   * the peer has died. Where something is open the peer is asked for a sign of life, a little later: it may have a
+   * question of its own, as why a transfer was refused.
    */
   onDisconnected(port: Port, address: number): void {
     const session = this.#byAddress.get(port)?.get(address);
@@ -242,9 +250,16 @@ export class SessionTable implements PortSink {
     if (session.state === "ended") return;
     // As when the provider tells of a message that it has lost.
     if (session.remote === undefined) return session.onSendFailed(cancelled);
-    if (session.hasOpenWork || session.transferRefused) return this.#terms.watch.probe(session);
+    if (session.hasOpenWork || session.transferRefused) return this.#askLater(session);
     // Whoever connected may have called meanwhile; where nobody is, the goodbye is refused at once.
     session.end(disconnected(session.peerName), { quiet: !this.#hellos.isAccepted(session) });
+  }
+
+  #askLater(session: Session): void {
+    const ask = () => {
+      if (session.state === "open") this.#terms.watch.probe(session);
+    };
+    this.#services.realClock.timer(askAfterMs, ask, true);
   }
 
   onTurnEnd(): boolean {
