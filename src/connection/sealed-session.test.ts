@@ -178,6 +178,22 @@ describe("a sealed session", () => {
     expect(addonIfThere()?.aeads()).toBe(5);
   });
 
+  it("says goodbye to a peer that was welcomed and has not answered yet", () => {
+    table
+      .connect({ port, address: 5, replyTo: new Uint8Array(16), peerName: "another", timeoutMs: 1_000 })
+      .catch(() => undefined);
+    const accepted = [...table].at(-1) as Session;
+    port.sent.length = 0;
+    accepted.seal(SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"));
+    const welcomed = accepted.welcome({ ...peerGreeting, address: new Uint8Array(0) }, {});
+    welcomed.catch(() => undefined);
+    accepted.end(new Error("not any more") as never);
+    expect(opened()).toMatchObject([
+      { frames: [{ kind: frameKind.welcome }] },
+      { frames: [{ kind: frameKind.goodbye }] },
+    ]);
+  });
+
   it("ends when it has sealed as many messages as one can", () => {
     const chain = new KeyChain("aes-256-gcm", new Uint8Array(32), "test");
     const sealer = new MessageSealer(chain, lastSequence - 1);

@@ -6,14 +6,15 @@ import { type PeerAccount, PeerAccounts } from "../flow/peer-account.ts";
 import { parseUrl } from "../libfabric/url.ts";
 import { PutNotificationTargets } from "../memory/put-notification.ts";
 import { channels } from "../observe/channels.ts";
-import { CertificateExpiry } from "../opening/certificate-expiry.ts";
 import { ConnectSilence, disconnected } from "../opening/end-reasons.ts";
 import { type HelloHost, Hellos } from "../opening/hellos.ts";
+import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { Sealed } from "../opening/sealed-opening.ts";
 import { type OpeningHost, SealedOpenings } from "../opening/sealed-openings.ts";
 import { looksSealed } from "../sealing/sealed-message.ts";
 import { identityByFabric } from "../security/fabric-identity.ts";
 import { isSealed } from "../security/securable.ts";
+import type { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { feature, type Greeting, packGreeting } from "../wire/handshake.ts";
 import { messageFault, messageHeaderBytes, Nonce, protocolVersion, sessionOffset } from "../wire/message.ts";
 import type { EngineServices } from "./engine-services.ts";
@@ -69,7 +70,7 @@ export class SessionTable implements PortSink {
   readonly #hellos: Hellos<Session>;
   /** Undefined where no fabric is sealed. */
   readonly #openings: SealedOpenings | undefined;
-  readonly #expiry: CertificateExpiry;
+  readonly #proofs: PeerProofs;
   /** False from the moment the engine drains. */
   accepting = true;
 
@@ -85,7 +86,7 @@ export class SessionTable implements PortSink {
     this.#services = services;
     this.#accounts = new PeerAccounts(terms.services);
     this.#turns = new MessageTurns(terms.services.limits.maxRequests);
-    this.#expiry = new CertificateExpiry(services.realClock);
+    this.#proofs = new PeerProofs(services.realClock, services.securityMeter);
     const { security, tls } = services;
     if (security !== undefined && tls !== undefined)
       this.#openings = new SealedOpenings(this.#openingHost(), tls, security);
@@ -155,6 +156,11 @@ export class SessionTable implements PortSink {
     }
   }
 
+  /** The certificates were read again: sessions end whose peers are not trusted any more. */
+  judgePeers(tls: TlsEndpoint): void {
+    this.#proofs.judge((proof) => tls.faultOf(proof));
+  }
+
   /** The engine closes: openings have no session yet that could be ended. */
   closeOpenings(reason: RpcError): void {
     this.#openings?.close(reason);
@@ -165,7 +171,7 @@ export class SessionTable implements PortSink {
     this.#sessions[session.index] = undefined;
     session.account.sessions--;
     this.#turns.drop(session);
-    this.#expiry.forget(session);
+    this.#proofs.forget(session);
     this.#free.push(session.index);
     this.#size--;
     this.#shareCredits();
@@ -295,10 +301,10 @@ export class SessionTable implements PortSink {
     return session;
   }
 
-  #seal(session: Session, { ciphers, identity }: Sealed): void {
-    session.identity = identity;
-    session.seal(ciphers, false);
-    if (identity.kind === "certificate") this.#expiry.watch(session, identity.validTo);
+  #seal(session: Session, sealed: Sealed): void {
+    session.identity = sealed.identity;
+    session.seal(sealed.ciphers, false);
+    this.#proofs.watch(session, sealed);
   }
 
   #takeIndex(): number {

@@ -79,6 +79,7 @@ export class Session implements SessionContext, OutboxListener {
   observer: SessionObserver | undefined;
   heardMs: number;
   isWatched = false;
+  #isWelcomed = false;
   readonly #terms: SessionTerms;
   readonly #watch: SessionWatch;
   readonly #handshake = new Handshake(this);
@@ -165,6 +166,7 @@ export class Session implements SessionContext, OutboxListener {
   /** Welcomes the peer of a sealed session. Settles when the peer has shown that it has the keys. */
   welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
     this.outbox.addressTo(path);
+    this.#isWelcomed = true;
     this.#handlers = this.#openingTable(this.#openFrames, "before the greeting");
     return this.#handshake.welcome(path, welcome);
   }
@@ -357,7 +359,8 @@ export class Session implements SessionContext, OutboxListener {
     for (const part of this.#parts) part.end(reason, teardown);
     teardown.addGrants(this.offers.end());
     teardown.addTransfers(this.bodies.pulling);
-    const silent = quiet || this.remote === undefined;
+    // Who has been welcomed to a sealed session may take it for open before this side does.
+    const silent = quiet || (this.remote === undefined && !this.#isWelcomed);
     teardown.begin(certain, !quiet, silent ? undefined : (touching) => sayGoodbye(this, reason, touching));
     if (silent) this.outbox.close();
     this.#handshake.settle(reason);

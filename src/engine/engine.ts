@@ -204,7 +204,9 @@ export class Engine implements AsyncDisposable {
 
   /**
    * Reads the certificates, the key and the revocation lists of `security.tls` again, where they were given as functions.
-   * They hold for sessions that open from now on; those that are open go on.
+   * They hold for sessions that open from now on. Of those that are open, the ones end with `unauthenticated` whose peer
+   * is not trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key
+   * from `security.psk.lookup`. All others go on.
    *
    * @example
    * process.on("SIGHUP", () => engine.reloadSecurity());
@@ -221,6 +223,7 @@ export class Engine implements AsyncDisposable {
         origin: "local",
       });
     tls.reload();
+    this.#parts.sessions.judgePeers(tls);
   }
 
   /** Counters since the engine opened, and what the engine holds now. Plain data. */

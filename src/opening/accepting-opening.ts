@@ -7,6 +7,7 @@ import type { Identity } from "../security/identity.ts";
 import type { TlsEndpoint } from "../security/tls-endpoint.ts";
 import type { TlsExchange, TlsExchangeListener } from "../security/tls-exchange.ts";
 import type { ExchangeRefusal } from "../security/tls-failure.ts";
+import type { CertificateChain } from "../security/trust.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { Nonce } from "../wire/message.ts";
 import { OpeningChannel } from "./opening-channel.ts";
@@ -127,7 +128,7 @@ export class AcceptingOpening implements SealedOpening {
       this.#channel.flight(bytes, this.#hasAnswered ? undefined : this.#terms);
       this.#hasAnswered = true;
     },
-    onProven: (identity) => this.#onProven(identity),
+    onProven: (identity, chain) => this.#onProven(identity, chain),
     onRefused: (refusal) => {
       const message = `who connects has not proven who it is: ${refusal.why}`;
       this.end(new RpcError({ code: "unauthenticated", message, origin: "local" }));
@@ -135,7 +136,7 @@ export class AcceptingOpening implements SealedOpening {
     },
   };
 
-  #onProven(identity: Identity): void {
+  #onProven(identity: Identity, chain: CertificateChain): void {
     const exchange = this.#exchange;
     if (this.#ended || exchange === undefined) return;
     const { message, suite, hello } = this.#accepted;
@@ -147,7 +148,7 @@ export class AcceptingOpening implements SealedOpening {
       return this.#fail((error as Error).message);
     }
     this.#end(() => this.#channel.close());
-    this.#listener.onSealed({ opening: this, path: hello, identity, ciphers });
+    this.#listener.onSealed({ opening: this, path: hello, identity, chain, ciphers });
   }
 
   #fail(why: string): void {

@@ -8,6 +8,7 @@ import type { Identity } from "../security/identity.ts";
 import type { TlsEndpoint } from "../security/tls-endpoint.ts";
 import type { TlsExchange, TlsExchangeListener } from "../security/tls-exchange.ts";
 import type { ExchangeRefusal } from "../security/tls-failure.ts";
+import type { CertificateChain } from "../security/trust.ts";
 import { decodeAt, encode } from "../wire/codec.ts";
 import { frameKind } from "../wire/frame.ts";
 import type { ReturnPath } from "../wire/handshake.ts";
@@ -139,7 +140,7 @@ export class ConnectingOpening implements SealedOpening {
         this.#sayHello();
       } else this.#fault("TLS goes on before the acceptor has answered");
     },
-    onProven: (identity) => this.#onProven(identity),
+    onProven: (identity, chain) => this.#onProven(identity, chain),
     onRefused: (refusal) => {
       const { why } = refusal;
       const error = unproven(`${this.#target.peerName} has not proven who it is: ${why}`);
@@ -207,7 +208,7 @@ export class ConnectingOpening implements SealedOpening {
     return "";
   }
 
-  #onProven(identity: Identity): void {
+  #onProven(identity: Identity, chain: CertificateChain): void {
     if (this.#ended || this.#path === undefined || this.#suite === undefined) return;
     let ciphers: SessionCiphers;
     try {
@@ -216,7 +217,7 @@ export class ConnectingOpening implements SealedOpening {
       return this.#fail(asRpcError(error));
     }
     this.#sealed = true;
-    this.#listener.onSealed({ opening: this, path: this.#path, identity, ciphers });
+    this.#listener.onSealed({ opening: this, path: this.#path, identity, chain, ciphers });
   }
 
   #onRefused(word: number, body: Uint8Array): void {

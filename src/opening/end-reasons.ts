@@ -185,6 +185,15 @@ export function certificateEnded(peerName: string, validTo: Date): RpcError {
   });
 }
 
+/** Why a sealed session ends whose peer could not open another one now. */
+export function notTrusted(peerName: string, why: string): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `${peerName} is not trusted any more: ${why}`,
+    origin: "local",
+  });
+}
+
 /** Why a sealed session ends whose peer has not answered its welcome. */
 export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
   return new RpcError({

@@ -1,6 +1,7 @@
 import type { Port } from "../fabric/port.ts";
 import type { SessionCiphers } from "../sealing/session-ciphers.ts";
 import type { Identity } from "../security/identity.ts";
+import type { CertificateChain } from "../security/trust.ts";
 import type { ReturnPath } from "../wire/handshake.ts";
 import type { Nonce } from "../wire/message.ts";
 
@@ -23,6 +24,8 @@ export interface Sealed {
   /** Where the peer is. */
   readonly path: ReturnPath;
   readonly identity: Identity;
+  /** What the identity was proven by; empty with a pre-shared key. */
+  readonly chain: CertificateChain;
   /** Of the new session, which closes them. */
   readonly ciphers: SessionCiphers;
 }

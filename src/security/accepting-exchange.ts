@@ -4,7 +4,13 @@ import { certificateOf } from "./certificate.ts";
 import type { Credentials } from "./credential-options.ts";
 import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
-import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
+import {
+  agreementFault,
+  chainOf,
+  exportSecret,
+  type TlsExchange,
+  type TlsExchangeListener,
+} from "./tls-exchange.ts";
 import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 
 /**
@@ -123,7 +129,7 @@ export class AcceptingExchange implements TlsExchange {
         return this.#listener.onRefused({ refusal: "certificate", why });
       }
       if (identity === undefined) return this.#listener.onRefused(nameless);
-      this.#listener.onProven(identity);
+      this.#listener.onProven(identity, this.#kind === "tls" ? chainOf(socket) : []);
     });
     if (this.#closed) socket.destroy();
   }

@@ -4,7 +4,13 @@ import { certificateOf } from "./certificate.ts";
 import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
 import { nameFault } from "./proven-name.ts";
-import { agreementFault, exportSecret, type TlsExchange, type TlsExchangeListener } from "./tls-exchange.ts";
+import {
+  agreementFault,
+  chainOf,
+  exportSecret,
+  type TlsExchange,
+  type TlsExchangeListener,
+} from "./tls-exchange.ts";
 import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 import { applicationProtocols } from "./tls-settings.ts";
 
@@ -82,7 +88,7 @@ export class ConnectingExchange implements TlsExchange {
     }
     if (identity === undefined) return this.#refuse(nameless);
     this.#settled = true;
-    this.#listener.onProven(identity);
+    this.#listener.onProven(identity, this.#terms.psk === undefined ? chainOf(this.#socket) : []);
   }
 
   #identity(): Identity | undefined {

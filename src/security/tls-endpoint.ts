@@ -2,9 +2,16 @@ import type { SecureContext } from "node:tls";
 import { AcceptingExchange, AcceptingServer } from "./accepting-exchange.ts";
 import { ConnectingExchange } from "./connecting-exchange.ts";
 import type { Credentials } from "./credential-options.ts";
-import type { Identify } from "./identity.ts";
+import type { Identify, Identity } from "./identity.ts";
 import type { TlsExchange, TlsExchangeListener } from "./tls-exchange.ts";
-import { acceptorOptions, contextOf, type ReadCredentials, readCredentials } from "./tls-settings.ts";
+import {
+  acceptorOptions,
+  contextOf,
+  type ReadCredentials,
+  readCredentials,
+  trustOf,
+} from "./tls-settings.ts";
+import type { CertificateChain, Trust } from "./trust.ts";
 
 /**
  * Begins the TLS exchanges of one engine, in both roles, with the same credentials. What OpenSSL needs of these is made
@@ -15,6 +22,7 @@ export class TlsEndpoint {
   readonly #identify: Identify;
   #read: ReadCredentials;
   #context: SecureContext;
+  #trust: Trust;
   /** Servers without an exchange. As many are made as there are handshakes at once, and these are bounded. */
   #servers: AcceptingServer[] = [];
 
@@ -24,17 +32,21 @@ export class TlsEndpoint {
     this.#identify = identify;
     this.#read = readCredentials(credentials);
     this.#context = contextOf(this.#read);
+    this.#trust = trustOf(this.#read);
   }
 
   /**
-   * Reads the certificates, the key and the lists again. They hold for exchanges that begin from now on.
+   * Reads the certificates, the key and the lists again. They hold for exchanges that begin from now on. Peers of
+   * exchanges that have begun before are judged by both readings.
    *
    * @throws As the constructor does. The former ones hold then.
    */
   reload(): void {
     const read = readCredentials(this.#credentials);
+    const trust = trustOf(read);
     this.#context = contextOf(read);
     this.#read = read;
+    this.#trust = trust;
     this.#servers = [];
   }
 
@@ -46,13 +58,31 @@ export class TlsEndpoint {
       : "";
   }
 
+  /**
+   * Why a peer could not prove any more who it is, or "": its chain does not lead to a trusted authority, or was revoked,
+   * or its pre-shared key is gone.
+   */
+  faultOf({ identity, chain }: { readonly identity: Identity; readonly chain: CertificateChain }): string {
+    const credentials = this.#credentials;
+    if (credentials.kind === "tls") return this.#trust.faultOf(chain);
+    if (identity.kind !== "psk" || identity.name === credentials.own?.identity) return "";
+    try {
+      return credentials.lookup(identity.name) === undefined
+        ? "its pre-shared key is not known any more"
+        : "";
+    } catch {
+      // That keys cannot be looked up now says nothing of this one.
+      return "";
+    }
+  }
+
   /** Begins an exchange with a peer that must prove `name`. */
   connect(name: string, listener: TlsExchangeListener): TlsExchange {
     const credentials = this.#credentials;
     const psk = credentials.kind === "psk" ? credentials.own : undefined;
     if (credentials.kind === "psk" && psk === undefined) throw new TypeError(this.connectFault);
     const terms = { context: this.#context, psk, name, identify: this.#identify };
-    return new ConnectingExchange(terms, listener);
+    return new ConnectingExchange(terms, this.#judgedAgain(listener));
   }
 
   /** Begins the exchange of a peer that connects. */
@@ -62,8 +92,22 @@ export class TlsEndpoint {
     const server =
       servers.pop() ?? new AcceptingServer(acceptorOptions(this.#read, credentials.kind), credentials);
     // Those made before a reload are let go with their array.
-    return new AcceptingExchange(server, credentials.kind, this.#identify, listener, () =>
+    return new AcceptingExchange(server, credentials.kind, this.#identify, this.#judgedAgain(listener), () =>
       servers.push(server),
     );
+  }
+
+  /** The listener of an exchange that begins now, and may end when the certificates have been read again. */
+  #judgedAgain(listener: TlsExchangeListener): TlsExchangeListener {
+    const trust = this.#trust;
+    return {
+      onFlight: (bytes) => listener.onFlight(bytes),
+      onRefused: (refusal) => listener.onRefused(refusal),
+      onProven: (identity, chain) => {
+        const why = trust === this.#trust ? "" : this.faultOf({ identity, chain });
+        if (why === "") listener.onProven(identity, chain);
+        else listener.onRefused({ refusal: "certificate", why });
+      },
+    };
   }
 }

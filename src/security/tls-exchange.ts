@@ -1,6 +1,7 @@
 import type { TLSSocket } from "node:tls";
 import type { Identity } from "./identity.ts";
 import type { ExchangeRefusal } from "./tls-failure.ts";
+import type { CertificateChain } from "./trust.ts";
 
 /** The one application protocol, which both sides must agree on. */
 export const applicationProtocol = "cinnabar/1";
@@ -13,10 +14,10 @@ export interface TlsExchangeListener {
   /** Bytes for the peer. */
   onFlight(bytes: Buffer): void;
   /**
-   * The peer has proven who it is, and `exportSecret` may be called. Flights that the peer needs may still follow: the
+   * The peer has proven who it is, and `exportSecret` may be called. `chain`: what it has shown; empty with a pre-shared key. Flights that the peer needs may still follow: the
    * side that connects closes the exchange only when the peer has shown that it has the keys.
    */
-  onProven(identity: Identity): void;
+  onProven(identity: Identity, chain: CertificateChain): void;
   /** It was not proven, or the exchange broke. */
   onRefused(refusal: ExchangeRefusal): void;
 }
@@ -45,4 +46,12 @@ export function agreementFault(socket: TLSSocket): string {
   // OpenSSL lets a client through that offers no protocol at all.
   if (socket.alpnProtocol !== applicationProtocol) return `the peer does not speak ${applicationProtocol}`;
   return "";
+}
+
+/** What the peer has shown, the leaf first. Empty with a pre-shared key. */
+export function chainOf(socket: TLSSocket): CertificateChain {
+  const chain: Uint8Array[] = [];
+  let next = socket.getPeerX509Certificate();
+  for (; next !== undefined; next = next.issuerCertificate) chain.push(next.raw);
+  return chain;
 }

@@ -7,6 +7,7 @@ import {
 } from "node:tls";
 import type { Credentials, Pem } from "./credential-options.ts";
 import { applicationProtocol } from "./tls-exchange.ts";
+import { Trust } from "./trust.ts";
 
 /**
  * What both roles give OpenSSL. Tickets carry the trust of the moment when they were made, and save little: there are
@@ -59,6 +60,11 @@ export function contextOf(read: ReadCredentials): SecureContext {
       cause,
     });
   }
+}
+
+/** Whom they trust. */
+export function trustOf({ ca, crl }: ReadCredentials): Trust {
+  return new Trust((ca ?? []) as Buffer[], (crl ?? []) as Buffer[]);
 }
 
 /** How an acceptor judges those who connect. */

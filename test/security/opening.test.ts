@@ -163,18 +163,69 @@ describe.each(fabrics)("a sealed session over %s", (scheme, url) => {
     expect(await opened.client(Who).ask("")).toMatchObject({ name: "short.example" });
   });
 
-  it("takes what a reload brings for new sessions, and keeps those that are open", async () => {
+  it("ends when a reload brings a list that has its peer, and others go on", async () => {
     let crl = ca.crl;
     const { cert, key } = ca.issue("strict", { names: "DNS:server.example" });
     const serving = await serverAt(url(), { tls: { cert, key, ca: ca.cert, crl: () => crl }, ...shm });
-    const client = await open({ security: clientSecurity("gone.example") });
-    const peer = await client.connect(serving.urls[0] as string, target);
+    const gone = await open({ security: clientSecurity("gone.example") });
+    const staying = await open({ security: clientSecurity("staying.example") });
+    const [peer, other] = await Promise.all(
+      [gone, staying].map((client) => client.connect(serving.urls[0] as string, target)),
+    );
+    let losses = 0;
+    other?.on("lost", () => losses++);
+    const lost = new Promise<{ reason: Error }>((resolve) => peer?.on("lost", resolve));
+    serving.reloadSecurity();
+    expect(await peer?.client(Who).ask("")).toMatchObject({ name: "gone.example" });
     ca.revoke("gone.example");
     crl = ca.crl;
     serving.reloadSecurity();
-    expect(await peer.client(Who).ask("")).toMatchObject({ name: "gone.example" });
-    await expect(client.connect(serving.urls[0] as string, target)).rejects.toThrow("is revoked");
-    expect(await peer.client(Who).ask("")).toMatchObject({ name: "gone.example" });
+    expect((await lost).reason).toMatchObject({
+      code: "unauthenticated",
+      message: expect.stringContaining("is not trusted any more: the certificate is revoked"),
+    });
+    await expect(peer?.client(Who).ask("")).rejects.toThrow("the certificate is revoked");
+    expect(await other?.client(Who).ask("")).toMatchObject({ name: "staying.example" });
+    expect(losses).toBe(0);
+    // One for the session, others for each time that it wanted to come back.
+    expect(serving.stats().security.refusals.certificate).toBeGreaterThanOrEqual(2);
+  });
+
+  it("ends at the side that connects when a reload takes the acceptor's authority away", async () => {
+    const serving = await server();
+    let trusted = [ca.cert, other.cert];
+    const { cert, key } = ca.issue("distrusting", { names: "DNS:client.example" });
+    const client = await open({ security: { tls: { cert, key, ca: () => trusted }, ...shm } });
+    const peer = await client.connect(serving.urls[0] as string, target);
+    const lost = new Promise<{ reason: Error }>((resolve) => peer.on("lost", resolve));
+    trusted = [other.cert];
+    client.reloadSecurity();
+    expect((await lost).reason.message).toContain("of an authority that is not trusted any more");
+    await expect(peer.client(Who).ask("")).rejects.toMatchObject({ code: "unauthenticated" });
+    trusted = [ca.cert];
+    client.reloadSecurity();
+    expect(await peer.client(Who).ask("")).toMatchObject({ name: "client.example" });
+  });
+
+  it("ends when a reload finds its pre-shared key gone", async () => {
+    const key = Buffer.alloc(32, 5);
+    const known = new Map([
+      ["one", key],
+      ["two", key],
+    ]);
+    const serving = await serverAt(url(), { psk: { lookup: (identity) => known.get(identity) }, ...shm });
+    const [one, two] = await Promise.all(
+      ["one", "two"].map(async (identity) => {
+        const client = await open({ security: { psk: { identity, key }, ...shm } });
+        return client.connect(serving.urls[0] as string);
+      }),
+    );
+    const lost = new Promise<{ reason: Error }>((resolve) => one?.on("lost", resolve));
+    known.delete("one");
+    serving.reloadSecurity();
+    expect((await lost).reason.message).toContain("its pre-shared key is not known any more");
+    await expect(one?.client(Who).ask("")).rejects.toMatchObject({ code: "unauthenticated" });
+    expect(await two?.client(Who).ask("")).toEqual({ kind: "psk", name: "two" });
   });
 
   it("is not opened with the engine itself by a pre-shared key: what it says could be played back to it", async () => {

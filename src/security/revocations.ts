@@ -1,0 +1,61 @@
+import { type DerValue, derMembers, derTag, derValues } from "./der.ts";
+
+/**
+ * What revocation lists say, by authority. OpenSSL judges by the same lists in each handshake, and Node does not hand them
+ * out; these are for peers that are connected already.
+ */
+export class Revocations {
+  /** Serial numbers as DER has them, in hexadecimal digits, by the name of the authority in DER, likewise. */
+  readonly #serials = new Map<string, Set<string>>();
+
+  /** @throws TypeError for lists that OpenSSL would not take either. */
+  constructor(lists: readonly Uint8Array[]) {
+    for (const pem of lists) for (const der of blocks(pem)) this.#add(der);
+  }
+
+  /** Whether the authority of a certificate, which is in DER, has revoked it. */
+  has(certificate: Uint8Array): boolean {
+    const { issuer, serial } = issuerAndSerial(certificate);
+    return this.#serials.get(issuer)?.has(serial) === true;
+  }
+
+  #add(der: Uint8Array): void {
+    // version?, algorithm, issuer, thisUpdate, nextUpdate?, revokedCertificates?, extensions? (RFC 5280, section 5.1)
+    const fields = [...derMembers(der, first(derMembers(der, first(derValues(der)))))];
+    if (fields[0]?.tag === derTag.integer) fields.shift();
+    const [, issuer, ...rest] = fields;
+    if (issuer === undefined) throw new TypeError("a revocation list has no issuer");
+    const key = hexOf(der, issuer);
+    const serials = this.#serials.get(key) ?? new Set<string>();
+    this.#serials.set(key, serials);
+    const revoked = rest.find(({ tag }) => tag === derTag.sequence);
+    // Behind the times a sequence is the list itself: extensions have a tag of their own.
+    for (const entry of revoked === undefined ? [] : derMembers(der, revoked))
+      serials.add(hexOf(der, first(derMembers(der, entry))));
+  }
+}
+
+/** The lists in a PEM text. */
+function blocks(pem: Uint8Array): Buffer[] {
+  const found = Buffer.from(pem)
+    .toString("latin1")
+    .matchAll(/-----BEGIN X509 CRL-----([^-]*)-----END X509 CRL-----/g);
+  return [...found].map(([, text = ""]) => Buffer.from(text, "base64"));
+}
+
+function issuerAndSerial(der: Uint8Array): { readonly issuer: string; readonly serial: string } {
+  // [version], serialNumber, algorithm, issuer … (RFC 5280, section 4.1)
+  const fields = [...derMembers(der, first(derMembers(der, first(derValues(der)))))];
+  const at = fields.findIndex(({ tag }) => tag === derTag.integer);
+  const [serial, issuer] = [fields[at], fields[at + 2]];
+  if (serial === undefined || issuer === undefined) throw new TypeError("a certificate has no issuer");
+  return { issuer: hexOf(der, issuer), serial: hexOf(der, serial) };
+}
+
+function first(values: Iterable<DerValue>): DerValue {
+  for (const value of values) return value;
+  throw new TypeError("a value in DER has no members");
+}
+
+const hexOf = (bytes: Uint8Array, { start, end }: DerValue): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString("hex");

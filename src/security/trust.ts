@@ -1,0 +1,67 @@
+import { X509Certificate } from "node:crypto";
+import { Revocations } from "./revocations.ts";
+
+/** A certificate that a handshake has verified, and behind it those that came with it. In DER. */
+export type CertificateChain = readonly Uint8Array[];
+
+/**
+ * Whom one reading of the authorities and lists trusts. A handshake is judged by OpenSSL alone; this judges again, by a
+ * later reading, what a handshake has verified: whether the chain still leads to an authority, and nothing of it was
+ * revoked since.
+ */
+export class Trust {
+  readonly #authorities: readonly X509Certificate[];
+  readonly #revocations: Revocations;
+
+  /** Both as PEM. */
+  constructor(authorities: readonly Uint8Array[], lists: readonly Uint8Array[]) {
+    this.#authorities = authorities.flatMap(certificatesIn);
+    this.#revocations = new Revocations(lists);
+  }
+
+  /** Why a chain does not hold any more, or "". */
+  faultOf(chain: CertificateChain): string {
+    const certificates = chain.map((der) => new X509Certificate(der));
+    const path = this.#pathOf(certificates);
+    if (path === undefined) return "the certificate is of an authority that is not trusted any more";
+    const [end] = path.filter(({ raw }) => this.#revocations.has(raw));
+    if (end === undefined) return "";
+    return end === certificates[0]
+      ? "the certificate is revoked"
+      : "the certificate of its authority is revoked";
+  }
+
+  /** From the leaf to an authority that is trusted. A chain is in order, as Node gives it. */
+  #pathOf(chain: readonly X509Certificate[]): readonly X509Certificate[] | undefined {
+    const path: X509Certificate[] = [];
+    for (const [index, certificate] of chain.entries()) {
+      path.push(certificate);
+      const anchor = this.#anchorOf(certificate, this.#authorities.length);
+      if (anchor !== undefined) return [...path, ...anchor];
+      const next = chain[index + 1];
+      if (next === undefined || !isIssuedBy(certificate, next)) return undefined;
+    }
+    return undefined;
+  }
+
+  /** The authorities above a certificate, up to one that has signed itself: OpenSSL accepts no other end. */
+  #anchorOf(certificate: X509Certificate, mostLinks: number): readonly X509Certificate[] | undefined {
+    if (mostLinks === 0) return undefined;
+    for (const authority of this.#authorities) {
+      if (!isIssuedBy(certificate, authority)) continue;
+      const above = isIssuedBy(authority, authority) ? [] : this.#anchorOf(authority, mostLinks - 1);
+      if (above !== undefined) return [authority, ...above];
+    }
+    return undefined;
+  }
+}
+
+const isIssuedBy = (certificate: X509Certificate, authority: X509Certificate): boolean =>
+  certificate.checkIssued(authority) && certificate.verify(authority.publicKey);
+
+function certificatesIn(pem: Uint8Array): X509Certificate[] {
+  const found = Buffer.from(pem)
+    .toString("latin1")
+    .match(/-----BEGIN (?:TRUSTED )?CERTIFICATE-----[^-]*-----END (?:TRUSTED )?CERTIFICATE-----/g);
+  return (found ?? []).map((text) => new X509Certificate(text));
+}
