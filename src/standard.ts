@@ -72,6 +72,7 @@ export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";
 export type { QuarantinedMemory } from "./memory/region-core.ts";
 export { RegionHandle, type ShareOptions } from "./memory/region-handle.ts";
+export type { RegionKeys } from "./memory/region-kind.ts";
 export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { RemoteRegion } from "./memory/remote-region.ts";
 export { Metadata, type MetadataInit } from "./metadata/metadata.ts";

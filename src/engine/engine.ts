@@ -9,7 +9,7 @@ import { callerOf } from "../memory/leak-watch.ts";
 import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
-import type { Access } from "../memory/region-kind.ts";
+import type { Access, RegionKeys } from "../memory/region-kind.ts";
 import type { CallDirection } from "../observe/call-metrics.ts";
 import { channels } from "../observe/channels.ts";
 import type { Histogram } from "../observe/histogram.ts";
@@ -29,6 +29,14 @@ import { type EngineStats, statsOf } from "./stats.ts";
 export interface ExposeOptions<A extends Access> {
   /** What a peer that is granted the region may do with it. */
   readonly access: A;
+  /**
+   * How long the keys live by which peers reach the memory. "call": each call registers the memory anew, and its keys
+   * end with it. "region": the memory is registered once for each peer that gets it, and stays so until the region is
+   * disposed or the session with the peer ends. That saves the cost of registering, which on RDMA devices is that of
+   * pinning all its pages. Choose it for peers that you trust: one that breaks the rules can use the keys between calls,
+   * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
+   */
+  readonly keys?: RegionKeys;
   /**
    * Where the memory lies. Default "host", the only kind that can be registered so far. A device's memory is refused
    * with `unimplemented`.
@@ -142,16 +150,16 @@ export class Engine implements AsyncDisposable {
    * using region = engine.expose(samples, { access: "read" });
    * const { sum } = await sums.sum({ numbers: region });
    *
-   * @throws TypeError for a bad view or access. RangeError for more than 4096 pieces. RpcError: `failed_precondition`
+   * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 pieces. RpcError: `failed_precondition`
    * for detached memory; `unimplemented` for a device's; `unavailable` when the engine is closed.
    */
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     options: ExposeOptions<A>,
   ): Region<A> {
-    assertOptions("expose", options, ["access", "memory"]);
+    assertOptions("expose", options, ["access", "keys", "memory"]);
     assertMemoryKind("expose", options.memory);
-    return this.#parts.memory.expose(views, options.access, callerOf(this.expose));
+    return this.#parts.memory.expose(views, options.access, callerOf(this.expose), options.keys);
   }
 
   /**

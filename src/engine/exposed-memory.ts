@@ -3,7 +3,7 @@ import { exposable } from "../memory/exposable.ts";
 import { closePool, Pool } from "../memory/pool.ts";
 import { Region } from "../memory/region.ts";
 import { RegionCore, type RegionListener } from "../memory/region-core.ts";
-import type { Access } from "../memory/region-kind.ts";
+import type { Access, RegionKeys } from "../memory/region-kind.ts";
 import { systemClock } from "../time/clock.ts";
 
 /** What exposed memory needs of its engine. */
@@ -27,8 +27,8 @@ export class ExposedMemory implements RegionListener {
   constructor(context: ExposedMemoryContext) {
     this.#context = context;
     this.shares = new Shares(() => context.urls(), context.incarnation);
-    this.pool = new Pool(systemClock, context.maxPoolBytes, (bytes, access, at) =>
-      this.expose(bytes, access, at),
+    this.pool = new Pool(systemClock, context.maxPoolBytes, (bytes, access, at, keys) =>
+      this.expose(bytes, access, at, keys),
     );
   }
 
@@ -42,10 +42,11 @@ export class ExposedMemory implements RegionListener {
     views: ArrayBufferView | readonly ArrayBufferView[],
     access: A,
     at: string,
+    keys: RegionKeys | undefined,
   ): Region<A> {
-    const segments = exposable(views, access);
+    const segments = exposable(views, access, keys);
     this.#context.assertOpen();
-    const core = new RegionCore(this, segments, access, at);
+    const core = new RegionCore(this, segments, access, { keys, at });
     this.#regions.add(core);
     return new Region<A>(core, this.shares);
   }

@@ -87,7 +87,8 @@ export class Exchange implements SessionPart, PeerLink {
   end(reason: RpcError, teardown: Teardown): void {
     this.#sealedMover?.end();
     this.#sealedOwner?.end();
-    teardown.addGrants(this.outgoing.end(reason));
+    const lasting = this.grants.lasting.end();
+    teardown.addGrants([...this.outgoing.end(reason), ...lasting]);
     teardown.addTransfers(this.incoming.end(reason, teardown.onTransferEnded));
   }
 

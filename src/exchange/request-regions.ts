@@ -7,7 +7,7 @@ import type { PeerLink } from "../control/peer-link.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { GrantedRegions } from "../memory/granted-regions.ts";
 import { coreOf, Region } from "../memory/region.ts";
-import { unregistered } from "../memory/region-grant.ts";
+import { unregistered } from "../memory/region-registration.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../wire/codec.ts";
 import { frameFlag } from "../wire/frame.ts";
@@ -58,9 +58,8 @@ export class GrantingCodec implements RegionCodec {
     if (this.#segments > maxSegments)
       throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
     const { port, sealedOwner } = this.#peer;
-    const grant = coreOf(region).grantTo(sealedOwner === undefined ? port : unregistered, () =>
-      call.onRevoked(),
-    );
+    const keys = sealedOwner === undefined ? port : unregistered;
+    const grant = coreOf(region).grantTo(keys, () => call.onRevoked(), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
     return writeRegionDescriptor(descriptor);

@@ -328,6 +328,8 @@ export class MemPort implements Port, MemEndpoint {
         waiting: 0,
       },
       registeredBytes: this.memory.registeredBytes,
+      registrationsMade: this.memory.made,
+      registrationsMadeBytes: this.memory.madeBytes,
     };
   }
 

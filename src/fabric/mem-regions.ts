@@ -19,6 +19,10 @@ export class MemRegions {
   readonly #byIndex: (MemRegion | undefined)[] = [];
   readonly #byKey = new Map<bigint, MemRegion>();
 
+  /** Registrations since the port opened, and their bytes. */
+  made = 0;
+  madeBytes = 0;
+
   get size(): number {
     return this.#byKey.size;
   }
@@ -31,6 +35,8 @@ export class MemRegions {
 
   add(bytes: Uint8Array, rights: number, key: bigint): RegisteredMemory {
     const region: MemRegion = { bytes, access: rights, key, users: 0, onReleased: undefined };
+    this.made++;
+    this.madeBytes += bytes.byteLength;
     let index = this.#byIndex.indexOf(undefined);
     if (index < 0) index = this.#byIndex.length;
     this.#byIndex[index] = region;

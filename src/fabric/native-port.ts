@@ -5,16 +5,11 @@ import { extentWords, mostExtents } from "../libfabric/addon.ts";
 import { gauges } from "../libfabric/gauges.ts";
 import { requireLibfabric } from "../libfabric/libfabric.ts";
 import type { PortDescription } from "../libfabric/port-report.ts";
-import {
-  type FabricUrl,
-  formatHostUrl,
-  hasHosts,
-  isNodeScheme,
-  type NativeScheme,
-} from "../libfabric/url.ts";
+import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "../libfabric/url.ts";
 import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "../rdma/connection-events.ts";
 import { lockedMemory } from "../rdma/pinned-memory.ts";
 import type { AuthKeys } from "./auth-keys.ts";
+import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
@@ -90,6 +85,8 @@ export class NativePort implements Port {
   readonly #extentHalves: Uint32Array;
   /** Withdrawn regions that a peer may still use: the peer is stopped, or not yet known to be dead. */
   #unreleased: Unreleased[] = [];
+  #registrationsMade = 0;
+  #registrationsMadeBytes = 0;
   readonly #receiveSlots: number;
   readonly #connectionEvents: string = "";
   #closed = false;
@@ -233,6 +230,8 @@ export class NativePort implements Port {
   ): RegisteredMemory {
     const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access);
     if (index < 0) throw this.#registerError(index, byteLength);
+    this.#registrationsMade++;
+    this.#registrationsMadeBytes += byteLength;
     return { index, key: this.#extentWords[0] as bigint, base: this.#extentWords[1] as bigint };
   }
 
@@ -333,6 +332,8 @@ export class NativePort implements Port {
         waiting: level(gauges.waiting),
       },
       registeredBytes: level(gauges.registeredBytes),
+      registrationsMade: this.#registrationsMade,
+      registrationsMadeBytes: this.#registrationsMadeBytes,
       granted,
       connections: this.#opened.countsConnections
         ? {
@@ -388,13 +389,4 @@ export class NativePort implements Port {
     if (status >= 0) return status;
     throw fabricError({ provider: this.provider, op, code: status });
   }
-}
-
-/**
- * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
- */
-function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
-  if (scheme === "shm") return `shm://${name}`;
-  if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
-  return formatHostUrl(scheme, asked === "" ? host : asked, service);
 }

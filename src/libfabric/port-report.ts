@@ -31,6 +31,9 @@ export interface PortDescription {
   readonly queues: PortQueues;
   /** Bytes registered with the provider, message slots included where it requires that. Over verbs they are pinned. */
   readonly registeredBytes: number;
+  /** Registrations made since the port opened, and their bytes. Over verbs each pins its pages anew. */
+  readonly registrationsMade: number;
+  readonly registrationsMadeBytes: number;
   /** Present for a port on libfabric. */
   readonly granted?: GrantedAttributes | undefined;
   /** Present for a verbs port. */
@@ -60,6 +63,8 @@ const none: QueueLevel = { depth: 0, used: 0, highest: 0 };
 export const plainDescription: PortDescription = {
   queues: { send: none, receive: none, completion: none, waiting: 0 },
   registeredBytes: 0,
+  registrationsMade: 0,
+  registrationsMadeBytes: 0,
 };
 
 /** Description of a verbs port. */

@@ -1,8 +1,10 @@
 import { RpcError } from "../errors/rpc-error.ts";
+import { shown } from "../options/assert-options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
-import type { Access } from "./region-kind.ts";
+import type { Access, RegionKeys } from "./region-kind.ts";
 
 const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
+const keyLives: readonly string[] = ["call", "region"] satisfies RegionKeys[];
 
 /**
  * The memory of a region: checks what `engine.expose` was given and returns it as bytes, without empty views, and with
@@ -11,12 +13,14 @@ const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Ac
  * @throws TypeError naming the view or field that does not fit; RangeError for more than 4096 segments; RpcError
  * `failed_precondition` for detached memory.
  */
-export function exposable(views: unknown, access: unknown): Uint8Array[] {
+export function exposable(views: unknown, access: unknown, keys: unknown = "call"): Uint8Array[] {
   if (!accesses.includes(access as string)) {
     throw new TypeError(
       `expose: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`,
     );
   }
+  if (!keyLives.includes(keys as string))
+    throw new TypeError(`expose: keys must be "call" or "region", it is ${shown(keys)}`);
   if (!Array.isArray(views)) return joined([exposableView(views, "view")]);
   return joined(views.map((view, index) => exposableView(view, `view ${index}`)));
 }

@@ -4,6 +4,7 @@ import { PutNotificationTargets } from "./put-notification.ts";
 import { coreOf, type Region } from "./region.ts";
 import type { RegionCore } from "./region-core.ts";
 import { type Access, permits } from "./region-kind.ts";
+import { LastingRegistrations } from "./region-registration.ts";
 
 /** A region that this session's peer may use now. */
 export interface GrantedRegion {
@@ -18,11 +19,14 @@ export interface GrantedRegion {
  * here was never granted, or its grant has ended.
  */
 export class GrantedRegions {
-  readonly #grants = new Map<bigint, GrantedRegion>();
+  /** Registrations that outlive calls. */
+  readonly lasting: LastingRegistrations;
+  readonly #grants = new Map<bigint, CountedGrants>();
   /** Only where puts carry notifications, as each grant then needs a second entry. */
   readonly #targets: PutNotificationTargets | undefined;
 
   constructor(port: Port) {
+    this.lasting = new LastingRegistrations(port);
     this.#targets = port.immediateBytes > 0 ? PutNotificationTargets.of(port) : undefined;
   }
 
@@ -56,19 +60,35 @@ export class GrantedRegions {
     return region;
   }
 
-  /** `isReachable`: the peer writes the memory one-sided, and its writes may carry notifications. */
+  /**
+   * A call was granted the region under this key, which other calls may have, too. `isReachable`: the peer writes the
+   * memory one-sided, and its writes may carry notifications.
+   */
   add(key: bigint, region: Region, isReachable = true): void {
+    const known = this.#grants.get(key);
+    if (known !== undefined) {
+      known.calls++;
+      return;
+    }
     const core = coreOf(region);
-    const granted = { region: core, access: core.access };
+    const granted = { region: core, access: core.access, calls: 1 };
     this.#grants.set(key, granted);
     if (isReachable) this.#targets?.add(key, granted);
   }
 
+  /** One of the calls has ended. */
   delete(key: bigint): void {
     const granted = this.#grants.get(key);
+    if (granted === undefined || --granted.calls > 0) return;
     this.#grants.delete(key);
-    if (granted !== undefined) this.#targets?.delete(key, granted);
+    this.#targets?.delete(key, granted);
   }
+}
+
+/** The grants of one key. */
+interface CountedGrants extends GrantedRegion {
+  /** How many calls hold it now. */
+  calls: number;
 }
 
 function refused(code: "not_found" | "permission_denied" | "out_of_range", message: string): RpcError {

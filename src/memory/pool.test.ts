@@ -86,7 +86,7 @@ describe("pool.take", () => {
     ["4096", {}, "bytes must be an integer"],
     [Number.POSITIVE_INFINITY, {}, "bytes must be an integer"],
     [2 ** 53, {}, "bytes must be an integer"],
-    [1, { zeros: true }, 'unknown option "zeros"; known are zero, access, memory'],
+    [1, { zeros: true }, 'unknown option "zeros"; known are zero, access, keys, memory'],
     [1, { zero: 1 }, "zero must be true or false, it is 1"],
     [1, null, "options must be an object"],
     [1, { memory: "gpu" }, "pool.take: memory must be"],

@@ -6,7 +6,7 @@ import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 import { PooledMemory } from "./pooled-memory.ts";
 import type { Region } from "./region.ts";
-import type { Access } from "./region-kind.ts";
+import type { Access, RegionKeys } from "./region-kind.ts";
 import { allocateSlab, releaseSlab, slabBytesFor } from "./slab-memory.ts";
 
 /** Options of `pool.take`. */
@@ -15,6 +15,8 @@ export interface TakeOptions<A extends Access = never> {
   readonly zero?: boolean;
   /** Exposes the memory as a region, `memory.region`, with this access for peers. Default: no region. */
   readonly access?: A;
+  /** How long the region's keys live, as with `engine.expose`; only with `access`. Default "call". */
+  readonly keys?: RegionKeys;
   /** Where the memory lies. Only "host" is implemented. Default "host". */
   readonly memory?: MemoryKind;
 }
@@ -35,7 +37,12 @@ export interface PoolStats {
 }
 
 /** Exposes memory as a region of the engine; `at` says where it was taken. */
-export type Exposer = <A extends Access>(bytes: Uint8Array, access: A, at: string) => Region<A>;
+export type Exposer = <A extends Access>(
+  bytes: Uint8Array,
+  access: A,
+  at: string,
+  keys: RegionKeys | undefined,
+) => Region<A>;
 
 let close: (pool: Pool) => void;
 
@@ -47,7 +54,7 @@ export function closePool(pool: Pool): void {
 /** How long a free slab is kept, in milliseconds. */
 const idleMs = 5000;
 
-const knownOptions = ["zero", "access", "memory"];
+const knownOptions = ["zero", "access", "keys", "memory"];
 
 /**
  * Reusable memory for bulk data: `engine.pool`. Take buffers here when you move much data. New memory is slow at first:
@@ -100,7 +107,7 @@ export class Pool {
    * the system's memory is used up, `unimplemented` for memory of a GPU, `unavailable` when the engine is closed.
    */
   take<A extends Access = never>(bytes: number, options: TakeOptions<A> = {}): PooledMemory<A> {
-    const { zero = true, access, memory } = this.#checked(bytes, options);
+    const { zero = true, access, keys, memory } = this.#checked(bytes, options);
     assertMemoryKind("pool.take", memory);
     if (this.#closed) throw closedError("the engine");
     const slab = this.#slabOf(slabBytesFor(bytes), zero, bytes);
@@ -113,7 +120,7 @@ export class Pool {
     const onDisposed = () => this.#onDisposed(slab);
     if (access === undefined) return new PooledMemory<A>(view, { onDisposed });
     try {
-      return new PooledMemory<A>(view, { onDisposed }, this.#expose(view, access, taking.at));
+      return new PooledMemory<A>(view, { onDisposed }, this.#expose(view, access, taking.at, keys));
     } catch (error) {
       onDisposed();
       throw error;
@@ -150,6 +157,8 @@ export class Pool {
     }
     if (options.zero !== undefined && typeof options.zero !== "boolean")
       throw new TypeError(`pool.take: zero must be true or false, it is ${shown(options.zero)}`);
+    if (options.keys !== undefined && options.access === undefined)
+      throw new TypeError("pool.take: keys need access: without it the memory is no region");
     return options;
   }
 

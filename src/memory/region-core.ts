@@ -8,8 +8,15 @@ import { assertInside, detached, isDetached, sliceSegments } from "./exposable.t
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
-import { type KeyIssuer, RegionGrant } from "./region-grant.ts";
-import type { Access } from "./region-kind.ts";
+import { RegionGrant, type UsedRegistration } from "./region-grant.ts";
+import type { Access, RegionKeys } from "./region-kind.ts";
+import {
+  type KeyIssuer,
+  type LastingRegistration,
+  type LastingRegistrations,
+  RegionRegistration,
+  unregistered,
+} from "./region-registration.ts";
 
 const rights = {
   read: right.remoteRead,
@@ -32,6 +39,16 @@ export interface QuarantinedMemory {
   readonly quarantinedBytes: number;
 }
 
+/** How a region was exposed. */
+export interface RegionOrigin {
+  /** How long its keys live. Default "call". */
+  readonly keys?: RegionKeys | undefined;
+  /** Where it was exposed, for warnings. */
+  readonly at?: string | undefined;
+  /** The region that this slice was cut from. */
+  readonly parent?: RegionCore;
+}
+
 /** Is told what becomes of an engine's regions. */
 export interface RegionListener {
   /** For the wait for peers that do not answer. The real time by default, as their liveness goes by it. */
@@ -50,11 +67,13 @@ export class RegionCore {
   readonly access: Access;
   readonly byteLength: number;
   readonly segments: readonly Uint8Array[];
-  /** Where it was exposed, for warnings. */
   readonly exposedAt: string;
   readonly #listener: RegionListener;
   readonly #parent: RegionCore | undefined;
+  readonly #keys: RegionKeys;
   readonly #grants = new Set<RegionGrant>();
+  /** Registrations that outlive calls, one for each session that was granted the region. */
+  readonly #lasting = new Set<LastingRegistration>();
   /** Transfers of this engine that use it as local memory. */
   #localUses = 0;
   #disposed = false;
@@ -74,14 +93,14 @@ export class RegionCore {
     listener: RegionListener,
     segments: readonly Uint8Array[],
     access: Access,
-    exposedAt = "somewhere",
-    parent?: RegionCore,
+    { keys = "call", at = "somewhere", parent }: RegionOrigin = {},
   ) {
     this.#listener = listener;
     this.#parent = parent;
+    this.#keys = keys;
     this.segments = segments;
     this.access = access;
-    this.exposedAt = exposedAt;
+    this.exposedAt = at;
     this.byteLength = segments.reduce((sum, { byteLength }) => sum + byteLength, 0);
     if (parent !== undefined) return;
     for (const { buffer } of segments) {
@@ -106,11 +125,16 @@ export class RegionCore {
     this.assertUsable();
     assertInside("slice", offset, length, this.byteLength);
     const segments = sliceSegments(this.segments, offset, length);
-    return new RegionCore(this.#listener, segments, this.access, this.exposedAt, this);
+    return new RegionCore(this.#listener, segments, this.access, { at: this.exposedAt, parent: this });
   }
 
-  /** Grants the region to a peer, under keys of its port. `onRevoke` must end the call that holds the grant. */
-  grantTo(keys: KeyIssuer, onRevoke: () => void): RegionGrant {
+  /**
+   * Grants the region to a peer. `onRevoke` must end the call that holds the grant. `lasting`: the registrations of the
+   * peer's session that serve many calls, for a region whose keys outlive calls.
+   *
+   * @throws RpcError as `assertUsable`, and of the provider.
+   */
+  grantTo(keys: KeyIssuer, onRevoke: () => void, lasting?: LastingRegistrations): RegionGrant {
     this.assertUsable();
     const onBack = (back: RegionGrant) => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) {
@@ -121,10 +145,24 @@ export class RegionCore {
     const onGivenUp = () => {
       for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent) core.#settle();
     };
-    const grant = new RegionGrant(keys, this.segments, rights[this.access], onRevoke, onBack, onGivenUp);
+    const isByRequest = keys === unregistered;
+    const registration = this.#registrationFor(keys, isByRequest ? undefined : lasting);
+    const grant = new RegionGrant(registration, this.segments, isByRequest, { onRevoke, onBack, onGivenUp });
     for (let core: RegionCore | undefined = this; core !== undefined; core = core.#parent)
       core.#grants.add(grant);
     return grant;
+  }
+
+  #registrationFor(keys: KeyIssuer, lasting: LastingRegistrations | undefined): UsedRegistration {
+    const allowed = rights[this.access];
+    if (lasting === undefined || this.#keys === "call")
+      return new RegionRegistration(keys, this.segments, allowed);
+    const registration = lasting.of(this, allowed, (gone) => {
+      this.#lasting.delete(gone);
+      this.#settle();
+    });
+    this.#lasting.add(registration);
+    return registration.use();
   }
 
   /** Reads the put notifications. Those of a slice come here while the slice has no reader. */
@@ -185,6 +223,7 @@ export class RegionCore {
     unwatchForLeak(this);
     for (const queue of [this.#notifications, ...this.#sliceNotifications]) queue.close();
     for (const listener of [...this.#onDisposed]) listener();
+    for (const registration of [...this.#lasting]) registration.onRegionDisposed();
     this.#settle();
   }
 
@@ -223,7 +262,8 @@ export class RegionCore {
   }
 
   #settle(): void {
-    if (this.#grants.size > 0 || this.#localUses > 0) return this.#beginPatience();
+    const isReachable = this.#grants.size > 0 || (this.#disposed && this.#lasting.size > 0);
+    if (isReachable || this.#localUses > 0) return this.#beginPatience();
     this.#cancelPatience?.();
     this.#cancelPatience = undefined;
     if (this.#disposed && !this.#released) {
@@ -245,7 +285,7 @@ export class RegionCore {
     // In the foreground: a process must not end while it waits for this.
     this.#cancelPatience = (this.#listener.clock ?? realClock).timer(patienceMs, () => {
       this.#cancelPatience = undefined;
-      const lent = [...this.#grants].flatMap(({ memory }) => memory);
+      const lent = [...this.#grants, ...this.#lasting].flatMap(({ memory }) => memory);
       this.#tell(this.#localUses > 0 ? this.byteLength : coveredBytes(lent));
     });
   }

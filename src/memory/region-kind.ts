@@ -6,6 +6,12 @@ export type Access = "read" | "write" | "read_write";
 
 const accesses: readonly Access[] = ["read", "write", "read_write"];
 
+/**
+ * How long the keys live by which peers reach a region. "call": each call registers the memory under keys of its own,
+ * which end with it. "region": the memory is registered once for each peer, and the keys end with the region.
+ */
+export type RegionKeys = "call" | "region";
+
 /** The wire number of an access: 1 read, 2 write, 3 both. */
 export function accessNumber(access: Access): number {
   return accesses.indexOf(access) + 1;

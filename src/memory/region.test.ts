@@ -5,7 +5,7 @@ import { FakeClock } from "../time/fake-clock.test-support.ts";
 import { assertInside, exposable } from "./exposable.ts";
 import { coreOf, Region } from "./region.ts";
 import { type QuarantinedMemory, RegionCore } from "./region-core.ts";
-import { grantedHere } from "./region-grant.ts";
+import { grantedHere } from "./region-registration.ts";
 
 const ignore = () => {};
 

@@ -10,8 +10,8 @@ import {
 } from "../memory/exposable.ts";
 import { coreOf, Region } from "../memory/region.ts";
 import type { RegionCore } from "../memory/region-core.ts";
-import { grantedHere } from "../memory/region-grant.ts";
 import { permits } from "../memory/region-kind.ts";
+import { grantedHere } from "../memory/region-registration.ts";
 import { grantOf, type RemoteGrant, RemoteRegion, sliceRemoteSegments } from "../memory/remote-region.ts";
 import type { LocalMemory, TransferPart } from "./transfer-options.ts";
 

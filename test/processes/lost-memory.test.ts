@@ -20,6 +20,9 @@ const stoppable: readonly Fabric[] = isLong ? ["shm", "tcp"] : ["tcp"];
 const canary = 0x5a;
 const regionBytes = 3 * mebi;
 
+/** Keys that end with their call, and keys that the end of the session has to withdraw, by turns. */
+const keysOf = (round: number) => (round % 2 === 0 ? "call" : "region");
+
 const codeOf = (error: unknown): string => (error instanceof RpcError ? error.code : String(error));
 
 /** An honest peer beside those that are lost: called without a pause until `stop`, which gives how it fared. */
@@ -53,8 +56,9 @@ describe.each(fabrics.filter((fabric) => !isDevice(fabric)))("memory lent over %
     for (let round = 0; round < kills; round++) {
       const { server, url } = await startServer({ listen: freshUrl(fabric) });
       const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
-      const written = engine.expose(new Uint8Array(regionBytes), { access: "write" });
-      const read = engine.expose(new Uint8Array(regionBytes), { access: "read" });
+      const keys = keysOf(round);
+      const written = engine.expose(new Uint8Array(regionBytes), { access: "write", keys });
+      const read = engine.expose(new Uint8Array(regionBytes), { access: "read", keys });
       const ends = [trial.fill({ into: written }), trial.drain({ from: read })].map((call) =>
         call.catch(codeOf),
       );
@@ -80,7 +84,7 @@ describe.each(fabrics.filter((fabric) => !isDevice(fabric)))("memory lent over %
     for (let round = 0; round < stops; round++) {
       const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
       const memory = new Uint8Array(regionBytes);
-      const region = engine.expose(memory, { access: "write" });
+      const region = engine.expose(memory, { access: "write", keys: keysOf(round) });
       const end = trial.fill({ into: region }).catch(codeOf);
       await server.report("filling");
       await server.stop();
