@@ -11,8 +11,13 @@ afterAll(() => project.remove());
 describe.each(["20", "22", "24", "26"])("Node %s", (version) => {
   const node = tool(`node-${version}`, "bin/node");
 
-  it("is of that version", () => {
-    expect(project.node(["--version"], { node }).stdout).toMatch(new RegExp(`^v${version}\\.`));
+  it("is of that version, 20 the oldest that package.json takes", () => {
+    const { engines } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as {
+      engines: { node: string };
+    };
+    const said = project.node(["--version"], { node }).stdout;
+    expect(said).toMatch(new RegExp(`^v${version}\\.`));
+    if (version === "20") expect(said).toBe(`v${engines.node.replace(">=", "")}.0\n`);
   });
 
   it("calls over mem and tcp from an ES module, and runs lanes", () => {
