@@ -57,8 +57,9 @@ export async function buildNative(preset, target) {
 }
 
 /**
- * Builds the package into dist/, then what uses it: the command line into its own dist/ and dist/cli/, the programs (examples,
- * benchmarks, processes of tests) into build/. The demo needs the package and the examples alone.
+ * Builds the package into dist/, then what uses it: the command line into its own dist/ and dist/cli/, groups into their
+ * own dist/, the programs (examples, benchmarks, processes of tests) into build/. The demo needs the package and the
+ * examples alone.
  *
  * @param {"demo" | "bench" | "test"} purpose
  */
@@ -72,7 +73,7 @@ export async function buildTypeScript(purpose) {
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
   // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
   const examples = fingerprint([...forPrograms, "tsconfig.examples.json"]);
-  const programs = fingerprint([...forPrograms, "bench", "test"]);
+  const programs = fingerprint([...forPrograms, "packages/group", "bench", "test"]);
   const forBuild = { stamp: "build", output: "build/examples" };
   if (purpose === "demo") {
     const project = "tsconfig.examples.json";
@@ -84,13 +85,23 @@ export async function buildTypeScript(purpose) {
       ...{ stamp: "cli", what: "the command line", project: "packages/cli/tsconfig.json" },
       ...{ output: "packages/cli/dist/run.js", prints: [fingerprint([...forPackage, "packages/cli"])] },
     }).then(putCommandLine),
-    buildProject({
-      ...forBuild,
-      what: "the programs",
-      project: "tsconfig.programs.json",
-      prints: [programs],
-    }),
+    buildGroups(forPackage).then(() =>
+      buildProject({
+        ...forBuild,
+        what: "the programs",
+        project: "tsconfig.programs.json",
+        prints: [programs],
+      }),
+    ),
   ]);
+}
+
+/** Processes of tests use them. @param {readonly string[]} forPackage */
+function buildGroups(forPackage) {
+  return buildProject({
+    ...{ stamp: "group", what: "groups", project: "packages/group/tsconfig.json" },
+    ...{ output: "packages/group/dist/index.js", prints: [fingerprint([...forPackage, "packages/group"])] },
+  });
 }
 
 /**

@@ -1,0 +1,27 @@
+/** A figure that a gate measures, and what it must be. */
+export interface Figure {
+  /** The run: how many members, what went wrong. */
+  readonly run: string;
+  readonly name: string;
+  readonly value: number;
+  readonly min?: number;
+  readonly max?: number;
+}
+
+export function holds({
+  value,
+  min = Number.NEGATIVE_INFINITY,
+  max = Number.POSITIVE_INFINITY,
+}: Figure): boolean {
+  return value >= min && value <= max;
+}
+
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** The value that a share of them does not exceed. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}
