@@ -91,8 +91,11 @@ export abstract class OutgoingCall extends MadeCall {
   pullingUs = -1;
   #along: Along | undefined;
 
-  /** The response's value as decoded, not yet validated. Called at most once, in phase `sent` or `pulling`. */
-  abstract onValue(value: unknown): void;
+  /**
+   * The response's value as decoded, not yet validated, and when its message came, on the engine's clock. Called at most
+   * once, in phase `sent` or `pulling`.
+   */
+  abstract onValue(value: unknown, answeredMs: number): void;
   /** The call failed. Called at most once and never after `onValue`. */
   abstract onFailure(error: RpcError): void;
   /** It waited in a session that will not send it any more, and has certainly not been executed. */

@@ -156,10 +156,11 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     }
   }
 
-  override onValue(value: unknown): void {
+  override onValue(value: unknown, answeredMs?: number): void {
     try {
       const verdict = validate(this.method.output, value);
-      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.succeed(verdict.value);
+      if (!(verdict instanceof Promise) && verdict.issues === undefined)
+        this.succeed(verdict.value, answeredMs);
       else judgeOutput(this, verdict);
     } catch (error) {
       onSchemaThrew(this, error);
@@ -208,8 +209,9 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     this.#session?.cancel(this);
   }
 
-  succeed(value: unknown): void {
-    this.#settle("ok");
+  /** `endedMs`: when, on the engine's clock. Default: now. */
+  succeed(value: unknown, endedMs?: number): void {
+    this.#settle("ok", endedMs);
     this.method.source.engine.counters.callsSucceeded++;
     this.tellObservers(undefined);
     this.#resolve(value);
@@ -230,13 +232,13 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
-  #settle(code: RpcCode | "ok"): void {
+  #settle(code: RpcCode | "ok", endedMs?: number): void {
     this.phase = "settled";
     const { engine } = this.method.source;
     engine.wheel.disarm(this);
     if (this.id !== 0) this.#session?.observer?.onSettled(code);
     if (this.#signals !== undefined) this.#unlisten(this.#signals);
-    const slowMs = recordEnd(this.method, this.startedMs, code);
+    const slowMs = recordEnd(this.method, this.startedMs, code, endedMs);
     if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
   }
 }
@@ -255,9 +257,9 @@ class MovableCall extends ClientCall {
     else super.onFailure(error);
   }
 
-  override succeed(value: unknown): void {
+  override succeed(value: unknown, endedMs?: number): void {
     this.#input = undefined;
-    super.succeed(value);
+    super.succeed(value, endedMs);
   }
 
   override fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {

@@ -185,15 +185,19 @@ export class ClientMethod {
   }
 }
 
-/** Counts a user's call that has ended. How long it took, where that is to be told of. */
+/**
+ * Counts a user's call that has ended, at `endedMs` where the clock has been read already. How long it took, where that
+ * is to be told of.
+ */
 export function recordEnd(
   { metrics, source: { engine } }: ClientMethod,
   startedMs: number,
   code: RpcCode | "ok",
+  endedMs?: number,
 ): number | undefined {
   metrics.count(code === "ok" ? okNumber : codeToNumber(code));
   if (!engine.metrics.timed) return undefined;
-  const tookMs = engine.clock.now() - startedMs;
+  const tookMs = (endedMs ?? engine.clock.now()) - startedMs;
   metrics.latencyMs.record(tookMs);
   return tookMs >= engine.metrics.slowCallMs ? tookMs : undefined;
 }

@@ -23,6 +23,6 @@ class OneWayCall extends ClientCall {
   }
 
   override onLeft(): void {
-    this.succeed(undefined);
+    this.succeed(undefined, this.startedMs + this.sentUs / 1000);
   }
 }

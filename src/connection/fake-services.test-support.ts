@@ -137,6 +137,7 @@ export class FakeMethod implements ServedMethod {
 export class FakeCall extends OutgoingCall {
   readonly values: unknown[] = [];
   readonly failures: RpcError[] = [];
+  answeredMs = 0;
   revoked = 0;
 
   constructor(how: { readonly priority?: Priority; readonly fails?: boolean } = {}) {
@@ -145,7 +146,8 @@ export class FakeCall extends OutgoingCall {
     this.failsWhenFull = how.fails ?? false;
   }
 
-  override onValue(value: unknown): void {
+  override onValue(value: unknown, answeredMs: number): void {
+    this.answeredMs = answeredMs;
     this.values.push(value);
     this.phase = "settled";
   }

@@ -62,6 +62,7 @@ export class Exchange implements SessionPart, PeerLink {
 
   beginMessage(): void {
     this.outgoing.beginMessage();
+    this.incoming.beginMessage();
   }
 
   endMessage(): void {

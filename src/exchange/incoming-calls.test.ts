@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { FakeMethod, FrameSpec } from "../connection/fake-services.test-support.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import { CallMetrics } from "../observe/call-metrics.ts";
 import { writeCallIdentity } from "../wire/call-identity.ts";
 import { frameFlag, frameKind } from "../wire/frame.ts";
 import {
@@ -28,13 +29,42 @@ describe("requests that arrive", () => {
     const all = open();
     all.receive(request(id(1, 0)));
     expect(all.method.calls[0]?.input).toEqual({ a: 1 });
-    expect([all.incoming.size, all.host.wheel.size, all.host.watched.length]).toEqual([1, 1, 1]);
+    expect([all.incoming.size, all.host.wheel.size, all.session.isWatched]).toEqual([1, 1, true]);
     only(all.method).settle({ value: "done" });
     only(all.method).settle({ value: "again" });
     all.session.flush();
     expect(all.port.frames).toMatchObject([{ kind: frameKind.response, callId: id(1, 0), word: 0 }]);
     expect(decoded(all.port.frames[0])).toBe("done");
     expect([all.incoming.size, all.host.wheel.size, all.host.counters.requestsSucceeded]).toEqual([0, 0, 1]);
+  });
+
+  it("begin when the one before them was answered, for which the clock is read once", () => {
+    const all = open();
+    const { clock, metrics } = all.host;
+    Object.assign(metrics, { timed: true });
+    Object.assign(all.method, { metrics: new CallMetrics().of("fake/method", "in") });
+    all.method.serve = (call, _session, input) => {
+      all.method.calls.push({ call, input });
+      clock.advance(5);
+      // The third is answered later: how long its handler took is not known when the fourth begins.
+      if (all.method.calls.length !== 3) call.settle({ value: 1 });
+    };
+    const beganMs = clock.now();
+    const now = vi.spyOn(clock, "now");
+    all.receive(...[0, 1, 2, 3].map((slot) => request(id(1, slot))));
+    expect(all.method.calls.map(({ call }) => call.startedMs - beganMs)).toEqual([0, 5, 10, 15]);
+    // At the start of the first and the fourth, and at three ends; by progress for each; by the wheel for the third.
+    expect(now).toHaveBeenCalledTimes(2 + 3 + 4 + 1);
+    clock.advance(5);
+    all.receive(request(id(1, 4)));
+    expect((all.method.calls[4]?.call.startedMs ?? 0) - beganMs).toBe(25);
+  });
+
+  it("make their session watched, and leave it alone where it is", () => {
+    const all = open();
+    all.session.isWatched = false;
+    all.receive(request(id(1, 0)), request(id(1, 1)));
+    expect(all.host.watched).toEqual([all.session]);
   });
 
   it("are watched for their deadline only if they are not answered at once", () => {

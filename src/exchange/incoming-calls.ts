@@ -10,17 +10,17 @@ import type { FrameHandler } from "../connection/session-part.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
-import { channels } from "../observe/channels.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../wire/builtin.ts";
 import { EncodeError } from "../wire/codec.ts";
 import { errorWord, packError } from "../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../wire/frame.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
-import { countFailed, countSucceeded } from "./count-served.ts";
+import { countFailed, countOverdue, countSucceeded } from "./count-served.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
 import { answerPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
+import { giveBackInput, holdInput } from "./held-input.ts";
 import { RequestPrefix } from "./request-prefix.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
@@ -53,6 +53,11 @@ export class IncomingCalls implements Answering {
   /** Those of users' methods. */
   #usersSize = 0;
   readonly #credits: GrantedCredits;
+  /**
+   * When the clock was last read in this message, for the end of a request that was answered at once: the next one
+   * begins then. -1 where it must be read.
+   */
+  #readMs = -1;
   /** Those of `#size` that are streams, and may be open for long. */
   #streams = 0;
   /** Tells of one-way calls; undefined where the peer wants an answer for each. */
@@ -136,13 +141,14 @@ export class IncomingCalls implements Answering {
     const prefixBytes = prefix.bytes;
     // Delivered twice it would be executed twice, which no fabric should have us do.
     if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
-    if (this.#size === 0 && !session.hasOpenWork) session.watch();
+    if (!session.isWatched) session.watch();
     const call = new IncomingCall(this, callId, method, prefix.identity);
     this.#set(slot, call);
     this.#size++;
     if (!isBuiltin(method)) services.counters.requestsStarted++;
     const beyond = isBuiltin(method) ? undefined : this.#enter();
-    call.startedMs = services.clock.now();
+    call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
+    this.#readMs = -1;
     call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
     call.priority = priorityOf(flags);
     call.metadata = prefix.metadata;
@@ -207,6 +213,11 @@ export class IncomingCalls implements Answering {
     this.#session.services.credits.leave(--this.#usersSize);
   }
 
+  /** A message begins to be taken apart. */
+  beginMessage(): void {
+    this.#readMs = -1;
+  }
+
   /** The message has been taken apart. Whatever has been answered at once, as most is, need not be watched. */
   endMessage(): void {
     const { wheel } = this.#session.services;
@@ -250,11 +261,7 @@ export class IncomingCalls implements Answering {
       call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
       return;
     }
-    call.heapBytes = this.#session.bodies.heapBytes;
-    this.#session.account.decoded.hold(call.heapBytes);
-    // Binary of the input is there.
-    call.pulledBytes = pulledBytes;
-    if (pulledBytes > 0) this.#session.account.pulls.hold(pulledBytes);
+    holdInput(this.#session, call, pulledBytes);
     const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
     if (method === undefined) {
       call.settle({
@@ -271,14 +278,12 @@ export class IncomingCalls implements Answering {
 
   readonly onCancel: FrameHandler = (at) => {
     const callId = this.#view.getUint32(at + 4, true);
+    this.#readMs = -1;
     this.find(callId)?.onCancelled();
   };
 
   onOverdue(call: IncomingCall): void {
-    const { counters, methods } = this.#session.services;
-    counters.overdueHandlers++;
-    const method = methods[call.method]?.path;
-    if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+    countOverdue(this.#session, call);
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
@@ -300,23 +305,23 @@ export class IncomingCalls implements Answering {
       this.#leave();
       this.#tellCredits(this.#credits.toRaise());
     }
-    this.#giveBack(call);
+    giveBackInput(this.#session, call);
     services.wheel.disarm(call);
     if (call.items !== undefined) this.#finishStream(call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
-    if (this.executed?.add(call) === true) return countSucceeded(this.#session, call);
+    if (this.executed?.add(call) === true) return this.#succeed(call);
     const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const word = call.items === undefined ? call.waitedUs : call.items.sent;
     const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags };
     if (outcome.value === undefined) {
-      countSucceeded(this.#session, call);
+      this.#succeed(call);
       return this.#outbox.raw(head, 0, noBytes, metadata);
     }
     try {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
-      countSucceeded(this.#session, call);
+      this.#succeed(call);
     } catch (error) {
       if (error instanceof RpcError) return this.#fail(call, error);
       const message =
@@ -325,6 +330,10 @@ export class IncomingCalls implements Answering {
           : "the result could not be sent";
       this.#fail(call, new RpcError({ code: "internal", message, origin: "remote" }));
     }
+  }
+
+  #succeed(call: IncomingCall): void {
+    this.#readMs = countSucceeded(this.#session, call);
   }
 
   #finishStream(items: ServedItems): void {
@@ -349,16 +358,6 @@ export class IncomingCalls implements Answering {
     }
   }
 
-  /** The memory of its input does not count any more. */
-  #giveBack(call: IncomingCall): void {
-    const { decoded, pulls } = this.#session.account;
-    decoded.give(call.heapBytes);
-    call.heapBytes = 0;
-    if (call.pulledBytes === 0) return;
-    pulls.give(call.pulledBytes);
-    call.pulledBytes = 0;
-  }
-
   #offer(call: IncomingCall, body: Uint8Array) {
     return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit, this.#session.nowMs);
   }
@@ -378,7 +377,7 @@ export class IncomingCalls implements Answering {
       this.#set(call.id & slotMask, undefined);
       this.#session.services.wheel.disarm(call);
       if (!isBuiltin(call.method)) this.#leave();
-      this.#giveBack(call);
+      giveBackInput(this.#session, call);
       countFailed(this.#session, call, reason);
       call.abandon(reason);
       if (call.items !== undefined) this.#finishStream(call.items);

@@ -36,6 +36,20 @@ describe("calls that are made", () => {
     expect([all.call.values, all.outgoing.size]).toEqual([["yes"], 0]);
   });
 
+  it("are answered when their message came, for which the clock is read once", () => {
+    const all = made();
+    const other = new FakeCall();
+    all.outgoing.request(other, 1, laterMs, undefined);
+    all.host.clock.advance(3);
+    const now = vi.spyOn(all.host.clock, "now");
+    all.receive(
+      { kind: frameKind.response, callId: all.call.id, body: 1 },
+      { kind: frameKind.response, callId: other.id, body: 2 },
+    );
+    expect(now).toHaveBeenCalledTimes(1);
+    expect([all.call.answeredMs, other.answeredMs]).toEqual([all.host.clock.now(), all.host.clock.now()]);
+  });
+
   it("take an error with its code, reason and data", () => {
     const all = made();
     all.receive({ kind: frameKind.error, callId: all.call.id, word: 5, body: { m: "gone", r: "R", d: 1 } });

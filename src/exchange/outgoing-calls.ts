@@ -319,7 +319,7 @@ export class OutgoingCalls implements ControlRequestSender {
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
     if (metadata !== undefined && !call.tellMetadata(metadata)) return;
     if (kind === frameKind.error) this.#onError(call, parseError(word, value, metadata));
-    else call.onValue(value);
+    else call.onValue(value, this.#queue.answeredMs);
   }
 
   #onError(call: OutgoingCall, error: RpcError): void {

@@ -88,10 +88,10 @@ export class WindowQueue {
     this.#messageMs = -1;
   }
 
-  /** What an answer tells of the peer's load. The clock is read once for all answers of a message. */
+  /** What an answer tells of the peer's load. */
   learn(call: OutgoingCall, kind: number, word: number, inFlight: number): void {
     if (kind === frameKind.response) {
-      const nowMs = this.#answeredMs();
+      const nowMs = this.answeredMs;
       this.window.onAnswer({
         nowMs,
         sentMs: sentMsOf(call),
@@ -105,11 +105,14 @@ export class WindowQueue {
 
   /** The peer has rejected a call for its load. It is not among those in flight any more. */
   onPushBack(call: OutgoingCall, inFlight: number): void {
-    if (!call.builtin) this.window.onPushBack(this.#answeredMs(), sentMsOf(call), inFlight + 1);
+    if (!call.builtin) this.window.onPushBack(this.answeredMs, sentMsOf(call), inFlight + 1);
   }
 
-  #answeredMs(): number {
-    if (this.#messageMs < 0) this.#messageMs = this.#session.services.clock.now();
+  /** When the message arrived that is being taken apart, or now. The clock is read once for all answers of a message. */
+  get answeredMs(): number {
+    const { receiving, services } = this.#session;
+    if (!receiving) return services.clock.now();
+    if (this.#messageMs < 0) this.#messageMs = services.clock.now();
     return this.#messageMs;
   }
 
