@@ -7,8 +7,11 @@ import { engineCommands, obey, settings, tell } from "./commands.ts";
 interface Settings {
   readonly listen?: string;
   readonly security: SecurityOptions;
-  /** `judged`: the peer's certificate holds. `opened`: both sides have greeted each other. */
-  readonly dies: "judged" | "opened" | "never";
+  /**
+   * `judged`: the peer's certificate holds. `opened`: both sides have greeted each other. Else by its own messages: right
+   * before or after so many have been sent.
+   */
+  readonly dies: "judged" | "opened" | { readonly before: number } | { readonly after: number };
 }
 
 const { listen, security, dies } = settings<Settings>();
@@ -16,6 +19,19 @@ const die = (): undefined => {
   process.kill(process.pid, "SIGKILL");
 };
 if (dies === "opened") subscribe("cinnabar:session.opened", die);
+if (typeof dies === "object") {
+  // The package's own port: nothing that a user can reach tells of single messages.
+  const file = new URL("../../../../dist/fabric/native-port.js", import.meta.url).href;
+  const { NativePort }: typeof import("../../../src/fabric/native-port.ts") = await import(file);
+  const { send } = NativePort.prototype;
+  let sent = 0;
+  NativePort.prototype.send = function (...message) {
+    sent++;
+    if ("before" in dies && sent === dies.before) die();
+    send.apply(this, message);
+    if ("after" in dies && sent === dies.after) die();
+  };
+}
 const engine = await Engine.open({
   ...(listen === undefined ? {} : { listen }),
   security: { ...security, identify: ({ dnsNames }) => (dies === "judged" ? die() : dnsNames[0]) },

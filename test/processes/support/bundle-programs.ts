@@ -17,7 +17,7 @@ const bundled = join(root, "build/programs");
 const laneWorker = join(root, "dist/lanes/lane-worker.js");
 
 /** Loads files of `dist/` by their paths, and finds them from where the compiler puts it. */
-const unbundled = ["late-writer.js", "greedy.js"];
+const unbundled = ["late-writer.js", "greedy.js", "sealed-mortal.js", "strangers.js"];
 
 /** Before the first test of a run: bundles the programs unless that was done since they were last built. */
 export default async function bundlePrograms(): Promise<void> {

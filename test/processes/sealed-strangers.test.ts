@@ -1,0 +1,113 @@
+import type { EngineStats } from "cinnabar";
+import { afterAll, afterEach, expect, it, vi } from "vitest";
+import { addonIfThere } from "../../src/libfabric/libfabric.ts";
+import { isLong } from "../matrix/long.ts";
+import { Authority } from "../security/support/authority.ts";
+import { secured } from "../security/support/engines.ts";
+import type { Footprint } from "./programs/commands.ts";
+import { Trial } from "./programs/trial.ts";
+import { Child } from "./support/child.ts";
+import { underSanitizers } from "./support/fabrics.ts";
+import { endAllPeers, mebi, openEngine } from "./support/peers.ts";
+
+const ca = Authority.create("strangers-authority");
+
+afterEach(endAllPeers);
+afterAll(() => ca.remove());
+
+async function startServer(): Promise<{ readonly server: Child; readonly url: string }> {
+  const options = { listen: "tcp://127.0.0.1:0", heartbeatMs: 5000, security: secured(ca, "server.example") };
+  const server = new Child("server", options, { nodeOptions: ["--expose-gc"] });
+  const { urls } = await server.report("listening");
+  return { server, url: urls[0] };
+}
+
+const footprintOf = (server: Child) => server.ask<Footprint>("footprint");
+const statsOf = (server: Child) => server.ask<EngineStats>("stats");
+const security = secured(ca, "client.example");
+
+it("thousands of hellos of strangers leave a server to its peers, and new ones get in", async () => {
+  const hellos = isLong ? 10_000 : 1000;
+  const { server, url } = await startServer();
+  const engine = await openEngine({ heartbeatMs: 5000, security });
+  const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 20_000 });
+  await trial.echo({ token: "first" });
+  const before = await footprintOf(server);
+  // More return addresses than have room: 16 handshakes each, and 64 in all.
+  const strangers = new Child("strangers", { url, addresses: 6 });
+  await strangers.report("ready");
+  let flooding = true;
+  const over = () => {
+    flooding = false;
+  };
+  const flood = strangers.ask<{ answers: number; failed: number }>("flood", hellos);
+  flood.then(over, over);
+  const late = await openEngine({ connectTimeoutMs: 50_000, security: secured(ca, "late.example") });
+  const connecting = late.connect(url);
+  const tookMs: number[] = [];
+  while (flooding) {
+    const begun = performance.now();
+    await trial.echo({ token: "t" });
+    tookMs.push(performance.now() - begun);
+  }
+  const { failed } = await flood;
+  const peer = await connecting;
+  expect(await peer.client(Trial, { timeoutMs: 20_000 }).echo({ token: "in" })).toMatchObject({
+    token: "in",
+  });
+  tookMs.sort((a, b) => a - b);
+  const p99 = tookMs[Math.floor(tookMs.length * 0.99)] as number;
+  const stats = await statsOf(server);
+  const after = await footprintOf(server);
+  if (isLong) {
+    const grewMiB = ((after.rssBytes - before.rssBytes) / mebi).toFixed(1);
+    console.log(`${hellos} hellos, ${tookMs.length} calls, p99 ${p99.toFixed(1)} ms, grew ${grewMiB} MiB`);
+  }
+  expect(failed).toBe(0);
+  expect(stats.security.openHandshakes).toBeLessThanOrEqual(64);
+  expect(stats.security.handshakes).toBe(2);
+  expect(stats.counters.messagesReceived).toBeGreaterThanOrEqual(hellos);
+  // What else runs on the machine may stretch a turn, as in flood.test.ts.
+  if (!underSanitizers) {
+    expect(p99).toBeLessThan(500);
+    expect(after.rssBytes - before.rssBytes).toBeLessThan(128 * mebi);
+  }
+  expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0 });
+  await strangers.destroy();
+  await vi.waitFor(async () => expect((await statsOf(server)).security.openHandshakes).toBe(0), 30_000);
+});
+
+it("handshakes one after another leave nothing behind, at either side", async () => {
+  const { server, url } = await startServer();
+  const engine = await openEngine({ security });
+  const shakeHands = async (times: number): Promise<void> => {
+    for (let i = 0; i < times; i++) {
+      const peer = await engine.connect(url);
+      await peer.client(Trial, { timeoutMs: 20_000 }).echo({ token: "t" });
+      peer.close();
+    }
+    const gone = async () => expect((await statsOf(server)).sessions).toBe(0);
+    await vi.waitFor(gone, { timeout: 30_000, interval: 10 });
+  };
+  await shakeHands(isLong ? 300 : 30);
+  const before = await footprintOf(server);
+  const times = isLong ? 1000 : 50;
+  await shakeHands(times);
+  // Connections close a little later than sessions end.
+  await expect
+    .poll(async () => (await footprintOf(server)).descriptors, { timeout: 30_000 })
+    .toBeLessThanOrEqual(before.descriptors);
+  const after = await footprintOf(server);
+  expect((await statsOf(server)).security).toMatchObject({ openHandshakes: 0, refusals: {}, sessions: [] });
+  if (isLong)
+    console.log(
+      `${times} handshakes: heap ${((after.heapBytes - before.heapBytes) / 1024).toFixed(0)} KiB, external ${((after.externalBytes - before.externalBytes) / 1024).toFixed(0)} KiB, native ${((after.nativeBytes - before.nativeBytes) / mebi).toFixed(1)} MiB`,
+    );
+  // 2 KiB of each would show; a session that stays has more than 10.
+  if (isLong && !underSanitizers) {
+    expect(after.heapBytes - before.heapBytes).toBeLessThan(2 * mebi);
+    expect(after.nativeBytes - before.nativeBytes).toBeLessThan(16 * mebi);
+  }
+  await engine.close();
+  expect(addonIfThere()?.aeads()).toBe(0);
+});
