@@ -13,7 +13,7 @@ describe.each(fabrics)("a balanced peer of three servers over %s, one of which i
       [0, 1, 2].map(() => startServer({ listen: freshUrl(fabric), heartbeatMs: 2_000 })),
     );
     const urls = servers.map(({ url }) => url);
-    const engine = await openEngine({ heartbeatMs: 2_000, connectTimeoutMs: 3_000 });
+    const engine = await openEngine({ heartbeatMs: 2_000, connectTimeoutMs: 10_000 });
     const balanced = await engine.connect(urls, { reconnect: { whileLost: "wait", maxDelayMs: 200 } });
     await until(() => balanced.backends.every(({ state }) => state === "connected"));
     const trial = balanced.client(Trial, { timeoutMs: 50_000 });
@@ -53,5 +53,5 @@ describe.each(fabrics)("a balanced peer of three servers over %s, one of which i
     expect(wrong).toEqual([]);
     balanced.close();
     expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
-  }, 60_000);
+  }, 120_000);
 });

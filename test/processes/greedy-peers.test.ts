@@ -138,8 +138,8 @@ describe("peers over tcp that ask and do not read", () => {
         })(),
       ])),
     );
-    // What runs beside this on a busy machine takes part of it.
-    if (!underSanitizers) expect(slowestMs).toBeLessThan(1500);
+    // The attackers read nothing for as long as the test goes on. What runs beside this on a busy machine takes its part.
+    expect(slowestMs).toBeLessThan(9_000);
     const { queuedBytes } = await stats();
     expect(queuedBytes).toBeLessThan(mebi);
     const after = await footprint();

@@ -45,7 +45,7 @@ describe.each(fabrics)("an idle engine over %s", (fabric) => {
     // And sleeps so that a call wakes it: the server its port, the client its answer.
     const begun = performance.now();
     expect(await client.ask("echo", { token: "wake" })).toMatchObject({ token: "wake" });
-    expect(performance.now() - begun).toBeLessThan(5_000);
+    expect(performance.now() - begun).toBeLessThan(20_000);
   });
 
   it("uses hardly any while a call is outstanding to a handler that sleeps", async () => {
@@ -68,7 +68,7 @@ describe.each(fabrics)("an idle engine over %s", (fabric) => {
     const { url } = await startServer({ listen: freshUrl(fabric) });
     // A busy machine may keep the server from its turn for longer than the usual bound.
     const engine = await openEngine({ heartbeatMs: 10_000 });
-    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 5_000 });
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 20_000 });
     // The rest is longer than what either side polls on for; a ring that is lost shows as the deadline.
     for (let i = 0; i < 200; i++) {
       await trial.nothing();

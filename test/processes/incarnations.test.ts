@@ -20,7 +20,7 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
   it("answers each call in the life it was called in, through one peer", async () => {
     const options = { heartbeatMs: heartbeatOf(fabric) };
     let { server, url, life } = await startServer({ listen: freshUrl(fabric), ...options });
-    const engine = await openEngine({ ...options, connectTimeoutMs: 2_000 });
+    const engine = await openEngine({ ...options, connectTimeoutMs: 10_000 });
     const peer = await engine.connect(url);
     const trial = peer.client(Trial, { timeoutMs: 5_000 });
     const lives = new Set([life]);

@@ -92,7 +92,7 @@ describe.each(["tcp", "shm"] as const)(
           dies,
         });
         const { urls } = await child.report("listening");
-        const client = await open({ security: securityOf("client.example"), connectTimeoutMs: 3000 });
+        const client = await open({ security: securityOf("client.example"), connectTimeoutMs: 20_000 });
         const connecting = client.connect((urls as string[])[0] as string, { name: "server.example" });
         // It may have been welcomed before the acceptor has taken its greeting.
         const outcome = await connecting.then(

@@ -40,7 +40,7 @@ describe.skipIf(!mayMount || underSanitizers)("/dev/shm", () => {
   it("of 64 MiB holds a server and 30 clients, whatever else fills it up then", async () => {
     const outcome = await outcomeWith("mount -t tmpfs -o size=64m tmpfs /dev/shm", 30);
     expect(outcome).toEqual({ freePages: 0, answers: 30 * 300, late: "resource_exhausted" });
-  }, 60_000);
+  }, 120_000);
 
   it.each([
     [

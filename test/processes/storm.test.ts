@@ -162,7 +162,7 @@ describe("a server over tcp", () => {
     port.close();
     for (const socket of taken) socket.destroy();
     silent.close();
-  }, 60_000);
+  }, 120_000);
 
   it("gets its slots back from peers that have stopped to read, and serves others", async () => {
     const { server, url, stats, expectUnharmed } = await startWatched();
@@ -182,7 +182,7 @@ describe("a server over tcp", () => {
       .toMatchObject({ sends: 0, freeSlots: 64 });
     await Promise.all(clients.map((client) => client.destroy()));
     await expectUnharmed(8_000);
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("a client over tcp", () => {
@@ -229,7 +229,7 @@ describe("a client over tcp", () => {
     liar.close();
     for (const socket of taken) socket.destroy();
     silent.close();
-  }, 60_000);
+  }, 120_000);
 });
 
 describe("a client over tcp that called before and is idle", () => {

@@ -34,7 +34,7 @@ describe.each(fabrics)("calls that wait for a server that is killed and started 
   it("are answered by the life they reached and no other, and none fails for want of a server", async () => {
     const options = { heartbeatMs: 300 };
     let { server, url, life } = await startServer({ listen: freshUrl(fabric), ...options });
-    const engine = await openEngine({ ...options, connectTimeoutMs: 3_000 });
+    const engine = await openEngine({ ...options, connectTimeoutMs: 10_000 });
     const peer = await engine.connect(url, { reconnect: { whileLost: "wait", maxDelayMs: 100 } });
     const trial = peer.client(Trial, { timeoutMs: 55_000 });
     const lives = [life];
@@ -76,5 +76,5 @@ describe.each(fabrics)("calls that wait for a server that is killed and started 
     expect(answers.filter(({ life, earliest }) => lives.indexOf(life) < earliest)).toEqual([]);
     expect(await outcome(trial.nothing())).toBe("answered");
     expect(engine.stats()).toMatchObject({ sessions: 1, callsOut: 0, counters: { malformed: 0 } });
-  }, 60_000);
+  }, 120_000);
 });

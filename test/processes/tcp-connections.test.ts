@@ -60,7 +60,7 @@ async function startVictim(options: EngineOptions) {
     stop = true;
     await calling;
     // The machine may be busy; a receive that is held is held for as long as the connection stays.
-    expect(Math.max(...tookMs)).toBeLessThan(1500);
+    expect(Math.max(...tookMs)).toBeLessThan(10_000);
     expect(tookMs.length).toBeGreaterThan(20);
     expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0, sessionsOpened: 1 });
   };
