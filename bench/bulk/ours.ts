@@ -10,7 +10,8 @@ export async function withOurs<Result>(
   const running: Running<CinnabarClient>[] = [];
   try {
     for (const subject of subjects(run.verbsHost)) {
-      if (["shm", "tcp", "verbs"].includes(subject.key))
+      const isWanted = run.contenders?.includes(subject.key) ?? true;
+      if (isWanted && ["shm", "tcp", "verbs"].includes(subject.key))
         running.push(await Running.start<CinnabarClient>(subject));
     }
     return await use(running);

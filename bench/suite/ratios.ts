@@ -77,6 +77,13 @@ const furtherRatios: readonly Definition[] = [
     ours: [`verbs.bulk.16MiB.${op}_gbps`],
     theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
   })),
+  ...["shm", "tcp", "verbs"].flatMap((fabric) =>
+    ["1MiB", "16MiB"].map((size) => ({
+      name: `${fabric}.bulk.${size}.region_vs_call`,
+      ours: [`${fabric}.registration.${size}.moved.region_us`],
+      theirs: [`${fabric}.registration.${size}.moved.call_us`],
+    })),
+  ),
   ...["shm", "tcp"].flatMap((fabric) =>
     [1, 64].flatMap((inFlight) =>
       ["metadata", "middleware"].map((variant) => ({

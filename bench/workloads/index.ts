@@ -4,6 +4,7 @@ import { binary } from "./binary.ts";
 import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
 import { bulkMemory } from "./bulk-memory.ts";
+import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
@@ -34,6 +35,7 @@ export const workloads: readonly Workload[] = [
   bulk,
   bulkBeside,
   bulkMemory,
+  bulkRegistration,
   bulkScatter,
   fiRmaBw,
   floor,

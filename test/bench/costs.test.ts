@@ -70,6 +70,15 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
     expect(middleOf(figures, "overload.computing.x1.WCA.goodput")).toBeGreaterThan(0);
   });
 
+  it.runIf(isLong)("tells what registration for each call costs, by how often it happens", async () => {
+    const { bulkRegistration } = await built("bulk-registration");
+    expectFigures(
+      await bulkRegistration.run({ ...run, contenders: ["shm", "tcp"] }),
+      "shm.registration.1MiB.moved.region_us",
+      "tcp.registration.16MiB.lent.call_us",
+    );
+  });
+
   it("tells where a call's time goes", async () => {
     const { measureLayers } = await built("layers");
     const figures: Figure[] = await measureLayers(run);

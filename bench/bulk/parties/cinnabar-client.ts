@@ -1,4 +1,4 @@
-import { Engine, type PooledMemory, type Region } from "cinnabar";
+import { Engine, type PooledMemory, type Region, type RegionKeys } from "cinnabar";
 import { parseTransport, securityFor } from "../../security/options.ts";
 import { median, percentile } from "../../suite/statistics.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
@@ -29,6 +29,17 @@ export interface PoolCosts {
   readonly allocateAndFillNs: number;
 }
 
+/**
+ * How long calls took that lend memory, in microseconds: medians, one call in flight, by how long the region's keys
+ * live. Regions of both kinds are in use all the time, and calls take turns.
+ */
+export interface RegistrationCosts {
+  /** All of the memory is put into. */
+  readonly moved: Readonly<Record<RegionKeys, number>>;
+  /** Nobody touches the memory: what is left is the call and the registration. */
+  readonly lent: Readonly<Record<RegionKeys, number>>;
+}
+
 /** How long small calls took, one in flight, and what the stream beside them carried. */
 export interface SmallCalls {
   readonly calls: number;
@@ -40,6 +51,8 @@ export interface SmallCalls {
 export interface CinnabarClient extends Driver {
   lendingCosts(bytes: number, durationMs: number): Promise<LendingCosts>;
   poolCosts(bytes: number, durationMs: number): Promise<PoolCosts>;
+  /** Rejects when other bytes arrive than were sent, or memory is registered more or less often than it should be. */
+  registrationCosts(bytes: number, durationMs: number): Promise<RegistrationCosts>;
   /** Exposer memory in one piece and in many, and checks that both carry what they should. */
   prepareScatter(): Promise<void>;
   scatter(op: "get" | "put", kind: "contiguous" | "scattered", durationMs: number): Promise<Measured>;
@@ -143,6 +156,38 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       return { takeNs, takeZeroedNs, takeAndFillNs, allocateAndFillNs };
     },
 
+    async registrationCosts(bytes, durationMs) {
+      await client.prepare({ bytes, lanes: 1, fill: serverSide });
+      const sent = patterned(new Uint8Array(bytes), serverSide, 0);
+      using perCall = engine.pool.take(bytes, { access: "read_write", keys: "call" });
+      using perRegion = engine.pool.take(bytes, { access: "read_write", keys: "region" });
+      const kinds = [perCall, perRegion].flatMap(({ region: lent }) => [
+        { call: () => client.move({ op: "put", lane: 0, region: lent }), tookMs: [] as number[] },
+        { call: () => client.hold({ region: lent }), tookMs: [] as number[] },
+      ]);
+      const madeBefore = registrationsMade(engine);
+      let calls = 0;
+      for (const until = performance.now() + durationMs; calls === 0 || performance.now() < until; calls++)
+        for (const { call, tookMs } of kinds) {
+          const begun = performance.now();
+          await call();
+          tookMs.push(performance.now() - begun);
+        }
+      for (const { bytes: arrived } of [perCall, perRegion])
+        if (Buffer.compare(arrived, sent) !== 0)
+          throw new Error(`cinnabar ${url}: a put brought something else`);
+      const made = registrationsMade(engine) - madeBefore;
+      if (made !== 2 * calls + 1)
+        throw new Error(`cinnabar ${url}: ${2 * calls + 1} registrations were due, ${made} were made`);
+      const [callMoved = 0, callLent = 0, regionMoved = 0, regionLent = 0] = kinds.map(
+        ({ tookMs }) => median(tookMs) * 1000,
+      );
+      return {
+        moved: { call: callMoved, region: regionMoved },
+        lent: { call: callLent, region: regionLent },
+      };
+    },
+
     async prepareScatter() {
       const bytes = pieces * pieceBytes;
       const whole = new Uint8Array(bytes);
@@ -209,6 +254,10 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       await server?.close();
     },
   };
+}
+
+function registrationsMade(engine: Engine): number {
+  return engine.stats().ports.reduce((sum, port) => sum + port.registrationsMade, 0);
 }
 
 /** How long one of many takes, in nanoseconds. */
