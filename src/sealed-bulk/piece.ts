@@ -58,27 +58,32 @@ export class PieceQueue {
   }
 
   /**
-   * The next pieces, for one request: at most `most`, and a quarter of what remains. So the first of a short transfer
-   * come soon, and some are sealed while others are read. Some bytes must remain.
+   * The next pieces, for one request: at most `most`, and a quarter of what remains. They are shorter where little
+   * remains. So the first of a short transfer come soon, and some are sealed while others are read. Some bytes must
+   * remain.
    */
   takeSome(most: number): Piece[] {
-    const left = Math.ceil(this.#remaining / this.#mostBytes);
+    const mostBytes = Math.min(
+      this.#mostBytes,
+      this.#remaining < 4 * pieceBytes ? pieceBytes / 2 : pieceBytes,
+    );
+    const left = Math.ceil(this.#remaining / mostBytes);
     const pieces: Piece[] = [];
     let ranges = 0;
     for (let count = Math.min(most, Math.ceil(left / 4)); count > 0 && ranges < maxRanges; count--) {
-      const piece = this.take(maxRanges - ranges);
+      const piece = this.take(maxRanges - ranges, mostBytes);
       ranges += piece.ranges.length;
       pieces.push(piece);
     }
     return pieces;
   }
 
-  /** The next piece, of so many ranges at most. Some bytes must remain. */
-  take(mostRanges = maxRanges): Piece {
+  /** The next piece, of so many ranges and bytes at most. Some bytes must remain. */
+  take(mostRanges = maxRanges, mostBytes = this.#mostBytes): Piece {
     const ranges: GrowingRange[] = [];
     const local: Uint8Array[] = [];
     let bytes = 0;
-    while (bytes < this.#mostBytes && bytes < this.#remaining && ranges.length < mostRanges) {
+    while (bytes < mostBytes && bytes < this.#remaining && ranges.length < mostRanges) {
       const part = this.#parts[this.#part] as SealedPart;
       const view = part.local[this.#view];
       if (view === undefined) {
@@ -87,7 +92,7 @@ export class PieceQueue {
         this.#taken = 0;
         continue;
       }
-      const step = Math.min(view.byteLength - this.#within, this.#mostBytes - bytes);
+      const step = Math.min(view.byteLength - this.#within, mostBytes - bytes);
       local.push(view.subarray(this.#within, this.#within + step));
       addRange(ranges, part.key, part.offset + this.#taken, step);
       bytes += step;

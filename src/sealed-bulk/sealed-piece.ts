@@ -4,8 +4,8 @@ import type { SealedPiece } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { StagingPiece } from "./staging.ts";
 
-/** Pieces of one request: a round trip for each costs a third of what sealing and opening it does. */
-export const piecesOfRequest = 4;
+/** Pieces of one request, so that a round trip serves more than one. */
+export const piecesOfRequest = 2;
 /** Pieces of one session and direction that may be under way: sealing, reading and opening overlap. */
 export const piecesInFlight = 2 * piecesOfRequest;
 
