@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { greetings, laneGreeting, Project, root, tool } from "./support/project.ts";
+import { greetings, installed, laneGreeting, Project, root, tool } from "./support/project.ts";
 
 const project = new Project("nodes");
 project.copy("hello.mjs");
 project.copy("lane.mjs");
+project.copy("sealed.mjs");
 afterAll(() => project.remove());
 
 describe.each(["20", "22", "24", "26"])("Node %s", (version) => {
@@ -31,5 +32,20 @@ describe.each(["20", "22", "24", "26"])("Node %s", (version) => {
     project.write("hello.cjs", required);
     const { stdout, stderr } = project.node(["hello.cjs", project.path("lane.mjs")], { node });
     expect(stdout, stderr).toBe(greetings + laneGreeting);
+  });
+
+  it("opens a sealed session by certificates that the package's command has made", () => {
+    const keys = project.path(`keys-${version}`);
+    const command = join(installed, "dist/cli/bin/cinnabar.js");
+    for (const args of [
+      ["init"],
+      ["issue", "server", "--dns", "server.example"],
+      ["issue", "client", "--uri", "spiffe://example/client"],
+    ]) {
+      const { status, stderr } = project.node([command, "keys", ...args, "--dir", keys], { node });
+      expect(status, stderr).toBe(0);
+    }
+    const { stdout, stderr } = project.node(["sealed.mjs", keys], { node });
+    expect(stdout, stderr).toBe("spiffe://example/client asked server.example\n");
   });
 });

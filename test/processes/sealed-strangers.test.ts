@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { EngineStats } from "cinnabar";
 import { afterAll, afterEach, expect, it, vi } from "vitest";
 import { addonIfThere } from "../../src/libfabric/libfabric.ts";
@@ -22,6 +23,15 @@ async function startServer(): Promise<{ readonly server: Child; readonly url: st
   return { server, url: urls[0] };
 }
 
+/** The processor time that a process has used, in milliseconds: it counts in hundredths of a second. */
+function cpuMsOf(pid: number): number {
+  // The name in parentheses may hold anything.
+  const fields = readFileSync(`/proc/${pid}/stat`, "latin1")
+    .replace(/^.*\) /s, "")
+    .split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
 const footprintOf = (server: Child) => server.ask<Footprint>("footprint");
 const statsOf = (server: Child) => server.ask<EngineStats>("stats");
 const security = secured(ca, "client.example");
@@ -44,6 +54,7 @@ it("thousands of hellos of strangers leave a server to its peers, and new ones g
   flood.then(over, over);
   const late = await openEngine({ connectTimeoutMs: 50_000, security: secured(ca, "late.example") });
   const connecting = late.connect(url);
+  const cpuBeforeMs = cpuMsOf(server.pid);
   const tookMs: number[] = [];
   while (flooding) {
     const begun = performance.now();
@@ -51,31 +62,38 @@ it("thousands of hellos of strangers leave a server to its peers, and new ones g
     tookMs.push(performance.now() - begun);
   }
   const { failed } = await flood;
+  const cpuMs = cpuMsOf(server.pid) - cpuBeforeMs;
   const peer = await connecting;
   expect(await peer.client(Trial, { timeoutMs: 20_000 }).echo({ token: "in" })).toMatchObject({
     token: "in",
   });
   tookMs.sort((a, b) => a - b);
   const p99 = tookMs[Math.floor(tookMs.length * 0.99)] as number;
+  const received = async () =>
+    expect((await statsOf(server)).counters.messagesReceived).toBeGreaterThan(hellos);
+  await vi.waitFor(received, 30_000);
   const stats = await statsOf(server);
   const after = await footprintOf(server);
   if (isLong) {
     const grewMiB = ((after.rssBytes - before.rssBytes) / mebi).toFixed(1);
-    console.log(`${hellos} hellos, ${tookMs.length} calls, p99 ${p99.toFixed(1)} ms, grew ${grewMiB} MiB`);
+    console.log(
+      `${hellos} hellos: ${cpuMs} ms of the server, grew ${grewMiB} MiB; ${tookMs.length} calls beside them, p99 ${p99.toFixed(1)} ms`,
+    );
   }
   expect(failed).toBe(0);
   expect(stats.security.openHandshakes).toBeLessThanOrEqual(64);
   expect(stats.security.handshakes).toBe(2);
-  expect(stats.counters.messagesReceived).toBeGreaterThanOrEqual(hellos);
-  // What else runs on the machine may stretch a turn, as in flood.test.ts.
+  // A hello that is passed over or told to come again costs 0.03 ms, one that TLS answers 0.6 to 0.9 ms. How long a call
+  // takes is a matter of what else runs: 741 ms where forty processes shared two processors.
   if (!underSanitizers) {
-    expect(p99).toBeLessThan(500);
+    expect(cpuMs).toBeLessThan(500 + 0.3 * hellos);
+    expect(p99).toBeLessThan(10_000);
     expect(after.rssBytes - before.rssBytes).toBeLessThan(128 * mebi);
   }
   expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0 });
   await strangers.destroy();
   await vi.waitFor(async () => expect((await statsOf(server)).security.openHandshakes).toBe(0), 30_000);
-});
+}, 300_000);
 
 it("handshakes one after another leave nothing behind, at either side", async () => {
   const { server, url } = await startServer();
@@ -106,8 +124,8 @@ it("handshakes one after another leave nothing behind, at either side", async ()
   // 2 KiB of each would show; a session that stays has more than 10.
   if (isLong && !underSanitizers) {
     expect(after.heapBytes - before.heapBytes).toBeLessThan(2 * mebi);
-    expect(after.nativeBytes - before.nativeBytes).toBeLessThan(16 * mebi);
+    expect(after.nativeBytes - before.nativeBytes).toBeLessThan(32 * mebi);
   }
   await engine.close();
   expect(addonIfThere()?.aeads()).toBe(0);
-});
+}, 300_000);

@@ -1,4 +1,4 @@
-import { connect, createSecureContext } from "node:tls";
+import { connect, createSecureContext, createServer } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Credentials } from "../../src/security/credential-options.ts";
 import { FlightStream } from "../../src/security/flight-stream.ts";
@@ -66,10 +66,11 @@ describe("a TLS exchange", () => {
   });
 
   it("gives another secret for another context", async () => {
-    const first = await run(client, server, { context: Uint8Array.of(1) });
-    const { connector, acceptor } = await run(client, server, { context: Uint8Array.of(2) });
-    expect(acceptor.secret).toEqual(connector.secret);
-    expect(first.connector.secret).not.toEqual(connector.secret);
+    const contexts = { context: Uint8Array.of(1), acceptorContext: Uint8Array.of(2) };
+    const { connector, acceptor } = await run(client, server, contexts);
+    expect(connector.secret).toHaveLength(32);
+    expect(acceptor.secret).toHaveLength(32);
+    expect(acceptor.secret).not.toEqual(connector.secret);
   });
 
   it.each(["rsa", "ed25519"] as const)("takes certificates of %s", async (algorithm) => {
@@ -108,6 +109,21 @@ describe("a TLS exchange", () => {
         expect(pair.acceptor.secret, `flight ${flight}, part ${part}`).toBeUndefined();
       }
     }
+  });
+});
+
+describe("what comes behind a handshake", () => {
+  // A record of application data that nobody has sealed.
+  const garbage = Buffer.concat([Buffer.of(0x17, 3, 3, 0, 32), Buffer.alloc(32, 9)]);
+
+  it.each([
+    ["acceptor", 1],
+    ["connector", 2],
+  ])("of the %s is no error that anybody has to catch", async (_, last) => {
+    const onPath = (flight: Buffer, index: number) => (index === last ? [flight, garbage] : [flight]);
+    const { connector, acceptor } = await run(client, server, { onPath });
+    expect(connector.secret).toHaveLength(32);
+    if (last === 2) expect(acceptor.secret).toEqual(connector.secret);
   });
 });
 
@@ -251,6 +267,32 @@ describe("the application protocol", () => {
   });
 });
 
+describe("the application protocol of an acceptor", () => {
+  it("must be this one: one that has none is refused", async () => {
+    const { cert, key } = ca.issue("server-alpn", { names: "DNS:node-1.example" });
+    const accepting = createServer({ cert, key, ca: ca.cert, requestCert: true, minVersion: "TLSv1.3" });
+    accepting.on("secureConnection", (socket) => socket.on("error", () => {}));
+    accepting.on("tlsClientError", () => {});
+    let refused = "";
+    let proven = false;
+    const connector = endpoint(client).connect("node-1.example", {
+      onFlight: (bytes) => setImmediate(() => stream.receive(bytes)),
+      onProven: () => {
+        proven = true;
+      },
+      onRefused: ({ why }) => {
+        refused = why;
+      },
+    });
+    const stream = new FlightStream((bytes) => setImmediate(() => connector.take(bytes)));
+    accepting.emit("connection", stream);
+    await vi.waitFor(() => expect(refused).toContain("does not speak cinnabar/1"), 20_000);
+    expect(proven).toBe(false);
+    connector.close();
+    stream.destroy();
+  });
+});
+
 describe("a pre-shared key", () => {
   const key = Buffer.alloc(32, 7);
   const psk = pskCredentials("pair-1", key);
@@ -261,6 +303,22 @@ describe("a pre-shared key", () => {
     expect(acceptor.identity).toEqual({ kind: "psk", name: "pair-1" });
     expect(acceptor.secret).toEqual(connector.secret);
     expect(connector.secret).toHaveLength(32);
+  });
+
+  it("is offered with its two suites alone, so that no certificate can be chosen", async () => {
+    const { flights } = await run(psk, psk);
+    const hello = flights[0]?.bytes as Buffer;
+    // Headers of the record and of the message, version, random; then the session's id, and the suites behind it.
+    const at = 5 + 4 + 2 + 32;
+    const suites = at + 1 + (hello[at] as number);
+    const length = hello.readUInt16BE(suites);
+    const offered = hello.subarray(suites + 2, suites + 2 + length).toString("hex");
+    expect(
+      offered
+        .match(/..../g)
+        ?.filter((suite) => suite.startsWith("13"))
+        .sort(),
+    ).toEqual(["1301", "1303"]);
   });
 
   it("must be the same at both sides, and known", async () => {

@@ -56,9 +56,11 @@ const sink: PortSink = {
   onPeerGone() {},
 };
 
+let left = 0;
 let failed = 0;
 const listener = {
   onSent(status: number) {
+    left++;
     if (status !== 0) failed++;
   },
 };
@@ -82,9 +84,9 @@ function sayHello({ port, server, replyTo }: Stranger): boolean {
 }
 
 obey({
-  /** Says so many hellos, as fast as they leave. */
+  /** Says so many hellos, as fast as they leave; answers when all have left. */
   async flood(hellos: number) {
-    for (let said = 0; said < hellos; ) {
+    for (let said = 0; left < hellos; ) {
       for (const stranger of strangers) {
         if (said < hellos && sayHello(stranger)) said++;
         stranger.port.progress(0, sink);

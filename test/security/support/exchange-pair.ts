@@ -24,6 +24,8 @@ export interface Pair {
 export interface PairOptions {
   readonly name?: string;
   readonly context?: Uint8Array;
+  /** Default: that of the connector. */
+  readonly acceptorContext?: Uint8Array;
   /** What the path makes of a flight. Default: leaves it whole. */
   readonly onPath?: (flight: Buffer, index: number, from: Flight) => readonly Uint8Array[];
   readonly connectorEndpoint?: TlsEndpoint;
@@ -58,7 +60,12 @@ export const endpoint = (credentials: Credentials, identify: Identify = identify
 export async function exchange(
   connecting: TlsEndpoint,
   accepting: TlsEndpoint,
-  { name = "node-1.example", context = new Uint8Array(8), onPath = (flight) => [flight] }: PairOptions = {},
+  {
+    name = "node-1.example",
+    context = new Uint8Array(8),
+    acceptorContext = context,
+    onPath = (flight) => [flight],
+  }: PairOptions = {},
 ): Promise<Pair> {
   const flights: { from: Flight; bytes: Buffer }[] = [];
   const sides: { connector?: TlsExchange; acceptor?: TlsExchange } = {};
@@ -78,7 +85,7 @@ export async function exchange(
       },
       onProven(identity: Identity) {
         outcome.identity = identity;
-        outcome.secret = sides[from]?.exportSecret(context);
+        outcome.secret = sides[from]?.exportSecret(from === "connector" ? context : acceptorContext);
       },
       onRefused({ why }: { readonly why: string }) {
         outcome.refused = why;
