@@ -44,6 +44,9 @@ export const Bulk = service("bench.bulk.v1", {
     output: z.object({}),
   }),
 
+  /** The same bytes in a message, or in a body that is pulled when it does not fit. */
+  carry: unary({ input: z.object({ body: z.instanceof(Uint8Array) }), output: z.object({}) }),
+
   /**
    * A small call that lends nothing, and one that lends a region nobody touches: the difference is what lending costs.
    */

@@ -15,5 +15,6 @@ export function depthsOf({ quick }: Run): readonly number[] {
 
 /** As names of figures have it, such as `16MiB`. */
 export function sizeKey(bytes: number): string {
+  if (bytes < KiB) return `${bytes}B`;
   return bytes >= MiB ? `${bytes / MiB}MiB` : `${bytes / KiB}KiB`;
 }

@@ -84,6 +84,13 @@ const furtherRatios: readonly Definition[] = [
       theirs: [`${fabric}.registration.${size}.moved.call_us`],
     })),
   ),
+  ...["shm", "tcp", "verbs"].flatMap((fabric) =>
+    ["64B", "4KiB", "64KiB", "1MiB"].map((size) => ({
+      name: `${fabric}.bulk.${size}.lend_vs_carry`,
+      ours: [`${fabric}.few_bytes.${size}.lend_us`],
+      theirs: [`${fabric}.few_bytes.${size}.carry_us`],
+    })),
+  ),
   ...["shm", "tcp"].flatMap((fabric) =>
     [1, 64].flatMap((inFlight) =>
       ["metadata", "middleware"].map((variant) => ({

@@ -6,6 +6,7 @@ import { bulkBeside } from "./bulk-beside.ts";
 import { bulkMemory } from "./bulk-memory.ts";
 import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
+import { bulkSmall } from "./bulk-small.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { lanes } from "./lanes.ts";
@@ -37,6 +38,7 @@ export const workloads: readonly Workload[] = [
   bulkMemory,
   bulkRegistration,
   bulkScatter,
+  bulkSmall,
   fiRmaBw,
   floor,
   layers,

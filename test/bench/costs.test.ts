@@ -79,6 +79,15 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
     );
   });
 
+  it.runIf(isLong)("tells from which size on it pays to lend bytes", async () => {
+    const { bulkSmall } = await built("bulk-small");
+    expectFigures(
+      await bulkSmall.run({ ...run, contenders: ["shm", "tcp"] }),
+      "shm.few_bytes.64B.carry_us",
+      "tcp.few_bytes.1MiB.lend_kept_us",
+    );
+  });
+
   it("tells where a call's time goes", async () => {
     const { measureLayers } = await built("layers");
     const figures: Figure[] = await measureLayers(run);

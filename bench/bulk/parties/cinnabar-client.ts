@@ -40,6 +40,18 @@ export interface RegistrationCosts {
   readonly lent: Readonly<Record<RegionKeys, number>>;
 }
 
+/** How long it takes to hand bytes to a handler, and to move them within one, in microseconds: medians, one in flight. */
+export interface SmallTransfers {
+  /** A call with the bytes in its input. */
+  readonly carryUs: number;
+  /** A call that lends them, whose handler gets them: registered for the call, and for the region's life. */
+  readonly lendUs: number;
+  readonly lendKeptUs: number;
+  /** One of many transfers in one handler, by its clock. */
+  readonly getUs: number;
+  readonly putUs: number;
+}
+
 /** How long small calls took, one in flight, and what the stream beside them carried. */
 export interface SmallCalls {
   readonly calls: number;
@@ -53,6 +65,7 @@ export interface CinnabarClient extends Driver {
   poolCosts(bytes: number, durationMs: number): Promise<PoolCosts>;
   /** Rejects when other bytes arrive than were sent, or memory is registered more or less often than it should be. */
   registrationCosts(bytes: number, durationMs: number): Promise<RegistrationCosts>;
+  smallTransfers(bytes: number, durationMs: number): Promise<SmallTransfers>;
   /** Exposer memory in one piece and in many, and checks that both carry what they should. */
   prepareScatter(): Promise<void>;
   scatter(op: "get" | "put", kind: "contiguous" | "scattered", durationMs: number): Promise<Measured>;
@@ -132,15 +145,8 @@ export async function open(transport: string, address: string): Promise<Cinnabar
         const fresh = engine.expose(memory, { access: "read_write" });
         return client.hold({ region: fresh }).finally(() => fresh.dispose());
       };
-      // Call by call in turn, so that a slow moment falls on all three.
       const kinds = [nothing, lendKept, lendFresh].map((call) => ({ call, tookMs: [] as number[] }));
-      for (const until = performance.now() + durationMs; performance.now() < until; ) {
-        for (const { call, tookMs } of kinds) {
-          const begun = performance.now();
-          await call();
-          tookMs.push(performance.now() - begun);
-        }
-      }
+      await byTurns(kinds, durationMs);
       const [base = 0, keptMs = 0, freshMs = 0] = kinds.map(({ tookMs }) => median(tookMs));
       return { exposeNs, lendKeptNs: (keptMs - base) * 1e6, lendFreshNs: (freshMs - base) * 1e6 };
     },
@@ -166,13 +172,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
         { call: () => client.hold({ region: lent }), tookMs: [] as number[] },
       ]);
       const madeBefore = registrationsMade(engine);
-      let calls = 0;
-      for (const until = performance.now() + durationMs; calls === 0 || performance.now() < until; calls++)
-        for (const { call, tookMs } of kinds) {
-          const begun = performance.now();
-          await call();
-          tookMs.push(performance.now() - begun);
-        }
+      const calls = await byTurns(kinds, durationMs);
       for (const { bytes: arrived } of [perCall, perRegion])
         if (Buffer.compare(arrived, sent) !== 0)
           throw new Error(`cinnabar ${url}: a put brought something else`);
@@ -186,6 +186,29 @@ export async function open(transport: string, address: string): Promise<Cinnabar
         moved: { call: callMoved, region: regionMoved },
         lent: { call: callLent, region: regionLent },
       };
+    },
+
+    async smallTransfers(bytes, durationMs) {
+      await client.prepare({ bytes, lanes: 1 });
+      const body = new Uint8Array(bytes);
+      patterned(body, mySide, 0);
+      using lent = engine.pool.take(bytes, { access: "read_write" });
+      lent.bytes.set(body);
+      using kept = engine.expose(Uint8Array.from(body), { access: "read_write", keys: "region" });
+      const kinds = [
+        () => client.carry({ body }),
+        () => client.move({ op: "get", lane: 0, region: lent.region }),
+        () => client.move({ op: "get", lane: 0, region: kept }),
+      ].map((call) => ({ call, tookMs: [] as number[] }));
+      await byTurns(kinds, durationMs);
+      await client.prepare({ bytes, lanes: 1, verifyFirst: mySide });
+      const [carryUs = 0, lendUs = 0, lendKeptUs = 0] = kinds.map(({ tookMs }) => median(tookMs) * 1000);
+      const within = async (op: "get" | "put") => {
+        const stretch = { durationMs: durationMs / 4 };
+        const { transfers, elapsedMs } = await client.run({ op, inFlight: 1, stretch, region: kept });
+        return (elapsedMs / transfers) * 1000;
+      };
+      return { carryUs, lendUs, lendKeptUs, getUs: await within("get"), putUs: await within("put") };
     },
 
     async prepareScatter() {
@@ -254,6 +277,26 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       await server?.close();
     },
   };
+}
+
+interface TimedCall {
+  readonly call: () => Promise<unknown>;
+  readonly tookMs: number[];
+}
+
+/** Call by call in turn, so that a slow moment falls on all. Returns how often each was called, at least once. */
+async function byTurns(kinds: readonly TimedCall[], durationMs: number): Promise<number> {
+  const started = performance.now();
+  let turns = 0;
+  do {
+    for (const { call, tookMs } of kinds) {
+      const begun = performance.now();
+      await call();
+      tookMs.push(performance.now() - begun);
+    }
+    turns++;
+  } while (performance.now() - started < durationMs);
+  return turns;
 }
 
 function registrationsMade(engine: Engine): number {

@@ -47,6 +47,7 @@ export async function open(transport: string): Promise<BulkParty> {
           await move(call, op, lane, region);
           return {};
         },
+        carry: () => ({}),
         nothing: () => ({}),
         hold: () => ({}),
       }),
