@@ -76,6 +76,9 @@ export function partsOnDevices() {
   }));
 }
 
+/** Calls, and bodies that are pulled, once more over sealed sessions (test/matrix/secured.ts). */
+export const sealedOnDevices = ["test/unary/unary", "test/unary/overflow", "test/bulk/transfer"];
+
 /** What a run of everything takes at most, on the slow kernel too. */
 const wholeMs = 90 * 60_000;
 const partMs = 25 * 60_000;
@@ -98,32 +101,34 @@ export async function prepareGuest() {
  *
  * @param {string} name
  * @param {readonly string[]} files
+ * @param {readonly string[]} [settings] of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export async function runPartOnDevices(name, files) {
+export async function runPartOnDevices(name, files, settings = []) {
   const booted = await live(guest, ["--timeout", "60", "--", "true"], { timeoutMs: 90_000 });
   if (booted !== "0") {
     const skipped = `NO TEST ON RDMA DEVICES: the guest does not boot on this machine (${booted}); \`${guest} --console -- true\` says more`;
     return { passed: 0, failed: 0, problems: [], skipped };
   }
   console.log(`the guest: ${await kernelOfGuest()}`);
-  return runInGuest(files, name, partMs);
+  return runInGuest(files, name, partMs, settings);
 }
 
 /**
  * @param {readonly string[]} filters paths of vitest's; none for every test that has a device in its name
  * @param {string} [name] of the report's folder
  * @param {number} [timeoutMs]
+ * @param {readonly string[]} [settings] of the environment, as "NAME=value"
  * @returns {Promise<Outcome>}
  */
-export async function runInGuest(filters, name = "all", timeoutMs = wholeMs) {
+export async function runInGuest(filters, name = "all", timeoutMs = wholeMs, settings = []) {
   const folder = join(reports, name);
   const report = join(folder, "vitest.json");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const seconds = String(Math.ceil(timeoutMs / 1000));
   const ending = await live(guest, [
-    ...["--timeout", seconds, "--out", folder, "--", "env", ...environment],
+    ...["--timeout", seconds, "--out", folder, "--", "env", ...environment, ...settings],
     ...[process.execPath, "node_modules/vitest/vitest.mjs", "run", `--testNamePattern=${onDevices}`],
     // One processor. What takes a second elsewhere takes ten there.
     ...["--no-file-parallelism", "--testTimeout=180000", "--hookTimeout=180000"],

@@ -6,7 +6,7 @@ import { runConsumers } from "./consumers.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { testPackage } from "./package.mjs";
-import { partsOnDevices, runPartOnDevices, smokeOnDevices } from "./rdma.mjs";
+import { partsOnDevices, runPartOnDevices, sealedOnDevices, smokeOnDevices } from "./rdma.mjs";
 import {
   partsUnderSanitizers,
   runNativeUnderSanitizers,
@@ -156,6 +156,14 @@ export const stages = [
       }),
   ),
   {
+    name: "rdma-sealed",
+    what: "tests on RDMA devices over sealed sessions, in the guest",
+    seconds: 150,
+    within: "all",
+    needs: "guest",
+    run: () => runPartOnDevices("sealed", sealedOnDevices, ["CINNABAR_TEST_SECURED=1"]),
+  },
+  {
     name: "sanitizers-native",
     what: "C++ tests under ASan, UBSan and LSan",
     seconds: 120,
@@ -232,7 +240,7 @@ export const allStages = stages.filter(({ within }) => within !== "test");
 /** Beside test/processes and test/model: see test/matrix/long.ts. */
 export const foldersWithLongForm = [
   ...["admission", "balance", "bench", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
-  ...["middleware", "regression", "retry", "streams", "types", "unary"],
+  ...["middleware", "regression", "retry", "security", "streams", "types", "unary"],
 ];
 
 /** What runs once more over sealed sessions: see test/matrix/secured.ts. */

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { live, root } from "../../scripts/setup/command.mjs";
 import { areas, areasOfStages } from "../../scripts/test/libfabric.mjs";
-import { filesOnDevices, partsOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
+import { filesOnDevices, partsOnDevices, sealedOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
 import { partsUnderSanitizers, smokeUnderSanitizers } from "../../scripts/test/sanitizers.mjs";
 import {
   allStages,
@@ -70,6 +70,7 @@ describe("the stages", () => {
   it("name only tests that there are", () => {
     const filters = [
       ...smokeOnDevices,
+      ...sealedOnDevices,
       ...smokeUnderSanitizers.filters,
       ...partsUnderSanitizers.flatMap((part) => part.filters),
       ...areas.filter((area) => area !== "native").map((area) => `${area}/`),
