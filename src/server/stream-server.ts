@@ -4,7 +4,7 @@ import type { ItemSource } from "../contract/item-stream.ts";
 import type { AnyMethod, MethodKind } from "../contract/method.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import { CalleeItems } from "../streams/callee-items.ts";
+import { CalleeItems, type ServedItemsOwner } from "../streams/callee-items.ts";
 import { Pump, type PumpOwner } from "../streams/pump.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
@@ -60,25 +60,28 @@ export class StreamServer {
 }
 
 /** The items that one handler sends. */
-class Outputs implements PumpOwner {
+class Outputs implements PumpOwner, ServedItemsOwner {
   /** Settles when the handler has ended: with an error when it failed. */
   readonly sent: Promise<void>;
   readonly #call: IncomingCall;
   readonly #items: CalleeItems;
   readonly #method: AnyMethod;
   #pump: Pump | undefined;
-  #resolve!: () => void;
-  #reject!: (error: unknown) => void;
+  /** Also with a rejected promise: what rejects would be kept by each open stream. */
+  #resolve!: (outcome?: Promise<never>) => void;
 
   constructor(call: IncomingCall, items: CalleeItems, method: AnyMethod, result: unknown) {
     this.#call = call;
     this.#items = items;
     this.#method = method;
-    this.sent = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
+    this.sent = new Promise((resolve) => {
+      this.#resolve = resolve as (outcome?: Promise<never>) => void;
     });
-    if (result instanceof Promise) result.then((source) => this.#begin(source), this.#reject);
+    if (result instanceof Promise)
+      result.then(
+        (source) => this.#begin(source),
+        (error) => this.#fail(error),
+      );
     else this.#begin(result);
   }
 
@@ -87,16 +90,23 @@ class Outputs implements PumpOwner {
       const { output } = this.#method;
       this.#pump = new Pump(source as ItemSource<unknown>, output, "parsed", this, this.#call);
     } catch (error) {
-      return this.#reject(error);
+      return this.#fail(error);
     }
-    if (!this.#call.open) return this.#stop();
-    this.#items.onEnd = () => this.#stop();
+    if (!this.#call.open) return this.onCallEnded();
+    this.#items.owner = this;
     this.#pump.attach(this.#items.sender as NonNullable<CalleeItems["sender"]>);
   }
 
   /** The call has ended against the handler's will: its generator runs its `finally`. */
-  #stop(): void {
-    this.#pump?.stop().then(this.#resolve);
+  onCallEnded(): void {
+    this.#pump?.stop().then(() => this.#resolve());
+  }
+
+  #fail(error: unknown): void {
+    const failed = Promise.reject(error);
+    // Nobody hears of it where the items have ended before.
+    failed.catch(() => {});
+    this.#resolve(failed);
   }
 
   onSourceEnded(): void {
@@ -104,7 +114,7 @@ class Outputs implements PumpOwner {
   }
 
   onSourceFailed(error: unknown): void {
-    this.#reject(error);
+    this.#fail(error);
     void this.#pump?.stop();
   }
 

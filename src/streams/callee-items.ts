@@ -19,12 +19,17 @@ export interface ServedItemTerms {
   readonly idleTimeoutMs: number;
 }
 
+/** Who sends the items of a handler's call. */
+export interface ServedItemsOwner {
+  onCallEnded(): void;
+}
+
 /** The items of one call, on the side that serves it. */
 export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, Watched {
   /** Undefined: the callee sends no items. */
   readonly sender: ItemSender | undefined;
   /** Told when the call ends against its handler's will, or by it. */
-  onEnd: (() => void) | undefined;
+  owner: ServedItemsOwner | undefined;
   readonly #session: SessionContext;
   readonly #call: IncomingCall;
   readonly #takesInputs: boolean;
@@ -61,7 +66,7 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, W
     this.#idle?.stop();
     // What a handler still reads of a call that was cancelled is of no use; that it ends by an error may be.
     this.#receiver?.discard(reason);
-    this.onEnd?.();
+    this.owner?.onCallEnded();
   }
 
   onFinished(): void {}

@@ -25,9 +25,12 @@ export class ItemSender implements TurnTaker {
   readonly #session: SessionContext;
   readonly #turns: SendTurns;
   readonly #credits = new SendCredits();
-  readonly #head: { readonly kind: number; readonly method: 0; readonly callId: number; word: number };
+  readonly #kind: typeof frameKind.input | typeof frameKind.output;
+  readonly #callId: number;
   readonly #offers: OfferListener | undefined;
-  readonly #offer = (body: Uint8Array): RendezvousBody => this.#offerItem(body);
+  /** What each item is sent with. Made with the first: a stream that is idle has neither. */
+  #head: { readonly kind: number; readonly method: 0; readonly callId: number; word: number } | undefined;
+  #offer: ((body: Uint8Array) => RendezvousBody) | undefined;
   #count = 0;
   #left = itemsInTurn;
   #producer: ItemProducer | undefined;
@@ -43,7 +46,8 @@ export class ItemSender implements TurnTaker {
   ) {
     this.#session = session;
     this.#turns = turns;
-    this.#head = { kind, method: 0, callId, word: 0 };
+    this.#kind = kind;
+    this.#callId = callId;
     this.#offers = offers;
   }
 
@@ -91,8 +95,9 @@ export class ItemSender implements TurnTaker {
   /** Sends an item. It must be `ready`, or have been since the item was asked for. Throws EncodeError or RpcError. */
   send(value: unknown): void {
     const { outbox, services } = this.#session;
-    this.#head.word = this.#count;
-    outbox.value(this.#head, value, this.#offer);
+    const head = (this.#head ??= { kind: this.#kind, method: 0, callId: this.#callId, word: 0 });
+    head.word = this.#count;
+    outbox.value(head, value, (this.#offer ??= (body) => this.#offerItem(body)));
     this.#count = (this.#count + 1) >>> 0;
     this.#left--;
     this.#credits.spend(itemCost(outbox.valueBytes));
@@ -108,8 +113,7 @@ export class ItemSender implements TurnTaker {
 
   #offerItem(body: Uint8Array): RendezvousBody {
     const { offers, bodyLimit, nowMs } = this.#session;
-    const { kind, callId } = this.#head;
-    const key = kind === frameKind.input ? inputItems(callId) : outputItems(callId);
+    const key = this.#kind === frameKind.input ? inputItems(this.#callId) : outputItems(this.#callId);
     const rendezvous = offers.offerItem(key, body, bodyLimit, nowMs, () => this.#offers?.endOffer());
     this.#offers?.beginOffer();
     return rendezvous;
