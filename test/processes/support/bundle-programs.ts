@@ -32,6 +32,8 @@ export default async function bundlePrograms(): Promise<void> {
   const bundle = await rolldown({
     input: [...programs.map((name) => join(built, name)), laneWorker],
     platform: "node",
+    // It starts a thread with a file of its own.
+    external: ["cinnabar-group"],
     // As without a bundle: zod sets its language up in a module that nobody takes anything from.
     treeshake: { moduleSideEffects: true },
   });

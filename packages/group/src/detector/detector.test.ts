@@ -259,6 +259,21 @@ describe("what is not to be believed", () => {
   });
 });
 
+describe("a member that comes back from the dead by itself", () => {
+  it.each(["ping", "ack", "gossip"] as const)(
+    "is told that it was dead, when its first message is a %s",
+    (kind) => {
+      const { detector, sent } = alone();
+      const dead = { member: 1, status: "dead", incarnation: 0 } as const;
+      detector.receive({ ...from(2), kind: "gossip", updates: [dead] }, 1);
+      detector.receive({ ...from(1), kind, sequence: 5, incarnation: 1 } as Message, 2);
+      expect(detector.statusOf(1)).toBe("alive");
+      expect(sent.map(({ to }) => to)).toEqual([1]);
+      expect(sent[0]?.updates).toContainEqual(dead);
+    },
+  );
+});
+
 describe("a restarted member", () => {
   it("hears which incarnation it had, and takes a later one", () => {
     const { detector, events } = alone();

@@ -126,7 +126,10 @@ export class Detector {
     }
     if (this.#isSilent) return;
     // One that has come back by itself, after a suspicion, must still learn that it was dead meanwhile.
-    this.#answer(message, now, former?.status === "dead" ? { member: from, ...former } : undefined);
+    const wasDead = former?.status === "dead" ? { member: from, ...former } : undefined;
+    this.#answer(message, now, wasDead);
+    if (wasDead !== undefined && message.kind !== "ping" && this.#opinions.isLiving(from))
+      this.#send(from, { kind: "gossip" }, { update: wasDead });
     this.#schedule(now);
   }
 

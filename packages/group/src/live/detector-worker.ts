@@ -1,0 +1,41 @@
+// The thread of a failure detector: it goes on while the main thread computes.
+import { parentPort, workerData } from "node:worker_threads";
+import { Roster } from "../detector/roster.ts";
+import { Driver } from "./driver.ts";
+import { MainThreadWatch } from "./main-thread-watch.ts";
+import type { Notice, Orders, Request } from "./protocol.ts";
+import { Seal } from "./seal.ts";
+import { openUdp } from "./udp-transport.ts";
+
+const port = parentPort;
+const tell = (notice: Notice) => port?.postMessage(notice);
+
+async function run({ self, members, group, detector, stalledAfterMs, key }: Orders): Promise<void> {
+  const roster = new Roster(members);
+  const seal = key && new Seal(key);
+  const driver = await Driver.start(
+    { self, roster, detector, group, seal, onEvent: (event) => tell({ kind: "event", event }) },
+    openUdp,
+  );
+  const watch = new MainThreadWatch(stalledAfterMs, (number) => tell({ kind: "are-you-there", number }));
+  const timer = setInterval(() => driver.setStalled(watch.check(driver.awakeMs())), stalledAfterMs / 4);
+  port?.on("message", async (request: Request) => {
+    if (request.kind === "here") watch.onAnswer(request.number);
+    else if (request.kind === "adopt") driver.adopt(new Roster(request.members));
+    else if (request.kind === "stats") tell({ kind: "stats", stats: driver.stats });
+    else if (request.kind === "leave") {
+      await driver.leave();
+      tell({ kind: "left" });
+    } else {
+      clearInterval(timer);
+      await driver.close();
+      port.close();
+    }
+  });
+  tell({ kind: "ready" });
+}
+
+run(workerData as Orders).catch((error: unknown) => {
+  tell({ kind: "failed", message: error instanceof Error ? error.message : String(error) });
+  port?.close();
+});

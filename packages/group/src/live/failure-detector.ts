@@ -1,0 +1,175 @@
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
+import type { DetectorEvent } from "../detector/events.ts";
+import type { MemberId, Status } from "../detector/message.ts";
+import { type DetectorOptions, resolveOptions } from "../detector/options.ts";
+import { Roster } from "../detector/roster.ts";
+import { parseAddress } from "./address.ts";
+import type { LiveStats } from "./driver.ts";
+import { hashOf } from "./group-hash.ts";
+import type { Notice, Orders, Request } from "./protocol.ts";
+
+/** A member of a live group. */
+export interface LiveMember {
+  /** From 0 to 2^32 - 1. */
+  readonly id: MemberId;
+  /** Where its detector listens for datagrams: `IP:PORT` or `[IPv6]:PORT`. */
+  readonly address: string;
+  /** Where the authority over the group knows one. Default: 0. */
+  readonly incarnation?: number;
+}
+
+export interface FailureDetectorOptions {
+  /** The name of the group. Messages of other groups are refused. */
+  readonly group: string;
+  /** The id of this member. */
+  readonly self: MemberId;
+  /** All members, this one included. */
+  readonly members: readonly LiveMember[];
+  /** Called on the main thread. */
+  readonly onEvent?: (event: DetectorEvent) => void;
+  /** How the detector works. */
+  readonly detector?: DetectorOptions;
+  /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
+  readonly stalledAfterMs?: number;
+  /** A key of at least 16 bytes that all members share. Without one everybody who reaches the port is believed. */
+  readonly key?: Uint8Array;
+}
+
+const known = ["group", "self", "members", "onEvent", "detector", "stalledAfterMs", "key"];
+
+/**
+ * The failure detector of one member, live: in a thread of its own, over UDP. It says whom it believes alive, and decides
+ * nothing. It does not keep the process alive.
+ */
+export class FailureDetector {
+  readonly #worker: Worker;
+  readonly #self: MemberId;
+  readonly #onEvent: ((event: DetectorEvent) => void) | undefined;
+  readonly #statuses = new Map<MemberId, Status>();
+  readonly #exited: Promise<unknown>;
+  #members: readonly LiveMember[];
+
+  /**
+   * Starts the thread and listens at this member's address.
+   * @throws TypeError, RangeError for wrong options; Error when the address cannot be listened at
+   */
+  static async open(options: FailureDetectorOptions): Promise<FailureDetector> {
+    const orders = checked(options);
+    const worker = new Worker(new URL("./detector-worker.js", import.meta.url), { workerData: orders });
+    const [notice] = (await once(worker, "message")) as [Notice];
+    if (notice.kind === "ready") return new FailureDetector(worker, options);
+    await worker.terminate();
+    throw new Error(`failure detector: ${notice.kind === "failed" ? notice.message : notice.kind}`);
+  }
+
+  private constructor(worker: Worker, options: FailureDetectorOptions) {
+    this.#worker = worker;
+    this.#self = options.self;
+    this.#members = options.members;
+    this.#onEvent = options.onEvent;
+    this.#exited = once(worker, "exit");
+    worker.on("message", (notice: Notice) => this.#onNotice(notice));
+    worker.unref();
+  }
+
+  /** What is believed of a member; undefined for one that is not in the group. */
+  statusOf(member: MemberId): Status | undefined {
+    if (!this.#members.some(({ id }) => id === member)) return undefined;
+    return this.#statuses.get(member) ?? "alive";
+  }
+
+  /**
+   * Takes over another list of members. What was believed of its members stays, unless it names a later incarnation.
+   * @throws TypeError, RangeError when it is wrong, or lacks this member
+   */
+  adopt(members: readonly LiveMember[]): void {
+    const roster = rosterOf(members, this.#self);
+    const former = new Map(this.#members.map((member) => [member.id, member.incarnation ?? 0]));
+    for (const { id, incarnation = 0 } of members)
+      if (incarnation > (former.get(id) ?? incarnation)) this.#statuses.delete(id);
+    const ids = new Set(members.map(({ id }) => id));
+    for (const id of this.#statuses.keys()) if (!ids.has(id)) this.#statuses.delete(id);
+    this.#members = members;
+    this.#ask({ kind: "adopt", members: roster.members });
+  }
+
+  async stats(): Promise<LiveStats> {
+    this.#ask({ kind: "stats" });
+    return (await this.#notice("stats")).stats;
+  }
+
+  /** Says goodbye to the others, waits until enough have been told, and closes. */
+  async leave(): Promise<void> {
+    this.#ask({ kind: "leave" });
+    await this.#notice("left");
+    await this.close();
+  }
+
+  /** Ends the thread without a word: the others will find this member dead. */
+  async close(): Promise<void> {
+    this.#ask({ kind: "close" });
+    await this.#exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #onNotice(notice: Notice): void {
+    if (notice.kind === "are-you-there") this.#ask({ kind: "here", number: notice.number });
+    if (notice.kind !== "event") return;
+    const { event } = notice;
+    if (event.type === "status") this.#statuses.set(event.member, event.status);
+    this.#onEvent?.(event);
+  }
+
+  #ask(request: Request): void {
+    this.#worker.postMessage(request);
+  }
+
+  /** The next notice of that kind; rejects when the thread ends before. */
+  #notice<K extends Notice["kind"]>(kind: K): Promise<Notice & { kind: K }> {
+    return new Promise((resolve, reject) => {
+      const onMessage = (notice: Notice) => {
+        if (notice.kind !== kind) return;
+        this.#worker.off("message", onMessage);
+        resolve(notice as Notice & { kind: K });
+      };
+      this.#worker.on("message", onMessage);
+      void this.#exited.then(() => reject(new Error("failure detector: it is closed")));
+    });
+  }
+}
+
+function checked(options: FailureDetectorOptions): Orders {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new TypeError(`failure detector: unknown option "${unknown}"; known are ${known.join(", ")}`);
+  const { group, self, members, stalledAfterMs = 2000, key } = options;
+  if (typeof group !== "string" || group === "")
+    throw new TypeError("failure detector: group must be a name of at least one character");
+  if (!(stalledAfterMs >= 10 && stalledAfterMs <= 3_600_000))
+    throw new RangeError(
+      `failure detector: stalledAfterMs must be a number from 10 to 3600000, it is ${stalledAfterMs}`,
+    );
+  if (key !== undefined && key.length < 16)
+    throw new RangeError(`failure detector: key must have at least 16 bytes, it has ${key.length}`);
+  const roster = rosterOf(members, self);
+  const detector = resolveOptions(options.detector);
+  return { self, members: roster.members, group: hashOf(group), detector, stalledAfterMs, key };
+}
+
+function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
+  const families = new Set(members.map(({ address }) => parseAddress(address).family));
+  if (families.size > 1)
+    throw new TypeError("failure detector: members have addresses of both IPv4 and IPv6");
+  const wrong = members.find(({ id }) => !(Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff));
+  if (wrong !== undefined)
+    throw new RangeError(`failure detector: the id ${wrong.id} is not a whole number from 0 to 2^32 - 1`);
+  const roster = new Roster(
+    members.map(({ id, address, incarnation = 0 }) => ({ id, addresses: [address], incarnation })),
+  );
+  roster.require(self);
+  return roster;
+}
