@@ -5,9 +5,12 @@ import { freshUrl } from "./fabrics.ts";
 
 const engines: Engine[] = [];
 
-/** An engine of the test's own process, closed after the test. */
+/**
+ * An engine of the test's own process, closed after the test. A connect has four times its default, since a process that
+ * starts may wait for a processor.
+ */
 export async function openEngine(options: EngineOptions = {}): Promise<Engine> {
-  const engine = await Engine.open(options);
+  const engine = await Engine.open({ connectTimeoutMs: 20_000, ...options });
   engines.push(engine);
   return engine;
 }
