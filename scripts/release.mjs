@@ -3,13 +3,14 @@
 // and prints the commands that publish. It publishes nothing. `-- --rehearse` takes a version without a date;
 // `-- --prepare VERSION` sets version and date.
 import { readFileSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { makePackage } from "./package/make.mjs";
 import { targets } from "./package/targets.mjs";
 import { faultsOfCheckout } from "./release/checks.mjs";
 import { notesOf } from "./release/notes.mjs";
 import { prepareRelease } from "./release/prepare.mjs";
+import { howToPublish } from "./release/publish.mjs";
 import { versionedFiles } from "./release/versions.mjs";
 import { ask, endChildrenOnSignal, root, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
@@ -72,15 +73,6 @@ async function release(isRehearsal) {
     console.log(
       'package.json has no "repository": npm shows no source and takes no provenance until it has one.',
     );
-}
-
-/** @param {{ version: string, file: string, notesFile: string, commit: string }} of */
-function howToPublish({ version, file, notesFile, commit }) {
-  return `To publish it, after \`npm run test:all\` has passed on this commit:
-
-    git tag -a v${version} ${commit} -F ${notesFile} && git push origin v${version}
-    npm publish ./dist-packages/${basename(file)} --access public
-`;
 }
 
 /** @param {string} archive */

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { faultsOfCheckout } from "../../scripts/release/checks.mjs";
 import { dated, dateOf, notesOf } from "../../scripts/release/notes.mjs";
+import { howToPublish } from "../../scripts/release/publish.mjs";
 import { versionedFiles, versionsIn, withVersion } from "../../scripts/release/versions.mjs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -121,6 +122,16 @@ describe("npm run release", () => {
     expect(readFileSync(join(folder, "CHANGELOG.md"), "utf8")).toMatch(/^## 9\.8\.7 \(\d{4}-\d\d-\d\d\)$/m);
     for (const file of versionedFiles)
       expect(versionsIn(file, readFileSync(join(folder, file), "utf8"))).toContain("9.8.7");
+
+    writeFileSync(join(folder, ".git/notes.md"), "### Calls\n\n- First.\n");
+    const commit = run("git", "rev-parse", "HEAD").said.trim();
+    const text = howToPublish({ version: "9.8.7", file: "a.tgz", notesFile: ".git/notes.md", commit });
+    const tag = /git tag .*(?= && git push)/.exec(text)?.[0] ?? "";
+    expect(run("sh", "-c", tag.replace("git", "git -c user.name=a -c user.email=a@b"))).toEqual({
+      status: 0,
+      said: "",
+    });
+    expect(run("git", "cat-file", "tag", "v9.8.7").said).toContain("\n### Calls\n\n- First.\n");
 
     // The versions are not committed yet.
     const { status, said } = release();
