@@ -24,7 +24,7 @@ const readsTheTree = /^test\/(structure|docs)\//;
 const programs = [
   { files: /^bench\//, named: /\bbench\// },
   { files: /^examples\//, named: /\bexamples?\b|\bdemo\b/ },
-  { files: /^packages\//, named: /\bpackages\/|\bcli\b/ },
+  { files: /^packages\//, named: /\bpackages\/|\bcli\b|\bgroup-member\b/ },
   { files: /^test\/.*\/programs\//, named: /\bprograms\// },
 ];
 const startsPrograms = /from "node:(child_process|worker_threads)"/;
