@@ -62,7 +62,8 @@ async function setUp(provider: (typeof transports)[number]) {
     server: { onHandlerError: () => {} },
   });
   const peer = await listening.connect(there.url, { timeoutMs: provider.connectTimeoutMs });
-  const raw = await RawWriter.open(listening.urls[0] as string);
+  // A device knows a key at one port alone: the one that leads to the peer, which may be another than the listening one.
+  const raw = await RawWriter.open(listening.stats().ports.at(-1)?.url as string);
   onTestFinished(() => raw.close());
   return { ...service, ...there, client: listening, peer, api: peer.client(Fill), raw };
 }
