@@ -5,6 +5,7 @@ import { defaultLayout } from "../../src/fabric/port.ts";
 import { isLong } from "../matrix/long.ts";
 import { pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
+import { isSecured } from "../matrix/secured.ts";
 import { untilTurn } from "../matrix/wait.ts";
 import { Child } from "../processes/support/child.ts";
 import { answersEmptyReads, fabrics, freshUrl, underSanitizers } from "../processes/support/fabrics.ts";
@@ -149,7 +150,8 @@ describe("memory that is taken back is not written any more", () => {
     },
   );
 
-  it.each(ends)(
+  // Nothing is sealed over mem.
+  it.skipIf(isSecured).each(ends)(
     "by a peer in the same thread over mem, after calls that end with %s",
     { timeout: 600_000 },
     async (end) => {

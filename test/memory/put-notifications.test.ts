@@ -6,6 +6,7 @@ import { access, defaultLayout } from "../../src/fabric/port.ts";
 import { putNotificationData } from "../../src/memory/put-notification.ts";
 import { pair } from "../matrix/pair.ts";
 import { providers, transports } from "../matrix/providers.ts";
+import { isSecured } from "../matrix/secured.ts";
 import { failure } from "../matrix/wait.ts";
 
 const Pages = service("pages.v1", {
@@ -133,7 +134,8 @@ describe.each(transports)("the put notification of a put over $name", (provider)
   });
 });
 
-describe("a put notification on the fabric", () => {
+// Nothing is sealed over mem.
+describe.skipIf(isSecured)("a put notification on the fabric", () => {
   const mem = providers.find(({ scheme }) => scheme === "mem") as (typeof providers)[number];
 
   it("for no grant is counted, tells nobody, and ends no session; a peer that knows the key can give any", async () => {
