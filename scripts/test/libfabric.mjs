@@ -35,10 +35,10 @@ export function areasOfStages() {
   const native = areas.filter((area) => /^(native|src\/.*)$/.test(area));
   const taken = [...native, ...processes, ...bulk];
   return [
-    { name: "native", areas: native, seconds: 60 },
-    { name: "processes", areas: processes, seconds: 400 },
-    { name: "bulk", areas: bulk, seconds: 100 },
-    { name: "rest", areas: areas.filter((area) => !taken.includes(area)), seconds: 100 },
+    { name: "native", areas: native, seconds: 60, quiet: false },
+    { name: "processes", areas: processes, seconds: 600, quiet: true },
+    { name: "bulk", areas: bulk, seconds: 120, quiet: false },
+    { name: "rest", areas: areas.filter((area) => !taken.includes(area)), seconds: 250, quiet: false },
   ];
 }
 

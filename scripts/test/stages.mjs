@@ -40,9 +40,10 @@ import { runVitest } from "./vitest.mjs";
  * @property {number} seconds what it takes by itself on two quiet cores, once its programs are built
  * @property {"test" | "all" | "both"} within which command runs it: `npm test`, `npm run test:all` or both. Tests take
  * their long form in what `npm test` does not run
- * @property {boolean} [quiet] no commit's turn has it: it needs a machine that does nothing else, or much that takes minutes to
- * make
- * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not have it yet
+ * @property {boolean} [quiet] no commit's turn has it: it needs a machine that does nothing else, or much that takes
+ * minutes to make
+ * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not
+ * have it yet
  * @property {(options: RunOptions) => Promise<Outcome>} run
  */
 
@@ -117,8 +118,9 @@ export const stages = [
   {
     name: "long-processes",
     what: "TypeScript tests of several processes and of the model, in their long form",
-    seconds: 400,
+    seconds: 600,
     within: "all",
+    quiet: true,
     run: ({ workers }) =>
       runVitest({ name: "long-processes", filters: ["test/processes/", "test/model/"], workers }),
   },
@@ -203,11 +205,12 @@ export const stages = [
     run: runUnderThreadSanitizer,
   },
   ...areasOfStages().map(
-    ({ name, areas, seconds }) =>
+    ({ name, areas, seconds, quiet }) =>
       /** @type {Stage} */ ({
         name: `libfabric-${name}`,
         what: `tests on Debian's newer libfabric: ${areas.join(" ")}`,
         seconds,
+        quiet,
         within: "all",
         needs: "libfabric",
         run: ({ workers }) => runAreas(name, areas, workers),
@@ -216,7 +219,7 @@ export const stages = [
   {
     name: "consumers",
     what: "the package under bundlers, compilers, test runners and versions of Node; installs 1 GB of tools",
-    seconds: 300,
+    seconds: 400,
     within: "all",
     run: ({ workers }) => runConsumers({ workers }),
   },
