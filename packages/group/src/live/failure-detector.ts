@@ -1,13 +1,13 @@
-import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { MemberId, Status } from "../detector/message.ts";
 import { type DetectorOptions, resolveOptions } from "../detector/options.ts";
 import { Roster } from "../detector/roster.ts";
 import { parseAddress } from "./address.ts";
+import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
 import { hashOf } from "./group-hash.ts";
-import type { Notice, Orders, Request } from "./protocol.ts";
+import type { Notice, Orders } from "./protocol.ts";
 
 /** A member of a live group. */
 export interface LiveMember {
@@ -43,11 +43,10 @@ const known = ["group", "self", "members", "onEvent", "detector", "stalledAfterM
  * nothing. It does not keep the process alive.
  */
 export class FailureDetector {
-  readonly #worker: Worker;
+  readonly #thread: DetectorThread;
   readonly #self: MemberId;
   readonly #onEvent: ((event: DetectorEvent) => void) | undefined;
   readonly #statuses = new Map<MemberId, Status>();
-  readonly #exited: Promise<unknown>;
   #members: readonly LiveMember[];
 
   /**
@@ -57,20 +56,21 @@ export class FailureDetector {
   static async open(options: FailureDetectorOptions): Promise<FailureDetector> {
     const orders = checked(options);
     const worker = new Worker(new URL("./detector-worker.js", import.meta.url), { workerData: orders });
-    const [notice] = (await once(worker, "message")) as [Notice];
-    if (notice.kind === "ready") return new FailureDetector(worker, options);
-    await worker.terminate();
-    throw new Error(`failure detector: ${notice.kind === "failed" ? notice.message : notice.kind}`);
+    try {
+      await DetectorThread.ready(worker);
+    } catch (error) {
+      await worker.terminate();
+      throw error;
+    }
+    worker.unref();
+    return new FailureDetector(worker, options);
   }
 
   private constructor(worker: Worker, options: FailureDetectorOptions) {
-    this.#worker = worker;
+    this.#thread = new DetectorThread(worker, (notice) => this.#onNotice(notice));
     this.#self = options.self;
     this.#members = options.members;
     this.#onEvent = options.onEvent;
-    this.#exited = once(worker, "exit");
-    worker.on("message", (notice: Notice) => this.#onNotice(notice));
-    worker.unref();
   }
 
   /** What is believed of a member; undefined for one that is not in the group. */
@@ -91,25 +91,23 @@ export class FailureDetector {
     const ids = new Set(members.map(({ id }) => id));
     for (const id of this.#statuses.keys()) if (!ids.has(id)) this.#statuses.delete(id);
     this.#members = members;
-    this.#ask({ kind: "adopt", members: roster.members });
+    this.#thread.tell({ kind: "adopt", members: roster.members });
   }
 
+  /** What the detector has counted. Rejects with an Error when it is closed. */
   async stats(): Promise<LiveStats> {
-    this.#ask({ kind: "stats" });
-    return (await this.#notice("stats")).stats;
+    return (await this.#thread.ask({ kind: "stats" }, "stats")).stats;
   }
 
-  /** Says goodbye to the others, waits until enough have been told, and closes. */
+  /** Says goodbye to the others, waits until enough have been told, and closes. Rejects when it is closed already. */
   async leave(): Promise<void> {
-    this.#ask({ kind: "leave" });
-    await this.#notice("left");
+    await this.#thread.ask({ kind: "leave" }, "left");
     await this.close();
   }
 
   /** Ends the thread without a word: the others will find this member dead. */
   async close(): Promise<void> {
-    this.#ask({ kind: "close" });
-    await this.#exited;
+    await this.#thread.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -117,28 +115,11 @@ export class FailureDetector {
   }
 
   #onNotice(notice: Notice): void {
-    if (notice.kind === "are-you-there") this.#ask({ kind: "here", number: notice.number });
+    if (notice.kind === "are-you-there") this.#thread.tell({ kind: "here", number: notice.number });
     if (notice.kind !== "event") return;
     const { event } = notice;
     if (event.type === "status") this.#statuses.set(event.member, event.status);
     this.#onEvent?.(event);
-  }
-
-  #ask(request: Request): void {
-    this.#worker.postMessage(request);
-  }
-
-  /** The next notice of that kind; rejects when the thread ends before. */
-  #notice<K extends Notice["kind"]>(kind: K): Promise<Notice & { kind: K }> {
-    return new Promise((resolve, reject) => {
-      const onMessage = (notice: Notice) => {
-        if (notice.kind !== kind) return;
-        this.#worker.off("message", onMessage);
-        resolve(notice as Notice & { kind: K });
-      };
-      this.#worker.on("message", onMessage);
-      void this.#exited.then(() => reject(new Error("failure detector: it is closed")));
-    });
   }
 }
 

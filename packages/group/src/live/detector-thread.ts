@@ -1,0 +1,93 @@
+import { type EventEmitter, once } from "node:events";
+import type { Notice, Request } from "./protocol.ts";
+
+/** What is used of a worker thread. */
+export interface ThreadPort extends EventEmitter {
+  postMessage(request: Request): void;
+}
+
+interface Waiting {
+  readonly kind: Notice["kind"];
+  resolve(notice: Notice): void;
+  reject(error: Error): void;
+}
+
+/**
+ * The thread of a detector, as the main thread has it. An error of the thread is an uncaught exception of the process,
+ * as Node has it: no method could tell it.
+ */
+export class DetectorThread {
+  readonly #worker: ThreadPort;
+  readonly #onNotice: (notice: Notice) => void;
+  /** Who waits for an answer. Empty once the thread has ended. */
+  readonly #waiting = new Set<Waiting>();
+  readonly #exited: Promise<void>;
+  #hasExited = false;
+
+  /** Resolves when the thread is ready. Rejects with what it throws or refuses, and when it ends without a word. */
+  static async ready(worker: ThreadPort): Promise<void> {
+    const ended = new AbortController();
+    const onExit = () => ended.abort();
+    worker.once("exit", onExit);
+    try {
+      const [notice] = (await once(worker, "message", ended)) as [Notice];
+      if (notice.kind !== "ready")
+        throw new Error(`failure detector: ${notice.kind === "failed" ? notice.message : notice.kind}`);
+    } catch (error) {
+      throw ended.signal.aborted
+        ? new Error("failure detector: its thread ended before it was ready")
+        : error;
+    } finally {
+      worker.off("exit", onExit);
+    }
+  }
+
+  /** `worker` is ready. `onNotice` is told everything that the thread says. */
+  constructor(worker: ThreadPort, onNotice: (notice: Notice) => void) {
+    this.#worker = worker;
+    this.#onNotice = onNotice;
+    worker.on("message", (notice: Notice) => this.#take(notice));
+    this.#exited = new Promise((resolve) =>
+      worker.once("exit", () => {
+        this.#onExit();
+        resolve();
+      }),
+    );
+  }
+
+  tell(request: Request): void {
+    this.#worker.postMessage(request);
+  }
+
+  /** Asks, and gives the next notice of that kind. Rejects when the thread has ended, or ends before. */
+  ask<K extends Notice["kind"]>(request: Request, kind: K): Promise<Notice & { kind: K }> {
+    if (this.#hasExited) return Promise.reject(closed());
+    this.tell(request);
+    return new Promise((resolve, reject) => {
+      this.#waiting.add({ kind, resolve: resolve as Waiting["resolve"], reject });
+    });
+  }
+
+  /** Ends the thread without a word. */
+  async close(): Promise<void> {
+    this.tell({ kind: "close" });
+    await this.#exited;
+  }
+
+  #take(notice: Notice): void {
+    for (const waiting of this.#waiting) {
+      if (waiting.kind !== notice.kind) continue;
+      this.#waiting.delete(waiting);
+      waiting.resolve(notice);
+    }
+    this.#onNotice(notice);
+  }
+
+  #onExit(): void {
+    this.#hasExited = true;
+    for (const { reject } of this.#waiting) reject(closed());
+    this.#waiting.clear();
+  }
+}
+
+const closed = (): Error => new Error("failure detector: it is closed");
