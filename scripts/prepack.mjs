@@ -1,7 +1,16 @@
 // `npm pack` and `npm publish`: builds what the package consists of. A package without code, or with files of an
 // earlier build, must not be made. What is current in dist/ is left alone, because tests may be using it.
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -15,33 +24,44 @@ const entries = ["index.js", "index.d.ts", "lanes/index.js", "cli/bin/cinnabar.j
 if (!existsSync(compiler)) fail("its dependencies are not installed: run `npm ci`, then try again");
 rmSync(fresh, { recursive: true, force: true });
 compile("tsconfig.build.json", fresh);
-// The command line, which imports the package by its name, goes along: `npx cinnabar`.
-replace(fresh, dist);
+// The command line goes along: `npx cinnabar`. It imports the package by its name, so dist/ must have that first.
+copyChanged(fresh, dist);
 compile("packages/cli/tsconfig.json", join(fresh, "cli/dist"));
 cpSync(join(root, "packages/cli/bin"), join(fresh, "cli/bin"), { recursive: true });
-replace(fresh, dist);
+copyChanged(fresh, dist);
+removeOthers(fresh, dist);
 
 for (const file of entries) if (!existsSync(join(dist, file))) fail(`the build has made no dist/${file}`);
 const maps = filesIn(dist).filter((file) => file.endsWith(".map"));
 if (maps.length > 0) fail(`dist/ has ${maps.length} source maps, and the sources do not go along`);
 
 /**
- * Makes a folder the same as another, and writes only what differs.
+ * Copies the files of a folder that differ from those of another, with their modes. Each file appears whole: a process
+ * that reads the other folder meanwhile finds the former file or the new one.
  *
  * @param {string} from
  * @param {string} to
  */
-function replace(from, to) {
-  const files = filesIn(from);
-  const wanted = new Set(files);
-  for (const file of existsSync(to) ? filesIn(to) : []) if (!wanted.has(file)) rmSync(join(to, file));
-  for (const file of files) {
-    const bytes = readFileSync(join(from, file));
+function copyChanged(from, to) {
+  for (const file of filesIn(from)) {
+    const source = join(from, file);
     const target = join(to, file);
-    if (existsSync(target) && readFileSync(target).equals(bytes)) continue;
+    if (existsSync(target) && readFileSync(target).equals(readFileSync(source))) continue;
     mkdirSync(dirname(target), { recursive: true });
-    writeFileSync(target, bytes);
+    copyFileSync(source, `${target}.new`);
+    renameSync(`${target}.new`, target);
   }
+}
+
+/**
+ * Removes the files of a folder that another does not have.
+ *
+ * @param {string} from the folder that counts
+ * @param {string} to the folder that loses files
+ */
+function removeOthers(from, to) {
+  const wanted = new Set(filesIn(from));
+  for (const file of filesIn(to)) if (!wanted.has(file)) rmSync(join(to, file));
 }
 
 /** @param {string} folder */

@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -69,6 +70,19 @@ describe("the package that `npm pack` makes of a clone", () => {
     for (const name of ["zod", "@standard-schema"])
       symlinkSync(join(root, "node_modules", name), join(user, "node_modules", name));
     files = readdirSync(installed, { recursive: true }).map(String);
+  });
+
+  it("leaves the checkout with a command that can be run, and does not touch what is current", () => {
+    const checkout = join(folder, "checkout");
+    const command = join(checkout, "dist/cli/bin/cinnabar.js");
+    const before = statSync(command);
+    expect(before.mode & 0o111).toBe(0o111);
+    const stale = join(checkout, "dist/cli/stale.js");
+    writeFileSync(stale, "");
+    expect(run(checkout, "npm", "pack").status).toBe(0);
+    expect(existsSync(stale)).toBe(false);
+    const { ino, mtimeMs, mode } = statSync(command);
+    expect({ ino, mtimeMs, mode }).toEqual({ ino: before.ino, mtimeMs: before.mtimeMs, mode: before.mode });
   });
 
   it("has its code, its types and its command, and no source maps", () => {
