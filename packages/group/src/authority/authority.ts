@@ -1,12 +1,25 @@
+import type { Engine } from "cinnabar/standard";
 import type { Member, View } from "../view/view.ts";
 
 /** A process that wants to become a member. */
 export interface Candidate {
   /** The rank that it wants. Default: the authority chooses one. */
   readonly rank?: number;
+  /** Whether it makes the group where there is none: `createGroup`. */
+  readonly creates: boolean;
+  readonly engine: string;
   readonly urls: readonly string[];
+  readonly host: string | undefined;
   readonly detector: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;
+}
+
+/** What an authority is asked with. */
+export interface AuthorityContext {
+  /** The engine of this process, for authorities that call other processes. */
+  readonly engine: Engine;
+  /** Ends what it was asked for. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -17,16 +30,16 @@ export interface Authority {
   /**
    * Makes a process a member. Resolves when a view has it.
    *
-   * @throws RpcError `unavailable` when the authority cannot be reached before `signal` aborts, `failed_precondition`
-   * when another process has the rank
+   * @throws RpcError `unavailable` when the authority cannot be reached before the signal aborts, `failed_precondition`
+   * when another process has the rank, `already_exists` when the group exists and the candidate wants to create it
    */
-  join(group: string, candidate: Candidate, signal?: AbortSignal): Promise<Membership>;
+  join(group: string, candidate: Candidate, context: AuthorityContext): Promise<Membership>;
   /**
    * Follows a group without being a member.
    *
-   * @throws RpcError `unavailable` when the authority cannot be reached before `signal` aborts
+   * @throws RpcError `unavailable` when the authority cannot be reached before the signal aborts
    */
-  observe(group: string, signal?: AbortSignal): Promise<Observation>;
+  observe(group: string, context: AuthorityContext): Promise<Observation>;
 }
 
 /** What follows the views of a group. */
@@ -38,6 +51,11 @@ export interface Observation {
    * when the authority is lost for good.
    */
   views(): AsyncIterable<View>;
+  /**
+   * Somebody has seen a view with this version, which may be newer than the one that is known here. Looks at once for
+   * views that were missed.
+   */
+  refresh(version: number): void;
   /** Ends without a word. A member stays in the view until somebody reports its death or its lease ends. */
   close(): Promise<void>;
 }
@@ -46,8 +64,11 @@ export interface Observation {
 export interface Membership extends Observation {
   /** This member, as the authority knows it. */
   readonly self: Member;
-  /** Tells the authority that the failure detector believes a member dead. The authority may decide otherwise. */
-  report(member: Member): void;
+  /**
+   * What the failure detector believes of another member, each time that it changes. The authority decides what
+   * follows from it.
+   */
+  report(member: Member, status: "alive" | "dead" | "left"): void;
   /** Leaves the group, and closes. Resolves when a view without this member is published, or nobody is left. */
   leave(): Promise<void>;
 }

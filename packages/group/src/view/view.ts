@@ -4,8 +4,15 @@ export interface Member {
   readonly rank: number;
   /** Grows each time that a process takes this rank. A former incarnation is fenced. */
   readonly incarnation: number;
+  /**
+   * The incarnation of its engine, as 16 hexadecimal digits. Calls to the rank reach this process and no other.
+   * `undefined` where the authority does not know it, as a list of addresses.
+   */
+  readonly engine: string | undefined;
   /** Where its engine listens, one URL for each fabric. It has at least one. */
   readonly urls: readonly string[];
+  /** Names the host: members with the same one can use shared memory. `undefined` where the authority does not know. */
+  readonly host: string | undefined;
   /** Where its failure detector listens: `IP:PORT` or `[IPv6]:PORT`. `undefined` for a member without one. */
   readonly detector: string | undefined;
   /** What it says of itself. */
@@ -21,3 +28,47 @@ export interface View {
   /** By rank, ascending. Ranks may have gaps: a rank that left the view is not given to another place. */
   readonly members: readonly Member[];
 }
+
+/** The member with this rank; undefined where the view has none. */
+export function memberOf(view: View, rank: number): Member | undefined {
+  return view.members.find((member) => member.rank === rank);
+}
+
+/** Whether both are the same process in the same place. */
+export function isSameMember(one: Member, other: Member | undefined): boolean {
+  return one.rank === other?.rank && one.incarnation === other.incarnation;
+}
+
+/**
+ * The view as a frozen value of its own, members by rank.
+ *
+ * @throws RangeError when it is no view: a version that is not a whole number from 1, a rank or an incarnation that is
+ * not a whole number from 0, two members with one rank, or a member without a URL
+ */
+export function makeView(group: string, version: number, members: readonly Member[]): View {
+  if (!(Number.isSafeInteger(version) && version >= 1))
+    throw new RangeError(`group "${group}": the version of a view is a whole number from 1, not ${version}`);
+  const sorted = members.map(frozen).sort((a, b) => a.rank - b.rank);
+  for (const [index, { rank, incarnation, urls }] of sorted.entries()) {
+    if (!(Number.isInteger(rank) && rank >= 0 && rank <= maxRank))
+      throw new RangeError(`group "${group}": a rank is a whole number from 0 to ${maxRank}, not ${rank}`);
+    if (!(Number.isSafeInteger(incarnation) && incarnation >= 0))
+      throw new RangeError(
+        `group "${group}": rank ${rank} has the incarnation ${incarnation}, no whole number`,
+      );
+    if (rank === sorted[index - 1]?.rank)
+      throw new RangeError(`group "${group}": two members have the rank ${rank}`);
+    if (urls.length === 0) throw new RangeError(`group "${group}": rank ${rank} has no URL`);
+  }
+  return Object.freeze({ group, version, members: Object.freeze(sorted) });
+}
+
+/** The failure detector's messages have as many bits for a member. */
+const maxRank = 0xffff_ffff;
+
+const frozen = (member: Member): Member =>
+  Object.freeze({
+    ...member,
+    urls: Object.freeze([...member.urls]),
+    metadata: Object.freeze({ ...member.metadata }),
+  });

@@ -1,0 +1,173 @@
+import { Engine, implement, service, unary } from "cinnabar/standard";
+import { afterEach, expect, it } from "vitest";
+import type { Authority, Membership } from "../authority/authority.ts";
+import { staticAuthority } from "../authority/static-authority.ts";
+import { Newest } from "../view/newest.ts";
+import { type Member, makeView, type View } from "../view/view.ts";
+import type { Group } from "./group.ts";
+import { joinGroup, observeGroup } from "./join-group.ts";
+
+const Who = service("who.v1", { rank: unary() });
+const open: AsyncDisposable[] = [];
+
+afterEach(async () => {
+  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]();
+});
+
+let engines = 0;
+async function engine(): Promise<Engine> {
+  const opened = await Engine.open({
+    listen: `mem://group-${++engines}`,
+    serve: [implement(Who, { rank: () => undefined })],
+  });
+  open.push(opened);
+  return opened;
+}
+
+/** An authority whose views the test makes. */
+function scripted(members: readonly Member[]): {
+  authority: Authority;
+  publish(view: View): void;
+  fail(error: Error): void;
+} {
+  const views = new Newest(makeView("test", 1, members));
+  const membership: Membership = {
+    get view() {
+      return views.value;
+    },
+    get self() {
+      return members[0] as Member;
+    },
+    views: () => views.read("next"),
+    refresh() {},
+    report() {},
+    close: async () => views.end(),
+    leave: async () => views.end(),
+  };
+  return {
+    authority: { join: async () => membership, observe: async () => membership },
+    publish: (view) => views.set(view),
+    fail: (error) => views.end(error),
+  };
+}
+
+const member = (rank: number, incarnation: number, url: string): Member => ({
+  ...{
+    rank,
+    incarnation,
+    urls: [url],
+    engine: undefined,
+    host: undefined,
+    detector: undefined,
+    metadata: {},
+  },
+});
+
+async function joined(members: (urls: string[]) => readonly Member[]) {
+  const [one, other] = [await engine(), await engine()];
+  const script = scripted(members([...one.urls, ...other.urls]));
+  const group = await joinGroup("test", { engine: one, authority: script.authority });
+  open.push(group);
+  return { group, ...script };
+}
+
+const versionsOf = async (group: Group): Promise<number[]> => {
+  const versions: number[] = [];
+  for await (const { version } of group.views()) versions.push(version);
+  return versions;
+};
+
+it("a list of members makes a group, and a rank is called by it", async () => {
+  const [one, other] = [await engine(), await engine()];
+  const authority = staticAuthority([{ urls: one.urls }, { urls: other.urls, metadata: { zone: "b" } }]);
+  const group = await joinGroup("test", { engine: one, authority });
+  open.push(group);
+  expect(group.self?.rank).toBe(0);
+  expect(group.view.members.map(({ rank, metadata }) => [rank, metadata])).toEqual([
+    [0, {}],
+    [1, { zone: "b" }],
+  ]);
+  const peer = await group.at(1).connect();
+  await peer.client(Who).rank();
+  expect(peer.incarnation).toBe(other.incarnation);
+  expect(() => group.at(2)).toThrow('group "test": rank 2 is not in view 1');
+  const observer = await observeGroup("test", { engine: other, authority });
+  open.push(observer);
+  expect(observer.self).toBeUndefined();
+  await expect(joinGroup("test", { engine: one, authority, rank: 2 })).rejects.toMatchObject({
+    code: "failed_precondition",
+  });
+});
+
+it("views follow each other, older ones are refused, and a slow reader sees the newest", async () => {
+  const { group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
+  const events: unknown[] = [];
+  group.on("view", ({ joined, left }) => events.push([joined.length, left.length]));
+  const [self, other] = group.view.members as [Member, Member];
+  const versions = versionsOf(group);
+  const slow = group.views();
+  publish(makeView("test", 3, [self, { ...other, incarnation: 2 }]));
+  await group.when(({ version }) => version === 3);
+  publish(makeView("test", 2, [self]));
+  publish(makeView("test", 5, [self]));
+  await group.when(({ version }) => version === 5);
+  expect((await slow.next()).value?.version).toBe(5);
+  await group.close();
+  expect(await versions).toEqual([1, 3, 5]);
+  expect(await slow.next()).toEqual({ done: true, value: undefined });
+  expect(events).toEqual([
+    [1, 1],
+    [0, 1],
+  ]);
+});
+
+it("a rank that leaves the view is not reached any more, and its successor is", async () => {
+  const { group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
+  const [self, other] = group.view.members as [Member, Member];
+  const former = group.at(1);
+  await former.connect();
+  publish(makeView("test", 2, [self, { ...other, incarnation: 2 }]));
+  await group.when(({ version }) => version === 2);
+  await expect(former.connect()).rejects.toMatchObject({ code: "failed_precondition", reason: "NotInView" });
+  expect(group.at(1)).not.toBe(former);
+  await (await group.at(1).connect()).client(Who).rank();
+});
+
+it("a member that is not in the view any more knows it", async () => {
+  const { group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
+  const excluded = new Promise((resolve) => group.on("excluded", resolve));
+  publish(makeView("test", 2, group.view.members.slice(1)));
+  await excluded;
+  expect(group.isExcluded).toBe(true);
+});
+
+it("an authority that is lost ends the views with its error, and a closed group waits for none", async () => {
+  const { group, fail } = await joined(([a = ""]) => [member(0, 1, a)]);
+  const lost = new Promise((resolve) => group.on("lost", resolve));
+  const waiting = group.when(() => false);
+  fail(new Error("no authority"));
+  await expect(waiting).rejects.toThrow("no authority");
+  expect(await lost).toMatchObject({ error: new Error("no authority") });
+  const other = await joined(([a = ""]) => [member(0, 1, a)]);
+  const never = other.group.when(() => false);
+  await other.group.close();
+  await expect(never).rejects.toMatchObject({ code: "cancelled" });
+  expect(() => other.group.at(0)).toThrow("it is closed");
+});
+
+it("wrong options are refused before anybody is asked", async () => {
+  const { authority } = scripted([]);
+  const deaf = await Engine.open();
+  open.push(deaf);
+  await expect(joinGroup("test", { engine: deaf, authority })).rejects.toThrow("the engine listens nowhere");
+  await expect(joinGroup("test", { engine: deaf, authority, urls: ["tcp://0.0.0.0:1"] })).rejects.toThrow(
+    "is for listening",
+  );
+  await expect(joinGroup("", { engine: deaf, authority })).rejects.toThrow("1 to 128 characters");
+  await expect(joinGroup("test", { engine: deaf, authority, urls: ["mem://a"], rank: -1 })).rejects.toThrow(
+    "rank must be",
+  );
+  await expect(observeGroup("test", { engine: deaf, authority, ranks: 1 } as never)).rejects.toThrow(
+    'unknown option "ranks"',
+  );
+});
