@@ -252,9 +252,9 @@ TEST_SUITE("doorbell") {
 
   TEST_CASE_FIXTURE(DoorbellFixture,
                     "a hello from another libfabric is refused before it is mapped") {
-    TestPort port(Scheme::shm, "one-version");
+    TestPort port(Scheme::shm, own("one-version"));
     REQUIRE(port.open());
-    Fd socket = connectTo("one-version");
+    Fd socket = connectTo(own("one-version"));
     REQUIRE(socket);
     auto doorbell = Doorbell::create();
     HelloMessage message;
@@ -279,12 +279,12 @@ TEST_SUITE("doorbell") {
                     "what was meant for another libfabric ends with its own error") {
     Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address;
-    socklen_t length = socketAddress("other-version", &address);
+    socklen_t length = socketAddress(own("other-version"), &address);
     REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
     REQUIRE(listen(listener.get(), 1) == 0);
     TestPort port(Scheme::shm);
     REQUIRE(port.open());
-    fabric::RawAddress other = fabric::encodeShmAddress("other-version");
+    fabric::RawAddress other = fabric::encodeShmAddress(own("other-version"));
     int to = port.port->admit(other.data(), other.size());
     REQUIRE(to >= 0);
     port.sendPattern(to, 0, 8, 1);
@@ -336,10 +336,10 @@ TEST_SUITE("doorbell") {
     TestPort alive(Scheme::shm, own("alive"));
     REQUIRE(alive.open());
     std::string prefix = "/dev/shm/cnbr~" + std::to_string(geteuid()) + "~";
-    std::string dead = prefix + "dead-one~0123456789abcdef";
-    std::string other =
-        "/dev/shm/cnbr~" + std::to_string(geteuid() + 1) + "~dead-one~0123456789abcdef";
-    std::string strange = prefix + "dead-one~nothex";
+    std::string dead = prefix + own("dead-one") + "~0123456789abcdef";
+    std::string other = "/dev/shm/cnbr~" + std::to_string(geteuid() + 1) + "~" + own("dead-one") +
+                        "~0123456789abcdef";
+    std::string strange = prefix + own("dead-one") + "~nothex";
     for (const std::string& path : {dead, other, strange}) std::ofstream(path) << "x";
     sweepShmFiles();
     CHECK_FALSE(exists(dead));

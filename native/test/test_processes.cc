@@ -229,7 +229,7 @@ TEST_SUITE("processes") {
     TestPort here(Scheme::shm);
     REQUIRE(here.open());
     {
-      Remote victim("shm", "swept-at-once");
+      Remote victim("shm", own("swept-at-once"));
       int to = victim.meet(here);
       REQUIRE(to >= 0);
       CHECK(roundTrip(here, to, 64));
@@ -243,7 +243,7 @@ TEST_SUITE("processes") {
     // Nobody has looked at the death yet; the next port that opens must be able to sweep.
     TestPort next(Scheme::shm);
     REQUIRE(next.open());
-    std::string prefix = "cnbr~" + std::to_string(geteuid()) + "~swept-at-once~";
+    std::string prefix = "cnbr~" + std::to_string(geteuid()) + "~" + own("swept-at-once") + "~";
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
       CHECK_FALSE(entry.path().filename().string().starts_with(prefix));
     }
