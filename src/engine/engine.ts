@@ -140,6 +140,22 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
+   * A peer that connects with its first call, and holds nothing before. Several URLs are those of one engine, as for
+   * shared memory and for the network: the first that answers is used, each time that it connects.
+   *
+   * @example
+   * const peer = engine.peer(["shm://files", "tcp://10.0.0.7:7400"], { incarnation: 0x1f2e3d4c5b6a7988n });
+   *
+   * @throws TypeError or RangeError for malformed URLs or bad options. RpcError `unavailable` when the engine is closed.
+   */
+  peer(url: string | readonly string[], options: ConnectOptions = {}): Peer {
+    const urls = typeof url === "string" ? [url] : url;
+    if (!Array.isArray(urls) || urls.length === 0)
+      throw new TypeError("peer: expected a URL or an array of at least one URL");
+    return this.#parts.connector.lazyPeer(urls, options);
+  }
+
+  /**
    * Makes memory a region that can be granted to peers. The region goes into a call's input where the contract says
    * `bulk(…)`, and the handler reads or writes it in place. Several views make one region, in their order. The memory
    * is not copied. Dispose the region when no call needs it any more (`using` does). A region that is forgotten gives

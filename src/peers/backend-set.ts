@@ -42,7 +42,8 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly #backoff: Backoff;
   /** Calls that wait because no backend is ready. */
   #waiting = 0;
-  #closed = false;
+  /** Why calls fail once it is closed. */
+  #closeReason: RpcError | undefined;
 
   /** `listener` is told of the set as of one connection: the backend whose lanes these are. */
   constructor(
@@ -105,7 +106,7 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   get closed(): boolean {
-    return this.#closed;
+    return this.#closeReason !== undefined;
   }
 
   get waitForReady(): boolean {
@@ -150,7 +151,7 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession> {
-    if (this.#closed) throw closedError(this.name);
+    if (this.#closeReason !== undefined) throw this.#closeReason;
     const callee = call?.boundTo;
     if (callee !== undefined) return this.#sessionAt(callee, call, input);
     const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
@@ -186,15 +187,15 @@ export class BackendSet implements SessionSource, BackendListener {
     return share <= outlier.failureShare / 2;
   }
 
-  /** Closes all connections. */
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.retried.close(closedError(this.name));
+  /** Closes all connections. Calls fail with `reason`. */
+  close(reason: RpcError = closedError(this.name)): void {
+    if (this.closed) return;
+    this.#closeReason = reason;
+    this.retried.close(reason);
     this.#stopResolver();
-    for (const backend of [...this.#backends.values(), ...this.#retiring]) backend.close();
+    for (const backend of [...this.#backends.values(), ...this.#retiring]) backend.close(reason);
     this.#backoff.endAll();
-    this.#onFirst(closedError(this.name));
+    this.#onFirst(reason);
   }
 
   #named(): Backend[] {
@@ -302,14 +303,14 @@ export class BackendSet implements SessionSource, BackendListener {
         const candidates = this.#candidates(call);
         return await Promise.any(candidates.map(async ({ connection }) => connection.session(call, input)));
       } catch (error) {
-        if (this.#closed) throw closedError(this.name);
+        if (this.#closeReason !== undefined) throw this.#closeReason;
         const waits = this.waitForReady && call !== undefined;
         if (!waits || call.settled || !this.engine.gate.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
       await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
       if (call?.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
-      if (this.#closed) throw closedError(this.name);
+      if (this.#closeReason !== undefined) throw this.#closeReason;
     }
   }
 
@@ -327,7 +328,7 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   #onUrls(urls: readonly string[]): void {
-    if (this.#closed) return;
+    if (this.closed) return;
     this.#resolved = true;
     this.#urls = urls;
     const wanted = new Set(urls);

@@ -3,6 +3,7 @@ import { type Candidate, slowStartWeight } from "../balance/policy.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
 import type { RpcCode } from "../errors/code.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
 import type { Clock } from "../time/clock.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import type { ConnectionListener } from "./peer-connection.ts";
@@ -26,7 +27,7 @@ export interface BackendConnection {
   hasLane(url: string): boolean;
   on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void;
   onGone(incarnation: bigint, certain: boolean): void;
-  close(): void;
+  close(reason?: RpcError): void;
 }
 
 /** Is told how a backend fares. */
@@ -160,9 +161,9 @@ export class Backend implements Candidate, ConnectionListener {
     closeIfDone();
   }
 
-  close(): void {
+  close(reason?: RpcError): void {
     this.leave();
-    this.connection.close();
+    this.connection.close(reason);
   }
 
   /** Stops trying and listening; the connection stays as it is. */

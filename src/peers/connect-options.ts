@@ -30,6 +30,11 @@ export interface ConnectOptions {
   /** How calls are routed to the peer's worker lanes, if it has any. */
   readonly lanes?: LaneOptions;
   /**
+   * The incarnation of the engine that is meant: `engine.incarnation` there. Another engine at the same URL, such as a
+   * restarted one, gets no call: connecting to it fails with `failed_precondition`. Default: any engine.
+   */
+  readonly incarnation?: bigint;
+  /**
    * The name that the peer's certificate must have: a DNS name, an IP address or a URI. For engines with `security.tls`.
    * Default: the host of the URL.
    */
@@ -141,6 +146,18 @@ export function resolveBalanceOptions(
     lanes: resolveLaneOptions(options.lanes),
     name: resolveName(options.name),
   };
+}
+
+/** @throws TypeError when it is none. */
+export function resolveIncarnation(incarnation: unknown): bigint | undefined {
+  if (
+    incarnation === undefined ||
+    (typeof incarnation === "bigint" && BigInt.asUintN(64, incarnation) === incarnation)
+  )
+    return incarnation;
+  throw new TypeError(
+    `connect: incarnation must be a bigint from 0 to 2^64 - 1, it is ${shown(incarnation).slice(0, 80)}`,
+  );
 }
 
 /** @throws TypeError when it is no name. */

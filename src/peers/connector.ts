@@ -26,6 +26,7 @@ import {
   type ConnectOptions,
   type LaneOptions,
   resolveBalanceOptions,
+  resolveIncarnation,
   resolveLaneOptions,
   resolveName,
   resolverOf,
@@ -44,6 +45,8 @@ interface ConnectionTerms {
   readonly window: WindowLimits;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
+  /** The engine that is meant; undefined: any. */
+  readonly incarnation?: bigint | undefined;
   /** The peer that announced the one that is connected to, as a lane of its own. */
   readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
 }
@@ -124,6 +127,13 @@ export class Connector {
     return new Peer(await this.connection(url, options));
   }
 
+  /** A peer that connects with its first call, by the first of the URLs that answers. */
+  lazyPeer(urls: readonly string[], options: ConnectOptions): Peer {
+    for (const url of urls) parseUrl(url);
+    this.#assertOpen();
+    return new Peer(this.#connectionOn(urls, options));
+  }
+
   async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {
     const resolved = resolveBalanceOptions(options, this.#timeoutMs);
     const resolver = resolverOf(where);
@@ -132,7 +142,7 @@ export class Connector {
     const terms = { ...resolved, reconnect: resolveReconnectOptions() };
     const openLanes = this.#laneOpener(terms, resolved.lanes, false);
     const backends = new BackendSet(this.#engine, resolver, resolved, (url) =>
-      this.#connect(url, terms, openLanes),
+      this.#connect([url], terms, openLanes),
     );
     const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
     this.#balancedPeers.add(balanced);
@@ -148,15 +158,8 @@ export class Connector {
 
   /** Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. */
   async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
-    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes", "name"]);
-    const { timeoutMs = this.#timeoutMs } = options;
-    assertTimeoutMs("connect: timeoutMs", timeoutMs);
-    const reconnect = resolveReconnectOptions(options.reconnect);
-    const window = resolveWindowOptions(options.window);
-    const terms = { timeoutMs, reconnect, window, name: resolveName(options.name) };
-    const openLanes = this.#laneOpener(terms, resolveLaneOptions(options.lanes), true);
-    const connection = this.#connect(url, terms, openLanes);
-    const untilMs = realClock.now() + timeoutMs;
+    const connection = this.#connectionOn([url], options);
+    const untilMs = realClock.now() + (options.timeoutMs ?? this.#timeoutMs);
     try {
       await connection.session();
       await connection.lanesReached(Math.max(1, untilMs - realClock.now()));
@@ -173,10 +176,23 @@ export class Connector {
     this.#backoff.endAll();
   }
 
-  #connect(url: string, terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
+  #connectionOn(urls: readonly string[], options: ConnectOptions): PeerConnection {
+    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes", "incarnation", "name"]);
+    const { timeoutMs = this.#timeoutMs } = options;
+    assertTimeoutMs("connect: timeoutMs", timeoutMs);
+    const reconnect = resolveReconnectOptions(options.reconnect);
+    const window = resolveWindowOptions(options.window);
+    const incarnation = resolveIncarnation(options.incarnation);
+    const terms = { timeoutMs, reconnect, window, incarnation, name: resolveName(options.name) };
+    return this.#connect(urls, terms, this.#laneOpener(terms, resolveLaneOptions(options.lanes), true));
+  }
+
+  #connect(urls: readonly string[], terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
     const { reconnect, window } = terms;
+    const [url = "", ...otherUrls] = urls;
     const connection = new PeerConnection(url, this.#engine, {
-      open: (self) => this.#openSession(self, terms),
+      otherUrls,
+      open: (self) => this.#openSomewhere(self, terms),
       onClosed: (self) => this.#connections.delete(self),
       reconnect,
       window,
@@ -208,7 +224,7 @@ export class Connector {
               this.#engine,
               resolver,
               options,
-              (url) => this.#connect(url, { ...terms, dispatcher }),
+              (url) => this.#connect([url], { ...terms, incarnation: undefined, dispatcher }),
               listener,
             ),
           keepDispatcher() {
@@ -222,36 +238,52 @@ export class Connector {
     };
   }
 
+  /** At the first URL that answers. Each has its share of the time that is left. */
+  async #openSomewhere(connection: PeerConnection, terms: ConnectionTerms): Promise<Session> {
+    const { urls } = connection;
+    const untilMs = realClock.now() + terms.timeoutMs;
+    const failures: RpcError[] = [];
+    for (const [index, url] of urls.entries()) {
+      const timeoutMs = Math.max(1, (untilMs - realClock.now()) / (urls.length - index));
+      try {
+        const session = await this.#openSession(connection, url, { ...terms, timeoutMs });
+        connection.url = url;
+        return session;
+      } catch (error) {
+        if (urls.length === 1 || connection.closed || !(error instanceof RpcError)) throw error;
+        failures.push(error);
+      }
+    }
+    throw nowhere(failures);
+  }
+
   /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
   async #openSession(
     connection: PeerConnection,
-    { timeoutMs, window, name, dispatcher }: ConnectionTerms,
+    url: string,
+    { timeoutMs, window, name, incarnation, dispatcher }: ConnectionTerms,
   ): Promise<Session> {
     this.#assertOpen();
     const { security, securityMeter } = this.#engine;
-    if (name !== undefined) assertProvable(name, connection.url, security);
+    if (name !== undefined) assertProvable(name, url, security);
     const untilMs = realClock.now() + timeoutMs;
-    const target = await withTimeout(
-      timeoutMs,
-      `${connection.url} could not be looked up`,
-      this.#ports.locate(connection.url),
-    );
+    const target = await withTimeout(timeoutMs, `${url} could not be looked up`, this.#ports.locate(url));
     const port = await this.#ports.towards(target);
     let lostHellos = 0;
     let repeats: Greeting["nonce"] | undefined;
     for (let attemptMs = firstAttemptMs; ; ) {
       this.#assertOpen();
       // A peer may announce ever new lanes: one that is closed costs no further hello.
-      if (connection.closed) throw closedError(connection.url);
+      if (connection.closed) throw closedError(url);
       const { address, replyTo } = port.route(target);
       const leftMs = Math.max(1, untilMs - realClock.now());
       const last = leftMs < 2 * attemptMs;
       try {
         const session = await this.#sessions.connect({
           port,
-          address: admit(port, address, connection.url),
+          address: admit(port, address, url),
           replyTo,
-          peerName: connection.url,
+          peerName: url,
           timeoutMs: last ? leftMs : attemptMs,
           totalMs: leftMs,
           window,
@@ -260,6 +292,11 @@ export class Connector {
           provenName:
             name ?? (dispatcher === undefined ? undefined : parseUrl(dispatcher.url).host || undefined),
         });
+        if (incarnation !== undefined && session.remote?.incarnation !== incarnation) {
+          const stranger = otherEngine(url, session.remote?.incarnation, incarnation);
+          session.end(stranger);
+          throw stranger;
+        }
         const other = dispatcher === undefined ? undefined : otherIdentity(session, dispatcher, security);
         if (other === undefined) return session;
         const { identity, peerName: peer } = session;
@@ -275,12 +312,29 @@ export class Connector {
           continue;
         }
         if (!(error instanceof ConnectSilence)) throw error;
-        if (last) throw new ConnectSilence(connection.url, timeoutMs);
+        if (last) throw new ConnectSilence(url, timeoutMs);
         repeats = error.nonce;
         attemptMs *= 2;
       }
     }
   }
+}
+
+/** None of the URLs of an engine led to it. */
+function nowhere(failures: readonly RpcError[]): RpcError {
+  const last = failures.at(-1) as RpcError;
+  const { code, retryable } = failures.find((failure) => failure.retryable) ?? last;
+  const message = failures.map((failure) => failure.message).join("; ");
+  return new RpcError({ code, retryable, message, origin: "local", cause: last });
+}
+
+function otherEngine(url: string, found: bigint | undefined, meant: bigint): RpcError {
+  const [is, not] = [found ?? 0n, meant].map((number) => number.toString(16).padStart(16, "0"));
+  return new RpcError({
+    code: "failed_precondition",
+    message: `another engine answers at ${url}: its incarnation is ${is} instead of ${not}`,
+    origin: "local",
+  });
 }
 
 /** @throws RpcError `failed_precondition` when peers at the URL prove no name. */

@@ -40,7 +40,7 @@ export interface LaneRouting {
   reached(timeoutMs: number): Promise<void>;
   /** The dispatcher announces its lanes anew. `sameEngine`: the engine that announced them before. */
   onLanes(lanes: readonly LaneAddress[], sameEngine: boolean): void;
-  close(): void;
+  close(reason?: RpcError): void;
 }
 
 /** Is told what a backend must know of its connection beyond its events. */
@@ -60,6 +60,8 @@ export interface ConnectionOptions {
   /** Reaches the lanes that the peer announces. Undefined: announced lanes are ignored, as by a lane itself. */
   readonly openLanes?: (dispatcher: PeerConnection, lanes: readonly LaneAddress[]) => LaneRouting;
   readonly onClosed?: (connection: PeerConnection) => void;
+  /** Where the same engine can be reached besides. `open` tries them in order. */
+  readonly otherUrls?: readonly string[];
 }
 
 /**
@@ -68,7 +70,10 @@ export interface ConnectionOptions {
  * session with the peer itself stays open: changes of the lanes are announced on it.
  */
 export class PeerConnection implements SessionSource, SessionObserver, ReconnectContext {
-  readonly url: string;
+  /** Where the engine can be reached, the best first. */
+  readonly urls: readonly string[];
+  /** Where it is connected, or was last; the first one before that. */
+  url: string;
   readonly engine: EngineServices;
   readonly retried = new RetriedCalls();
   /** The backend that this connection is of. */
@@ -85,9 +90,11 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   #lastIncarnation: bigint | undefined;
   /** Who its last session was with; undefined before the first. */
   #lastIdentity: Identity | undefined;
-  #closed = false;
+  /** Why calls fail once it is closed. */
+  #closeReason: RpcError | undefined;
 
   constructor(url: string, engine: EngineServices, options: ConnectionOptions) {
+    this.urls = [url, ...(options.otherUrls ?? [])];
     this.url = url;
     this.engine = engine;
     this.#options = options;
@@ -100,12 +107,14 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   }
 
   get isConfidential(): boolean {
-    const { scheme } = parseUrl(this.url);
-    return staysOnHost(scheme) || isSealed(this.engine.security, scheme);
+    return this.urls.every((url) => {
+      const { scheme } = parseUrl(url);
+      return staysOnHost(scheme) || isSealed(this.engine.security, scheme);
+    });
   }
 
   get state(): PeerState {
-    if (this.#closed) return "closed";
+    if (this.closed) return "closed";
     if (this.#session?.state === "open") {
       if (this.#session.remoteState.drains) return "draining";
       return this.#suspected ? "suspect" : "connected";
@@ -114,7 +123,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   }
 
   get closed(): boolean {
-    return this.#closed;
+    return this.#closeReason !== undefined;
   }
 
   /** Of the session that is open. */
@@ -182,7 +191,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     // A process that drains still answers for what it has begun.
     if (open && (!session.remoteState.drains || call?.boundTo?.incarnation === incarnationOf(session)))
       return (this.#exchange as Exchange).outgoing;
-    if (this.#closed) throw closedError(this.url);
+    if (this.#closeReason !== undefined) throw this.#closeReason;
     if (open && (call === undefined || !this.waitForReady)) throw drainingError(this.url, "local");
     const opening = this.#reconnector.session(call);
     if (call === undefined || this.#options.openLanes === undefined) return opening;
@@ -218,13 +227,13 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     };
   }
 
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.retried.close(closedError(this.url));
-    this.#lanes?.close();
-    this.#endSession();
-    this.#reconnector.close();
+  close(reason: RpcError = closedError(this.url)): void {
+    if (this.closed) return;
+    this.#closeReason = reason;
+    this.retried.close(reason);
+    this.#lanes?.close(reason);
+    this.#session?.end(reason);
+    this.#reconnector.close(reason);
     this.#options.onClosed?.(this);
     this.#listeners.tell("closed", {});
     this.#listeners.clear();
@@ -236,7 +245,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
     const exchange = session.part(Exchange);
     this.#session = session;
     this.#exchange = exchange;
-    if (this.#closed) this.#endSession();
+    if (this.#closeReason !== undefined) session.end(this.#closeReason);
     // It may have ended while this promise was on its way.
     if (session.state !== "open") return exchange.outgoing;
     const incarnation = incarnationOf(session);
@@ -282,7 +291,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
    */
   onLanes(lanes: readonly LaneAddress[], sameEngine = true): void {
     const { openLanes } = this.#options;
-    if (openLanes === undefined || this.#closed) return;
+    if (openLanes === undefined || this.closed) return;
     if (lanes.length === 0) {
       this.#lanes?.close();
       this.#lanes = undefined;
@@ -293,7 +302,7 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   onEnded(reason: RpcError): void {
     this.#suspected = false;
     this.#reconnector.onSessionEnded();
-    if (!this.#closed) this.#listeners.tell("lost", { reason });
+    if (!this.closed) this.#listeners.tell("lost", { reason });
   }
 
   // ---- told by the dispatcher of this lane -----------------------------------------------------
@@ -309,10 +318,6 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
       origin: "fabric",
     });
     session.end(reason, { quiet: certain, certain });
-  }
-
-  #endSession(): void {
-    this.#session?.end(closedError(this.url));
   }
 }
 

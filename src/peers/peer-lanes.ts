@@ -159,9 +159,9 @@ export class PeerLanes implements LaneRouting, Resolver {
     }
   }
 
-  close(): void {
+  close(reason?: RpcError): void {
     this.#leaveDispatcher();
-    this.#backends.close();
+    this.#backends.close(reason);
   }
 
   /** Until the work is done, however it ends, or the time is over. */

@@ -1,23 +1,25 @@
 import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
+import type { RpcError } from "../errors/rpc-error.ts";
 import type { Identity } from "../security/identity.ts";
 import type { PeerConnection } from "./peer-connection.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 
 /**
- * A connection to another engine, made by `engine.connect`. When the connection is lost, its open calls fail with
+ * A connection to another engine, made by `engine.connect` or `engine.peer`. When the connection is lost, its open calls fail with
  * `unavailable`, and the next call connects again. A restarted process at the same address is another incarnation. It
  * never gets calls or transfers that were meant for its predecessor.
  */
 export class Peer implements AsyncDisposable {
   readonly #connection: PeerConnection;
 
-  /** @internal Made by `engine.connect`. */
+  /** @internal Made by `engine.connect` and `engine.peer`. */
   constructor(connection: PeerConnection) {
     this.#connection = connection;
   }
 
+  /** Where it is connected, or was last. Before that the first of its URLs. */
   get url(): string {
     return this.#connection.url;
   }
@@ -99,9 +101,12 @@ export class Peer implements AsyncDisposable {
     return this.#connection.stats();
   }
 
-  /** Closes the connection with a goodbye. Open calls fail with `unavailable`. Safe to call twice. */
-  close(): void {
-    this.#connection.close();
+  /**
+   * Closes the connection with a goodbye. Open calls fail with `reason`, and so do calls that are made later: with its
+   * code, its message and its cause. Default: `unavailable`. Safe to call twice; the first reason counts.
+   */
+  close(reason?: RpcError): void {
+    this.#connection.close(reason);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

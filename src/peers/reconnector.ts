@@ -1,7 +1,7 @@
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
 import type { Session } from "../connection/session.ts";
-import { closedError, RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../errors/rpc-error.ts";
 import type { Clock } from "../time/clock.ts";
 import { Backoff, backoffMs, type ResolvedReconnectOptions } from "./reconnect.ts";
 
@@ -29,7 +29,7 @@ export class Reconnector {
   readonly #waiting = new Set<OutgoingCall>();
   #forgotMs = Number.NEGATIVE_INFINITY;
   #opening: Promise<CallSession> | undefined;
-  #giveUp: (() => void) | undefined;
+  #giveUp: ((reason: RpcError) => void) | undefined;
   #onSessionEnded: (() => void) | undefined;
 
   /** `open` tries once. */
@@ -71,8 +71,8 @@ export class Reconnector {
   }
 
   /** The calls that wait fail: the connection has been closed. */
-  close(): void {
-    this.#giveUp?.();
+  close(reason: RpcError): void {
+    this.#giveUp?.(reason);
     this.#backoff.endAll();
   }
 
@@ -99,7 +99,7 @@ export class Reconnector {
   /** Settles at the latest when the connection is closed: calls must not wait for a peer that does not answer. */
   #reopen(): Promise<CallSession> {
     return new Promise<CallSession>((resolve, reject) => {
-      this.#giveUp = () => reject(closedError(this.#peer.url));
+      this.#giveUp = reject;
       // Cleared first: whoever tries again at once must not be given the old attempt.
       const clear = () => {
         this.#opening = undefined;
