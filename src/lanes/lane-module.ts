@@ -1,6 +1,7 @@
 import { RpcError } from "../errors/rpc-error.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { withTimeout } from "../time/with-timeout.ts";
+import { faultOfRules, type LaneRules } from "./lane-security.ts";
 
 /** The argument of the function that a lane module exports. */
 export interface LaneContext {
@@ -29,6 +30,11 @@ export interface LaneContext {
 export interface LaneServices {
   readonly serve: readonly Implementation[];
   /**
+   * Who may call what: the functions of the option `security`, which `openLanes` must have then. Default: none, so that
+   * every peer that is let in may call every method.
+   */
+  readonly security?: LaneRules;
+  /**
    * Closes what the module holds. It is called after the engine of the lane was closed, and awaited for at most a
    * second. It is not called when a thread exits unexpectedly.
    */
@@ -56,14 +62,18 @@ export type LaneModule =
       | Promise<Implementation | readonly Implementation[] | LaneServices>);
 
 /**
- * Loads a lane's module in this thread.
+ * Loads a lane's module in this thread. `isSecured`: `openLanes` has the option `security`.
  *
- * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, or gives no services.
- * The cause is what it threw.
+ * @throws RpcError `failed_precondition` that names the module: it cannot be imported, throws, gives no services, or
+ * rules that nobody would ask. The cause is what it threw.
  */
-export async function loadServices(module: string, context: LaneContext): Promise<LaneServices> {
+export async function loadServices(
+  module: string,
+  context: LaneContext,
+  isSecured: boolean,
+): Promise<LaneServices> {
   const where = `the module ${module} of ${context.lane === "dispatcher" ? "the dispatcher" : `lane ${context.lane}`}`;
-  let exported: { readonly default?: unknown; readonly serve?: unknown };
+  let exported: { readonly default?: unknown; readonly serve?: unknown; readonly security?: unknown };
   try {
     // The user's file stays a file: bundlers cannot know it.
     exported = await import(/* webpackIgnore: true */ /* @vite-ignore */ module);
@@ -72,6 +82,12 @@ export async function loadServices(module: string, context: LaneContext): Promis
   }
   const given = exported.default ?? exported.serve;
   if (given === undefined) throw failed(`${where} has neither a default export nor one named "serve"`);
+  // Names of a CommonJS module's one object are exports too.
+  if (
+    exported.security !== (given as Partial<LaneServices> | null)?.security &&
+    exported.security !== undefined
+  )
+    throw failed(`${where} exports "security" by itself: give it with the services, as { serve, security }`);
   let made: unknown;
   try {
     made = typeof given === "function" ? await given(context) : await given;
@@ -79,7 +95,10 @@ export async function loadServices(module: string, context: LaneContext): Promis
     throw failed(`${where} failed to make its services: ${text(cause)}`, cause);
   }
   const services = servicesOf(made);
-  if (services !== undefined) return services;
+  if (services !== undefined) {
+    assertRules(where, services.security, isSecured);
+    return services;
+  }
   throw failed(
     `${where} must give what implement() returns, an array of it, or { serve, close? }; it gave ${describe(made)}`,
   );
@@ -102,14 +121,24 @@ export async function closeServices(services: LaneServices, where: string): Prom
   }
 }
 
+/** What is not asked refuses nobody, so it is an error. */
+function assertRules(where: string, rules: unknown, isSecured: boolean): void {
+  if (rules === undefined) return;
+  const fault = faultOfRules(rules);
+  if (fault !== "") throw failed(`${where} gives "security" that cannot be used: ${fault}`);
+  if (!isSecured)
+    throw failed(`${where} gives "security", and openLanes has no such option: give it, {} for shm alone`);
+}
+
 function servicesOf(made: unknown): LaneServices | undefined {
   if (isImplementation(made)) return { serve: [made] };
   if (Array.isArray(made)) return made.every(isImplementation) ? { serve: made } : undefined;
   if (typeof made !== "object" || made === null) return undefined;
-  const { serve, close } = made as Partial<LaneServices>;
+  const { serve, close, security } = made as Partial<LaneServices>;
   if (!Array.isArray(serve) || !serve.every(isImplementation)) return undefined;
-  if (close === undefined) return { serve };
-  return typeof close === "function" ? { serve, close: () => close.call(made) } : undefined;
+  const services = security === undefined ? { serve } : { serve, security };
+  if (close === undefined) return services;
+  return typeof close === "function" ? { ...services, close: () => close.call(made) } : undefined;
 }
 
 function failed(message: string, cause?: unknown): RpcError {

@@ -1,6 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { RpcError } from "../errors/rpc-error.ts";
 import { systemClock } from "../time/clock.ts";
+import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
 import { toldError } from "./messages.ts";
 import type { LanesOptions } from "./options.ts";
@@ -71,7 +72,7 @@ export class LaneThread {
   /** What the thread answers; rejects when it ends without an answer. */
   ask<A extends keyof LaneAnswers>(
     ask: A,
-    input: { readonly graceMs?: number } = {},
+    input: { readonly graceMs?: number; readonly security?: LaneCredentials } = {},
   ): Promise<LaneAnswers[A]> {
     const id = ++this.#asks;
     return new Promise((resolve, reject) => {

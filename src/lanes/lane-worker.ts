@@ -2,6 +2,7 @@
 import { type MessagePort, parentPort, workerData } from "node:worker_threads";
 import { Engine } from "../engine/engine.ts";
 import { closeServices, loadServices } from "./lane-module.ts";
+import { EngineSecurity } from "./lane-security.ts";
 import { type LaneMessage, type LaneOrders, type LaneQuestion, tellError } from "./messages.ts";
 
 const dispatcher = parentPort as MessagePort;
@@ -13,12 +14,18 @@ try {
   say({ said: "failed", error: tellError(error) });
 }
 
-async function serve({ module, lane, lanes, data, listen, engine: options }: LaneOrders): Promise<void> {
-  const services = await loadServices(module, { lane, lanes, data });
-  const engine = await Engine.open({ ...options, listen, serve: services.serve });
+async function serve(orders: LaneOrders): Promise<void> {
+  const { module, lane, lanes, data, listen, engine: options, security: given } = orders;
+  // Everything in the thread can read `workerData`, and the key is among them.
+  delete orders.security;
+  const services = await loadServices(module, { lane, lanes, data }, given !== undefined);
+  const security = new EngineSecurity(given, services.security);
+  const secured = security.options === undefined ? {} : { security: security.options };
+  const engine = await Engine.open({ ...options, ...secured, listen, serve: services.serve });
   let closed: Promise<void> | undefined;
   const answer = async (question: LaneQuestion): Promise<unknown> => {
     if (question.ask === "stats") return engine.stats();
+    if (question.ask === "reloadSecurity") return security.reload(engine, question.security);
     const report = question.ask === "drain" ? await engine.drain({ graceMs: question.graceMs }) : undefined;
     await engine.close();
     // A close may be asked for in the middle of a drain.

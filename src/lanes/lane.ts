@@ -5,6 +5,7 @@ import type { LaneEntry } from "../peers/lane-board.ts";
 import { systemClock } from "../time/clock.ts";
 import { withTimeout } from "../time/with-timeout.ts";
 import { laneUrl } from "./addresses.ts";
+import type { LaneCredentials } from "./lane-security.ts";
 import { LaneThread, type ThreadEnd } from "./lane-thread.ts";
 import type { LaneListening } from "./messages.ts";
 import type { LaneDeath, ResolvedLanesOptions } from "./options.ts";
@@ -28,6 +29,8 @@ export interface LaneListener {
 
 /** How long a thread may take to close its engine (half a second) and its module (a second) before it is terminated. */
 const closeMs = 2500;
+/** How long a lane that computes, or loads its module, may take to reload its certificates before that is an error. */
+const reloadMs = 5000;
 /** How long a lane with a blocked event loop may take to report its stats. */
 const statsMs = 1000;
 
@@ -90,6 +93,23 @@ export class Lane implements LaneEntry {
   }
 
   /**
+   * Its engine takes these certificates. A thread that ends meanwhile, or starts later, does not matter: the next one has
+   * them from the beginning.
+   *
+   * @throws RpcError `unavailable` when the thread has not answered in time; what the engine throws.
+   */
+  async reloadSecurity(security: LaneCredentials): Promise<void> {
+    const thread = this.#thread;
+    if (thread === undefined) return;
+    try {
+      const reloaded = thread.ask("reloadSecurity", { security });
+      await withTimeout(reloadMs, `lane ${this.number} has not reloaded its certificates`, reloaded);
+    } catch (error) {
+      if (this.#thread === thread) throw error;
+    }
+  }
+
+  /**
    * Its engine drains, and its thread ends. The report is undefined when the thread ended without one. A second call
    * gives the same report, and can shorten the grace.
    */
@@ -119,7 +139,8 @@ export class Lane implements LaneEntry {
   #start(): void {
     const { module, lanes, data, engine, resourceLimits, startTimeoutMs } = this.#options;
     this.#state = "starting";
-    const orders = { module, lane: this.number, lanes, data, listen: this.#urls, engine };
+    const security = this.#options.security?.current;
+    const orders = { module, lane: this.number, lanes, data, listen: this.#urls, engine, security };
     const thread = new LaneThread(orders, resourceLimits, startTimeoutMs);
     this.#thread = thread;
     thread.listening.then(

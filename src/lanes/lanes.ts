@@ -7,7 +7,8 @@ import { assertOptions } from "../options/assert-options.ts";
 import { systemClock } from "../time/clock.ts";
 import { publishedUrls } from "./addresses.ts";
 import { Lane, type LaneListener, type LaneState } from "./lane.ts";
-import { closeServices, type LaneServices, loadServices } from "./lane-module.ts";
+import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
+import { EngineSecurity, type LaneSecurity } from "./lane-security.ts";
 import { startsTooLong } from "./lane-thread.ts";
 import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
 
@@ -61,6 +62,8 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
   const asked = resolveLanesOptions(module, options, availableParallelism());
   const listen = publishedUrls(asked.listen, asked.lanes, asked.firstLanePort);
   const resolved = { ...asked, listen };
+  // Before threads start: what cannot be read is an error of this call.
+  const given = asked.security?.current;
   let dispatcher: Engine | undefined;
   const served = new Set<number>();
   const listener: LaneListener = {
@@ -87,15 +90,29 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
       inTime(loading, resolved),
       ...lanes.map((lane) => lane.firstServing()),
     ]);
-    dispatcher = await Engine.open({ ...resolved.engine, listen: resolved.listen, serve: services.serve });
+    const security = new EngineSecurity(given, services.security);
+    dispatcher = await Engine.open({
+      ...resolved.engine,
+      ...(security.options === undefined ? {} : { security: security.options }),
+      listen: resolved.listen,
+      serve: resolved.dispatcher === "serve" ? services.serve : [],
+    });
     announceLanes(dispatcher, lanes);
-    return new Lanes(dispatcher, lanes, services);
+    return new Lanes({ dispatcher, lanes, services, security, credentials: asked.security });
   } catch (error) {
     // Also services that are made later: no engine will serve them.
     loading?.then((services) => closeServices(services, "the dispatcher")).catch(() => {});
     await Promise.all(lanes.map((lane) => lane.close()));
     throw error;
   }
+}
+
+interface LanesParts {
+  readonly dispatcher: Engine;
+  readonly lanes: readonly Lane[];
+  readonly services: LaneServices;
+  readonly security: EngineSecurity;
+  readonly credentials: LaneSecurity | undefined;
 }
 
 /**
@@ -107,14 +124,20 @@ export class Lanes implements AsyncDisposable {
   readonly #dispatcher: Engine;
   readonly #lanes: readonly Lane[];
   readonly #services: LaneServices;
+  /** Of the dispatcher. */
+  readonly #security: EngineSecurity;
+  /** For all. Undefined without the option `security`. */
+  readonly #credentials: LaneSecurity | undefined;
   #drain: Promise<LanesDrainReport> | undefined;
   #closing: Promise<void> | undefined;
 
   /** @internal Made by `openLanes`. */
-  constructor(dispatcher: Engine, lanes: readonly Lane[], services: LaneServices) {
+  constructor({ dispatcher, lanes, services, security, credentials }: LanesParts) {
     this.#dispatcher = dispatcher;
     this.#lanes = lanes;
     this.#services = services;
+    this.#security = security;
+    this.#credentials = credentials;
   }
 
   /** `draining`: `drain` was called and has not ended. */
@@ -148,6 +171,25 @@ export class Lanes implements AsyncDisposable {
     this.#dispatcher.publishStats();
     for (const { lane, incarnation, urls, engine: stats } of (await this.stats()).lanes)
       if (stats !== undefined) channels.stats.publish({ lane, incarnation, urls, stats });
+  }
+
+  /**
+   * Reads the certificates, the key and the revocation lists of `security.tls` again, once for the dispatcher and all
+   * lanes, as `engine.reloadSecurity` does. Resolves when every lane has them. Lanes that start later have them too.
+   *
+   * @throws TypeError when the new ones cannot be used, and what the functions throw: the former ones hold then,
+   * everywhere. RpcError: `failed_precondition` without `security.tls` and `security.psk`; `unavailable` when a lane has
+   * not answered within 5 s, because it computes or is loading its module: it reloads when it is done.
+   */
+  async reloadSecurity(): Promise<void> {
+    const credentials = this.#credentials;
+    // It has nothing to reload, and says so.
+    if (credentials === undefined) return this.#dispatcher.reloadSecurity();
+    const read = credentials.read();
+    this.#security.reload(this.#dispatcher, read);
+    credentials.current = read;
+    const reloads = await Promise.allSettled(this.#lanes.map((lane) => lane.reloadSecurity(read)));
+    for (const reload of reloads) if (reload.status === "rejected") throw reload.reason;
   }
 
   /**
@@ -211,9 +253,12 @@ async function dispatcherServices({
   lanes,
   data,
   dispatcher,
+  security,
 }: ResolvedLanesOptions): Promise<LaneServices> {
-  if (dispatcher === "refer") return { serve: [] };
-  return loadServices(module, { lane: "dispatcher", lanes, data: structuredClone(data) });
+  // Who is let in is decided by the module, here too.
+  if (dispatcher === "refer" && security === undefined) return { serve: [] };
+  const context: LaneContext = { lane: "dispatcher", lanes, data: structuredClone(data) };
+  return loadServices(module, context, security !== undefined);
 }
 
 /**

@@ -2,10 +2,13 @@ import type { DrainReport } from "../engine/drain.ts";
 import type { EngineStats } from "../engine/stats.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError } from "../errors/rpc-error.ts";
+import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneEngineOptions } from "./options.ts";
 
 /** What a lane's thread is started with. */
 export interface LaneOrders {
+  /** Undefined: the lanes have no option `security`. The thread takes them out before it loads the module. */
+  security?: LaneCredentials | undefined;
   readonly module: string;
   readonly lane: number;
   readonly lanes: number;
@@ -27,6 +30,7 @@ export interface LaneListening {
 export type LaneQuestion = { readonly id: number } & (
   | { readonly ask: "stats" }
   | { readonly ask: "close" }
+  | { readonly ask: "reloadSecurity"; readonly security: LaneCredentials }
   | { readonly ask: "drain"; readonly graceMs: number }
 );
 
@@ -34,6 +38,7 @@ export type LaneQuestion = { readonly id: number } & (
 export interface LaneAnswers {
   readonly stats: EngineStats;
   readonly close: undefined;
+  readonly reloadSecurity: undefined;
   readonly drain: DrainReport;
 }
 

@@ -3,6 +3,7 @@ import { parseUrl } from "../libfabric/url.ts";
 import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { assertListFits } from "./addresses.ts";
+import { LaneSecurity, type LaneSecurityOptions } from "./lane-security.ts";
 
 /** The unexpected exit of a lane's thread, or a failed attempt to start its next thread. */
 export interface LaneDeath {
@@ -55,11 +56,18 @@ export interface LanesOptions extends LaneEngineOptions {
    * free ports.
    */
   readonly firstLanePort?: number;
+  /**
+   * As of `Engine.open`: certificates or a pre-shared key, for the dispatcher and every lane. The functions that decide
+   * (`identify`, `allow`, `authorize`, `psk.lookup`) are given by the module, as `{ serve, security: { allow } }`.
+   * Default: none.
+   */
+  readonly security?: LaneSecurityOptions;
   /** Passed to the module in each thread, as a structured clone. Default: undefined. */
   readonly data?: unknown;
   /**
    * What the dispatcher serves at the published address to clients without support for lanes. `serve`: the services of
-   * the module, on the main thread. `refer`: nothing. Default `serve`.
+   * the module, on the main thread. `refer`: nothing; with `security` it loads the module all the same, for its
+   * functions. Default `serve`.
    */
   readonly dispatcher?: "serve" | "refer";
   /**
@@ -86,6 +94,7 @@ export interface ResolvedLanesOptions {
   readonly listen: readonly string[];
   readonly lanes: number;
   readonly firstLanePort: number | undefined;
+  readonly security: LaneSecurity | undefined;
   readonly data: unknown;
   readonly dispatcher: "serve" | "refer";
   readonly resourceLimits: NonNullable<LanesOptions["resourceLimits"]>;
@@ -100,6 +109,7 @@ const ownOptions = [
   "listen",
   "lanes",
   "firstLanePort",
+  "security",
   "data",
   "dispatcher",
   "resourceLimits",
@@ -154,6 +164,7 @@ export function resolveLanesOptions(
     listen: urls,
     lanes,
     firstLanePort,
+    security: options.security === undefined ? undefined : new LaneSecurity(options.security),
     // Threads that start later get the same data, even if the caller has changed its object.
     data: structuredClone(options.data),
     dispatcher,
