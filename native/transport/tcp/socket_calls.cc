@@ -16,6 +16,7 @@
 #include "base/descriptor_reserve.h"
 #include "fabric/linkage.h"
 #include "fabric/patches.h"
+#include "transport/tcp/local_connection.h"
 #include "transport/tcp/socket_watch.h"
 
 namespace cinnabar::tcp {
@@ -196,6 +197,7 @@ int ourAccept(int listener, sockaddr* address, socklen_t* length) {
   socket.isInbound = true;
   socket.sinceNs = base::nowNs();
   socket.peer = peer;
+  unpaceIfLocal(fd, peer);
   watch->attach(fd, socket);
   return fd;
 }
@@ -208,6 +210,8 @@ int ourConnect(int fd, const sockaddr* address, socklen_t length) {
     setStage(*socket, Stage::connecting);
   }
   int status = ::connect(fd, address, length);
+  // The kernel has now chosen this end's address.
+  if (socket != nullptr) unpaceIfLocal(fd, socket->peer);
   if (status != 0 && socket != nullptr && errno != EINPROGRESS && !isRetry(errno)) {
     int code = errno;
     // The caller is told at once.
