@@ -3,11 +3,12 @@ import { afterEach, expect, it } from "vitest";
 import type { Authority, Membership } from "../authority/authority.ts";
 import { staticAuthority } from "../authority/static-authority.ts";
 import { Newest } from "../view/newest.ts";
+import { notInView } from "../view/not-in-view.ts";
 import { type Member, makeView, type View } from "../view/view.ts";
 import type { Group } from "./group.ts";
-import { joinGroup, observeGroup } from "./join-group.ts";
+import { type JoinOptions, joinGroup, observeGroup } from "./join-group.ts";
 
-const Who = service("who.v1", { rank: unary() });
+const Who = service("who.v1", { rank: unary(), hold: unary() });
 const open: AsyncDisposable[] = [];
 
 afterEach(async () => {
@@ -18,7 +19,13 @@ let engines = 0;
 async function engine(): Promise<Engine> {
   const opened = await Engine.open({
     listen: `mem://group-${++engines}`,
-    serve: [implement(Who, { rank: () => undefined })],
+    serve: [
+      implement(Who, {
+        rank: () => undefined,
+        hold: (_, { signal }) =>
+          new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+      }),
+    ],
   });
   open.push(opened);
   return opened;
@@ -63,12 +70,12 @@ const member = (rank: number, incarnation: number, url: string): Member => ({
   },
 });
 
-async function joined(members: (urls: string[]) => readonly Member[]) {
+async function joined(members: (urls: string[]) => readonly Member[], options: Partial<JoinOptions> = {}) {
   const [one, other] = [await engine(), await engine()];
   const script = scripted(members([...one.urls, ...other.urls]));
-  const group = await joinGroup("test", { engine: one, authority: script.authority });
+  const group = await joinGroup("test", { engine: one, authority: script.authority, ...options });
   open.push(group);
-  return { group, ...script };
+  return { self: one, group, ...script };
 }
 
 const versionsOf = async (group: Group): Promise<number[]> => {
@@ -87,9 +94,9 @@ it("a list of members makes a group, and a rank is called by it", async () => {
     [0, {}],
     [1, { zone: "b" }],
   ]);
-  const peer = await group.at(1).connect();
-  await peer.client(Who).rank();
-  expect(peer.incarnation).toBe(other.incarnation);
+  const link = group.at(1);
+  await link.client(Who).rank();
+  expect(link.peer.incarnation).toBe(other.incarnation);
   expect(() => group.at(2)).toThrow('group "test": rank 2 is not in view 1');
   const observer = await observeGroup("test", { engine: other, authority });
   open.push(observer);
@@ -125,20 +132,35 @@ it("a rank that leaves the view is not reached any more, and its successor is", 
   const { group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
   const [self, other] = group.view.members as [Member, Member];
   const former = group.at(1);
-  await former.connect();
+  const client = former.client(Who);
+  await client.rank();
+  const held = client.hold.result();
   publish(makeView("test", 2, [self, { ...other, incarnation: 2 }]));
   await group.when(({ version }) => version === 2);
-  await expect(former.connect()).rejects.toMatchObject({ code: "failed_precondition", reason: "NotInView" });
+  for (const result of [await held, await client.rank.result()]) {
+    expect(result).toMatchObject({ ok: false, error: { code: "failed_precondition" } });
+    if (!result.ok) expect(notInView(result.error)).toMatchObject({ group: "test", rank: 1, version: 2 });
+  }
+  expect(notInView(new Error("another"))).toBeUndefined();
   expect(group.at(1)).not.toBe(former);
-  await (await group.at(1).connect()).client(Who).rank();
+  await group.at(1).client(Who).rank();
+  expect(await group.stats()).toMatchObject({ version: 2, members: 2, viewsAdopted: 1, links: 1 });
 });
 
-it("a member that is not in the view any more knows it", async () => {
-  const { group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
+it("a member that is not in the view any more closes its engine, unless it is told otherwise", async () => {
+  const { self, group, publish } = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)]);
   const excluded = new Promise((resolve) => group.on("excluded", resolve));
   publish(makeView("test", 2, group.view.members.slice(1)));
   await excluded;
   expect(group.isExcluded).toBe(true);
+  expect(self.state).toBe("closed");
+  const kept = await joined(([a = "", b = ""]) => [member(0, 1, a), member(1, 1, b)], {
+    onExcluded: "ignore",
+  });
+  const event = new Promise((resolve) => kept.group.on("excluded", resolve));
+  kept.publish(makeView("test", 2, kept.group.view.members.slice(1)));
+  await event;
+  await kept.group.at(1).client(Who).rank();
 });
 
 it("an authority that is lost ends the views with its error, and a closed group waits for none", async () => {
@@ -152,7 +174,7 @@ it("an authority that is lost ends the views with its error, and a closed group 
   const never = other.group.when(() => false);
   await other.group.close();
   await expect(never).rejects.toMatchObject({ code: "cancelled" });
-  expect(() => other.group.at(0)).toThrow("it is closed");
+  expect(() => other.group.at(0)).toThrow("has been closed");
 });
 
 it("wrong options are refused before anybody is asked", async () => {

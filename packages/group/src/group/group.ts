@@ -1,8 +1,13 @@
 import { EventEmitter } from "node:events";
-import { type Engine, RpcError } from "cinnabar/standard";
+import { type Engine, type Middleware, RpcError } from "cinnabar/standard";
 import type { Membership, Observation } from "../authority/authority.ts";
+import type { Status } from "../detector/message.ts";
+import type { LiveStats } from "../live/driver.ts";
 import { Newest } from "../view/newest.ts";
+import { notInViewFailure } from "../view/not-in-view.ts";
 import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
+import { channels } from "./channels.ts";
+import type { GroupDetector, StatusChange } from "./group-detector.ts";
 import { MemberLink } from "./member-link.ts";
 
 /** The events of `group.on`, by name. */
@@ -13,10 +18,26 @@ export interface GroupEvents {
     readonly joined: readonly Member[];
     readonly left: readonly Member[];
   };
-  /** A view is without this member. It is the last one. */
+  /** The failure detector of this process believes something else of a member. */
+  readonly status: StatusChange;
+  /** This process was removed from the group. */
   readonly excluded: { readonly view: View };
   /** The authority is lost for good: the views will not change any more. */
   readonly lost: { readonly error: unknown };
+}
+
+/** What a group has counted, and what it holds. Plain data. */
+export interface GroupStats {
+  readonly version: number;
+  readonly members: number;
+  /** Views that came after the first one. */
+  readonly viewsAdopted: number;
+  /** Views that were not newer than the one that was known. */
+  readonly viewsRefused: number;
+  /** Members that this process has called, or may call. */
+  readonly links: number;
+  /** Undefined without a failure detector. */
+  readonly detector: LiveStats | undefined;
 }
 
 /** What a group is made of. */
@@ -24,7 +45,13 @@ export interface GroupParts {
   readonly engine: Engine;
   readonly observation: Observation;
   /** Of a member; undefined for an observer. */
-  readonly membership: Membership | undefined;
+  readonly membership?: Membership | undefined;
+  /** Starts the detector; what it believes is told to `onStatus`. Undefined for none. */
+  readonly startDetector?: ((onStatus: (change: StatusChange) => void) => Promise<GroupDetector>) | undefined;
+  /** Around every call to a member. */
+  readonly middleware?: readonly Middleware[];
+  /** What to do when this process was removed. */
+  readonly onExcluded?: (view: View) => void;
 }
 
 /**
@@ -37,11 +64,26 @@ export class Group implements AsyncDisposable {
   readonly #views: Newest<View>;
   readonly #links = new Map<number, MemberLink>();
   readonly #events = new EventEmitter();
+  #detector: GroupDetector | undefined;
+  #viewsAdopted = 0;
+  #viewsRefused = 0;
   #isExcluded = false;
   #closing: Promise<void> | undefined;
 
-  /** @internal Made by `joinGroup` and its kin. */
-  constructor(parts: GroupParts) {
+  /** @internal For `joinGroup` and its kin. Rejects with what the detector refuses; the observation is closed then. */
+  static async open(parts: GroupParts): Promise<Group> {
+    const group = new Group(parts);
+    try {
+      group.#detector = await parts.startDetector?.((change) => group.#onStatus(change));
+      group.#detector?.adopt(group.view);
+    } catch (error) {
+      await group.close();
+      throw error;
+    }
+    return group;
+  }
+
+  private constructor(parts: GroupParts) {
     const { view } = parts.observation;
     this.name = view.group;
     this.#parts = parts;
@@ -95,18 +137,44 @@ export class Group implements AsyncDisposable {
 
   /**
    * The member with this rank. It stays the same process: when that leaves the view or another one takes its rank, all
-   * calls to it fail, and `at` gives the new one.
+   * calls to it fail, and `at` gives the new one. The member itself may be called too.
    *
-   * @throws RpcError `failed_precondition` when the newest view has no such rank, or the group is closed
+   * @example
+   * const store = group.at(3).client(Store);
+   *
+   * @throws RpcError `failed_precondition` when the newest view has no such rank (`notInView(error)` is true then);
+   * `unavailable` when the group is closed. TypeError when no URL of the member is one that Cinnabar knows.
    */
   at(rank: number): MemberLink {
     const known = this.#links.get(rank);
     if (known !== undefined) return known;
-    const member = this.#closing === undefined ? memberOf(this.view, rank) : undefined;
-    if (member === undefined) throw this.#notInView(rank);
-    const link = new MemberLink(this.#parts.engine, member);
+    if (this.#closing !== undefined) throw this.#closedError();
+    const member = memberOf(this.view, rank);
+    if (member === undefined) throw notInViewFailure(this.name, rank, this.view.version);
+    const link = new MemberLink(this.#parts.engine, member, this.#parts.middleware);
     this.#links.set(rank, link);
     return link;
+  }
+
+  /**
+   * What the failure detector of this process believes of a member. Undefined for ranks that are not in the view, members
+   * without a detector, and where this process has none.
+   */
+  statusOf(rank: number): Status | undefined {
+    return this.#detector?.statusOf(rank);
+  }
+
+  /** Counters since the group was joined, and what it holds now. */
+  async stats(): Promise<GroupStats> {
+    const { version, members } = this.view;
+    return {
+      version,
+      members: members.length,
+      viewsAdopted: this.#viewsAdopted,
+      viewsRefused: this.#viewsRefused,
+      links: this.#links.size,
+      detector: this.#closing === undefined ? await this.#detector?.stats() : undefined,
+    };
   }
 
   /** Calls `listener` for each event of that name. The returned function removes it. */
@@ -159,27 +227,43 @@ export class Group implements AsyncDisposable {
 
   #adopt(view: View): void {
     const former = this.view;
-    if (view.version <= former.version || this.#closing !== undefined) return;
+    if (this.#closing !== undefined) return;
+    if (view.version <= former.version) {
+      this.#viewsRefused += 1;
+      return;
+    }
+    this.#viewsAdopted += 1;
     const left = former.members.filter((member) => !isSameMember(member, memberOf(view, member.rank)));
     const joined = view.members.filter((member) => !isSameMember(member, memberOf(former, member.rank)));
     this.#views.set(view);
-    for (const { rank } of left) this.#endLink(rank);
+    this.#detector?.adopt(view);
+    for (const { rank } of left) this.#endLink(rank, notInViewFailure(this.name, rank, view.version));
     this.#tell("view", { view, joined, left });
+    if (channels.view.hasSubscribers) channels.view.publish({ group: this.name, view, joined, left });
     const { self } = this;
     if (self === undefined || this.#isExcluded || isSameMember(self, memberOf(view, self.rank))) return;
     this.#isExcluded = true;
     this.#tell("excluded", { view });
+    if (channels.excluded.hasSubscribers) channels.excluded.publish({ group: this.name, view });
+    this.#parts.onExcluded?.(view);
   }
 
-  #endLink(rank: number): void {
-    this.#links.get(rank)?.end(this.#notInView(rank));
+  #onStatus(change: StatusChange): void {
+    this.#tell("status", change);
+    if (!channels.member.hasSubscribers) return;
+    const { member, status, previous } = change;
+    channels.member.publish({ group: this.name, rank: member.rank, status, previous });
+  }
+
+  #endLink(rank: number, reason: RpcError): void {
+    this.#links.get(rank)?.end(reason);
     this.#links.delete(rank);
   }
 
   async #close(): Promise<void> {
-    await this.#parts.observation.close();
-    for (const rank of [...this.#links.keys()]) this.#endLink(rank);
     this.#views.end();
+    await Promise.all([this.#parts.observation.close(), this.#detector?.close()]);
+    for (const rank of [...this.#links.keys()]) this.#endLink(rank, this.#closedError());
     this.#events.removeAllListeners();
   }
 
@@ -187,13 +271,7 @@ export class Group implements AsyncDisposable {
     this.#events.emit(event, detail);
   }
 
-  #notInView(rank: number): RpcError {
-    const why =
-      this.#closing === undefined ? `not in view ${this.view.version}` : "out of reach: it is closed";
-    return new RpcError({
-      code: "failed_precondition",
-      reason: "NotInView",
-      message: `group "${this.name}": rank ${rank} is ${why}`,
-    });
+  #closedError(): RpcError {
+    return new RpcError({ code: "unavailable", message: `group "${this.name}" has been closed` });
   }
 }

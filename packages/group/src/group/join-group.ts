@@ -1,6 +1,7 @@
 import type { Engine } from "cinnabar/standard";
 import type { Authority, Candidate } from "../authority/authority.ts";
 import { Group } from "./group.ts";
+import { GroupDetector, type GroupDetectorOptions, liveDetector } from "./group-detector.ts";
 import { hostIdentity } from "./host-identity.ts";
 
 /** The options of `observeGroup`. */
@@ -21,6 +22,14 @@ export interface JoinOptions extends ObserveOptions {
   readonly urls?: readonly string[];
   /** What this member says of itself. Default: nothing. */
   readonly metadata?: Readonly<Record<string, string>>;
+  /** The failure detector of this member. Default: none, and nobody finds out by a detector that this member died. */
+  readonly detector?: GroupDetectorOptions;
+  /**
+   * What happens when this process learns that it was removed from the group. `close`: its engine closes, so that it
+   * serves nobody and calls nobody any more. `ignore`: nothing but the event `excluded`. A function decides by itself.
+   * Default: `close`.
+   */
+  readonly onExcluded?: "close" | "ignore" | ((group: Group) => void);
 }
 
 /**
@@ -53,14 +62,28 @@ export function createGroup(name: string, options: JoinOptions): Promise<Group> 
 export async function observeGroup(name: string, options: ObserveOptions): Promise<Group> {
   const { engine, authority, signal } = checked("observeGroup", name, options, []);
   const observation = await authority.observe(name, { engine, signal });
-  return new Group({ engine, observation, membership: undefined });
+  return Group.open({ engine, observation });
 }
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
   const where = creates ? "createGroup" : "joinGroup";
-  const { engine, authority, signal } = checked(where, name, options, ["rank", "urls", "metadata"]);
+  const known = ["rank", "urls", "metadata", "detector", "onExcluded"];
+  const { engine, authority, signal, detector, onExcluded = "close" } = checked(where, name, options, known);
+  if (onExcluded !== "close" && onExcluded !== "ignore" && typeof onExcluded !== "function")
+    throw new TypeError(`${where}: onExcluded must be "close", "ignore" or a function`);
   const membership = await authority.join(name, candidateOf(where, options, creates), { engine, signal });
-  return new Group({ engine, observation: membership, membership });
+  const group = await Group.open({
+    engine,
+    observation: membership,
+    membership,
+    startDetector:
+      detector && ((onStatus) => GroupDetector.start(membership, liveDetector(name, detector), onStatus)),
+    onExcluded: () => {
+      if (typeof onExcluded === "function") onExcluded(group);
+      else if (onExcluded === "close") engine.close();
+    },
+  });
+  return group;
 }
 
 function candidateOf(where: string, options: JoinOptions, creates: boolean): Candidate {
@@ -82,7 +105,7 @@ function candidateOf(where: string, options: JoinOptions, creates: boolean): Can
     engine: engine.incarnation.toString(16).padStart(16, "0"),
     urls,
     host: hostIdentity(),
-    detector: undefined,
+    detector: options.detector?.address,
     metadata,
   };
 }

@@ -1,64 +1,66 @@
-import { type Engine, type Peer, RpcError } from "cinnabar/standard";
+import type {
+  AnyService,
+  Client,
+  ClientOptions,
+  Engine,
+  Middleware,
+  Peer,
+  RpcError,
+} from "cinnabar/standard";
 import type { Member } from "../view/view.ts";
 import { hostIdentity } from "./host-identity.ts";
 
-/** A member as this process reaches it. It ends when the member leaves the view. */
+/**
+ * One member, as this process calls it. It stays the same process: when the member leaves the view, or another process
+ * takes its rank, open calls end at once, and those to come fail too. The error has a `NotInViewError` as its cause.
+ */
 export class MemberLink {
   readonly member: Member;
-  readonly #engine: Engine;
-  #peer: Promise<Peer> | undefined;
-  #end: RpcError | undefined;
+  /**
+   * The connection to the member, by the best of its URLs: shared memory on the same host. It is made with the first
+   * call. Its owner is the group.
+   */
+  readonly peer: Peer;
+  readonly #middleware: readonly Middleware[];
 
-  constructor(engine: Engine, member: Member) {
-    this.#engine = engine;
+  /** @internal `middleware` is around every call. */
+  constructor(engine: Engine, member: Member, middleware: readonly Middleware[] = []) {
     this.member = member;
+    this.#middleware = middleware;
+    this.peer = peerOf(engine, member);
   }
 
   /**
-   * The connection to the member, by the best of its URLs. It is made once and shared.
+   * Makes a typed client of one of the member's services. It holds nothing and needs no closing.
    *
-   * @throws RpcError `unavailable` when the member cannot be reached, `failed_precondition` when it is not in the view
-   * any more
+   * @throws TypeError for bad options, and for anything but a service
+   *
+   * @example
+   * const { value } = await group.at(3).client(Store).read({ key: "a" });
    */
-  connect(): Promise<Peer> {
-    if (this.#end !== undefined) return Promise.reject(this.#end);
-    this.#peer ??= this.#dial().catch((error) => {
-      this.#peer = undefined;
-      throw error;
-    });
-    return this.#peer;
+  client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
+    const middleware = [...this.#middleware, ...(options.middleware ?? [])];
+    return this.peer.client(service, middleware.length === 0 ? options : { ...options, middleware });
   }
 
-  /** Ends all calls with this error, and those to come. */
+  /** @internal Ends all calls with this error, and those to come. */
   end(reason: RpcError): void {
-    this.#end ??= reason;
-    this.#peer?.then(
-      (peer) => peer.close(),
-      () => {},
-    );
-  }
-
-  async #dial(): Promise<Peer> {
-    let error: unknown = new RpcError({ code: "unavailable", message: "no URL" });
-    for (const url of urlsFrom(this.member, hostIdentity())) {
-      try {
-        const peer = await this.#engine.connect(url);
-        if (this.#end === undefined) return peer;
-        peer.close();
-        throw this.#end;
-      } catch (failure) {
-        error = failure;
-      }
-    }
-    throw error;
+    this.peer.close(reason);
   }
 }
 
+/** A peer that is this process of the member and no other, where the authority knows which one that is. */
+export function peerOf(engine: Engine, member: Member): Peer {
+  const urls = urlsFrom(member, hostIdentity());
+  return engine.peer(urls, member.engine === undefined ? {} : { incarnation: BigInt(`0x${member.engine}`) });
+}
+
 /** In the order in which they are tried: on one host shared memory first, and none towards another host. */
-export function urlsFrom({ urls, host }: Member, here: string | undefined): string[] {
+export function urlsFrom({ urls, host }: Pick<Member, "urls" | "host">, here: string | undefined): string[] {
   if (host === undefined || here === undefined) return [...urls];
   const [local, others] = [urls.filter(isLocal), urls.filter((url) => !isLocal(url))];
-  return host === here ? [...local, ...others] : others;
+  if (host === here) return [...local, ...others];
+  return others.length === 0 ? local : others;
 }
 
 const isLocal = (url: string): boolean => url.startsWith("shm:") || url.startsWith("mem:");

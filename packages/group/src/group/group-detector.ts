@@ -1,0 +1,112 @@
+import type { Membership } from "../authority/authority.ts";
+import type { DetectorEvent } from "../detector/events.ts";
+import type { Status } from "../detector/message.ts";
+import type { DetectorOptions } from "../detector/options.ts";
+import type { LiveStats } from "../live/driver.ts";
+import { FailureDetector, type LiveMember } from "../live/failure-detector.ts";
+import { type Member, memberOf, type View } from "../view/view.ts";
+
+/** The failure detector of a member: the option `detector` of `joinGroup`. */
+export interface GroupDetectorOptions {
+  /** Where it listens for datagrams, and others reach it: `IP:PORT` or `[IPv6]:PORT`. */
+  readonly address: string;
+  /** How it works. */
+  readonly options?: DetectorOptions;
+  /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
+  readonly stalledAfterMs?: number;
+  /** A key of at least 16 bytes that all members share. Without one everybody who reaches the port is believed. */
+  readonly key?: Uint8Array;
+}
+
+/** What a group asks a detector for. */
+export interface Detector {
+  statusOf(rank: number): Status | undefined;
+  adopt(members: readonly LiveMember[]): void;
+  stats(): Promise<LiveStats>;
+  close(): Promise<void>;
+}
+
+export type OpenDetector = (
+  self: number,
+  members: readonly LiveMember[],
+  onEvent: (event: DetectorEvent) => void,
+) => Promise<Detector>;
+
+export const liveDetector =
+  (group: string, { options = {}, address: _, ...rest }: GroupDetectorOptions): OpenDetector =>
+  (self, members, onEvent) =>
+    FailureDetector.open({ ...rest, group, self, members, onEvent, detector: options });
+
+/**
+ * A member raises its incarnation by one whenever it refutes a suspicion. Each incarnation of the authority has as many
+ * of the detector's, so that an opinion of the former process in a place says nothing of its successor.
+ */
+const refutations = 2 ** 20;
+
+/** A status of a member, and what it was. */
+export interface StatusChange {
+  readonly member: Member;
+  readonly status: Status;
+  readonly previous: Status;
+}
+
+/** Keeps the detector's roster as the view is, and reports to the authority what it believes. */
+export class GroupDetector {
+  readonly #membership: Membership;
+  readonly #onStatus: (change: StatusChange) => void;
+  #detector: Detector | undefined;
+  #view: View;
+
+  static async start(
+    membership: Membership,
+    open: OpenDetector,
+    onStatus: (change: StatusChange) => void,
+  ): Promise<GroupDetector> {
+    const self = new GroupDetector(membership, onStatus);
+    self.#detector = await open(membership.self.rank, rosterOf(self.#view), (event) => self.#onEvent(event));
+    return self;
+  }
+
+  private constructor(membership: Membership, onStatus: (change: StatusChange) => void) {
+    this.#membership = membership;
+    this.#onStatus = onStatus;
+    this.#view = membership.view;
+  }
+
+  statusOf(rank: number): Status | undefined {
+    return this.#detector?.statusOf(rank);
+  }
+
+  /** A view without this member is none for the detector: it keeps the former one until it is closed. */
+  adopt(view: View): void {
+    this.#view = view;
+    if (memberOf(view, this.#membership.self.rank)?.detector === undefined) return;
+    this.#detector?.adopt(rosterOf(view));
+  }
+
+  async stats(): Promise<LiveStats | undefined> {
+    return this.#detector?.stats();
+  }
+
+  async close(): Promise<void> {
+    await this.#detector?.close();
+  }
+
+  #onEvent(event: DetectorEvent): void {
+    // Others may know of a view that has passed this member by.
+    if (event.type !== "status") {
+      if (event.type !== "slept") this.#membership.refresh(this.#view.version + 1);
+      return;
+    }
+    const member = memberOf(this.#view, event.member);
+    if (member === undefined || Math.floor(event.incarnation / refutations) !== member.incarnation) return;
+    const { status, previous } = event;
+    this.#membership.report(member, status === "dead" || status === "left" ? status : "alive");
+    this.#onStatus({ member, status, previous });
+  }
+}
+
+const rosterOf = ({ members }: View): LiveMember[] =>
+  members.flatMap(({ rank, detector, incarnation }) =>
+    detector === undefined ? [] : [{ id: rank, address: detector, incarnation: incarnation * refutations }],
+  );
