@@ -26,6 +26,7 @@ add_executable(cinnabar_native_tests
   test/test_queue.cc
   test/test_quirks.cc
   test/test_reassembly.cc
+  test/test_receive_queue.cc
   test/test_ring.cc
   test/test_shared_endpoint.cc
   test/test_shm_room.cc

@@ -64,8 +64,8 @@ class MessageSlots {
   }
   /// Gives a receive slot to the provider, or keeps it for `retry`.
   void post(uint32_t slot) {
-    ssize_t status = fi_recv(endpoint_->ep(), at(offsetOf(slot)), slotBytes_, descriptor(),
-                             FI_ADDR_UNSPEC, contextOf(receives_[slot]));
+    ssize_t status = endpoint_->receive(at(offsetOf(slot)), slotBytes_, descriptor(),
+                                        contextOf(receives_[slot]));
     if (status == 0) {
       ++posted_;
     } else {

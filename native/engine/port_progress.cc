@@ -126,10 +126,10 @@ bool Port::reap() {
     size_t room = std::min<size_t>(completions_.ring.room(), kBatch);
     if (room == 0) {
       // Nothing can be taken, but the provider still moves what peers read and write.
-      fi_cq_read(endpoint_->cq(), entries, 0);
+      endpoint_->read(entries, 0, slots_.posted() > 0);
       break;
     }
-    ssize_t count = fi_cq_read(endpoint_->cq(), entries, room);
+    ssize_t count = endpoint_->read(entries, room, slots_.posted() > 0);
     if (count == -FI_EAVAIL) {
       reapError();
       ++taken;
@@ -167,7 +167,7 @@ bool Port::reap() {
 
 void Port::reapError() {
   fi_cq_err_entry error{};
-  if (fi_cq_readerr(endpoint_->cq(), &error, 0) != 1) return;
+  if (endpoint_->readError(&error) != 1) return;
   // A peer's write that did not arrive whole is for the peer to hear of.
   if (error.flags & FI_REMOTE_WRITE) return;
   auto* context = static_cast<transport::Context*>(error.op_context);

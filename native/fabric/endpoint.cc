@@ -152,6 +152,14 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
     if (inner >= 0) traits.waitFd = inner;
   }
 
+  if (has(Quirk::keepsUnexpected)) {
+    parts.receives = std::make_unique<ReceiveQueue>();
+    fid_ep* shared = nullptr;
+    status = parts.receives->open(domain, &shared);
+    if (status != 0) return fail("fi_srx_context", status);
+    adopt(parts.sharedReceives, shared);
+  }
+
   {
     std::optional<SignalKeeper> keeper;
     if (shm) keeper.emplace();
@@ -163,6 +171,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
     if (status != 0) return fail("fi_ep_bind", status);
     status = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
     if (status != 0) return fail("fi_ep_bind", status);
+    if (parts.sharedReceives) {
+      status = fi_ep_bind(ep, &parts.sharedReceives->fid, 0);
+      if (status != 0) return fail("fi_ep_bind", status);
+    }
     status = fi_enable(ep);
     if (status != 0) return fail("fi_enable", status);
   }
@@ -180,6 +192,7 @@ RawAddress Endpoint::name() const {
 void Endpoint::shut() {
   if (traits_.drainBeforeClose && parts_.cq) drain();
   parts_.ep.reset();
+  parts_.sharedReceives.reset();
   parts_.cq.reset();
   parts_.av.reset();
 }
@@ -188,10 +201,10 @@ void Endpoint::shut() {
 void Endpoint::drain() {
   fi_cq_data_entry entries[64];
   for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
-    ssize_t count = fi_cq_read(parts_.cq.get(), entries, std::size(entries));
+    ssize_t count = read(entries, std::size(entries), true);
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
-      count = fi_cq_readerr(parts_.cq.get(), &error, 0);
+      count = readError(&error);
     }
     if (count <= 0) return;
   }
@@ -203,15 +216,13 @@ void Endpoint::receiveAll() {
   size_t posted = 0;
   for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
     for (; posted < kScratchReceives; ++posted) {
-      if (fi_recv(parts_.ep.get(), scratch_.data(), scratch_.size(), nullptr, FI_ADDR_UNSPEC,
-                  &scratch_) != 0)
-        break;
+      if (receive(scratch_.data(), scratch_.size(), nullptr, &scratch_) != 0) break;
     }
     fi_cq_data_entry entries[64];
-    ssize_t count = fi_cq_read(parts_.cq.get(), entries, std::size(entries));
+    ssize_t count = read(entries, std::size(entries), true);
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
-      if (fi_cq_readerr(parts_.cq.get(), &error, 0) == 1 && error.op_context == &scratch_) --posted;
+      if (readError(&error) == 1 && error.op_context == &scratch_) --posted;
       continue;
     }
     // The queue is at its end and a receive is left: no message is without one.

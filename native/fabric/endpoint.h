@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fabric/info.h"
+#include "fabric/receive_queue.h"
 
 namespace cinnabar::fabric {
 
@@ -92,6 +93,8 @@ class Endpoint {
     Fid<fid_domain> domain;
     Fid<fid_av> av;
     Fid<fid_cq> cq;
+    std::unique_ptr<ReceiveQueue> receives;  // where the provider's own will not do; else null
+    Fid<fid_ep> sharedReceives;              // the provider's half of it
     Fid<fid_ep> ep;
   };
 
@@ -106,11 +109,26 @@ class Endpoint {
   RawAddress name() const;
 
   fid_ep* ep() const { return parts_.ep.get(); }
-  fid_cq* cq() const { return parts_.cq.get(); }
   fid_av* av() const { return parts_.av.get(); }
   fid_domain* domain() const { return parts_.domain.get(); }
   /// How long its own address is, and thus a peer's.
   size_t addressBytes() const { return parts_.info->src_addrlen; }
+
+  /// Posts a receive from any sender (fi_recv(3)): 0 or a negated error.
+  ssize_t receive(void* bytes, size_t length, void* descriptor, void* context) {
+    if (parts_.receives) return parts_.receives->post(bytes, length, descriptor, context);
+    return fi_recv(parts_.ep.get(), bytes, length, descriptor, FI_ADDR_UNSPEC, context);
+  }
+
+  /// Takes completions out of the queue (fi_cq_read(3)), which makes the provider move what it has
+  /// under way. `hasReceive`: whether a receive is posted whose completion was not read. Without
+  /// one there is nothing to read where each look would take a message (receive_queue.h).
+  ssize_t read(fi_cq_data_entry* entries, size_t count, bool hasReceive) const {
+    if (parts_.receives && !hasReceive) return -FI_EAGAIN;
+    return fi_cq_read(parts_.cq.get(), entries, count);
+  }
+  /// The error that `read` came upon (fi_cq_readerr(3)).
+  ssize_t readError(fi_cq_err_entry* into) const { return fi_cq_readerr(parts_.cq.get(), into, 0); }
 
   /// Closes the endpoint and its queues, but not the domain, so that regions can follow. Nothing
   /// else may be called after it.

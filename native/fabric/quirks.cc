@@ -91,6 +91,12 @@ constexpr std::array kQuirks = {
         "is behind it there is lost by heartbeat",
         "a place in the queue that was taken and not filled is waited for "
         "(ofi_atomic_queue.h)"},
+    QuirkEntry{
+        Quirk::keepsUnexpected, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
+        "a peer that sends faster than we receive makes this process grow without bound, and other "
+        "peers' messages wait behind what it sent",
+        "each look at the queue takes messages out of the region until that is empty, and those "
+        "without a receive go to pools that never shrink (smr_progress_cmd, smr_alloc_cmd_ctx)"},
     QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "SIGBUS in whoever writes to a region when /dev/shm is full",
                "the file of a region is sparse (smr_create: ftruncate, then mmap)"},

@@ -33,6 +33,9 @@ enum class Quirk {
   /// Pass over what a dead process took in a queue and did not fill
   /// (transport/shm/stopped_queue.h).
   stopsQueues,
+  /// Post receives to a queue of ours, which stops the provider where there are none
+  /// (fabric/receive_queue.h).
+  keepsUnexpected,
   /// Reserve the memory of a region when it is made (fabric/shm_room.h).
   reservesNothing,
   /// Tell the target of a write by a message.
