@@ -11,8 +11,7 @@ import type { AnyService } from "../contract/service.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { Middleware } from "../middleware/middleware.ts";
-import type { ItemSender } from "../streams/item-sender.ts";
-import { Pump, type PumpOwner } from "../streams/pump.ts";
+import { Pump } from "../streams/pump.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -225,36 +224,27 @@ function answerOf(stream: StreamCall): Promise<unknown> {
 }
 
 /** The inputs of a stream that come from an iterable. */
-class PumpedInputs implements InputSource, PumpOwner {
+class PumpedInputs extends Pump implements InputSource {
   readonly #stream: StreamCall;
-  readonly #pump: Pump;
 
   constructor(stream: StreamCall, source: ItemSource<unknown>) {
+    super(source, stream.method.items, "original", stream.around);
     this.#stream = stream;
-    this.#pump = new Pump(source, stream.method.items, "original", this, stream.around);
-  }
-
-  attach(sender: ItemSender): void {
-    this.#pump.attach(sender);
-  }
-
-  detach(): void {
-    this.#pump.detach();
   }
 
   close(): void {
-    void this.#pump.stop();
+    void this.stop();
   }
 
-  onSourceEnded(): void {
+  protected override onSourceEnded(): void {
     this.#stream.endInputs();
   }
 
-  onSourceFailed(error: unknown): void {
+  protected override onSourceFailed(error: unknown): void {
     this.#stream.onSourceFailed(error);
   }
 
-  onItemMisfit(issues: string): void {
+  protected override onItemMisfit(issues: string): void {
     this.#stream.onItemMisfit(issues);
   }
 }

@@ -18,7 +18,7 @@ import { codeOfReason, DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { Handler, Implementation } from "./implement.ts";
 import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
-import { directionsOf, StreamServer } from "./stream-server.ts";
+import { directionsOf, type HandlerEnds, StreamServer } from "./stream-server.ts";
 
 /**
  * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
@@ -67,7 +67,7 @@ function tableMethod(name: string, { kind }: AnyMethod): TableMethod {
  * One served method: validates the input, runs the handler, validates the output. It uses promises only where schemas
  * or handlers do.
  */
-class Dispatcher implements ServedMethod, Startable {
+class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly metrics: MethodMetrics;
   readonly path: string;
   readonly items: ItemDirections | undefined;
@@ -104,7 +104,7 @@ class Dispatcher implements ServedMethod, Startable {
     this.#admission = admission;
     this.#queue = queue;
     this.items = directionsOf(method.kind);
-    this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path);
+    this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path, this);
     // The items of a stream have been checked one by one.
     this.#output = this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output;
     this.isOneWay = method.kind === "oneWay";
@@ -123,11 +123,11 @@ class Dispatcher implements ServedMethod, Startable {
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#run(call, session, verdict),
-          (error) => this.#onHandlerThrew(call, session, error),
+          (error) => this.onHandlerThrew(call, session, error),
         );
       } else this.#run(call, session, checked);
     } catch (error) {
-      this.#onHandlerThrew(call, session, error);
+      this.onHandlerThrew(call, session, error);
     }
   }
 
@@ -152,24 +152,25 @@ class Dispatcher implements ServedMethod, Startable {
         this.#streams === undefined
           ? serveInside(call, this.#handler, input.value, new HandlerCall(call, session, this.path))
           : this.#streams.serve(call, session, input.value);
-      if (isPromiseLike(result)) {
+      if (this.items?.outputs) this.#streams?.send(call, session, result);
+      else if (isPromiseLike(result)) {
         result.then(
-          (value) => this.#onHandlerReturned(call, session, value),
-          (error: unknown) => this.#onHandlerThrew(call, session, error),
+          (value) => this.onHandlerReturned(call, session, value),
+          (error: unknown) => this.onHandlerThrew(call, session, error),
         );
-      } else this.#onHandlerReturned(call, session, result);
+      } else this.onHandlerReturned(call, session, result);
     } catch (error) {
-      this.#onHandlerThrew(call, session, error);
+      this.onHandlerThrew(call, session, error);
     }
   }
 
   /** The response leaves before the next handler starts. */
-  #onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
+  onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     this.#onReturned(call, session, value);
     call.place?.leave();
   }
 
-  #onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
+  onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
     this.#onThrown(call, session, error);
     call.place?.leave();
   }

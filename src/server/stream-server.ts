@@ -5,7 +5,7 @@ import type { AnyMethod, MethodKind } from "../contract/method.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { CalleeItems, type ServedItemsOwner } from "../streams/callee-items.ts";
-import { Pump, type PumpOwner } from "../streams/pump.ts";
+import { Pump } from "../streams/pump.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 
@@ -23,102 +23,113 @@ export function directionsOf(kind: MethodKind): ItemDirections | undefined {
   }
 }
 
+/** Is told how handlers end. */
+export interface HandlerEnds {
+  onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void;
+  onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void;
+}
+
 /** Runs the handlers of a method that is a stream. What a handler returns for items is sent as fast as they are taken. */
 export class StreamServer {
   readonly #method: AnyMethod;
   readonly #handler: Handler;
   readonly #path: string;
-  readonly #sends: boolean;
+  readonly #ends: HandlerEnds;
 
-  constructor(method: AnyMethod, handler: Handler, path: string) {
+  constructor(method: AnyMethod, handler: Handler, path: string, ends: HandlerEnds) {
     this.#method = method;
     this.#handler = handler;
     this.#path = path;
-    this.#sends = method.kind !== "clientStream";
+    this.#ends = ends;
   }
 
-  /**
-   * Starts the handler. What it returns is the handler's outcome as for a unary method: the answer, or a promise of it
-   * that settles when the last item has been sent.
-   */
+  /** Starts the handler. What it returns is its outcome as of a unary method, or has the items that `send` sends. */
   serve(call: IncomingCall, session: PeerLink, input: unknown): unknown {
     const { items } = call;
     if (!(items instanceof CalleeItems)) throw new Error(`call ${call.id} of ${this.#path} has no items`);
     const arriving = items.start(this.#method);
-    const result =
-      arriving === undefined
-        ? serveInside(call, this.#handler, input, new HandlerCall(call, session, this.#path))
-        : serveInside(
-            call,
-            this.#handler as (input: unknown, context: HandlerCall) => unknown,
-            arriving,
-            new StreamHandlerCall(call, session, this.#path, input),
-          );
-    if (!this.#sends) return result;
-    return new Outputs(call, items, this.#method, result).sent;
+    return arriving === undefined
+      ? serveInside(call, this.#handler, input, new HandlerCall(call, session, this.#path))
+      : serveInside(
+          call,
+          this.#handler as (input: unknown, context: HandlerCall) => unknown,
+          arriving,
+          new StreamHandlerCall(call, session, this.#path, input),
+        );
+  }
+
+  /** Sends what a handler has returned. The handler has ended with the last item. */
+  send(call: IncomingCall, session: PeerLink, result: unknown): void {
+    if (result instanceof Promise)
+      result.then(
+        (source) => this.#send(call, session, source),
+        (error) => this.#ends.onHandlerThrew(call, session, error),
+      );
+    else this.#send(call, session, result);
+  }
+
+  #send(call: IncomingCall, session: PeerLink, source: unknown): void {
+    let outputs: Outputs;
+    try {
+      outputs = new Outputs(call, session, this.#method, source as ItemSource<unknown>, this.#ends);
+    } catch (error) {
+      return this.#ends.onHandlerThrew(call, session, error);
+    }
+    outputs.begin();
   }
 }
 
 /** The items that one handler sends. */
-class Outputs implements PumpOwner, ServedItemsOwner {
-  /** Settles when the handler has ended: with an error when it failed. */
-  readonly sent: Promise<void>;
-  readonly #call: IncomingCall;
-  readonly #items: CalleeItems;
-  readonly #method: AnyMethod;
-  #pump: Pump | undefined;
-  /** Also with a rejected promise: what rejects would be kept by each open stream. */
-  #resolve!: (outcome?: Promise<never>) => void;
+class Outputs extends Pump implements ServedItemsOwner {
+  readonly #session: PeerLink;
+  readonly #ends: HandlerEnds;
+  #isTold = false;
 
-  constructor(call: IncomingCall, items: CalleeItems, method: AnyMethod, result: unknown) {
-    this.#call = call;
-    this.#items = items;
-    this.#method = method;
-    this.sent = new Promise((resolve) => {
-      this.#resolve = resolve as (outcome?: Promise<never>) => void;
-    });
-    if (result instanceof Promise)
-      result.then(
-        (source) => this.#begin(source),
-        (error) => this.#fail(error),
-      );
-    else this.#begin(result);
+  constructor(
+    call: IncomingCall,
+    session: PeerLink,
+    { output }: AnyMethod,
+    source: ItemSource<unknown>,
+    ends: HandlerEnds,
+  ) {
+    super(source, output, "parsed", call);
+    this.#session = session;
+    this.#ends = ends;
   }
 
-  #begin(source: unknown): void {
-    try {
-      const { output } = this.#method;
-      this.#pump = new Pump(source as ItemSource<unknown>, output, "parsed", this, this.#call);
-    } catch (error) {
-      return this.#fail(error);
-    }
+  get #call(): IncomingCall {
+    return this.around as IncomingCall;
+  }
+
+  begin(): void {
     if (!this.#call.open) return this.onCallEnded();
-    this.#items.owner = this;
-    this.#pump.attach(this.#items.sender as NonNullable<CalleeItems["sender"]>);
+    const items = this.#call.items as CalleeItems;
+    items.owner = this;
+    this.attach(items.sender as NonNullable<CalleeItems["sender"]>);
   }
 
-  /** The call has ended against the handler's will: its generator runs its `finally`. */
+  /** The call has ended, against the handler's will or by it: its generator runs its `finally`. */
   onCallEnded(): void {
-    this.#pump?.stop().then(() => this.#resolve());
+    this.stop().then(() => this.onSourceEnded());
   }
 
-  #fail(error: unknown): void {
-    const failed = Promise.reject(error);
-    // Nobody hears of it where the items have ended before.
-    failed.catch(() => {});
-    this.#resolve(failed);
+  protected override onSourceEnded(): void {
+    if (this.#tell()) this.#ends.onHandlerReturned(this.#call, this.#session, undefined);
   }
 
-  onSourceEnded(): void {
-    this.#resolve();
+  protected override onSourceFailed(error: unknown): void {
+    void this.stop();
+    if (this.#tell()) this.#ends.onHandlerThrew(this.#call, this.#session, error);
   }
 
-  onSourceFailed(error: unknown): void {
-    this.#fail(error);
-    void this.#pump?.stop();
-  }
-
-  onItemMisfit(issues: string): void {
+  protected override onItemMisfit(issues: string): void {
     this.onSourceFailed(new TypeError(issues));
+  }
+
+  /** True the first time: a handler ends once. */
+  #tell(): boolean {
+    const isFirst = !this.#isTold;
+    this.#isTold = true;
+    return isFirst;
   }
 }

@@ -4,16 +4,6 @@ import type { ItemSource } from "../contract/item-stream.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
 import type { ItemProducer, ItemSender } from "./item-sender.ts";
 
-/** Who owns a pump. */
-export interface PumpOwner {
-  /** All items have been sent. */
-  onSourceEnded(): void;
-  /** The source threw, or a schema, or an item cannot be sent. */
-  onSourceFailed(error: unknown): void;
-  /** An item does not fit the contract. */
-  onItemMisfit(issues: string): void;
-}
-
 /** What a pump does with an item that fits: a server sends what the schema made of it, a client sends it as it was. */
 export type PumpMode = "parsed" | "original";
 
@@ -23,15 +13,15 @@ const nothing = Symbol("nothing");
 
 /**
  * Takes items from an iterable, one after the other, and sends them as fast as the receiver takes them. It asks for an
- * item only when that could be sent, so nothing waits here but one item.
+ * item only when that could be sent, so nothing waits here but one item. Whoever has the items extends it: each open
+ * stream is one object less.
  */
-export class Pump implements ItemProducer {
+export abstract class Pump implements ItemProducer {
+  /** The call that the source's code serves. */
+  protected readonly around: IncomingCall | undefined;
   readonly #iterator: AnyIterator;
   readonly #schema: Schema;
   readonly #mode: PumpMode;
-  readonly #owner: PumpOwner;
-  /** The call that the source's code serves. */
-  readonly #around: IncomingCall | undefined;
   #sender: ItemSender | undefined;
   /** The source has been asked for an item, or the item is being checked. */
   #asking = false;
@@ -41,19 +31,19 @@ export class Pump implements ItemProducer {
   #stopped = false;
 
   /** @throws TypeError when `source` cannot be iterated, and whatever it throws. */
-  constructor(
-    source: ItemSource<unknown>,
-    schema: Schema,
-    mode: PumpMode,
-    owner: PumpOwner,
-    around: IncomingCall | undefined,
-  ) {
+  constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode, around: IncomingCall | undefined) {
     this.#iterator = iteratorOf(source);
     this.#schema = schema;
     this.#mode = mode;
-    this.#owner = owner;
-    this.#around = around;
+    this.around = around;
   }
+
+  /** All items have been sent. */
+  protected abstract onSourceEnded(): void;
+  /** The source threw, or a schema, or an item cannot be sent. */
+  protected abstract onSourceFailed(error: unknown): void;
+  /** An item does not fit the contract. */
+  protected abstract onItemMisfit(issues: string): void;
 
   /** Sends by this sender from now on. */
   attach(sender: ItemSender): void {
@@ -67,8 +57,8 @@ export class Pump implements ItemProducer {
   }
 
   onMaySend(): void {
-    if (this.#around === undefined) this.#step();
-    else serveInside(this.#around, stepOf, this, undefined);
+    if (this.around === undefined) this.#step();
+    else serveInside(this.around, stepOf, this, undefined);
   }
 
   /**
@@ -131,7 +121,7 @@ export class Pump implements ItemProducer {
     if (this.#stopped) return;
     if (result.done) {
       this.#ended = true;
-      return this.#owner.onSourceEnded();
+      return this.onSourceEnded();
     }
     const { value } = result;
     try {
@@ -152,7 +142,7 @@ export class Pump implements ItemProducer {
   #onVerdict(value: unknown, verdict: Validation<unknown>): void {
     if (this.#stopped) return;
     if (verdict.issues === undefined) this.#send(this.#mode === "parsed" ? verdict.value : value);
-    else this.#owner.onItemMisfit(formatIssues("item", verdict.issues));
+    else this.onItemMisfit(formatIssues("item", verdict.issues));
   }
 
   #send(value: unknown): void {
@@ -170,7 +160,7 @@ export class Pump implements ItemProducer {
 
   #onFailed(error: unknown): void {
     if (this.#stopped || this.#ended) return;
-    this.#owner.onSourceFailed(error);
+    this.onSourceFailed(error);
   }
 }
 
