@@ -10,6 +10,8 @@ export interface BulkParty extends Party {
    * other bytes arrive than were sent.
    */
   prepare(bytes: number, lanes: number): Promise<void>;
+  /** Processor time that the process has used since it started. */
+  cpuUs(): Promise<number>;
 }
 
 /** The party that has the clock. */

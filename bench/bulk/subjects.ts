@@ -132,6 +132,12 @@ export class Running<D extends Driver = Driver> {
     await Promise.all(this.#all.map((party) => party.ask("prepare", bytes, lanes)));
   }
 
+  /** Processor time that all parties have used since they started. */
+  async cpuUs(): Promise<number> {
+    const each = await Promise.all(this.#all.map((party) => party.ask("cpuUs")));
+    return each.reduce((sum, us) => sum + us, 0);
+  }
+
   /** The party that went to the other first, so that nobody sees a lost peer. */
   async end(): Promise<void> {
     for (const party of [...this.#all].reverse()) await party.end();

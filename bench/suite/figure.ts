@@ -7,6 +7,7 @@ export type Unit =
   | "calls/s"
   | "items/s"
   | "GB/s"
+  | "ms/GB"
   | "%"
   | "% of a core"
   | "bytes"

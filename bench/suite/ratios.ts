@@ -42,6 +42,32 @@ const bulk = (transport: string, size: string, beside: string, theirs: readonly 
   theirs: theirs.map((key) => `${key}.bulk.${size}.gbps`),
 });
 
+/** Over tcp: speed beside libfabric in C++ and node:net, and processor time beside node:net. */
+const besideFloor = (size: string, inFlight: number): Definition[] => {
+  const at = (key: string) => `${key}.bulk_floor.${size}.${inFlight}`;
+  const pairs = [
+    { op: "get", floor: "read" },
+    { op: "put", floor: "write" },
+  ];
+  return pairs.flatMap(({ op, floor }) => [
+    {
+      name: `tcp.bulk.${size}.${inFlight}.${op}_gbps_vs_floor`,
+      ours: [`${at("tcp")}.${op}_gbps`],
+      theirs: [`${at("floor-tcp")}.${floor}_gbps`],
+    },
+    {
+      name: `tcp.bulk.${size}.${inFlight}.${op}_gbps_vs_net`,
+      ours: [`${at("tcp")}.${op}_gbps`],
+      theirs: [`${at("net-tcp")}.gbps`],
+    },
+    {
+      name: `tcp.bulk.${size}.${inFlight}.${op}_cpu_vs_net`,
+      ours: [`${at("tcp")}.${op}_cpu_ms_per_gb`],
+      theirs: [`${at("net-tcp")}.cpu_ms_per_gb`],
+    },
+  ]);
+};
+
 const stream = (transport: string, beside: string, theirs: readonly string[]): Definition => ({
   name: `${transport}.stream.items_vs_${beside}`,
   ours: [`${transport}.stream.items`],
@@ -60,6 +86,11 @@ export const quickRatios: readonly Definition[] = [
   bulk("shm", "16MiB", "net", ["net-unix", "net-tcp"]),
   bulk("shm", "16MiB", "grpc", ["grpc-unix", "grpc-tcp"]),
   bulk("tcp", "16MiB", "net", ["net-tcp"]),
+  {
+    name: "tcp.bulk.1MiB.gbps_vs_floor",
+    ours: ["get", "put"].map((op) => `tcp.bulk_floor.1MiB.4.${op}_gbps`),
+    theirs: ["read", "write"].map((op) => `floor-tcp.bulk_floor.1MiB.4.${op}_gbps`),
+  },
   stream("shm", "net", overShm.net),
   stream("shm", "grpc", overShm.grpc),
   stream("tcp", "net", overTcp.net),
@@ -77,6 +108,9 @@ const furtherRatios: readonly Definition[] = [
     ours: [`verbs.bulk.16MiB.${op}_gbps`],
     theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
   })),
+  ...["64KiB", "1MiB", "16MiB"].flatMap((size) =>
+    [1, 4, 8].flatMap((inFlight) => besideFloor(size, inFlight)),
+  ),
   ...["shm", "tcp", "verbs"].flatMap((fabric) =>
     ["1MiB", "16MiB"].map((size) => ({
       name: `${fabric}.bulk.${size}.region_vs_call`,

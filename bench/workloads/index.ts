@@ -3,6 +3,7 @@ import { along } from "./along.ts";
 import { binary } from "./binary.ts";
 import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
+import { bulkFloor } from "./bulk-floor.ts";
 import { bulkMemory } from "./bulk-memory.ts";
 import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
@@ -35,6 +36,7 @@ export const workloads: readonly Workload[] = [
   binary,
   bulk,
   bulkBeside,
+  bulkFloor,
   bulkMemory,
   bulkRegistration,
   bulkScatter,

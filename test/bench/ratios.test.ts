@@ -18,6 +18,7 @@ describe("the named ratios", () => {
         "shm.bulk.16MiB.gbps_vs_net",
         "shm.bulk.16MiB.gbps_vs_grpc",
         "tcp.bulk.16MiB.gbps_vs_net",
+        "tcp.bulk.1MiB.gbps_vs_floor",
         "shm.stream.items_vs_net",
         "shm.stream.items_vs_grpc",
         "tcp.stream.items_vs_net",

@@ -1,4 +1,5 @@
 import { Engine, type PooledMemory, type Region, type RegionKeys } from "cinnabar";
+import { cpuUs } from "../../echo/usage.ts";
 import { parseTransport, securityFor } from "../../security/options.ts";
 import { median, percentile } from "../../suite/statistics.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
@@ -272,6 +273,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
     },
 
     address: async () => "",
+    cpuUs: async () => cpuUs(),
     async close() {
       await engine.close();
       await server?.close();

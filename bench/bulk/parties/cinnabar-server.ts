@@ -1,4 +1,5 @@
 import { type CallContext, Engine, implement, type PooledMemory } from "cinnabar";
+import { cpuUs } from "../../echo/usage.ts";
 import { parseTransport, securityFor } from "../../security/options.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { runLanes } from "../lanes.ts";
@@ -53,5 +54,10 @@ export async function open(transport: string): Promise<BulkParty> {
       }),
     ],
   });
-  return { address: async () => engine.urls[0] ?? "", prepare: async () => {}, close: () => engine.close() };
+  return {
+    address: async () => engine.urls[0] ?? "",
+    prepare: async () => {},
+    cpuUs: async () => cpuUs(),
+    close: () => engine.close(),
+  };
 }

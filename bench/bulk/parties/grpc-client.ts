@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import * as grpc from "@grpc/grpc-js";
+import { cpuUs } from "../../echo/usage.ts";
 import { definition, messageBytes, options } from "../grpc-bytes.ts";
 import { runLanes } from "../lanes.ts";
 import type { Driver } from "../party.ts";
@@ -49,6 +50,7 @@ export async function open(_: string, address: string): Promise<Driver> {
     },
     measure: (_, inFlight, durationMs) => runLanes(inFlight, { durationMs }, send),
     address: async () => "",
+    cpuUs: async () => cpuUs(),
     async close() {
       end();
       client.close();

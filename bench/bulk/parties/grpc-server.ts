@@ -1,6 +1,7 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
+import { cpuUs } from "../../echo/usage.ts";
 import { definition, messageBytes, options } from "../grpc-bytes.ts";
 import type { BulkParty } from "../party.ts";
 import { holds, Slots } from "../slots.ts";
@@ -47,6 +48,7 @@ export async function open(transport: string): Promise<BulkParty> {
       slots = new Slots(bytes, lanes);
       streams = 0;
     },
+    cpuUs: async () => cpuUs(),
     async close() {
       server.forceShutdown();
     },

@@ -1,3 +1,4 @@
+import { cpuUs } from "../../echo/usage.ts";
 import type { Driver } from "../party.ts";
 import { mostSlots, Slots } from "../slots.ts";
 
@@ -39,6 +40,7 @@ export async function open(): Promise<Driver> {
     },
 
     address: async () => "",
+    cpuUs: async () => cpuUs(),
     async close() {},
   };
 }

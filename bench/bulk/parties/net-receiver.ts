@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { connect, type NetConnectOpts, type Socket } from "node:net";
+import { cpuUs } from "../../echo/usage.ts";
 import { type Reading, readings } from "../net-readings.ts";
 import type { BulkParty } from "../party.ts";
 import { holds, Slots } from "../slots.ts";
@@ -39,6 +40,7 @@ export async function open(transport: string, address: string): Promise<BulkPart
       }
     },
     address: async () => "",
+    cpuUs: async () => cpuUs(),
     async close() {
       destroy();
     },

@@ -2,6 +2,7 @@ import { on, once } from "node:events";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { cpuUs } from "../../echo/usage.ts";
 import { runLanes } from "../lanes.ts";
 import { type Reading, readings } from "../net-readings.ts";
 import type { Driver } from "../party.ts";
@@ -48,6 +49,7 @@ export async function open(transport: string): Promise<Driver> {
       return runLanes(inFlight, { durationMs }, (lane) => link.send(slots.slot(lane)));
     },
 
+    cpuUs: async () => cpuUs(),
     async close() {
       for (const link of links.values()) link.socket.destroy();
       server.close();

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
+import { cpuUs } from "../../echo/usage.ts";
 import { runLanes } from "../lanes.ts";
 import type { Driver } from "../party.ts";
 import { holds, Slots } from "../slots.ts";
@@ -38,6 +39,7 @@ export async function open(): Promise<Driver> {
     },
     measure: (_, inFlight, durationMs) => runLanes(inFlight, { durationMs }, (lane) => send(lane, false)),
     address: async () => "",
+    cpuUs: async () => cpuUs(),
     async close() {
       await worker.terminate();
     },
