@@ -6,6 +6,38 @@ export type {
   Observation,
 } from "./authority/authority.ts";
 export { type ListedMember, staticAuthority } from "./authority/static-authority.ts";
+export {
+  type CollectiveClient,
+  type CollectiveFunction,
+  type CollectiveStats,
+  Collectives,
+  type CollectivesOptions,
+  openCollectives,
+} from "./collective/collectives.ts";
+export {
+  type CollectiveCall,
+  type CollectiveHandler,
+  type CollectiveHooks,
+  type GroupHandlersOf,
+  type GroupImplementation,
+  type HandlerErrorListener,
+  type ImplementCollectivesOptions,
+  implementCollectives,
+} from "./collective/handlers.ts";
+export type { Members } from "./collective/members.ts";
+export {
+  type AnyCollective,
+  type CollectiveInput,
+  type CollectiveMethod,
+  type CollectiveOptions,
+  type CollectiveOutput,
+  type CollectivesOf,
+  collective,
+  type InputSchemaOf,
+  type OutputSchemaOf,
+} from "./collective/method.ts";
+export type { CollectiveCallOptions } from "./collective/options.ts";
+export { CollectiveError, type CollectiveResult, type RankFailure } from "./collective/result.ts";
 export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
 export type { MemberId, Status } from "./detector/message.ts";
 export type { DetectorOptions } from "./detector/options.ts";
@@ -21,5 +53,6 @@ export {
 export type { MemberLink } from "./group/member-link.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
+export type { TreeShape } from "./tree/shape.ts";
 export { NotInViewError, notInView } from "./view/not-in-view.ts";
 export { type Member, makeView, memberOf, type View } from "./view/view.ts";

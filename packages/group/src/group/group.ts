@@ -9,6 +9,7 @@ import { isSameMember, type Member, memberOf, type View } from "../view/view.ts"
 import { channels } from "./channels.ts";
 import type { GroupDetector, StatusChange } from "./group-detector.ts";
 import { MemberLink } from "./member-link.ts";
+import { type NamedMember, Strangers } from "./strangers.ts";
 
 /** The events of `group.on`, by name. */
 export interface GroupEvents {
@@ -63,6 +64,7 @@ export class Group implements AsyncDisposable {
   readonly #parts: GroupParts;
   readonly #views: Newest<View>;
   readonly #links = new Map<number, MemberLink>();
+  readonly #strangers: Strangers;
   readonly #events = new EventEmitter();
   #detector: GroupDetector | undefined;
   #viewsAdopted = 0;
@@ -88,6 +90,7 @@ export class Group implements AsyncDisposable {
     this.name = view.group;
     this.#parts = parts;
     this.#views = new Newest(view);
+    this.#strangers = new Strangers(parts.engine, parts.middleware);
     this.#follow();
   }
 
@@ -154,6 +157,15 @@ export class Group implements AsyncDisposable {
     const link = new MemberLink(this.#parts.engine, member, this.#parts.middleware);
     this.#links.set(rank, link);
     return link;
+  }
+
+  /** @internal A member that a message of the group names: the one in the view, or one of a view that others have. */
+  reach(named: NamedMember): MemberLink {
+    const member = memberOf(this.view, named.rank);
+    if (member?.incarnation === named.incarnation) return this.at(named.rank);
+    if (this.#closing !== undefined) throw this.#closedError();
+    const message = `group "${this.name}": too many connections to members that are in no view`;
+    return this.#strangers.reach(named, new RpcError({ code: "resource_exhausted", message }));
   }
 
   /**
@@ -238,6 +250,7 @@ export class Group implements AsyncDisposable {
     this.#views.set(view);
     this.#detector?.adopt(view);
     for (const { rank } of left) this.#endLink(rank, notInViewFailure(this.name, rank, view.version));
+    this.#strangers.adopt(view, (rank) => notInViewFailure(this.name, rank, view.version));
     this.#tell("view", { view, joined, left });
     if (channels.view.hasSubscribers) channels.view.publish({ group: this.name, view, joined, left });
     const { self } = this;
@@ -264,6 +277,7 @@ export class Group implements AsyncDisposable {
     this.#views.end();
     await Promise.all([this.#parts.observation.close(), this.#detector?.close()]);
     for (const rank of [...this.#links.keys()]) this.#endLink(rank, this.#closedError());
+    this.#strangers.end(this.#closedError());
     this.#events.removeAllListeners();
   }
 

@@ -1,0 +1,171 @@
+import type { RpcCode, Schema } from "cinnabar/standard";
+import type { NamedMember } from "../group/strangers.ts";
+import { leastRatio, mostRatio, type TreeShape } from "../tree/shape.ts";
+
+/** What a collective does about members that fail. */
+export type OnFailure = "fail" | "partial" | "failout";
+
+/** A member as an envelope carries it, for receivers that may have another view. */
+export type CarriedMember = NamedMember;
+
+/** A collective on its way to one node and the subtree below it. */
+export interface Envelope {
+  /** The name of the group. */
+  readonly group: string;
+  /** Names who began the call, for as long as it lives: 32 hexadecimal digits. */
+  readonly root: string;
+  /** The rank of who began the call; undefined for an observer. */
+  readonly rootRank: number | undefined;
+  /** The number of the call at its root. With `root` it is the call's id. */
+  readonly call: number;
+  /** The least number of a call that its root has open. Receivers forget all below. */
+  readonly oldest: number;
+  /** Of the root's view. */
+  readonly version: number;
+  /** Whether a receiver with another view refuses the call. */
+  readonly isStrict: boolean;
+  /** The receiver's incarnation. Another one refuses the call. */
+  readonly incarnation: number;
+  /** The receiver's run: its own rank first, then those of the subtree below it. */
+  readonly ranks: readonly number[];
+  /** The members of the run, where the receiver's view may be another one: with `isStrict` false. */
+  readonly members: readonly CarriedMember[] | undefined;
+  readonly tree: TreeShape;
+  /** How far the receiver is from the root: 1 for a child of it. */
+  readonly level: number;
+  readonly onFailure: OnFailure;
+  /** How much earlier than its parent a node gives up, in milliseconds. */
+  readonly marginMs: number;
+  /** The method's own input, as the caller passed it. */
+  readonly input: unknown;
+}
+
+/** Why a rank has no part in the value. */
+export interface CarriedFailure {
+  readonly rank: number;
+  readonly code: RpcCode;
+  readonly message: string;
+  readonly executed: "no" | "maybe" | "yes";
+  readonly retryable: boolean;
+}
+
+/** What a node says of its run, or why it did not take the call. */
+export interface Reply {
+  /** Set where the node took no part. Nothing was executed and nothing was sent further. */
+  readonly refusal: Omit<CarriedFailure, "rank" | "executed"> | undefined;
+  /** The outputs of `ok`, reduced; undefined where the method has none or `ok` is empty. */
+  readonly value: unknown;
+  readonly ok: readonly number[];
+  readonly failed: readonly CarriedFailure[];
+  /** Those whose parent failed, and who were reached by another way. */
+  readonly repaired: readonly number[];
+  /** How long the node had the call, in milliseconds. */
+  readonly elapsedMs: number;
+}
+
+/** The most members of one run. */
+export const mostRanks = 65_536;
+const mostUrls = 16;
+const longestText = 4096;
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+const isText = (value: unknown): value is string => typeof value === "string" && value.length <= longestText;
+const isRanks = (value: unknown): value is number[] =>
+  Array.isArray(value) && value.length <= mostRanks && value.every(isCount);
+
+function isTree(value: unknown): value is TreeShape {
+  const { kind, ratio } = (value ?? {}) as { kind?: unknown; ratio?: unknown };
+  if (kind === "flat") return true;
+  return (
+    (kind === "kary" || kind === "knomial") && isCount(ratio) && ratio >= leastRatio && ratio <= mostRatio
+  );
+}
+
+function isMember(value: unknown): value is CarriedMember {
+  const { rank, incarnation, engine, urls, host } = (value ?? {}) as Partial<CarriedMember>;
+  return (
+    isCount(rank) &&
+    isCount(incarnation) &&
+    (engine === undefined || isText(engine)) &&
+    (host === undefined || isText(host)) &&
+    Array.isArray(urls) &&
+    urls.length >= 1 &&
+    urls.length <= mostUrls &&
+    urls.every(isText)
+  );
+}
+
+const checksOfEnvelope: { readonly [K in keyof Envelope]: (value: unknown, envelope: Envelope) => boolean } =
+  {
+    group: isText,
+    root: isText,
+    rootRank: (value) => value === undefined || isCount(value),
+    call: isCount,
+    oldest: isCount,
+    version: isCount,
+    isStrict: (value) => typeof value === "boolean",
+    incarnation: isCount,
+    ranks: (value) => isRanks(value) && value.length >= 1 && new Set(value).size === value.length,
+    members: (value, { ranks }) =>
+      value === undefined ||
+      (Array.isArray(value) &&
+        value.length === ranks.length &&
+        value.every((member, index) => isMember(member) && member.rank === ranks[index])),
+    tree: isTree,
+    level: isCount,
+    onFailure: (value) => value === "fail" || value === "partial" || value === "failout",
+    marginMs: (value) => typeof value === "number" && value >= 0,
+    input: () => true,
+  };
+
+const codes = /^[a-z_]{1,32}$/;
+const isExecuted = (value: unknown) => value === "no" || value === "maybe" || value === "yes";
+
+function isFailure(value: unknown): boolean {
+  const { rank, executed } = (value ?? {}) as Partial<CarriedFailure>;
+  return isCount(rank) && isExecuted(executed) && isRefusal(value);
+}
+
+function isRefusal(value: unknown): boolean {
+  const { code, message, retryable } = (value ?? {}) as Partial<CarriedFailure>;
+  return typeof code === "string" && codes.test(code) && isText(message) && typeof retryable === "boolean";
+}
+
+const checksOfReply: { readonly [K in keyof Reply]: (value: unknown) => boolean } = {
+  refusal: (value) => value === undefined || isRefusal(value),
+  value: () => true,
+  ok: isRanks,
+  failed: (value) => Array.isArray(value) && value.length <= mostRanks && value.every(isFailure),
+  repaired: isRanks,
+  elapsedMs: (value) => typeof value === "number" && value >= 0,
+};
+
+/** Nothing that arrives is trusted: a message that is none is refused before anything is made of it. */
+function schemaOf<T extends object>(
+  what: string,
+  checks: { readonly [K in keyof T]: (value: unknown, whole: T) => boolean },
+): Schema<T> {
+  const fields = Object.entries(checks) as [keyof T & string, (value: unknown, whole: T) => boolean][];
+  return Object.freeze({
+    "~standard": Object.freeze({
+      version: 1 as const,
+      vendor: "cinnabar-group",
+      validate(value: unknown) {
+        if (typeof value !== "object" || value === null) return { issues: [{ message: `expected ${what}` }] };
+        const whole = value as T;
+        const wrong = fields.find(([name, check]) => !check(whole[name], whole));
+        if (wrong === undefined) return { value: whole };
+        return { issues: [{ message: `not that of ${what}`, path: [wrong[0]] }] };
+      },
+    }),
+  });
+}
+
+/** An envelope, complete and within bounds. */
+export const envelopeSchema: Schema<Envelope> = schemaOf<Envelope>(
+  "a collective's envelope",
+  checksOfEnvelope,
+);
+
+/** A reply, complete and within bounds. Whether it fits the run that it answers for is for the parent to see. */
+export const replySchema: Schema<Reply> = schemaOf<Reply>("a collective's reply", checksOfReply);

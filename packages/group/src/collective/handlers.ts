@@ -1,0 +1,171 @@
+import {
+  type AnyMethod,
+  type AnyService,
+  type CallContext,
+  type HandlerShapes,
+  type Implementation,
+  type ImplementOptions,
+  type InferInput,
+  type InferOutput,
+  implement,
+} from "cinnabar/standard";
+import type { Envelope, Reply } from "./envelope.ts";
+import {
+  type AnyCollective,
+  type CollectiveMethod,
+  type InputSchemaOf,
+  isCollective,
+  type OutputSchemaOf,
+} from "./method.ts";
+
+/** The second argument of a collective's handler. */
+export interface CollectiveCall {
+  /** The name of the group. */
+  readonly group: string;
+  /** The rank of this process. */
+  readonly rank: number;
+  /** The rank of who made the call; undefined for an observer. */
+  readonly root: number | undefined;
+  /** The version of the view that the call was made in. */
+  readonly viewVersion: number;
+  /** The call's id, the same at all members. */
+  readonly id: string;
+  /**
+   * Fires when the time is up or nobody can want the output any more. Its reason is an `RpcError`. Pass it on to calls
+   * that the handler makes: they do not inherit it.
+   */
+  readonly signal: AbortSignal;
+  /** Milliseconds until the output comes too late. */
+  readonly timeLeftMs: number;
+}
+
+/** Executes a collective at one member: once a call, also where the call arrives twice because the tree was repaired. */
+export type CollectiveHandler<M> = (
+  input: InputOfHandler<M>,
+  call: CollectiveCall,
+) => OutputOfHandler<M> | Promise<OutputOfHandler<M>>;
+
+type InputOfHandler<M> = InferOutput<InputSchemaOf<M>>;
+type OutputOfHandler<M> = InferInput<OutputSchemaOf<M>>;
+
+/** A handler with what is to happen around it. */
+export interface CollectiveHooks<M> {
+  /** Runs before the call is sent on to the subtree below. When it throws, neither this member nor that runs. */
+  readonly before?: (input: InputOfHandler<M>, call: CollectiveCall) => unknown;
+  readonly handle: CollectiveHandler<M>;
+  /** Runs after this member has answered for its subtree. What it throws is reported as a handler's error. */
+  readonly after?: (input: InputOfHandler<M>, call: CollectiveCall) => unknown;
+}
+
+/** The handlers of a service: of collectives and of methods of any other kind. */
+export type GroupHandlersOf<S extends AnyService> = {
+  readonly [K in keyof S["methods"]]: S["methods"][K] extends AnyCollective
+    ? CollectiveHandler<S["methods"][K]> | CollectiveHooks<S["methods"][K]>
+    : HandlerShapes<S["methods"][K], CallContext>[S["methods"][K]["kind"]];
+};
+
+/** A collective's handlers without their types. */
+export interface ServedCollective {
+  /** `service/method`. */
+  readonly path: string;
+  readonly name: string;
+  readonly service: AnyService;
+  readonly method: CollectiveMethod;
+  readonly before: ((input: unknown, call: CollectiveCall) => unknown) | undefined;
+  readonly handle: (input: unknown, call: CollectiveCall) => unknown;
+  readonly after: ((input: unknown, call: CollectiveCall) => unknown) | undefined;
+  /** Told of errors that are no `RpcError`. */
+  readonly onHandlerError: HandlerErrorListener;
+}
+
+/** Where an engine's collectives of one group go. */
+export interface CollectiveHost {
+  serve(served: ServedCollective, envelope: Envelope, call: CallContext): Promise<Reply>;
+}
+
+/** Called with errors of a collective's handler that are no `RpcError`. */
+export type HandlerErrorListener = (error: unknown, call: { readonly method: string }) => void;
+
+/** The options of `implementCollectives`. */
+export interface ImplementCollectivesOptions extends ImplementOptions {
+  /** Called with errors of handlers that are no `RpcError`. Default: prints them with `console.error`. */
+  readonly onHandlerError?: HandlerErrorListener;
+}
+
+/** A service with its handlers, for `Engine.open({ serve })` and `openCollectives`. */
+export interface GroupImplementation extends Implementation {
+  /** @internal The collectives by name. */
+  readonly collectives: ReadonlyMap<string, ServedCollective>;
+  /** @internal Who serves the calls of a group, by its name. */
+  readonly hosts: Map<string, CollectiveHost>;
+}
+
+/**
+ * Implements a service with collectives. Pass the result to `Engine.open({ serve })`, and to `openCollectives` when the
+ * group is joined. One implementation can serve several groups.
+ *
+ * @throws TypeError as `implement`, and for a collective whose handler is neither a function nor an object with `handle`
+ *
+ * @example
+ * const store = implementCollectives(Store, {
+ *   usage: ({ pool }) => ({ bytes: pools.get(pool)?.bytes ?? 0, members: 1 }),
+ * });
+ * const engine = await Engine.open({ listen, serve: [store] });
+ */
+export function implementCollectives<S extends AnyService>(
+  service: S,
+  handlers: GroupHandlersOf<S>,
+  options: ImplementCollectivesOptions = {},
+): GroupImplementation {
+  const { onHandlerError = printHandlerError, ...rest } = options;
+  const hosts = new Map<string, CollectiveHost>();
+  const collectives = new Map<string, ServedCollective>();
+  const all: Record<string, unknown> = {};
+  for (const [name, handler] of Object.entries(handlers as Record<string, unknown>)) {
+    const method = (service.methods as Record<string, AnyMethod>)[name];
+    if (method === undefined || !isCollective(method)) {
+      all[name] = typeof handler === "function" ? handler.bind(handlers) : handler;
+      continue;
+    }
+    const hooks = hooksOf(service.name, name, handler, handlers);
+    const served = { ...hooks, path: `${service.name}/${name}`, name, service, method, onHandlerError };
+    collectives.set(name, served);
+    all[name] = (envelope: Envelope, call: CallContext) =>
+      hosts.get(envelope.group)?.serve(served, envelope, call) ?? notJoined(envelope.group);
+  }
+  const implementation = implement(service, all as Parameters<typeof implement<S>>[1], rest);
+  return Object.freeze({ ...implementation, collectives, hosts });
+}
+
+function hooksOf(
+  service: string,
+  name: string,
+  handler: unknown,
+  owner: object,
+): Pick<ServedCollective, "before" | "handle" | "after"> {
+  const hooks = typeof handler === "function" ? { handle: handler.bind(owner) } : handler;
+  const { before, handle, after } = (hooks ?? {}) as Partial<ServedCollective>;
+  const isHook = (hook: unknown) => hook === undefined || typeof hook === "function";
+  if (typeof handle !== "function" || !isHook(before) || !isHook(after))
+    throw new TypeError(
+      `implementCollectives "${service}": the handler of ${name} is a function, or an object of before, handle and after`,
+    );
+  return { before: before?.bind(hooks), handle: handle.bind(hooks), after: after?.bind(hooks) };
+}
+
+function notJoined(group: string): Reply {
+  return refusal({
+    code: "unavailable",
+    message: `this process has not opened collectives of the group "${group.slice(0, 128)}"`,
+    retryable: true,
+  });
+}
+
+/** The reply of a node that takes no part in a call. */
+export function refusal(why: NonNullable<Reply["refusal"]>): Reply {
+  return { refusal: why, value: undefined, ok: [], failed: [], repaired: [], elapsedMs: 0 };
+}
+
+function printHandlerError(error: unknown, { method }: { readonly method: string }): void {
+  console.error(`cinnabar-group: the handler of ${method} failed:`, error);
+}
