@@ -12,6 +12,7 @@ import {
   type TlsExchangeListener,
 } from "./tls-exchange.ts";
 import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
+import type { CertificateChain } from "./trust.ts";
 
 /**
  * A `tls.Server`, which judges one exchange at a time. A bare `TLSSocket` would let a client of any authority through:
@@ -121,15 +122,16 @@ export class AcceptingExchange implements TlsExchange {
     this.#tell(() => {
       const fault = agreementFault(socket);
       if (fault !== "") return this.#listener.onRefused({ refusal: "protocol", why: fault });
+      const chain = this.#kind === "tls" && socket.authorized ? chainOf(socket) : [];
       let identity: Identity | undefined;
       try {
-        identity = this.#identity(socket);
+        identity = this.#identity(socket, chain);
       } catch (error) {
         const why = `the certificate has no identity: ${(error as Error).message}`;
         return this.#listener.onRefused({ refusal: "certificate", why });
       }
       if (identity === undefined) return this.#listener.onRefused(nameless);
-      this.#listener.onProven(identity, this.#kind === "tls" ? chainOf(socket) : []);
+      this.#listener.onProven(identity, chain);
     });
     if (this.#closed) socket.destroy();
   }
@@ -148,15 +150,14 @@ export class AcceptingExchange implements TlsExchange {
     this.#onServerFree();
   }
 
-  #identity(socket: TLSSocket): Identity | undefined {
+  #identity(socket: TLSSocket, [leaf]: CertificateChain): Identity | undefined {
     if (this.#kind === "psk") {
       // OpenSSL counts a session with a pre-shared key as resumed.
       if (!socket.isSessionReused() || this.#pskIdentity === undefined) return undefined;
       return identityOfPsk(this.#pskIdentity);
     }
-    const certificate = socket.getPeerX509Certificate();
-    if (!socket.authorized || socket.isSessionReused() || certificate === undefined) return undefined;
-    return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), this.#identify);
+    if (!socket.authorized || socket.isSessionReused() || leaf === undefined) return undefined;
+    return identityOfCertificate(certificateOf(new X509Certificate(leaf)), this.#identify);
   }
 }
 

@@ -13,6 +13,7 @@ import {
 } from "./tls-exchange.ts";
 import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
 import { applicationProtocols } from "./tls-settings.ts";
+import type { CertificateChain } from "./trust.ts";
 
 /** What a connector shows, and what the peer must prove. */
 export interface ConnectingTerms {
@@ -79,26 +80,26 @@ export class ConnectingExchange implements TlsExchange {
     if (this.#settled || this.#closed) return;
     const fault = agreementFault(this.#socket);
     if (fault !== "") return this.#refuse({ refusal: "protocol", why: fault });
+    const chain = this.#terms.psk === undefined && this.#socket.authorized ? chainOf(this.#socket) : [];
     let identity: Identity | undefined;
     try {
-      identity = this.#identity();
+      identity = this.#identity(chain);
     } catch (error) {
       const why = `the peer's certificate has no identity: ${(error as Error).message}`;
       return this.#refuse({ refusal: "certificate", why });
     }
     if (identity === undefined) return this.#refuse(nameless);
     this.#settled = true;
-    this.#listener.onProven(identity, this.#terms.psk === undefined ? chainOf(this.#socket) : []);
+    this.#listener.onProven(identity, chain);
   }
 
-  #identity(): Identity | undefined {
+  #identity([leaf]: CertificateChain): Identity | undefined {
     const { psk, identify } = this.#terms;
     const socket = this.#socket;
     // With a pre-shared key OpenSSL counts the session as resumed. Otherwise nothing is ever resumed.
     if (psk !== undefined) return socket.isSessionReused() ? identityOfPsk(psk.identity) : undefined;
-    const certificate = socket.getPeerX509Certificate();
-    if (!socket.authorized || socket.isSessionReused() || certificate === undefined) return undefined;
-    return identityOfCertificate(certificateOf(new X509Certificate(certificate.raw)), identify);
+    if (!socket.authorized || socket.isSessionReused() || leaf === undefined) return undefined;
+    return identityOfCertificate(certificateOf(new X509Certificate(leaf)), identify);
   }
 
   #refuse(reason: ExchangeRefusal): void {

@@ -1,4 +1,4 @@
-import type { TLSSocket } from "node:tls";
+import type { DetailedPeerCertificate, TLSSocket } from "node:tls";
 import type { Identity } from "./identity.ts";
 import type { ExchangeRefusal } from "./tls-failure.ts";
 import type { CertificateChain } from "./trust.ts";
@@ -48,10 +48,21 @@ export function agreementFault(socket: TLSSocket): string {
   return "";
 }
 
-/** What the peer has shown, the leaf first. Empty with a pre-shared key. */
+/**
+ * What the peer of a finished handshake has shown, the leaf first, and behind it those above it that this engine trusts,
+ * but for the last one, which has signed itself. Empty where the peer has shown nothing.
+ *
+ * `getPeerX509Certificate` would be simpler, but each call leaks a certificate, some 4 KiB outside of the heap (Node
+ * 20.20).
+ */
 export function chainOf(socket: TLSSocket): CertificateChain {
   const chain: Uint8Array[] = [];
-  let next = socket.getPeerX509Certificate();
-  for (; next !== undefined; next = next.issuerCertificate) chain.push(next.raw);
+  let next: Partial<DetailedPeerCertificate> | undefined = socket.getPeerCertificate(true);
+  while (next?.raw !== undefined) {
+    // It has signed itself, and leads nowhere.
+    const isEnd: boolean = next.issuerCertificate === next;
+    if (!isEnd || chain.length === 0) chain.push(next.raw);
+    next = isEnd ? undefined : next.issuerCertificate;
+  }
   return chain;
 }

@@ -1,4 +1,5 @@
-import { connect, createSecureContext, createServer } from "node:tls";
+import { X509Certificate } from "node:crypto";
+import { connect, createSecureContext, createServer, TLSSocket } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Credentials } from "../../src/security/credential-options.ts";
 import { FlightStream } from "../../src/security/flight-stream.ts";
@@ -56,6 +57,25 @@ function expectRefusedByConnector({ connector, acceptor }: Pair, reason: string)
 }
 
 describe("a TLS exchange", () => {
+  it("gives the chain that each side has shown, without the authority that has signed itself", async () => {
+    const shown = ca.intermediate("first").intermediate("second").issue("far", { names: "DNS:far.example" });
+    const { connector, acceptor } = await run(tlsCredentials(shown, ca.cert), server);
+    const certificates = shown.cert.split(/(?=-----BEGIN)/).map((pem) => new X509Certificate(pem).raw);
+    expect(certificates).toHaveLength(3);
+    expect(acceptor.chain.map(Buffer.from)).toEqual(certificates);
+    const cert = server.kind === "tls" ? (server.cert() as string) : "";
+    expect(connector.chain.map(Buffer.from)).toEqual([new X509Certificate(cert).raw]);
+  });
+
+  // Each call of it leaks a certificate outside of the heap (Node 20.20), at peers that have proven themselves.
+  it("never calls getPeerX509Certificate", async () => {
+    const leaks = vi.spyOn(TLSSocket.prototype, "getPeerX509Certificate");
+    const { acceptor, connector } = await run(client, server);
+    expect([acceptor.secret, connector.secret]).not.toContain(undefined);
+    expect(leaks).not.toHaveBeenCalled();
+    leaks.mockRestore();
+  });
+
   it("proves both sides by certificates, and gives both the same secret", async () => {
     const { connector, acceptor, flights } = await run(client, server);
     expect(connector.identity).toMatchObject({ kind: "certificate", name: "spiffe://cluster/node-1" });

@@ -2,6 +2,7 @@ import type { Credentials } from "../../../src/security/credential-options.ts";
 import { type Identify, type Identity, identifyByName } from "../../../src/security/identity.ts";
 import { TlsEndpoint } from "../../../src/security/tls-endpoint.ts";
 import type { TlsExchange } from "../../../src/security/tls-exchange.ts";
+import type { CertificateChain } from "../../../src/security/trust.ts";
 import type { KeyPair } from "./authority.ts";
 
 export type Flight = "connector" | "acceptor";
@@ -11,6 +12,8 @@ export interface Outcome {
   identity: Identity | undefined;
   refused: string | undefined;
   secret: Buffer | undefined;
+  /** What the peer has shown. */
+  chain: CertificateChain;
 }
 
 export interface Pair {
@@ -71,7 +74,7 @@ export async function exchange(
   const sides: { connector?: TlsExchange; acceptor?: TlsExchange } = {};
   let underWay = 0;
   const side = (from: Flight, to: Flight) => {
-    const outcome: Outcome = { identity: undefined, refused: undefined, secret: undefined };
+    const outcome: Outcome = { identity: undefined, refused: undefined, secret: undefined, chain: [] };
     const listener = {
       onFlight(bytes: Buffer) {
         const index = flights.push({ from, bytes }) - 1;
@@ -83,8 +86,9 @@ export async function exchange(
           });
         }
       },
-      onProven(identity: Identity) {
+      onProven(identity: Identity, chain: CertificateChain) {
         outcome.identity = identity;
+        outcome.chain = chain;
         outcome.secret = sides[from]?.exportSecret(from === "connector" ? context : acceptorContext);
       },
       onRefused({ why }: { readonly why: string }) {
