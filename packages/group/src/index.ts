@@ -1,10 +1,10 @@
 export type {
   Authority,
   AuthorityContext,
-  Candidate,
   Membership,
   Observation,
 } from "./authority/authority.ts";
+export type { Candidate } from "./authority/candidate.ts";
 export { type ListedMember, staticAuthority } from "./authority/static-authority.ts";
 export {
   type CollectiveClient,
@@ -38,6 +38,7 @@ export {
 } from "./collective/method.ts";
 export type { CollectiveCallOptions } from "./collective/options.ts";
 export { CollectiveError, type CollectiveResult, type RankFailure } from "./collective/result.ts";
+export { type CoordinatorOptions, coordinatorAuthority } from "./coordinator/coordinator-authority.ts";
 export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
 export type { MemberId, Status } from "./detector/message.ts";
 export type { DetectorOptions } from "./detector/options.ts";
@@ -51,6 +52,7 @@ export {
   observeGroup,
 } from "./group/join-group.ts";
 export type { MemberLink } from "./group/member-link.ts";
+export { GroupHost } from "./host/group-host.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
 export type { TreeShape } from "./tree/shape.ts";

@@ -1,23 +1,14 @@
 import type { Engine } from "cinnabar/standard";
+import type { GroupHost } from "../host/group-host.ts";
 import type { Member, View } from "../view/view.ts";
-
-/** A process that wants to become a member. */
-export interface Candidate {
-  /** The rank that it wants. Default: the authority chooses one. */
-  readonly rank?: number;
-  /** Whether it makes the group where there is none: `createGroup`. */
-  readonly creates: boolean;
-  readonly engine: string;
-  readonly urls: readonly string[];
-  readonly host: string | undefined;
-  readonly detector: string | undefined;
-  readonly metadata: Readonly<Record<string, string>>;
-}
+import type { Candidate } from "./candidate.ts";
 
 /** What an authority is asked with. */
 export interface AuthorityContext {
   /** The engine of this process, for authorities that call other processes. */
   readonly engine: Engine;
+  /** What this process serves for its groups, for authorities whose members ask each other. */
+  readonly host?: GroupHost | undefined;
   /** Ends what it was asked for. */
   readonly signal?: AbortSignal | undefined;
 }

@@ -1,5 +1,7 @@
 import type { Engine } from "cinnabar/standard";
-import type { Authority, Candidate } from "../authority/authority.ts";
+import type { Authority } from "../authority/authority.ts";
+import type { Candidate } from "../authority/candidate.ts";
+import type { GroupHost } from "../host/group-host.ts";
 import { Group } from "./group.ts";
 import { GroupDetector, type GroupDetectorOptions, liveDetector } from "./group-detector.ts";
 import { hostIdentity } from "./host-identity.ts";
@@ -10,6 +12,8 @@ export interface ObserveOptions {
   readonly engine: Engine;
   /** Who decides about membership. */
   readonly authority: Authority;
+  /** What this process serves for its groups. Authorities whose members ask each other need it, and freshness does. */
+  readonly host?: GroupHost;
   /** Gives up while the authority is asked. */
   readonly signal?: AbortSignal;
 }
@@ -60,18 +64,29 @@ export function createGroup(name: string, options: JoinOptions): Promise<Group> 
  * @throws TypeError for wrong options. RpcError as `Authority.observe` has it.
  */
 export async function observeGroup(name: string, options: ObserveOptions): Promise<Group> {
-  const { engine, authority, signal } = checked("observeGroup", name, options, []);
-  const observation = await authority.observe(name, { engine, signal });
+  const { engine, authority, host, signal } = checked("observeGroup", name, options, []);
+  const observation = await authority.observe(name, { engine, host, signal });
   return Group.open({ engine, observation });
 }
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
   const where = creates ? "createGroup" : "joinGroup";
   const known = ["rank", "urls", "metadata", "detector", "onExcluded"];
-  const { engine, authority, signal, detector, onExcluded = "close" } = checked(where, name, options, known);
+  const {
+    engine,
+    authority,
+    host,
+    signal,
+    detector,
+    onExcluded = "close",
+  } = checked(where, name, options, known);
   if (onExcluded !== "close" && onExcluded !== "ignore" && typeof onExcluded !== "function")
     throw new TypeError(`${where}: onExcluded must be "close", "ignore" or a function`);
-  const membership = await authority.join(name, candidateOf(where, options, creates), { engine, signal });
+  const membership = await authority.join(name, candidateOf(where, options, creates), {
+    engine,
+    host,
+    signal,
+  });
   const group = await Group.open({
     engine,
     observation: membership,
@@ -80,7 +95,10 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
       detector && ((onStatus) => GroupDetector.start(membership, liveDetector(name, detector), onStatus)),
     onExcluded: () => {
       if (typeof onExcluded === "function") onExcluded(group);
-      else if (onExcluded === "close") engine.close();
+      else if (onExcluded === "close") {
+        engine.close();
+        group.close();
+      }
     },
   });
   return group;
@@ -116,7 +134,7 @@ function checked<O extends ObserveOptions>(
   options: O,
   more: readonly string[],
 ): O {
-  const known = ["engine", "authority", "signal", ...more];
+  const known = ["engine", "authority", "host", "signal", ...more];
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
     throw new TypeError(`${where}: unknown option "${unknown}"; known are ${known.join(", ")}`);

@@ -1,0 +1,12 @@
+/** A process that wants to become a member. */
+export interface Candidate {
+  /** The rank that it wants. Default: the authority chooses one. */
+  readonly rank?: number;
+  /** Whether it makes the group where there is none: `createGroup`. */
+  readonly creates: boolean;
+  readonly engine: string;
+  readonly urls: readonly string[];
+  readonly host: string | undefined;
+  readonly detector: string | undefined;
+  readonly metadata: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,212 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { type Client, type Engine, RpcError } from "cinnabar/standard";
+import type { Authority, AuthorityContext, Membership, Observation } from "../authority/authority.ts";
+import type { Candidate } from "../authority/candidate.ts";
+import type { GroupHost } from "../host/group-host.ts";
+import { memberOf } from "../view/view.ts";
+import { CoordinatedMembership } from "./coordinated-membership.ts";
+import { CoordinatedObservation } from "./coordinated-observation.ts";
+import { Ledger } from "./ledger.ts";
+import { type JoinAnswer, Membership as MembershipService, type Published } from "./membership-service.ts";
+import { isNobody } from "./probe.ts";
+
+export interface CoordinatorOptions {
+  /**
+   * URLs of members that are asked first; any of them will do. The process at the first one makes the group when there
+   * is none. A function is asked anew for each try.
+   */
+  readonly seeds: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
+  /** How long to look for the group, in milliseconds. Default: 30,000. */
+  readonly joinTimeoutMs?: number;
+  /** How long another process may take to say that it lives, in milliseconds. Default: 2000. */
+  readonly probeTimeoutMs?: number;
+  /** How often a member asks another one whether it has missed a view, in milliseconds. Default: 5000. */
+  readonly refreshMs?: number;
+}
+
+/** The pause between two tries to find the group, in milliseconds. */
+const pauseMs = 100;
+
+/**
+ * The member with the lowest living rank decides, and publishes the views. Nothing else is needed, no other server. It
+ * is not safe when the network parts: each side believes the other dead and goes on as a group of its own. The side
+ * whose coordinator took over later has the higher versions.
+ *
+ * A member is removed when the failure detector of the coordinator believes it dead, or at once when its host says that
+ * its process is gone. The next member takes over from a coordinator that is gone in the same way.
+ *
+ * @example
+ * const authority = coordinatorAuthority({ seeds: ["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"] });
+ */
+export function coordinatorAuthority(options: CoordinatorOptions): Authority {
+  const { seeds, joinTimeoutMs = 30_000, probeTimeoutMs = 2000, refreshMs = 5000 } = checked(options);
+  const listSeeds = async () => (typeof seeds === "function" ? seeds() : seeds);
+  return {
+    async join(group, candidate, context): Promise<Membership> {
+      const { engine, host } = context;
+      if (host === undefined)
+        throw new TypeError(
+          "coordinatorAuthority: joinGroup needs the option host, and its engine serves what host.serve has",
+        );
+      const search = new Search(group, context, listSeeds, { joinTimeoutMs, probeTimeoutMs });
+      const { published, rank } = await search.place(candidate);
+      const self = memberOf(published.view, rank);
+      if (self === undefined)
+        throw new RpcError({
+          code: "internal",
+          message: `group "${group}": a view came without rank ${rank}`,
+        });
+      return new CoordinatedMembership({ engine, host, published, self, probeTimeoutMs, refreshMs });
+    },
+    async observe(group, context): Promise<Observation> {
+      const search = new Search(group, context, listSeeds, { joinTimeoutMs, probeTimeoutMs });
+      const published = await search.view();
+      return new CoordinatedObservation({ engine: context.engine, published, probeTimeoutMs });
+    },
+  };
+}
+
+interface Bounds {
+  readonly joinTimeoutMs: number;
+  readonly probeTimeoutMs: number;
+}
+
+/** Looks for a group by its seeds. */
+class Search {
+  readonly #group: string;
+  readonly #engine: Engine;
+  readonly #host: GroupHost | undefined;
+  readonly #signal: AbortSignal | undefined;
+  readonly #listSeeds: () => Promise<readonly string[]>;
+  readonly #bounds: Bounds;
+  readonly #untilMs: number;
+  #lastError: unknown;
+
+  constructor(
+    group: string,
+    context: AuthorityContext,
+    listSeeds: () => Promise<readonly string[]>,
+    bounds: Bounds,
+  ) {
+    this.#group = group;
+    this.#engine = context.engine;
+    this.#host = context.host;
+    this.#signal = context.signal;
+    this.#listSeeds = listSeeds;
+    this.#bounds = bounds;
+    this.#untilMs = performance.now() + bounds.joinTimeoutMs;
+  }
+
+  /** The place of a candidate, in the group that is there or in one that it makes. */
+  async place(candidate: Candidate): Promise<{ published: Published; rank: number }> {
+    for (;;) {
+      const seeds = await this.#listSeeds();
+      const others = seeds.filter((url) => !candidate.urls.includes(url));
+      if (candidate.creates) await this.#assertNone(others);
+      const answers = await Promise.all(others.map((url) => this.#ask(url, candidate)));
+      const joined = answers.find((answer) => typeof answer === "object");
+      if (joined !== undefined) return joined;
+      const isAlone = answers.every((answer) => answer === "nobody");
+      if (candidate.creates ? isAlone : isAlone && candidate.urls.includes(seeds[0] ?? "")) {
+        const { published, self } = Ledger.found(this.#group, candidate);
+        return { published, rank: self.rank };
+      }
+      await this.#pause();
+    }
+  }
+
+  /** The newest view of any seed that has one. */
+  async view(): Promise<Published> {
+    for (;;) {
+      for (const url of await this.#listSeeds()) {
+        const published = await this.#call(url, (client, timeoutMs) =>
+          client.view(this.#group, { timeoutMs }),
+        );
+        if (typeof published === "object") return published;
+      }
+      await this.#pause();
+    }
+  }
+
+  /** Asks for views first: a candidate that creates a group joins none. */
+  async #assertNone(seeds: readonly string[]): Promise<void> {
+    for (const url of seeds) {
+      const published = await this.#call(url, (client, timeoutMs) => client.view(this.#group, { timeoutMs }));
+      if (typeof published === "object")
+        throw new RpcError({
+          code: "already_exists",
+          message: `group "${this.#group}" has a member at ${url}`,
+        });
+    }
+  }
+
+  /** Where one is sent to is asked next. `nobody`: certainly no member is there. `silent`: that is not certain. */
+  async #ask(
+    seed: string,
+    candidate: Candidate,
+  ): Promise<{ published: Published; rank: number } | "nobody" | "silent"> {
+    let urls: readonly string[] = [seed];
+    const request = { group: this.#group, candidate };
+    for (let hops = 0; hops < mostHops; hops++) {
+      let next: JoinAnswer | "nobody" | "silent" = "silent";
+      for (const url of urls) {
+        next = await this.#call(url, (client, timeoutMs) => client.join(request, { timeoutMs }));
+        if (typeof next === "object") break;
+      }
+      if (typeof next !== "object") return hops === 0 ? next : "silent";
+      if (next.kind === "joined") return next;
+      urls = next.urls;
+    }
+    return "silent";
+  }
+
+  async #call<T>(
+    url: string,
+    call: (client: Client<typeof MembershipService>, timeoutMs: number) => Promise<T>,
+  ): Promise<T | "nobody" | "silent"> {
+    const peer = this.#engine.peer(url, { timeoutMs: this.#bounds.probeTimeoutMs });
+    try {
+      // A coordinator asks who is in the way of a candidate, which takes as long again.
+      return await call(peer.client(MembershipService), 3 * this.#bounds.probeTimeoutMs);
+    } catch (error) {
+      if (error instanceof RpcError && error.code === "failed_precondition") throw error;
+      this.#lastError = error;
+      const isOutside =
+        error instanceof RpcError && (error.code === "not_found" || error.code === "unimplemented");
+      return isOutside || isNobody(error) ? "nobody" : "silent";
+    } finally {
+      peer.close();
+    }
+  }
+
+  async #pause(): Promise<void> {
+    const isLate = performance.now() + pauseMs > this.#untilMs;
+    if (!isLate) await pause(pauseMs, undefined, { signal: this.#signal }).catch(() => undefined);
+    if (!isLate && this.#signal?.aborted !== true) return;
+    const last = this.#lastError instanceof Error ? `: ${this.#lastError.message}` : "";
+    throw new RpcError({
+      code: "unavailable",
+      message: `group "${this.#group}": no member was found by the seeds${last}`,
+      cause: this.#signal?.aborted === true ? this.#signal.reason : this.#lastError,
+    });
+  }
+}
+
+/** From one member that thinks another one decides to the next, before it is tried anew. */
+const mostHops = 4;
+
+function checked(options: CoordinatorOptions): CoordinatorOptions {
+  const known = ["seeds", "joinTimeoutMs", "probeTimeoutMs", "refreshMs"];
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new TypeError(`coordinatorAuthority: unknown option "${unknown}"; known are ${known.join(", ")}`);
+  const { seeds, ...times } = options;
+  if (typeof seeds !== "function" && !Array.isArray(seeds))
+    throw new TypeError("coordinatorAuthority: seeds must be an array of URLs or a function that gives one");
+  for (const [name, value] of Object.entries(times))
+    if (!(typeof value === "number" && value >= 1 && value <= 2_147_483_647))
+      throw new RangeError(
+        `coordinatorAuthority: ${name} must be a number from 1 to 2147483647, it is ${value}`,
+      );
+  return options;
+}

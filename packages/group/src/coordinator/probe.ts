@@ -1,0 +1,40 @@
+import { type Engine, type Peer, RpcError } from "cinnabar/standard";
+import { hostIdentity } from "../group/host-identity.ts";
+import { urlsFrom } from "../group/member-link.ts";
+import type { Member } from "../view/view.ts";
+
+/**
+ * What asking a process itself has shown. `gone`: at each of its URLs nobody listens, or another process does. Its host
+ * has said so, which a network that is down cannot. `silent`: nothing is certain.
+ */
+export type Verdict = "answers" | "gone" | "silent";
+
+/** Asks the process of a member. */
+export async function probe(engine: Engine, member: Member, timeoutMs: number): Promise<Verdict> {
+  const urls = urlsFrom(member, hostIdentity());
+  const verdicts = await Promise.all(urls.map((url) => probeAt(engine, url, member.engine, timeoutMs)));
+  if (verdicts.includes("answers")) return "answers";
+  return verdicts.every((verdict) => verdict === "gone") ? "gone" : "silent";
+}
+
+async function probeAt(
+  engine: Engine,
+  url: string,
+  wanted: string | undefined,
+  timeoutMs: number,
+): Promise<Verdict> {
+  let peer: Peer;
+  try {
+    peer = await engine.connect(url, { timeoutMs });
+  } catch (error) {
+    return isNobody(error) ? "gone" : "silent";
+  }
+  const found = peer.incarnation?.toString(16).padStart(16, "0");
+  peer.close();
+  return wanted === undefined || found === wanted ? "answers" : "gone";
+}
+
+/** Whether the host of a process says that nobody listens there. */
+export function isNobody(error: unknown): boolean {
+  return error instanceof RpcError && error.fabric?.name === "ECONNREFUSED";
+}

@@ -1,0 +1,65 @@
+import { type Implementation, implement, RpcError } from "cinnabar/standard";
+import {
+  type FollowRequest,
+  type JoinAnswer,
+  type JoinRequest,
+  type LeaveRequest,
+  Membership,
+  type Published,
+} from "../coordinator/membership-service.ts";
+
+/** A group whose members ask each other, as this process answers for it. */
+export interface HostedGroup {
+  readonly published: Published;
+  onFollow(request: FollowRequest, signal: AbortSignal): AsyncIterable<Published>;
+  onJoin(request: JoinRequest): Promise<JoinAnswer>;
+  onLeave(request: LeaveRequest): Promise<void>;
+}
+
+/**
+ * What a process serves for its groups. It is made before the engine, and given to it and to `joinGroup`. One serves
+ * any number of groups.
+ *
+ * @example
+ * const host = new GroupHost();
+ * const engine = await Engine.open({ listen: "tcp://10.0.0.1:7400", serve: [store, ...host.serve] });
+ * const group = await joinGroup("store", { engine, host, authority });
+ */
+export class GroupHost {
+  /** For `serve` of `Engine.open`. */
+  readonly serve: readonly Implementation[];
+  readonly #groups = new Map<string, HostedGroup>();
+
+  constructor() {
+    const membership = implement(Membership, {
+      view: (group) => this.#require(group).published,
+      follow: (request, { signal }) => this.#require(request.group).onFollow(request, signal),
+      join: (request) => this.#require(request.group).onJoin(request),
+      leave: (request) => this.#require(request.published.view.group).onLeave(request),
+    });
+    this.serve = [membership];
+  }
+
+  /**
+   * Answers for a group until the returned function is called.
+   *
+   * @throws RpcError `already_exists` when this process is a member already
+   */
+  add(name: string, group: HostedGroup): () => void {
+    if (this.#groups.has(name))
+      throw new RpcError({
+        code: "already_exists",
+        message: `this process is a member of group "${name}" already`,
+      });
+    this.#groups.set(name, group);
+    return () => {
+      if (this.#groups.get(name) === group) this.#groups.delete(name);
+    };
+  }
+
+  #require(name: string): HostedGroup {
+    const group = this.#groups.get(name);
+    if (group !== undefined) return group;
+    throw new RpcError({ code: "not_found", message: `this process is no member of group "${name}"` });
+  }
+}
