@@ -16,8 +16,15 @@ const bundled = join(root, "build/programs");
 /** What a thread of the package's own begins with, beside the file that starts the thread. */
 const laneWorker = join(root, "dist/lanes/lane-worker.js");
 
-/** Loads files of `dist/` by their paths, and finds them from where the compiler puts it. */
-const unbundled = ["late-writer.js", "greedy.js", "sealed-mortal.js", "strangers.js"];
+/** Load files of `dist/` as they are, and find them from where the compiler puts the programs. */
+const unbundled = [
+  "late-writer.js",
+  "greedy.js",
+  "sealed-mortal.js",
+  "strangers.js",
+  // With a package that imports the same.
+  "collective-member.js",
+];
 
 /** Before the first test of a run: bundles the programs unless that was done since they were last built. */
 export default async function bundlePrograms(): Promise<void> {
