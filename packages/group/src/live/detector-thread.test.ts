@@ -6,6 +6,16 @@ import type { Notice, Request } from "./protocol.ts";
 /** A thread whose notices and end the test decides. */
 class FakeWorker extends EventEmitter {
   readonly requests: Request[] = [];
+  /** Whether it keeps the process alive, as a new thread does. */
+  keepsAlive = true;
+
+  ref(): void {
+    this.keepsAlive = true;
+  }
+
+  unref(): void {
+    this.keepsAlive = false;
+  }
 
   postMessage(request: Request): void {
     this.requests.push(request);
@@ -53,6 +63,22 @@ it("leaves nobody waiting when it ends, and says that it is closed from then on"
     await expect(promise).rejects.toThrow("failure detector: it is closed");
   await closing;
   await thread.close();
+});
+
+it("keeps the process alive while somebody waits for it, and at no other time", async () => {
+  const worker = new FakeWorker();
+  const thread = new DetectorThread(worker, () => {});
+  expect(worker.keepsAlive).toBe(false);
+  const asked = [thread.ask({ kind: "stats" }, "stats"), thread.ask({ kind: "leave" }, "left")];
+  worker.says({ kind: "stats", stats });
+  expect(worker.keepsAlive).toBe(true);
+  worker.says({ kind: "left" });
+  expect(worker.keepsAlive).toBe(false);
+  const closing = thread.close();
+  worker.says({ kind: "stats", stats });
+  expect(worker.keepsAlive).toBe(true);
+  worker.emit("exit", 0);
+  await Promise.all([...asked, closing]);
 });
 
 it("does not hide an error of the thread", () => {

@@ -4,6 +4,8 @@ import type { Notice, Request } from "./protocol.ts";
 /** What is used of a worker thread. */
 export interface ThreadPort extends EventEmitter {
   postMessage(request: Request): void;
+  ref(): void;
+  unref(): void;
 }
 
 interface Waiting {
@@ -13,8 +15,8 @@ interface Waiting {
 }
 
 /**
- * The thread of a detector, as the main thread has it. An error of the thread is an uncaught exception of the process,
- * as Node has it: no method could tell it.
+ * The thread of a detector, as the main thread has it. It keeps the process alive while somebody waits for it, and at no
+ * other time. An error of the thread is an uncaught exception of the process, as Node has it: no method could tell it.
  */
 export class DetectorThread {
   readonly #worker: ThreadPort;
@@ -23,6 +25,7 @@ export class DetectorThread {
   readonly #waiting = new Set<Waiting>();
   readonly #exited: Promise<void>;
   #hasExited = false;
+  #isClosing = false;
 
   /** Resolves when the thread is ready. Rejects with what it throws or refuses, and when it ends without a word. */
   static async ready(worker: ThreadPort): Promise<void> {
@@ -46,6 +49,7 @@ export class DetectorThread {
   constructor(worker: ThreadPort, onNotice: (notice: Notice) => void) {
     this.#worker = worker;
     this.#onNotice = onNotice;
+    worker.unref();
     worker.on("message", (notice: Notice) => this.#take(notice));
     this.#exited = new Promise((resolve) =>
       worker.once("exit", () => {
@@ -63,6 +67,7 @@ export class DetectorThread {
   ask<K extends Notice["kind"]>(request: Request, kind: K): Promise<Notice & { kind: K }> {
     if (this.#hasExited) return Promise.reject(closed());
     this.tell(request);
+    this.#worker.ref();
     return new Promise((resolve, reject) => {
       this.#waiting.add({ kind, resolve: resolve as Waiting["resolve"], reject });
     });
@@ -70,6 +75,8 @@ export class DetectorThread {
 
   /** Ends the thread without a word. */
   async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#worker.ref();
     this.tell({ kind: "close" });
     await this.#exited;
   }
@@ -80,6 +87,7 @@ export class DetectorThread {
       this.#waiting.delete(waiting);
       waiting.resolve(notice);
     }
+    if (this.#waiting.size === 0 && !this.#isClosing) this.#worker.unref();
     this.#onNotice(notice);
   }
 

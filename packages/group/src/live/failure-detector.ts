@@ -62,7 +62,6 @@ export class FailureDetector {
       await worker.terminate();
       throw error;
     }
-    worker.unref();
     return new FailureDetector(worker, options);
   }
 
