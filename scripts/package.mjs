@@ -1,8 +1,9 @@
-// `npm run package [-- --target NAME …]`: builds the npm package from its sources into dist-packages/, with the addon
-// and libfabric for each target. Keeps what takes long in ~/.cache/cinnabar-package.
+// `npm run package [-- --target NAME …]`: builds the npm packages from their sources into dist-packages/: `cinnabar`,
+// with the addon and libfabric for each target, and those of packages/ that are not private. Keeps what takes long in
+// ~/.cache/cinnabar-package.
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { makePackage } from "./package/make.mjs";
+import { makePackages } from "./package/make.mjs";
 import { targets } from "./package/targets.mjs";
 import { endChildrenOnSignal, root, SetupError } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
@@ -19,8 +20,8 @@ try {
       `Known are ${targets.map(({ name }) => name).join(", ")}.`,
     );
   await setUp("demo");
-  const { file, text } = await makePackage(chosen, join(root, "dist-packages"));
-  console.log(`\n${file}\n${text}`);
+  const { text } = await makePackages(chosen, join(root, "dist-packages"));
+  console.log(`\n${text}`);
 } catch (error) {
   reportFailure(error);
   process.exitCode = 1;

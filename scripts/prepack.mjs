@@ -6,6 +6,7 @@ import {
   cpSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -17,12 +18,13 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const compiler = join(root, "node_modules/typescript-7/bin/tsc");
 const dist = join(root, "dist");
-const fresh = join(root, "build/package");
+/** A folder of its own: another stage or command may be packing at the same time. */
+const fresh = freshFolder();
+process.on("exit", () => rmSync(fresh, { recursive: true, force: true }));
 /** What a user must find; each is made by another part of the build. */
 const entries = ["index.js", "index.d.ts", "lanes/index.js", "cli/bin/cinnabar.js", "cli/dist/run.js"];
 
 if (!existsSync(compiler)) fail("its dependencies are not installed: run `npm ci`, then try again");
-rmSync(fresh, { recursive: true, force: true });
 compile("tsconfig.build.json", fresh);
 // The command line goes along: `npx cinnabar`. It imports the package by its name, so dist/ must have that first.
 copyChanged(fresh, dist);
@@ -34,6 +36,11 @@ removeOthers(fresh, dist);
 for (const file of entries) if (!existsSync(join(dist, file))) fail(`the build has made no dist/${file}`);
 const maps = filesIn(dist).filter((file) => file.endsWith(".map"));
 if (maps.length > 0) fail(`dist/ has ${maps.length} source maps, and the sources do not go along`);
+
+function freshFolder() {
+  mkdirSync(join(root, "build"), { recursive: true });
+  return mkdtempSync(join(root, "build/package-"));
+}
 
 /**
  * Copies the files of a folder that differ from those of another, with their modes. Each file appears whole: a process
@@ -48,8 +55,9 @@ function copyChanged(from, to) {
     const target = join(to, file);
     if (existsSync(target) && readFileSync(target).equals(readFileSync(source))) continue;
     mkdirSync(dirname(target), { recursive: true });
-    copyFileSync(source, `${target}.new`);
-    renameSync(`${target}.new`, target);
+    const whole = join(from, ".whole");
+    copyFileSync(source, whole);
+    renameSync(whole, target);
   }
 }
 
@@ -61,7 +69,7 @@ function copyChanged(from, to) {
  */
 function removeOthers(from, to) {
   const wanted = new Set(filesIn(from));
-  for (const file of filesIn(to)) if (!wanted.has(file)) rmSync(join(to, file));
+  for (const file of filesIn(to)) if (!wanted.has(file)) rmSync(join(to, file), { force: true });
 }
 
 /** @param {string} folder */

@@ -1,5 +1,6 @@
-// `npm publish` in the checkout, which would publish a package without binaries.
+// `npm publish` in the checkout, and `npm pack` in a folder of packages/: what that makes would lack binaries, or code.
 console.error(
-  "Publish the file that `npm run release` makes: npm publish ./dist-packages/cinnabar-VERSION.tgz",
+  "Publish the files that `npm run release` makes: npm publish ./dist-packages/NAME-VERSION.tgz. `npm run package` makes " +
+    "them without tests.",
 );
 process.exitCode = 1;

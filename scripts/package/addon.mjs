@@ -7,7 +7,10 @@ import { gccOfSuite, libfabricHeaders, sysroot } from "./sysroot.mjs";
 /** @typedef {import("./targets.mjs").Target} Target */
 
 /** What decides what the addon is made of; the lock file because it names the versions of Node-API's headers. */
-const sources = ["native", "package-lock.json", "scripts/package", "scripts/setup/debian-archive.mjs"];
+const sources = [
+  ...["native", "package-lock.json", "scripts/setup/debian-archive.mjs"],
+  ...["addon", "sysroot", "targets"].map((name) => `scripts/package/${name}.mjs`),
+];
 
 /**
  * Builds the addon for a target over the headers and libraries of an old Debian.

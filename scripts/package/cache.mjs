@@ -32,7 +32,12 @@ export async function kept(name, recipe, make) {
   rmSync(partial, { recursive: true, force: true });
   try {
     await make(partial);
-    if (!existsSync(folder)) renameSync(partial, folder);
+    try {
+      renameSync(partial, folder);
+    } catch (error) {
+      // Of runs beside each other the first puts its folder in place.
+      if (!existsSync(folder)) throw error;
+    }
   } finally {
     rmSync(partial, { recursive: true, force: true });
   }

@@ -1,28 +1,34 @@
-import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { step } from "../setup/command.mjs";
+import { mkdirSync } from "node:fs";
 import { assemble } from "./assemble.mjs";
+import { pack, packOthers } from "./other-packages.mjs";
 import { installTools } from "./tools.mjs";
 
 /**
- * Builds the package from its sources and packs it.
+ * What `npm run package` makes.
  *
- * @param {readonly import("./targets.mjs").Target[]} targets that it has binaries for
- * @param {string} destination the folder for the archive, made if it is not there
- * @returns {Promise<{ file: string, text: string }>} the archive, and its size and sum in words
+ * @typedef {object} Archives
+ * @property {string} main the file of `cinnabar`
+ * @property {readonly string[]} others the files of packages/ that are published by themselves
  */
-export async function makePackage(targets, destination) {
+
+/**
+ * Builds the packages from their sources and packs them.
+ *
+ * @param {readonly import("./targets.mjs").Target[]} targets that `cinnabar` has binaries for
+ * @param {string} destination the folder for the archives, made if it is not there
+ * @returns {Promise<Archives & { text: string }>} the archives, and for each its name, size and sum in words
+ */
+export async function makePackages(targets, destination) {
   await installTools(targets);
   const folder = await assemble(targets);
   mkdirSync(destination, { recursive: true });
-  const packed = await step("pack", "npm", ["pack", folder, "--json", "--pack-destination", destination]);
-  const [{ filename, size, unpackedSize, entryCount }] = JSON.parse(packed.slice(packed.indexOf("[\n")));
-  const file = join(destination, filename);
-  const sum = createHash("sha256").update(readFileSync(file)).digest("hex");
+  const main = await pack(folder, destination);
+  const others = await packOthers(destination);
   const names = targets.map(({ name }) => name).join(", ");
+  const texts = [main, ...others].map(({ file, text }) => `${file}\n${text}\n`);
   return {
-    file,
-    text: `${size} bytes, ${unpackedSize} unpacked, ${entryCount} files, for ${names}\nsha256 ${sum}`,
+    main: main.file,
+    others: others.map(({ file }) => file),
+    text: `${texts.join("\n")}\nThe binaries are for ${names}.`,
   };
 }

@@ -1,16 +1,17 @@
 import { basename } from "node:path";
 
 /**
- * The commands that publish a package that was made and tested. The tag keeps the headings of the notes, which git takes
+ * The commands that publish the packages that were made and tested, the one that others need first. The tag keeps the headings of the notes, which git takes
  * for comments by default.
  *
- * @param {{ version: string, file: string, notesFile: string, commit: string }} release
+ * @param {{ version: string, files: readonly string[], notesFile: string, commit: string }} release
  * @returns {string}
  */
-export function howToPublish({ version, file, notesFile, commit }) {
-  return `To publish it, after \`npm run test:all\` has passed on this commit:
+export function howToPublish({ version, files, notesFile, commit }) {
+  const publish = files.map((file) => `npm publish ./dist-packages/${basename(file)} --access public`);
+  return `To publish, after \`npm run test:all\` has passed on this commit:
 
     git tag -a v${version} ${commit} --cleanup=whitespace -F ${notesFile} && git push origin v${version}
-    npm publish ./dist-packages/${basename(file)} --access public
+    ${publish.join("\n    ")}
 `;
 }

@@ -1,20 +1,30 @@
+import { existsSync, readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../..", import.meta.url));
+
+/** All of packages/ have one version, with `cinnabar`. */
+const packages = readdirSync(`${root}packages`)
+  .map((name) => `packages/${name}`)
+  .filter((folder) => existsSync(`${root}${folder}/package.json`));
+
 /**
- * Files that name the version of the package, beside CHANGELOG.md. Each is JSON as npm writes it, or a page that names
+ * Files that name the version of the packages, beside CHANGELOG.md. Each is JSON as npm writes it, or a page that names
  * the archive.
  */
 export const versionedFiles = [
   "package.json",
-  "packages/cli/package.json",
+  ...packages.map((folder) => `${folder}/package.json`),
   "bench/package.json",
   "package-lock.json",
   "docs/guide/install.md",
   "docs/guide/first-service.md",
 ];
 
-const archive = /(?<=\bcinnabar-)\d+\.\d+\.\d+[\w.-]*?(?=\.tgz\b)/g;
+const archive = /(?<=\bcinnabar-(?:[a-z]+-)?)\d+\.\d+\.\d+[\w.-]*?(?=\.tgz\b)/g;
 
 /**
- * The versions of the package that a file names.
+ * The versions of packages that a file names.
  *
  * @param {string} file
  * @param {string} text
@@ -48,8 +58,8 @@ export function withVersion(file, text, version) {
  */
 function objectsIn(file, content) {
   if (file !== "package-lock.json") return inManifest(content);
-  const { "": main, bench, "packages/cli": cli } = content.packages;
-  return [[content, "version"], ...[main, bench, cli].flatMap(inManifest)];
+  const own = ["", "bench", ...packages].map((folder) => content.packages[folder]);
+  return [[content, "version"], ...own.flatMap(inManifest)];
 }
 
 /**

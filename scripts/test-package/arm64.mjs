@@ -5,9 +5,9 @@ import { sysroot } from "../package/sysroot.mjs";
 import { targets } from "../package/targets.mjs";
 import { SetupError, step } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
+import { programs } from "./archives.mjs";
 import { run } from "./cases.mjs";
 import { nodeOf } from "./roots.mjs";
-import { programs } from "./tarball.mjs";
 
 /** Those whose binary qemu can run with the libraries of the sysroot. */
 const nodes = [20, 24];
@@ -19,10 +19,10 @@ const cannotShow =
 /**
  * Runs the package's arm64 binaries under qemu-user, over the C library of Debian 11.
  *
- * @param {string} archive
+ * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<import("../test/stages.mjs").Outcome>}
  */
-export async function testOnArm64(archive) {
+export async function testOnArm64({ main }) {
   const target = targets.find(({ arch }) => arch === "arm64");
   if (target === undefined) throw new SetupError("There is no target for arm64.");
   await installPrograms("arm64 cannot be emulated here", { "qemu-aarch64-static": "qemu-user-static" });
@@ -32,7 +32,7 @@ export async function testOnArm64(archive) {
   try {
     writeFileSync(join(work, "package.json"), "{}");
     const where = ["--prefix", work, "--no-audit", "--no-fund", "--ignore-scripts", "--cpu", "arm64"];
-    await step("install the package", "npm", ["install", ...where, archive, "zod"]);
+    await step("install the package", "npm", ["install", ...where, main, "zod"]);
     for (const file of programs) cpSync(file, join(work, basename(file)));
     const libraries = await sysroot(target);
     for (const major of nodes) {

@@ -14,18 +14,30 @@ import { createInterface } from "node:readline";
  * @property {boolean} [ownNetwork] whether it takes ports that somebody else may have
  */
 
+/**
+ * A package beside `cinnabar`.
+ *
+ * @typedef {object} Other
+ * @property {string} file its archive in the user's folder
+ * @property {string} name of the package, and of the program that uses it
+ */
+
 const answers = (/** @type {string} */ scheme) => [
   new RegExp(`^${scheme}: Hello, ${scheme}$`, "m"),
   new RegExp(`^${scheme}: 16777216 bytes there and back$`, "m"),
 ];
 
+/** Of npm. */
+const complaints = /\b(?:warn|deprecated|invalid|missing|extraneous)\b|ERR!/i;
+
 /**
  * @param {number} major of Node
  * @param {string} archive the package's file in the user's folder
+ * @param {readonly Other[]} others
  * @param {string} printed what the programs of the guide print
  * @returns {readonly Case[]}
  */
-export function casesOf(major, archive, printed) {
+export function casesOf(major, archive, others, printed) {
   const model = major >= 22 ? "--permission" : "--experimental-permission";
   const network = major >= 25 ? "--allow-net" : "";
   const permission = `node ${model} --allow-fs-read='*' --allow-fs-write='*' ${network}`;
@@ -36,7 +48,7 @@ export function casesOf(major, archive, printed) {
         "npm init -y >/dev/null && npm install --offline --no-audit --no-fund ./" +
         `${archive} zod && npm ls --all && node first-answers.mjs mem://a tcp://127.0.0.1:0 shm://first-${major}`,
       says: [/added \d+ packages/, ...answers("mem"), ...answers("tcp"), ...answers("shm")],
-      never: /\b(?:warn|deprecated|invalid|missing|extraneous)\b|ERR!/i,
+      never: complaints,
       maxSeconds: 60,
     },
     {
@@ -72,6 +84,15 @@ export function casesOf(major, archive, printed) {
       command: "CINNABAR_LIBFABRIC=system npx --no-install cinnabar info --json",
       says: [/"path": "libfabric\.so\.1",\s*"reason": "[^"]+No such file/, /"loaded": true/],
     },
+    ...others.map(({ file, name }) => ({
+      what: `a new project with ${name}: npm calls its tree whole, and a program uses it`,
+      command:
+        `mkdir ${name} && cd ${name} && npm init -y >/dev/null && ` +
+        `npm install --offline --no-audit --no-fund ../${archive} ../${file} && npm ls --all && ` +
+        `cp ../${name}.mjs . && node ${name}.mjs`,
+      says: [/added \d+ packages/, new RegExp(`^${name} works$`, "m")],
+      never: complaints,
+    })),
     {
       what: "the guide's first service, command by command",
       command:

@@ -1,5 +1,4 @@
 import { statSync } from "node:fs";
-import { basename } from "node:path";
 import { ask } from "../setup/command.mjs";
 
 /** What every package must have. */
@@ -21,6 +20,9 @@ const binaries = ["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"];
 /** What no package may have: sources of TypeScript, tests, maps, what a build leaves, what belongs to the checkout. */
 const unwanted =
   /\.map$|\.test[.-]|(?<!\.d)\.ts$|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
+
+/** What every other package must have. */
+const neededByOthers = ["package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"];
 
 /** A half more than it takes with binaries for two platforms; docs/guide/install.md names the size. */
 const maxBytes = 5_000_000;
@@ -44,15 +46,47 @@ export function faultsOfContents(files) {
 }
 
 /**
+ * What is wrong with the files of a package of packages/.
+ *
+ * @param {readonly string[]} files without the folder `package/`
+ * @returns {string[]} a sentence for each fault
+ */
+export function faultsOfOther(files) {
+  return [
+    ...neededByOthers.filter((file) => !files.includes(file)).map((file) => `it has no ${file}`),
+    ...files.filter((file) => unwanted.test(file)).map((file) => `it has ${file}`),
+  ];
+}
+
+/**
  * @param {string} archive
  * @returns {Promise<string>} why its contents are wrong; "" if they are not
  */
+export async function contentsFaultOfOther(archive) {
+  return faultsOfOther(await filesOf(archive)).join("; ");
+}
+
+/**
+ * @param {string} archive of `cinnabar`
+ * @returns {Promise<string>} why its contents are wrong; "" if they are not
+ */
 export async function contentsFault(archive) {
-  const { ok, output } = await ask("tar", ["-tzf", archive]);
-  if (!ok) return `tar cannot read ${basename(archive)}`;
-  const files = output.trim().split("\n");
-  const faults = faultsOfContents(files.map((file) => file.replace(/^package\//, "")));
+  const faults = faultsOfContents(await filesOf(archive));
   const { size } = statSync(archive);
   if (size > maxBytes) faults.push(`it has ${size} bytes, more than ${maxBytes}`);
   return faults.join("; ");
+}
+
+/**
+ * @param {string} archive
+ * @returns {Promise<string[]>} none where tar cannot read it
+ */
+async function filesOf(archive) {
+  const { ok, output } = await ask("tar", ["-tzf", archive]);
+  return ok
+    ? output
+        .trim()
+        .split("\n")
+        .map((file) => file.replace(/^package\//, ""))
+    : [];
 }

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { step } from "../setup/command.mjs";
 import { installPrograms } from "../setup/programs.mjs";
+import { programs } from "./archives.mjs";
 import { runCase } from "./cases.mjs";
-import { programs } from "./tarball.mjs";
 
 const what =
   "the addon that cinnabar build makes of the package's sources comes before the package's, over tcp and shm";
@@ -19,16 +19,16 @@ const says = [
  * Builds the addon from the sources in the installed package, as a user does whose processor the package has no binary
  * for, and runs it.
  *
- * @param {string} archive
+ * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<import("../test/stages.mjs").Outcome>}
  */
-export async function testFromSources(archive) {
+export async function testFromSources({ main }) {
   await installPrograms("The addon cannot be built here", { cmake: "cmake", "g++": "g++", make: "make" });
   const work = mkdtempSync(join(tmpdir(), "cinnabar-sources-"));
   try {
     writeFileSync(join(work, "package.json"), "{}");
     const where = ["--prefix", work, "--no-audit", "--no-fund", "--ignore-scripts"];
-    await step("install the package", "npm", ["install", ...where, archive, "zod"]);
+    await step("install the package", "npm", ["install", ...where, main, "zod"]);
     for (const file of programs) cpSync(file, join(work, basename(file)));
     const cinnabar = "node_modules/.bin/cinnabar";
     await step("cinnabar build", join(work, cinnabar), ["build"]);

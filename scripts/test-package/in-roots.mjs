@@ -10,21 +10,21 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { step } from "../setup/command.mjs";
+import { programs } from "./archives.mjs";
 import { acrossNamespaces, casesOf, runCase } from "./cases.mjs";
-import { contentsFault } from "./contents.mjs";
+import { contentsFault, contentsFaultOfOther } from "./contents.mjs";
 import { guidePackages, writeGuide } from "./guide.mjs";
 import { bareRoot, inRoot, installRootTools, nodeOf, nodes, suites } from "./roots.mjs";
-import { programs } from "./tarball.mjs";
 
 /** @typedef {import("../test/stages.mjs").Outcome} Outcome */
 
 /**
- * Installs the package in roots of the oldest and the current Debian and runs it with each Node.
+ * Installs the packages in roots of the oldest and the current Debian and runs them with each Node.
  *
- * @param {string} archive
+ * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<Outcome>}
  */
-export async function testInRoots(archive) {
+export async function testInRoots({ main, others }) {
   await installRootTools();
   const work = mkdtempSync(join(tmpdir(), "cinnabar-package-"));
   const shm = mkdtempSync(join("/dev/shm", "cinnabar-package-"));
@@ -39,16 +39,18 @@ export async function testInRoots(archive) {
     else problems.push(`${name}: ${fault}`);
   };
   try {
-    note("the package has what it must have, and nothing else", await contentsFault(archive));
-    await fillCache(archive, cache, join(work, "filling"));
+    note("the package has what it must have, and nothing else", await contentsFault(main));
+    for (const other of others)
+      note(`${basename(other)} has what it must have, and nothing else`, await contentsFaultOfOther(other));
+    await fillCache([main, ...others], cache, join(work, "filling"));
     for (const suite of suites) {
       const root = await bareRoot(suite);
       for (const major of nodes) {
-        const home = newHome(join(work, `${suite}-${major}`), archive);
+        const home = newHome(join(work, `${suite}-${major}`), [main, ...others]);
         const folders = { root, node: await nodeOf(major, "x64"), home, cache };
         const name = `${suite}, Node ${major}`;
         const printed = writeGuide(join(home, "guide"));
-        for (const it of casesOf(major, basename(archive), printed)) {
+        for (const it of casesOf(major, basename(main), others.map(nameOf), printed)) {
           const { fault, seconds } = await runCase(it, inRoot({ ...folders, ownNetwork: it.ownNetwork }));
           note(`${name}: ${it.what}`, fault, ` (${seconds.toFixed(1)} s)`);
         }
@@ -64,30 +66,36 @@ export async function testInRoots(archive) {
   return { passed, failed: problems.length, problems };
 }
 
+/** @param {string} archive @returns {import("./cases.mjs").Other} */
+function nameOf(archive) {
+  const file = basename(archive);
+  return { file, name: file.replace(/-\d.*/, "") };
+}
+
 /**
- * npm's cache with all that the package depends on, so that the roots need no registry.
+ * npm's cache with all that the packages depend on, so that the roots need no registry.
  *
- * @param {string} archive
+ * @param {readonly string[]} archives
  * @param {string} cache
  * @param {string} folder
  */
-async function fillCache(archive, cache, folder) {
+async function fillCache(archives, cache, folder) {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "package.json"), "{}");
   const where = ["--prefix", folder, "--cache", cache, "--no-audit", "--no-fund", "--ignore-scripts"];
-  await step("the package's dependencies", "npm", ["install", ...where, archive, ...guidePackages]);
+  await step("the packages' dependencies", "npm", ["install", ...where, ...archives, ...guidePackages]);
   if (!existsSync(join(folder, "node_modules", "zod"))) throw new Error("npm install has not installed zod");
 }
 
 /**
- * A folder with the package's file, the programs and npm, and nothing installed.
+ * A folder with the packages' files, the programs and npm, and nothing installed.
  *
  * @param {string} home
- * @param {string} archive
+ * @param {readonly string[]} archives
  */
-function newHome(home, archive) {
+function newHome(home, archives) {
   mkdirSync(home);
-  for (const file of [archive, ...programs]) copyFileSync(file, join(home, basename(file)));
+  for (const file of [...archives, ...programs]) copyFileSync(file, join(home, basename(file)));
   const commands = join(home, ".commands");
   mkdirSync(commands);
   for (const name of ["npm", "npx"]) symlinkSync(`/opt/npm/bin/${name}-cli.js`, join(commands, name));

@@ -4,8 +4,8 @@ import { basename, join } from "node:path";
 import { arch } from "node:process";
 import { root, step } from "../setup/command.mjs";
 import { devices, guest, kernelOfGuest, smallBuffers } from "../test/rdma.mjs";
+import { programs } from "./archives.mjs";
 import { runCase } from "./cases.mjs";
-import { programs } from "./tarball.mjs";
 
 const addresses = Object.values(devices).map((host) => `verbs://${host}:0`);
 const bundled = `native/linux-${arch}-glibc`;
@@ -66,10 +66,10 @@ const cases = [
  * Runs the package's libfabric on the RDMA devices of the guest, with and without the libraries of rdma-core. A machine
  * without the guest's kernel says so, and passes.
  *
- * @param {string} archive
+ * @param {import("../package/make.mjs").Archives} archives
  * @returns {Promise<import("../test/stages.mjs").Outcome>}
  */
-export async function testOnDevices(archive) {
+export async function testOnDevices({ main }) {
   if ((await kernelOfGuest()) === undefined)
     return {
       ...{ passed: 0, failed: 0, problems: [] },
@@ -81,7 +81,7 @@ export async function testOnDevices(archive) {
   try {
     writeFileSync(join(work, "package.json"), "{}");
     const where = ["--prefix", work, "--no-audit", "--no-fund", "--ignore-scripts"];
-    await step("install the package", "npm", ["install", ...where, archive, "zod"]);
+    await step("install the package", "npm", ["install", ...where, main, "zod"]);
     for (const file of programs) cpSync(file, join(work, basename(file)));
     // A user's environment, without settings of this checkout.
     const own = ["env", "-u", "CINNABAR_LIBFABRIC", "-u", "CINNABAR_ADDON", smallBuffers];

@@ -1,34 +1,38 @@
-import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
-import { ask, root, SetupError, step } from "../setup/command.mjs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { basename, delimiter, dirname, join, resolve } from "node:path";
+import { pack, packOthers } from "../package/other-packages.mjs";
+import { root, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
 import { runVitest } from "./vitest.mjs";
 
-/** Where the users of the package live: their tools, and the package as npm packs it. */
+/** @typedef {import("../package/make.mjs").Archives} Archives */
+
+/** Where the users of the packages live: their tools, and the packages as npm packs them. */
 const folder = "build/consumers";
 const manifest = "test/consumers/package.json";
 
 /**
- * Packs the package, installs it beside the tools of its users (bundlers, test runners, compilers, several versions of
- * Node), and runs `test/consumers`. The tools take 1 GB, so neither `npm run setup` nor `npm test` has them. They have
- * no lock file: what counts is how the package fares with the tools that users get.
+ * Packs the packages, puts them beside the tools of their users (bundlers, test runners, compilers, several versions
+ * of Node), and runs `test/consumers`. The tools take 1 GB, so neither `npm run setup` nor `npm test` has them. They
+ * have no lock file: what counts is how the packages fare with the tools that users get.
  *
- * @param {{ archive?: string, filters?: readonly string[], workers?: number | undefined }} [options] `archive` is the
- * package to test; by default that of `CINNABAR_TARBALL`, or one of this checkout
+ * @param {{ archives?: Archives, filters?: readonly string[], workers?: number | undefined }} [options] `archives` are
+ * the packages to test; by default those of this checkout, and `cinnabar` of `CINNABAR_TARBALL` where it names one
  */
-export async function runConsumers({
-  archive = process.env.CINNABAR_TARBALL,
-  filters = ["test/consumers/"],
-  workers,
-} = {}) {
+export async function runConsumers({ archives, filters = ["test/consumers/"], workers } = {}) {
   await installTools();
-  const tarball = archive ? resolve(root, archive) : await packCheckout();
-  await unpack(tarball);
+  const { main, others } = archives ?? (await packCheckout(process.env.CINNABAR_TARBALL));
+  await unpackMain(main);
+  for (const other of others) await unpack(other, nameOf(other));
   return runVitest({
     name: "consumers",
     filters,
     workers,
-    env: { CINNABAR_CONSUMERS: join(root, folder), CINNABAR_TARBALL: tarball },
+    env: {
+      CINNABAR_CONSUMERS: join(root, folder),
+      CINNABAR_TARBALL: main,
+      CINNABAR_OTHER_TARBALLS: others.join(delimiter),
+    },
   });
 }
 
@@ -53,17 +57,36 @@ async function installTools() {
 }
 
 /**
- * Unpacks the package beside the tools. One of the checkout has no addon: that of the checkout's build goes where the
+ * Unpacks `cinnabar` beside the tools. One of the checkout has no addon: that of the checkout's build goes where the
  * package has its own.
  *
  * @param {string} tarball
  */
-async function unpack(tarball) {
-  const target = join(root, folder, "node_modules", "cinnabar");
+async function unpackMain(tarball) {
+  const target = await unpack(tarball, "cinnabar");
+  const addon = join(target, "native", `linux-${process.arch}-glibc`, "cinnabar.node");
+  if (existsSync(addon)) return;
+  mkdirSync(dirname(addon), { recursive: true });
+  copyFileSync(join(root, "native", "build", "Release", "cinnabar.node"), addon);
+}
+
+/** @param {string} archive */
+function nameOf(archive) {
+  return basename(archive).replace(/-\d.*/, "");
+}
+
+/**
+ * Unpacks a package beside the tools.
+ *
+ * @param {string} tarball
+ * @param {string} name
+ * @returns {Promise<string>} its folder
+ */
+async function unpack(tarball, name) {
+  const target = join(root, folder, "node_modules", name);
   rmSync(target, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
-  await step("the package, unpacked", "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
-  const addon = join(target, "native", `linux-${process.arch}-glibc`, "cinnabar.node");
+  await step(`${name}, unpacked`, "tar", ["-xzf", tarball, "--strip-components=1", "-C", target]);
   const files = readdirSync(target, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
   );
@@ -73,17 +96,16 @@ async function unpack(tarball) {
   console.log(
     `${tarball}: ${kilobytes(statSync(tarball).size)}, unpacked ${kilobytes(bytes)} in ${files.length} files`,
   );
-  if (!existsSync(addon)) {
-    mkdirSync(dirname(addon), { recursive: true });
-    copyFileSync(join(root, "native", "build", "Release", "cinnabar.node"), addon);
-  }
+  return target;
 }
 
-async function packCheckout() {
-  const { ok, output } = await ask("npm", ["pack", "--json", "--pack-destination", folder]);
-  const name = readdirSync(join(root, folder)).find((file) => /^cinnabar-\d.*\.tgz$/.test(file));
-  if (!ok || name === undefined) throw new SetupError("`npm pack` failed", output);
-  const tarball = join(root, folder, "cinnabar.tgz");
-  renameSync(join(root, folder, name), tarball);
-  return tarball;
+/**
+ * @param {string | undefined} given the archive of `cinnabar` that is to be tested
+ * @returns {Promise<Archives>}
+ */
+async function packCheckout(given) {
+  const destination = join(root, folder);
+  const main = given ? resolve(root, given) : (await pack(root, destination)).file;
+  const others = await packOthers(destination);
+  return { main, others: others.map(({ file }) => file) };
 }

@@ -1,33 +1,33 @@
 import { join } from "node:path";
 import { arch } from "node:process";
-import { makePackage } from "../package/make.mjs";
+import { makePackages } from "../package/make.mjs";
 import { targets } from "../package/targets.mjs";
 import { root, SetupError } from "../setup/command.mjs";
+import { archives } from "../test-package/archives.mjs";
 import { testInRoots } from "../test-package/in-roots.mjs";
 import { prepareRoots } from "../test-package/roots.mjs";
-import { tarball } from "../test-package/tarball.mjs";
 import { testOnDevices } from "../test-package/verbs.mjs";
 
 /** Apart from dist-packages/, since it has binaries for this machine alone. */
 const folder = join(root, "build", "packages");
 
-/** Makes the package for this machine, and the roots that it is tested in; in minutes where nothing of it is kept. */
+/** Makes the packages for this machine, and the roots that it is tested in; in minutes where nothing of it is kept. */
 export async function preparePackage() {
   const own = targets.filter((target) => target.arch === arch);
   if (arch !== "x64") throw new SetupError(`The roots are for x64, and this machine is ${arch}.`);
-  await makePackage(own, folder);
+  await makePackages(own, folder);
   await prepareRoots();
 }
 
 /**
- * Installs and runs the package, in bare roots and on the devices of the guest; for a stage of `npm run test:all`.
+ * Installs and runs the packages, in bare roots and on the devices of the guest; for a stage of `npm run test:all`.
  *
  * @returns {Promise<import("./stages.mjs").Outcome>}
  */
 export async function testPackage() {
-  const archive = tarball(folder);
-  const inRoots = await testInRoots(archive);
-  const onDevices = await testOnDevices(archive);
+  const made = archives(folder);
+  const inRoots = await testInRoots(made);
+  const onDevices = await testOnDevices(made);
   if (onDevices.skipped !== undefined) console.log(onDevices.skipped);
   return {
     passed: inRoots.passed + onDevices.passed,

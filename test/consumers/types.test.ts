@@ -1,17 +1,28 @@
 import { readFileSync, rmSync } from "node:fs";
+import { basename } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { installed, Project, tarball, tool } from "./support/project.ts";
+import { installed, otherTarballs, Project, tarball, tool } from "./support/project.ts";
 
 const project = new Project("types");
 afterAll(() => project.remove());
 
-describe("the tarball", () => {
+const entries = [".", "./standard", "./contract", "./contract/standard", "./lanes", "./package.json"];
+const packages = [
+  { name: "cinnabar", archive: tarball, entries },
+  ...otherTarballs.map((archive) => ({
+    name: basename(archive).replace(/-\d.*/, ""),
+    archive,
+    entries: [".", "./package.json"],
+  })),
+];
+
+describe.each(packages)("the tarball of $name", ({ name, archive, entries }) => {
   it("has nothing that publint finds wrong, suggestions too", () => {
     project.write(
       "publint.mjs",
       `import { publint } from "publint";
       import { formatMessage } from "publint/utils";
-      const { messages, pkg } = await publint({ pkgDir: ${JSON.stringify(installed)}, strict: true, pack: false });
+      const { messages, pkg } = await publint({ pkgDir: ${JSON.stringify(tool(name, ""))}, strict: true, pack: false });
       for (const message of messages) console.log(formatMessage(message, pkg, { color: false }));`,
     );
     expect(project.node(["publint.mjs"])).toEqual({ status: 0, stdout: "", stderr: "" });
@@ -22,30 +33,23 @@ describe("the tarball", () => {
       "attw.mjs",
       `import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
       import { readFileSync } from "node:fs";
-      const tarball = createPackageFromTarballData(readFileSync(${JSON.stringify(tarball)}));
-      const { entrypoints, problems } = await checkPackage(tarball);
+      const tarball = createPackageFromTarballData(readFileSync(${JSON.stringify(archive)}));
+      const found = await checkPackage(tarball);
       console.log(JSON.stringify({ entrypoints: Object.keys(entrypoints), problems }));`,
     );
     const { stdout, stderr } = project.node(["attw.mjs"]);
     expect(stderr).toBe("");
-    const { entrypoints, problems } = JSON.parse(stdout) as {
+    const found = JSON.parse(stdout) as {
       entrypoints: string[];
       problems: { kind: string; resolutionKind?: string }[];
     };
-    expect(entrypoints).toEqual([
-      ".",
-      "./standard",
-      "./contract",
-      "./contract/standard",
-      "./lanes",
-      "./package.json",
-    ]);
+    expect(found.entrypoints).toEqual(entries);
     // The package is of ES modules: CommonJS of TypeScript before nodenext must import() them, and the resolution of
     // Node 10 knows no exports.
-    const accepted = problems.filter(
+    const accepted = found.problems.filter(
       ({ kind, resolutionKind }) => kind === "CJSResolvesToESM" || resolutionKind === "node10",
     );
-    expect(problems.filter((problem) => !accepted.includes(problem))).toEqual([]);
+    expect(found.problems.filter((problem) => !accepted.includes(problem))).toEqual([]);
   });
 });
 
@@ -98,6 +102,19 @@ const plainContract = `
   export type Absent = URL;
 `;
 
+const members = `
+  import { Engine } from "cinnabar";
+  import { FailureDetector, joinGroup, staticAuthority, type Group, type MemberLink } from "cinnabar-group";
+  export async function main(): Promise<MemberLink> {
+    await using engine = await Engine.open({ listen: "mem://member" });
+    const group: Group = await joinGroup("g", { engine, authority: staticAuthority([{ urls: engine.urls }]) });
+    // @ts-expect-error a rank is a number
+    group.at("0");
+    return group.at(0);
+  }
+  export type Options = Parameters<typeof FailureDetector.open>[0];
+`;
+
 const common = {
   target: "es2022",
   strict: true,
@@ -108,6 +125,7 @@ const common = {
 
 const settings: readonly (readonly [name: string, options: object, file: string, text: string])[] = [
   ["nodenext", { module: "nodenext", lib: ["es2023", "esnext.disposable"] }, "program.mts", program],
+  ["nodenext, groups", { module: "nodenext", lib: ["es2023", "esnext.disposable"] }, "members.mts", members],
   [
     "nodenext, CommonJS",
     { module: "nodenext", lib: ["es2023", "esnext.disposable"] },

@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFile, execFileSync, spawnSync } from "node:child_process";
 import {
   cpSync,
   existsSync,
@@ -12,14 +12,17 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { faultsOfOther } from "../../scripts/test-package/contents.mjs";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
 const folder = mkdtempSync(join(tmpdir(), "cinnabar-pack-"));
+const execute = promisify(execFile);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** The checkout as a clone has it: what git knows, and nothing that was built. */
@@ -56,31 +59,36 @@ it("`npm pack` of a clone without dependencies fails, and says what to do", () =
 describe("the package that `npm pack` makes of a clone", () => {
   const user = join(folder, "user");
   const installed = join(user, "node_modules/cinnabar");
+  const checkout = join(folder, "checkout");
   let files: string[] = [];
+  let archive = "";
 
   beforeAll(() => {
-    const checkout = clone("checkout");
+    clone("checkout");
     symlinkSync(join(root, "node_modules"), join(checkout, "node_modules"));
     const { status, stdout, stderr } = run(checkout, "npm", "pack", "--json");
     expect(status, stderr).toBe(0);
     const [{ filename }] = JSON.parse(stdout.slice(stdout.indexOf("[\n"))) as [{ filename: string }];
+    archive = join(checkout, filename);
     mkdirSync(installed, { recursive: true });
-    execFileSync("tar", ["-xzf", join(checkout, filename), "--strip-components=1", "-C", installed]);
+    execFileSync("tar", ["-xzf", archive, "--strip-components=1", "-C", installed]);
     writeFileSync(join(user, "package.json"), '{ "name": "user" }');
     for (const name of ["zod", "@standard-schema"])
       symlinkSync(join(root, "node_modules", name), join(user, "node_modules", name));
     files = readdirSync(installed, { recursive: true }).map(String);
   });
 
-  it("leaves the checkout with a command that can be run, and does not touch what is current", () => {
-    const checkout = join(folder, "checkout");
+  it("leaves the checkout with a command that can be run, and does not touch what is current", async () => {
     const command = join(checkout, "dist/cli/bin/cinnabar.js");
     const before = statSync(command);
     expect(before.mode & 0o111).toBe(0o111);
     const stale = join(checkout, "dist/cli/stale.js");
     writeFileSync(stale, "");
-    expect(run(checkout, "npm", "pack").status).toBe(0);
+    // Two at a time, as stages of the tests or commands may pack.
+    const packed = [1, 2].map(() => execute(process.execPath, ["scripts/prepack.mjs"], { cwd: checkout }));
+    for (const { stderr } of await Promise.all(packed)) expect(stderr).toBe("");
     expect(existsSync(stale)).toBe(false);
+    expect(readdirSync(join(checkout, "build")).filter((name) => name.startsWith("package-"))).toEqual([]);
     const { ino, mtimeMs, mode } = statSync(command);
     expect({ ino, mtimeMs, mode }).toEqual({ ino: before.ino, mtimeMs: before.mtimeMs, mode: before.mode });
   });
@@ -102,6 +110,49 @@ describe("the package that `npm pack` makes of a clone", () => {
     const { status, stdout } = run(user, process.execPath, command, "info", "--json");
     expect(status).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ versions: { cinnabar: version } });
+  });
+
+  it("goes with every other package: npm installs both in a new project, and a program uses them", () => {
+    const packing = `
+      import { packOthers } from "./scripts/package/other-packages.mjs";
+      for (const { file } of await packOthers(process.cwd())) console.log("packed " + file);
+    `;
+    const { status, stdout, stderr } = run(
+      checkout,
+      process.execPath,
+      "--input-type=module",
+      "--eval",
+      packing,
+    );
+    expect(status, stderr).toBe(0);
+    const others = [...stdout.matchAll(/^packed (.*)$/gm)].map(([, file = ""]) => file);
+    expect(others.map((file) => basename(file))).toContain(`cinnabar-group-${version}.tgz`);
+    for (const other of others) {
+      const name = basename(other, `-${version}.tgz`);
+      const project = join(folder, `project-of-${name}`);
+      mkdirSync(project);
+      // No registry is asked: what `cinnabar` depends on is here.
+      const spec = `file:${join(root, "node_modules/@standard-schema/spec")}`;
+      writeFileSync(
+        join(project, "package.json"),
+        JSON.stringify({ type: "module", dependencies: { "@standard-schema/spec": spec } }),
+      );
+      const install = run(project, "npm", "install", "--no-audit", "--no-fund", archive, other);
+      expect(install, install.stderr).toMatchObject({ status: 0 });
+      const names = readdirSync(join(project, "node_modules", name), { recursive: true }).map(String);
+      expect(faultsOfOther(names)).toEqual([]);
+      cpSync(join(root, `test/package/programs/${name}.mjs`), join(project, "program.mjs"));
+      expect(run(project, process.execPath, "program.mjs")).toEqual({
+        ...{ status: 0, stdout: `${name} works\n`, stderr: "" },
+      });
+    }
+  });
+
+  it("is not what `npm pack` makes of a folder of packages/, which it refuses", () => {
+    const refused = run(join(checkout, "packages/group"), "npm", "pack");
+    expect(refused.status).not.toBe(0);
+    expect(refused.stderr).toContain("Publish the files that `npm run release` makes");
+    expect(readdirSync(join(checkout, "packages/group")).filter((name) => name.endsWith(".tgz"))).toEqual([]);
   });
 
   const program = `

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
 import { nativeSources } from "../../scripts/package/assemble.mjs";
-import { faultsOfContents } from "../../scripts/test-package/contents.mjs";
+import { faultsOfContents, faultsOfOther } from "../../scripts/test-package/contents.mjs";
 
 const files = [
   ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
@@ -40,6 +40,13 @@ describe("the contents of the package", () => {
     "scripts/package.mjs",
   ])("are wrong with %s", (name) => {
     expect(faultsOfContents([...files, name])).toEqual([`it has ${name}`]);
+  });
+
+  it("of another package are right with code, types, licence and the page that npm shows", () => {
+    const other = ["package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"];
+    expect(faultsOfOther(other)).toEqual([]);
+    expect(faultsOfOther(other.filter((file) => file !== "LICENSE"))).toEqual(["it has no LICENSE"]);
+    expect(faultsOfOther([...other, "src/index.ts"])).toEqual(["it has src/index.ts"]);
   });
 
   it("have every folder of sources that the addon is built from", () => {

@@ -44,6 +44,11 @@ describe("the notes of a release", () => {
 });
 
 describe("the version", () => {
+  it("is looked for in every package of packages/", () => {
+    expect(versionedFiles).toContain("packages/group/package.json");
+    expect(versionedFiles).toContain("packages/cli/package.json");
+  });
+
   it.each(versionedFiles)("stands in %s, and can be changed there without another change", (file) => {
     const text = read(file);
     const found = versionsIn(file, text);
@@ -125,7 +130,10 @@ describe("npm run release", () => {
 
     writeFileSync(join(folder, ".git/notes.md"), "### Calls\n\n- First.\n");
     const commit = run("git", "rev-parse", "HEAD").said.trim();
-    const text = howToPublish({ version: "9.8.7", file: "a.tgz", notesFile: ".git/notes.md", commit });
+    const files = ["cinnabar-9.8.7.tgz", "cinnabar-group-9.8.7.tgz"];
+    const text = howToPublish({ version: "9.8.7", files, notesFile: ".git/notes.md", commit });
+    const published = [...text.matchAll(/^ +npm publish (\S+) --access public$/gm)].map(([, file]) => file);
+    expect(published).toEqual(files.map((file) => `./dist-packages/${file}`));
     const tag = /git tag .*(?= && git push)/.exec(text)?.[0] ?? "";
     expect(run("sh", "-c", tag.replace("git", "git -c user.name=a -c user.email=a@b"))).toEqual({
       status: 0,

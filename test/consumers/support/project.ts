@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { vi } from "vitest";
 
@@ -17,7 +17,11 @@ export const root: string = fileURLToPath(new URL("../../../", import.meta.url))
 export const folder: string = process.env.CINNABAR_CONSUMERS ?? join(root, "build/consumers");
 
 /** The package as npm packs it. */
-export const tarball: string = process.env.CINNABAR_TARBALL ?? join(folder, "cinnabar.tgz");
+export const tarball: string = process.env.CINNABAR_TARBALL ?? "";
+
+/** The packages of packages/, as npm packs them. */
+export const otherTarballs: readonly string[] =
+  process.env.CINNABAR_OTHER_TARBALLS?.split(delimiter).filter((file) => file !== "") ?? [];
 
 /** The package, unpacked beside the tools. */
 export const installed: string = join(folder, "node_modules/cinnabar");

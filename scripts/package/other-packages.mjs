@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { root, SetupError, step } from "../setup/command.mjs";
+
+/**
+ * A package of packages/ that is published by itself, beside `cinnabar`.
+ *
+ * @typedef {object} OtherPackage
+ * @property {string} folder as "packages/group"
+ * @property {any} manifest its package.json
+ */
+
+/** @returns {OtherPackage[]} all that are not private, as the command line is: it goes along in `cinnabar` */
+export function otherPackages() {
+  return readdirSync(join(root, "packages"))
+    .map((name) => `packages/${name}`)
+    .filter((folder) => existsSync(join(root, folder, "package.json")))
+    .map((folder) => ({ folder, manifest: readManifest(folder) }))
+    .filter(({ manifest }) => manifest.private !== true);
+}
+
+/**
+ * Compiles and packs them. The declarations of `cinnabar` must be in dist/.
+ *
+ * @param {string} destination the folder for the archives, which is there
+ * @returns {Promise<{ file: string, text: string }[]>} each archive, and its size and sum in words
+ */
+export async function packOthers(destination) {
+  const staging = join(root, "build", "packages");
+  mkdirSync(staging, { recursive: true });
+  const packed = [];
+  for (const one of otherPackages()) {
+    // Of its own: another stage or command may be packing at the same time.
+    const folder = mkdtempSync(join(staging, `${one.manifest.name}-`));
+    try {
+      await assembleOther(one, folder);
+      packed.push(await pack(folder, destination));
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+  return packed;
+}
+
+/**
+ * Packs a folder.
+ *
+ * @param {string} folder
+ * @param {string} destination
+ * @returns {Promise<{ file: string, text: string }>} the archive, and its size and sum in words
+ */
+export async function pack(folder, destination) {
+  const said = await step("pack", "npm", ["pack", folder, "--json", "--pack-destination", destination]);
+  const [{ filename, size, unpackedSize, entryCount }] = JSON.parse(said.slice(said.indexOf("[\n")));
+  const file = join(destination, filename);
+  const sum = createHash("sha256").update(readFileSync(file)).digest("hex");
+  return { file, text: `${size} bytes, ${unpackedSize} unpacked, ${entryCount} files\nsha256 ${sum}` };
+}
+
+/**
+ * @param {OtherPackage} one
+ * @param {string} staging
+ */
+async function assembleOther({ folder, manifest }, staging) {
+  const { scripts: _scripts, devDependencies: _devDependencies, ...published } = manifest;
+  const compiler = join(root, "node_modules/typescript-7/bin/tsc");
+  const output = ["--outDir", join(staging, "dist")];
+  await step(`the JavaScript of ${manifest.name}`, process.execPath, [compiler, "-p", folder, ...output]);
+  if (!existsSync(join(root, folder, "README.md")))
+    throw new SetupError(`${folder} has no README.md: npm shows it as the page of ${manifest.name}.`);
+  cpSync(join(root, folder, "README.md"), join(staging, "README.md"));
+  cpSync(join(root, "LICENSE"), join(staging, "LICENSE"));
+  const { repository } = readManifest(".");
+  const address = repository === undefined ? {} : { repository: { ...repository, directory: folder } };
+  writeFileSync(
+    join(staging, "package.json"),
+    `${JSON.stringify({ ...published, ...address }, undefined, 2)}\n`,
+  );
+}
+
+/** @param {string} folder */
+function readManifest(folder) {
+  return JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
+}
