@@ -14,8 +14,7 @@ const open = (/** @type {number} */ rank) => {
 const [engine, other] = [await open(0), await open(1)];
 const authority = staticAuthority([{ urls: engine.urls }, { urls: other.urls }]);
 const group = await joinGroup("counters", { engine, authority });
-const peer = await group.at(1).connect();
-await peer.client(Counter).count();
+await group.at(1).client(Counter).count();
 assert.deepEqual(counted, [1]);
 await group.close();
 await engine.close();
