@@ -44,9 +44,9 @@ export interface Observation {
   views(): AsyncIterable<View>;
   /**
    * Somebody has seen a view with this version, which may be newer than the one that is known here. Looks at once for
-   * views that were missed.
+   * views that were missed. Absent where views do not change: then calls do not say which one their caller has.
    */
-  refresh(version: number): void;
+  refresh?(version: number): void;
   /** Ends without a word. A member stays in the view until somebody reports its death or its lease ends. */
   close(): Promise<void>;
 }

@@ -72,8 +72,6 @@ class StaticObservation implements Observation {
     return this.#view.read("next");
   }
 
-  refresh(): void {}
-
   async close(): Promise<void> {
     this.#view.end();
   }

@@ -95,7 +95,7 @@ export class GroupDetector {
   #onEvent(event: DetectorEvent): void {
     // Others may know of a view that has passed this member by.
     if (event.type !== "status") {
-      if (event.type !== "slept") this.#membership.refresh(this.#view.version + 1);
+      if (event.type !== "slept") this.#membership.refresh?.(this.#view.version + 1);
       return;
     }
     const member = memberOf(this.#view, event.member);

@@ -53,6 +53,7 @@ export interface GroupParts {
   readonly middleware?: readonly Middleware[];
   /** What to do when this process was removed. */
   readonly onExcluded?: (view: View) => void;
+  readonly onClose?: () => void;
 }
 
 /**
@@ -275,6 +276,7 @@ export class Group implements AsyncDisposable {
 
   async #close(): Promise<void> {
     this.#views.end();
+    this.#parts.onClose?.();
     await Promise.all([this.#parts.observation.close(), this.#detector?.close()]);
     for (const rank of [...this.#links.keys()]) this.#endLink(rank, this.#closedError());
     this.#strangers.end(this.#closedError());

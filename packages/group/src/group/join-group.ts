@@ -1,8 +1,10 @@
 import type { Engine } from "cinnabar/standard";
-import type { Authority } from "../authority/authority.ts";
+import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
+import { stamping } from "../host/freshness.ts";
 import type { GroupHost } from "../host/group-host.ts";
-import { Group } from "./group.ts";
+import type { Member } from "../view/view.ts";
+import { Group, type GroupParts } from "./group.ts";
 import { GroupDetector, type GroupDetectorOptions, liveDetector } from "./group-detector.ts";
 import { hostIdentity } from "./host-identity.ts";
 
@@ -66,7 +68,7 @@ export function createGroup(name: string, options: JoinOptions): Promise<Group> 
 export async function observeGroup(name: string, options: ObserveOptions): Promise<Group> {
   const { engine, authority, host, signal } = checked("observeGroup", name, options, []);
   const observation = await authority.observe(name, { engine, host, signal });
-  return Group.open({ engine, observation });
+  return Group.open({ engine, observation, ...freshnessOf(observation, undefined, undefined) });
 }
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
@@ -91,6 +93,7 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
     engine,
     observation: membership,
     membership,
+    ...freshnessOf(membership, membership.self, host),
     startDetector:
       detector && ((onStatus) => GroupDetector.start(membership, liveDetector(name, detector), onStatus)),
     onExcluded: () => {
@@ -102,6 +105,24 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
     },
   });
   return group;
+}
+
+/** Calls say which view their caller has, where views change. */
+function freshnessOf(
+  observation: Observation,
+  self: Member | undefined,
+  host: GroupHost | undefined,
+): Pick<GroupParts, "middleware" | "onClose"> {
+  if (observation.refresh === undefined) return {};
+  const presence = {
+    self,
+    get view() {
+      return observation.view;
+    },
+    refresh: (version: number) => observation.refresh?.(version),
+  };
+  const onClose = host?.present(observation.view.group, presence);
+  return { middleware: [stamping(presence)], ...(onClose && { onClose }) };
 }
 
 function candidateOf(where: string, options: JoinOptions, creates: boolean): Candidate {
@@ -138,7 +159,7 @@ function checked<O extends ObserveOptions>(
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
     throw new TypeError(`${where}: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  if (typeof name !== "string" || name === "" || name.length > 128)
-    throw new TypeError(`${where}: the name of a group has 1 to 128 characters`);
+  if (typeof name !== "string" || !/^\P{Cc}{1,128}$/u.test(name))
+    throw new TypeError(`${where}: the name of a group has 1 to 128 characters, and no control characters`);
   return options;
 }

@@ -1,4 +1,4 @@
-import { type Implementation, implement, RpcError } from "cinnabar/standard";
+import { type EngineMiddleware, type Implementation, implement, RpcError } from "cinnabar/standard";
 import {
   type FollowRequest,
   type JoinAnswer,
@@ -7,6 +7,7 @@ import {
   Membership,
   type Published,
 } from "../coordinator/membership-service.ts";
+import { fencing, type Presence } from "./freshness.ts";
 
 /** A group whose members ask each other, as this process answers for it. */
 export interface HostedGroup {
@@ -22,13 +23,23 @@ export interface HostedGroup {
  *
  * @example
  * const host = new GroupHost();
- * const engine = await Engine.open({ listen: "tcp://10.0.0.1:7400", serve: [store, ...host.serve] });
+ * const engine = await Engine.open({
+ *   listen: "tcp://10.0.0.1:7400",
+ *   serve: [store, ...host.serve],
+ *   middleware: host.middleware,
+ * });
  * const group = await joinGroup("store", { engine, host, authority });
  */
 export class GroupHost {
   /** For `serve` of `Engine.open`. */
   readonly serve: readonly Implementation[];
+  /**
+   * For `middleware` of `Engine.open`. Callers that are behind learn it with the answer, and members that were removed
+   * are refused. Without it they find out later.
+   */
+  readonly middleware: EngineMiddleware;
   readonly #groups = new Map<string, HostedGroup>();
+  readonly #presences = new Map<string, Presence>();
 
   constructor() {
     const membership = implement(Membership, {
@@ -38,6 +49,7 @@ export class GroupHost {
       leave: (request) => this.#require(request.published.view.group).onLeave(request),
     });
     this.serve = [membership];
+    this.middleware = { server: [fencing((name) => this.#presences.get(name))] };
   }
 
   /**
@@ -54,6 +66,14 @@ export class GroupHost {
     this.#groups.set(name, group);
     return () => {
       if (this.#groups.get(name) === group) this.#groups.delete(name);
+    };
+  }
+
+  /** @internal The group that callers are judged by, until the returned function is called. */
+  present(name: string, presence: Presence): () => void {
+    this.#presences.set(name, presence);
+    return () => {
+      if (this.#presences.get(name) === presence) this.#presences.delete(name);
     };
   }
 

@@ -34,8 +34,11 @@ export function memberOf(view: View, rank: number): Member | undefined {
   return view.members.find((member) => member.rank === rank);
 }
 
+/** What tells a member from its predecessors in its place. */
+export type MemberName = Pick<Member, "rank" | "incarnation">;
+
 /** Whether both are the same process in the same place. */
-export function isSameMember(one: Member, other: Member | undefined): boolean {
+export function isSameMember(one: MemberName, other: MemberName | undefined): boolean {
   return one.rank === other?.rank && one.incarnation === other.incarnation;
 }
 

@@ -1,0 +1,110 @@
+import { Engine, implement, type Metadata, service, unary } from "cinnabar/standard";
+import { afterEach, expect, it } from "vitest";
+import { type Member, makeView, type View } from "../view/view.ts";
+import { fencing, type Presence, stamping } from "./freshness.ts";
+
+const Who = service("who.v1", { hello: unary() });
+const open: AsyncDisposable[] = [];
+
+afterEach(async () => {
+  for (const each of open.splice(0).reverse()) await each[Symbol.asyncDispose]();
+});
+
+const member = (rank: number, incarnation: number): Member => ({
+  ...{
+    rank,
+    incarnation,
+    urls: ["mem://a"],
+    engine: undefined,
+    host: undefined,
+    detector: undefined,
+    metadata: {},
+  },
+});
+
+const viewOf = (version: number, ...members: Member[]) => makeView("a group", version, members);
+
+class Known implements Presence {
+  readonly refreshed: number[] = [];
+  readonly self: Member | undefined;
+  view: View;
+
+  constructor(view: View, self?: Member) {
+    this.view = view;
+    this.self = self;
+  }
+
+  refresh(version: number): void {
+    this.refreshed.push(version);
+  }
+}
+
+let names = 0;
+
+/** A call from one who knows this to one who knows that. */
+async function pair(caller: Known, callee: Known) {
+  let runs = 0;
+  const url = `mem://freshness-${process.pid}-${++names}`;
+  const server = await Engine.open({
+    listen: url,
+    serve: [
+      implement(Who, {
+        hello: () => {
+          runs += 1;
+        },
+      }),
+    ],
+    middleware: { server: [fencing((name) => (name === "a group" ? callee : undefined))] },
+  });
+  open.push(server);
+  const engine = await Engine.open();
+  open.push(engine);
+  let answer: Metadata | undefined;
+  const { hello } = engine.peer(url).client(Who, { middleware: [stamping(caller)] });
+  const call = () => hello.result(undefined, { onMetadata: (metadata) => (answer = metadata) });
+  return { call, runs: () => runs, answer: () => answer };
+}
+
+const [first, second] = [member(0, 1), member(1, 1)];
+
+it("a caller that is behind learns it in one call, and a callee that is behind too", async () => {
+  const [caller, callee] = [new Known(viewOf(3, first)), new Known(viewOf(5, first, second))];
+  const { call } = await pair(caller, callee);
+  expect((await call()).ok).toBe(true);
+  expect([caller.refreshed, callee.refreshed]).toEqual([[5], []]);
+  caller.view = viewOf(7, first);
+  await call();
+  expect([caller.refreshed, callee.refreshed]).toEqual([[5], [7]]);
+});
+
+it("an answer to who knows the same carries nothing", async () => {
+  const [caller, callee] = [new Known(viewOf(5, first), first), new Known(viewOf(5, first))];
+  const { call, answer } = await pair(caller, callee);
+  expect((await call()).ok).toBe(true);
+  expect([answer(), caller.refreshed, callee.refreshed]).toEqual([undefined, [], []]);
+});
+
+it("a member that was removed is refused, and learns it; one that is in the newer view is served", async () => {
+  const [caller, callee] = [new Known(viewOf(3, first, second), second), new Known(viewOf(5, first))];
+  const { call, runs } = await pair(caller, callee);
+  expect(await call()).toMatchObject({
+    ok: false,
+    error: {
+      code: "failed_precondition",
+      message: expect.stringContaining("the caller is not in view 5 as rank 1 any more"),
+    },
+  });
+  expect([caller.refreshed, runs()]).toEqual([[5], 0]);
+  // Its successor in the place is another one.
+  callee.view = viewOf(6, first, member(1, 6));
+  expect((await call()).ok).toBe(false);
+  callee.view = viewOf(7, first, second);
+  expect((await call()).ok).toBe(true);
+});
+
+it("who says nothing, and who says something else, is served", async () => {
+  const caller = new Known(makeView("another group", 1, [first]), first);
+  const { call, runs } = await pair(caller, new Known(viewOf(5, second)));
+  expect((await call()).ok).toBe(true);
+  expect([caller.refreshed, runs()]).toEqual([[], 1]);
+});
