@@ -63,10 +63,7 @@ export class PieceQueue {
    * remain.
    */
   takeSome(most: number): Piece[] {
-    const mostBytes = Math.min(
-      this.#mostBytes,
-      this.#remaining < 4 * pieceBytes ? pieceBytes / 2 : pieceBytes,
-    );
+    const mostBytes = Math.min(this.#mostBytes, usualBytes(this.#remaining));
     const left = Math.ceil(this.#remaining / mostBytes);
     const pieces: Piece[] = [];
     let ranges = 0;
@@ -106,6 +103,12 @@ export class PieceQueue {
     this.#remaining -= bytes;
     return { ranges, local, bytes };
   }
+}
+
+/** How long pieces are where so many bytes remain. */
+function usualBytes(remaining: number): number {
+  if (remaining >= 4 * pieceBytes) return pieceBytes;
+  return remaining >= pieceBytes ? pieceBytes / 2 : pieceBytes / 4;
 }
 
 type GrowingRange = { -readonly [Key in keyof PieceRange]: PieceRange[Key] };

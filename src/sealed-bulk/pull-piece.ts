@@ -1,9 +1,8 @@
 import type { SealedPiece } from "../control/sealed-bulk.ts";
 import { fabricError } from "../errors/fabric-error.ts";
 import type { Port } from "../fabric/port.ts";
-import { pacingOf } from "../transfer/pacing.ts";
 import { Scheduler } from "../transfer/scheduler.ts";
-import type { StagingPiece } from "./staging.ts";
+import { pieceBytes, type StagingPiece } from "./staging.ts";
 
 /**
  * Reads the ciphertext of a piece into private memory, where it can be opened: memory that others can write must not be
@@ -22,7 +21,8 @@ export function pullPiece(
       op: "read",
       address,
       extents: [{ local: own.registered, offset: own.offset, bytes, key, remote }],
-      pacing: pacingOf(port),
+      // One chunk, as a piece is of no use before all of it is there. While it is opened, the next one is under way.
+      pacing: { chunkBytes: Math.min(pieceBytes, port.maxTransferBytes), inFlight: 1 },
       listener: {
         // A read cannot be recalled, and its memory is given back when it has ended.
         stopped: () => false,

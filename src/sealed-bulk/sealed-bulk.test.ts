@@ -283,6 +283,30 @@ describe("sealed bulk", () => {
       }
   });
 
+  it("reads a piece at once, however short the chunks of its fabric are", async () => {
+    const all = pair();
+    for (const port of [all.owner, all.mover]) Object.defineProperty(port, "scheme", { value: "tcp" });
+    const there = randomBytes(8 * pieceBytes);
+    const here = new Uint8Array(there.byteLength);
+    all.grant(key, "read write", there);
+    for (const [op, port] of [
+      ["get", all.mover],
+      ["put", all.owner],
+    ] as const) {
+      const lengths: number[] = [];
+      const transfer = port.transfer.bind(port);
+      port.transfer = (kind, address, extents, ...rest) => {
+        lengths.push(...extents.map(({ bytes }) => bytes));
+        transfer(kind, address, extents, ...rest);
+      };
+      await all.move(op, [{ key, offset: 0, local: [here] }]);
+      port.transfer = transfer;
+      expect(lengths.length).toBeLessThan(16);
+      expect(Math.max(...lengths)).toBe(pieceBytes);
+    }
+    expect(Buffer.compare(here, there)).toBe(0);
+  });
+
   it("refuses requests of another form", async () => {
     const all = pair();
     all.grant(key, "read write", new Uint8Array(pieceBytes * 2));

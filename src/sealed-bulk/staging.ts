@@ -3,10 +3,10 @@ import { ByteBudget, type ByteShare } from "../flow/byte-budget.ts";
 import { realClock } from "../time/clock.ts";
 
 /**
- * The longest piece of sealed bulk. Sealing one takes 50 µs, or 170 µs with OpenSSL 3.0: a share of a turn that others
- * can wait for. Shorter ones make their messages and turns count more.
+ * The longest piece of sealed bulk. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
+ * can wait for. With shorter ones, messages, reads and turns take more of the processors than the ciphers.
  */
-export const pieceBytes = 512 * 1024;
+export const pieceBytes = 1024 * 1024;
 
 const piecesPerSlab = 2;
 /** Staging memory of a port: half of it for what peers read, half for what this side reads. */
