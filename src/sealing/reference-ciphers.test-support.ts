@@ -129,3 +129,55 @@ function chachaBlock(key: Uint8Array, nonce: Uint8Array, counter: number): Uint8
     output.writeUInt32LE(((state[i] as number) + (initial[i] as number)) >>> 0, 4 * i);
   return output;
 }
+
+/**
+ * The one block of text whose tag is `tag`. GHASH is linear in it: the hash is (C·H + L)·H, where C is the ciphertext and
+ * L the lengths.
+ */
+export function gcmTextWithTag(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array): Buffer {
+  const hashKey = toInt(encryptBlock(key, new Uint8Array(16)));
+  const inverse = power(hashKey, (1n << 128n) - 2n);
+  const none = new Uint8Array(0);
+  const lengthBlock = toInt(lengths(none, new Uint8Array(16), 8n, false));
+  const hash = toInt(tag) ^ toInt(encryptBlock(key, counterBlock(nonce, 1)));
+  const sealed = times(times(hash, inverse) ^ lengthBlock, inverse);
+  return textSealedTo("aes-256-gcm", key, nonce, fromInt(sealed));
+}
+
+/**
+ * The one block of text that leaves Poly1305's sum, before its last addition, at `sum`. Undefined where none does: a block
+ * has 2^128 values, and the sum some four times as many.
+ */
+export function chachaTextWithSum(key: Uint8Array, nonce: Uint8Array, sum: bigint): Buffer | undefined {
+  const r = littleInt(chachaBlock(key, nonce, 0).subarray(0, 16)) & clamp;
+  const inverse = powerModulo(r, prime - 2n);
+  const none = new Uint8Array(0);
+  const lengthBlock = littleInt(lengths(none, new Uint8Array(16), 1n, true)) + (1n << 128n);
+  const block = modulo((modulo(sum * inverse) - lengthBlock) * inverse) - (1n << 128n);
+  if (block < 0n || block >= 1n << 128n) return undefined;
+  return textSealedTo("chacha20-poly1305", key, nonce, fromInt(block).reverse());
+}
+
+/** What Poly1305 calculates modulo. */
+export const poly1305Prime = prime;
+
+const modulo = (value: bigint): bigint => ((value % prime) + prime) % prime;
+
+/** In GF(2^128). */
+function power(base: bigint, exponent: bigint): bigint {
+  let result = 1n << 127n;
+  for (const bit of exponent.toString(2)) {
+    result = times(result, result);
+    if (bit === "1") result = times(result, base);
+  }
+  return result;
+}
+
+function powerModulo(base: bigint, exponent: bigint): bigint {
+  let result = 1n;
+  for (const bit of exponent.toString(2)) {
+    result = modulo(result * result);
+    if (bit === "1") result = modulo(result * base);
+  }
+  return result;
+}

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Engine, type EngineOptions, implement, type Peer, serverStream, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
@@ -266,6 +267,36 @@ it("carries items of streams that are too long for a message", async () => {
   for await (const item of peer.client(Items).repeat(200_000))
     expect(item).toEqual(new Uint8Array(200_000).fill(7));
   expect(server.stats().counters.malformed + client.stats().counters.malformed).toBe(0);
+});
+
+it("a reload of renewed certificates loses no call and no session, and new sessions show the new one", async () => {
+  let pair = ca.issue("renewed-0", { names: "DNS:server.example,IP:127.0.0.1" });
+  const tls = { cert: () => pair.cert, key: () => pair.key, ca: ca.cert };
+  const server = await open({ listen: "tcp://127.0.0.1:0", serve: [who], security: { tls } });
+  const url = server.urls[0] as string;
+  const client = await open({ security: secured(ca, "client.example") });
+  const api = (await client.connect(url)).client(Who, { timeoutMs: 30_000 });
+  let calls = 0;
+  const over = new AbortController();
+  const callers = Array.from({ length: 32 }, async () => {
+    for (; !over.signal.aborted; calls++) expect(await api.ask("")).toMatchObject({ name: "client.example" });
+  });
+  const shown = new Set<string>();
+  for (let round = 1; round <= 5; round++) {
+    pair = ca.issue(`renewed-${round}`, { names: "DNS:server.example,IP:127.0.0.1" });
+    for (let i = 0; i < 10; i++) server.reloadSecurity();
+    const before = calls;
+    const peer = await client.connect(url);
+    await vi.waitFor(() => expect(calls).toBeGreaterThan(before + 32), soon);
+    expect(peer.identity).toMatchObject({ fingerprint256: new X509Certificate(pair.cert).fingerprint256 });
+    if (peer.identity?.kind === "certificate") shown.add(peer.identity.fingerprint256);
+    peer.close();
+  }
+  over.abort();
+  await Promise.all(callers);
+  expect(shown.size).toBe(5);
+  for (const engine of [server, client])
+    expect(engine.stats()).toMatchObject({ counters: { sessionsLost: 0, callsFailed: 0 } });
 });
 
 it("reloadSecurity is an error where there is nothing to reload", async () => {

@@ -73,6 +73,46 @@ describe("strangers", () => {
     expect(security(server).openHandshakes).toBe(0);
   });
 
+  it("that send a byte now and then keep their places no longer", async () => {
+    const server = await serve({ timeoutMs: 500 });
+    const someone = await stranger(server);
+    await someone.sayHello(someone.hello({ flight: await firstFlight(ca) }));
+    await someone.until(() => someone.heard.some(({ word }) => word === withTerms), "terms");
+    const path = pathTo(someone);
+    // The head of a record of 16 KiB, and its first bytes.
+    const record = [0x17, 3, 3, 0x40, 0];
+    for (let at = 0; security(server).openHandshakes > 0; at++) {
+      await someone.send(openingMessage(frameKind.secure, 0, Uint8Array.of(record[at] ?? 0), path));
+      for (const untilMs = performance.now() + 5; performance.now() < untilMs; ) await someone.turn();
+    }
+    expect(security(server).refusals).toEqual({ time: 1 });
+  });
+
+  it("that name somebody else as the sender send a bounded number of answers there, and hear nothing", async () => {
+    const server = await serve({ timeoutMs: 60_000 });
+    const flood = await stranger(server);
+    const victim = await stranger(server);
+    const flight = await firstFlight(ca);
+    const { address } = victim.hello();
+    for (let i = 0; i < 100; i++) await flood.sayHello(flood.hello({ flight, address }));
+    await flood.until(() => (security(server).refusals.crowded ?? 0) === 100 - mostForAddress, "full places");
+    await victim.until(() => victim.heard.length >= mostForAddress, "answers");
+    expect(victim.heard.map(({ word }) => word)).toEqual(Array(mostForAddress).fill(withTerms));
+    expect(flood.heard).toEqual([]);
+    // With half of the places taken, what it gets is shorter than the hello, and nobody can go on from there.
+    const small = await serve({ maxOpen: 8, timeoutMs: 60_000 });
+    const other = await stranger(small);
+    const another = await stranger(small);
+    const hello = () => other.hello({ flight, address: another.hello().address });
+    for (let i = 0; i < 40; i++) await other.sayHello(hello());
+    await other.until(() => small.stats().counters.messagesReceived === 40, "hellos");
+    const cookies = () => another.heard.filter(({ kind }) => kind === frameKind.retry);
+    await another.until(() => cookies().length === 35, "cookies");
+    expect(Math.max(...cookies().map(({ body }) => body.byteLength))).toBeLessThan(flight.byteLength);
+    expect(security(small).openHandshakes).toBe(5);
+    expect(other.heard).toEqual([]);
+  });
+
   it("must show a cookie when half of the places are taken, and an honest client does", async () => {
     const server = await serve({ maxOpen: 8, timeoutMs: 60_000 });
     const flood = await stranger(server);

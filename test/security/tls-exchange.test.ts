@@ -218,6 +218,12 @@ describe("the acceptor refuses a connector", () => {
     const cut = tlsCredentials({ cert: missing, key: pair.key }, ca.cert);
     expectRefusedByAcceptor(await run(cut, server), "authority that is not trusted");
   });
+
+  it("below an authority in the middle that has expired", async () => {
+    const past = { from: "20200101000000Z", to: "20210101000000Z" };
+    const pair = ca.intermediate("past", past).issue("below", { names: "DNS:client-9.example" });
+    expectRefusedByAcceptor(await run(tlsCredentials(pair, ca.cert), server), "has expired");
+  });
 });
 
 describe("the connector refuses an acceptor", () => {

@@ -95,8 +95,8 @@ export class Authority {
   }
 
   /** Another authority, which this one vouches for. What it issues has its certificate behind it. */
-  intermediate(name: string): Authority {
-    const { cert } = this.issue(name, { authority: true });
+  intermediate(name: string, options: LeafOptions = {}): Authority {
+    const { cert } = this.issue(name, { ...options, authority: true });
     return new Authority(this.#directory, name, cert);
   }
 
