@@ -299,6 +299,10 @@ export class MemPort implements Port, MemEndpoint {
   /** A mem port waits for nothing outside its thread, so it never keeps the process alive. */
   setRef(): void {}
 
+  get received(): number {
+    return this.#completions.received;
+  }
+
   get busy(): boolean {
     return this.#completions.sends > 0 || this.#inbox.length > 0;
   }

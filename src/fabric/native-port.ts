@@ -298,6 +298,10 @@ export class NativePort implements Port {
     if (!this.#closed) this.#addon.setRef(this.#id, keepsProcessAlive);
   }
 
+  get received(): number {
+    return this.#completions.received;
+  }
+
   get busy(): boolean {
     return this.#completions.sends > 0 || this.#completions.transfers > 0 || this.#unreleased.length > 0;
   }

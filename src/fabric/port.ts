@@ -168,6 +168,9 @@ export interface Port {
   /** Whether the provider breaks the connection without a reason when it refuses a transfer (tcp, verbs). */
   readonly refusesSilently: boolean;
 
+  /** How many messages the port has received. */
+  readonly received: number;
+
   /** The route to a target with the scheme of this port. */
   route(target: Target): Route;
   /**

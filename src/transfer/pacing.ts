@@ -6,30 +6,45 @@ import { shown } from "../options/assert-options.ts";
 export interface Pacing {
   /** The most bytes of a chunk: one native call, one completion. */
   readonly chunkBytes: number;
+  /** The most bytes of a chunk while others wait behind it (`Company`), at most `chunkBytes`. Default: as many. */
+  readonly sharedChunkBytes?: number;
   /** Chunks of one transfer in flight. */
   readonly inFlight: number;
 }
 
-interface Defaults extends Pacing {
-  /**
-   * The most bytes in flight to one peer, over all transfers. A message on the same connection waits for no more than
-   * that.
-   */
-  readonly windowBytes: number;
+/** The most bytes in flight to one peer, over all transfers. A message on the same connection waits for them. */
+export interface Window {
+  readonly bytes: number;
+  /** The same while others wait behind them. */
+  readonly sharedBytes: number;
+}
+
+interface Defaults {
+  readonly pacing: Pacing;
+  readonly window: Window;
 }
 
 const kibi = 1024;
 const mebi = 1024 * kibi;
 
+const always = (chunkBytes: number, inFlight: number, bytes: number): Defaults => ({
+  pacing: { chunkBytes, inFlight },
+  window: { bytes, sharedBytes: bytes },
+});
+
 /**
  * Chunks are long enough to hide their fixed cost, and short enough that others get their turn soon. On tcp a message
- * waits behind what is in the socket; on shm and mem a chunk is copied while it is posted.
+ * waits behind what is in the socket, and a chunk costs both sides a wake-up: chunks are long while nobody waits. On
+ * shm and mem a chunk is copied while it is posted.
  */
 const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
-  mem: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
-  shm: { chunkBytes: mebi, inFlight: 4, windowBytes: 8 * mebi },
-  tcp: { chunkBytes: 256 * kibi, inFlight: 2, windowBytes: 512 * kibi },
-  verbs: { chunkBytes: 256 * kibi, inFlight: 4, windowBytes: 2 * mebi },
+  mem: always(mebi, 4, 8 * mebi),
+  shm: always(mebi, 4, 8 * mebi),
+  tcp: {
+    pacing: { chunkBytes: mebi, sharedChunkBytes: 256 * kibi, inFlight: 2 },
+    window: { bytes: 2 * mebi, sharedBytes: 512 * kibi },
+  },
+  verbs: always(256 * kibi, 4, 2 * mebi),
 };
 
 const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
@@ -43,9 +58,11 @@ export function pacingOf(
     inFlight,
   }: { readonly chunkBytes?: number | undefined; readonly inFlight?: number | undefined } = {},
 ): Pacing {
-  const usual = defaultsOf(port);
+  const usual = defaultsOf(port).pacing;
+  const most = Math.min(chunkBytes ?? usual.chunkBytes, port.maxTransferBytes);
   return {
-    chunkBytes: Math.min(chunkBytes ?? usual.chunkBytes, port.maxTransferBytes),
+    chunkBytes: most,
+    sharedChunkBytes: chunkBytes === undefined ? Math.min(usual.sharedChunkBytes ?? most, most) : most,
     inFlight: inFlight ?? usual.inFlight,
   };
 }
@@ -56,8 +73,8 @@ function defaultsOf({ scheme }: Port): Defaults {
 }
 
 /** The most bytes in flight to one peer over `port`. */
-export function windowOf(port: Port): number {
-  return defaultsOf(port).windowBytes;
+export function windowOf(port: Port): Window {
+  return defaultsOf(port).window;
 }
 
 /** @throws RangeError that names the option and its limits. */

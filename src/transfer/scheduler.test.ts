@@ -7,6 +7,7 @@ const mebi = 1024 * kibi;
 
 interface Settings {
   readonly chunkBytes?: number;
+  readonly sharedChunkBytes?: number;
   readonly inFlight?: number;
   readonly address?: number;
   readonly stopped?: () => boolean;
@@ -21,7 +22,13 @@ function setUp() {
   const start = (
     key: bigint,
     bytes: number,
-    { chunkBytes = mebi, inFlight = 4, address = 1, stopped = never }: Settings = {},
+    {
+      chunkBytes = mebi,
+      sharedChunkBytes = chunkBytes,
+      inFlight = 4,
+      address = 1,
+      stopped = never,
+    }: Settings = {},
   ) => {
     const heard = {
       moved: 0,
@@ -32,7 +39,7 @@ function setUp() {
       op: "read",
       address,
       extents: bytes === 0 ? [] : [{ local, offset: 0, bytes, key, remote: 0n }],
-      pacing: { chunkBytes, inFlight },
+      pacing: { chunkBytes, sharedChunkBytes, inFlight },
       listener: {
         stopped,
         onMoved(more) {
@@ -193,7 +200,7 @@ describe("scheduler", () => {
         key: BigInt(i),
         remote: 0n,
       })),
-      pacing: { chunkBytes: mebi, inFlight: 1 },
+      pacing: { chunkBytes: mebi, sharedChunkBytes: mebi, inFlight: 1 },
       listener: {
         stopped: () => false,
         onMoved: () => {},
@@ -210,5 +217,40 @@ describe("scheduler", () => {
       ["write", 1],
     ]);
     expect(ended).toBe(0);
+  });
+
+  it("cuts long transfers shorter while short ones come, and not any more when none have come for a while", () => {
+    const { port, start } = setUp();
+    const settings = { chunkBytes: mebi, sharedChunkBytes: mebi / 4, inFlight: 1 };
+    const long = start(1n, 100 * mebi, settings);
+    /** Ends what is in flight of the long transfer, and tells how long its next chunk is. */
+    const nextChunk = () => {
+      const mark = port.transfers.length;
+      port.transfers.findLast(({ extents }) => extents[0]?.key === 1n)?.settle(0);
+      return port.transfers[mark]?.bytes;
+    };
+    expect(nextChunk()).toBe(mebi);
+    for (let i = 0; i < 3; i++) start(2n, 4 * kibi, { address: 2 });
+    expect(nextChunk()).toBe(mebi / 4);
+    // 8 MiB with none of them.
+    for (let i = 0; i < 32; i++) nextChunk();
+    expect(nextChunk()).toBe(mebi);
+    while (long.ended === undefined) nextChunk();
+    expect(long).toMatchObject({ moved: 100 * mebi, ended: 0 });
+  });
+
+  it("does not cut what carries a put notification", () => {
+    const { port, scheduler } = setUp();
+    const local = port.register(new ArrayBuffer(8), 0, 8);
+    for (let i = 0; i < 3; i++) scheduler.company.onTransfer(1);
+    scheduler.start({
+      op: "write",
+      address: 1,
+      extents: [{ local, offset: 0, bytes: mebi, key: 1n, remote: 0n }],
+      pacing: { chunkBytes: mebi, sharedChunkBytes: kibi, inFlight: 1 },
+      listener: { stopped: never, onMoved: () => {}, onEnded: () => {} },
+      notification: 7n,
+    });
+    expect(port.transfers.map(({ bytes, notification }) => [bytes, notification])).toEqual([[mebi, 7n]]);
   });
 });

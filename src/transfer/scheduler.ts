@@ -1,6 +1,7 @@
 import type { Extent, Port, TransferListener, TransferOp } from "../fabric/port.ts";
+import { Company } from "./company.ts";
 import { ExtentQueue } from "./extents.ts";
-import { type Pacing, windowOf } from "./pacing.ts";
+import { type Pacing, type Window, windowOf } from "./pacing.ts";
 
 /** Is told how a chunked transfer goes. */
 export interface ChunkedTransferListener {
@@ -32,12 +33,14 @@ export interface ChunkedTransferPlan {
  */
 export class Scheduler {
   readonly port: Port;
-  readonly windowBytes: number;
+  readonly window: Window;
+  readonly company: Company;
   readonly #peers = new Map<number, PeerQueue>();
 
   private constructor(port: Port) {
     this.port = port;
-    this.windowBytes = windowOf(port);
+    this.window = windowOf(port);
+    this.company = new Company(port);
   }
 
   /** The scheduler of a port; the first call creates it. */
@@ -58,6 +61,7 @@ export class Scheduler {
       this.#peers.set(plan.address, peer);
     }
     const transfer = new ChunkedTransfer(peer, plan);
+    this.company.onTransfer(transfer.remaining);
     peer.add(transfer);
     return transfer;
   }
@@ -106,19 +110,24 @@ class PeerQueue {
   post(): void {
     if (this.#posting) return;
     this.#posting = true;
+    const { company, window } = this.#scheduler;
     for (let transfer = this.#waiting[0]; transfer !== undefined; transfer = this.#waiting[0]) {
       if (!transfer.wants()) {
         this.#waiting.shift();
         transfer.rest();
         continue;
       }
-      if (
-        this.#bytes > 0 &&
-        this.#bytes + transfer.nextBytes > Math.max(this.#scheduler.windowBytes, transfer.mostBytes)
-      )
-        break;
+      const isShared = company.isThere;
+      const chunkBytes = transfer.chunkBytes(isShared);
+      const windowBytes = Math.max(
+        isShared ? window.sharedBytes : window.bytes,
+        chunkBytes * transfer.mostInFlight,
+      );
+      const nextBytes = Math.min(chunkBytes, transfer.remaining);
+      if (this.#bytes > 0 && this.#bytes + nextBytes > windowBytes) break;
       this.#waiting.shift();
-      transfer.post();
+      company.onPosted(nextBytes);
+      transfer.post(chunkBytes);
       if (transfer.wants()) this.#waiting.push(transfer);
       else transfer.rest();
     }
@@ -137,7 +146,6 @@ class PeerQueue {
 
 /** One transfer, cut into chunks. Each chunk is one native call with one completion. */
 export class ChunkedTransfer {
-  readonly mostBytes: number;
   readonly #peer: PeerQueue;
   readonly #op: TransferOp;
   readonly #extents: ExtentQueue;
@@ -159,11 +167,22 @@ export class ChunkedTransfer {
     this.#pacing = pacing;
     this.#listener = listener;
     this.#notification = notification;
-    this.mostBytes = pacing.chunkBytes * pacing.inFlight;
   }
 
-  get nextBytes(): number {
-    return Math.min(this.#pacing.chunkBytes, this.#extents.remaining);
+  /** Bytes that are not posted yet. */
+  get remaining(): number {
+    return this.#extents.remaining;
+  }
+
+  /** Chunks that may be in flight at once. */
+  get mostInFlight(): number {
+    return this.#pacing.inFlight;
+  }
+
+  /** The most bytes of the next chunk. What carries a notification is not cut. */
+  chunkBytes(isShared: boolean): number {
+    const { chunkBytes, sharedChunkBytes = chunkBytes } = this.#pacing;
+    return isShared && this.#notification === undefined ? sharedChunkBytes : chunkBytes;
   }
 
   /** Nobody waits for it: it posts no more, and ends now if nothing is under way. */
@@ -188,10 +207,10 @@ export class ChunkedTransfer {
     if (this.#inFlight === 0) this.#end();
   }
 
-  /** Posts a chunk, which may end before this returns. */
-  post(): void {
+  /** Posts a chunk of so many bytes at most, which may end before this returns. */
+  post(chunkBytes: number): void {
     const { port, address } = this.#peer;
-    const extents = this.#extents.take(this.#pacing.chunkBytes, port.maxExtents);
+    const extents = this.#extents.take(chunkBytes, port.maxExtents);
     const chunk = this.#idle.pop() ?? new Chunk(this);
     chunk.bytes = this.#extents.takenBytes;
     this.#inFlight++;

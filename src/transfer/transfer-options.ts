@@ -17,8 +17,8 @@ export interface TransferControl {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The most bytes of a chunk, 4 KiB to 1 GiB. Longer chunks delay messages to the same peer. Default 1 MiB; on tcp and
-   * verbs 256 KiB.
+   * The most bytes of a chunk, 4 KiB to 1 GiB. Longer chunks delay messages to the same peer. Default 1 MiB; on
+   * verbs, and on tcp while messages wait, 256 KiB.
    */
   readonly chunkBytes?: number | undefined;
   /** Chunks in flight at once, 1 to 256. Default 4; on tcp 2. */
