@@ -18,6 +18,7 @@ const laneWorker = join(root, "dist/lanes/lane-worker.js");
 
 /** Load files of `dist/` as they are, and find them from where the compiler puts the programs. */
 const unbundled = [
+  "coordinated-member.js",
   "late-writer.js",
   "greedy.js",
   "sealed-mortal.js",
