@@ -69,6 +69,8 @@ struct EndpointTraits {
   bool revokesKeys = false;
   /// Removing an address ends the connection to it (transport/verbs/connection_addresses.h).
   bool endsConnections = false;
+  /// How long it stays though nobody uses it. A connect waits as long by default.
+  std::chrono::milliseconds linger{5000};
   /// If not 0, the provider itself ends a connection on which something has failed, within so long.
   /// Until then its address rests, and is not removed.
   std::chrono::milliseconds rest{0};

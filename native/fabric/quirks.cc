@@ -63,8 +63,8 @@ constexpr std::array kQuirks = {
         "on a slow machine no connection is ever made",
         "removing an address ends the connection to it (FI_AV_REMOVE_CLEANUP), even one that "
         "is being made, and the peer refuses the next one while it waits for the first. Where none "
-        "could even be begun it crashes (rxm_av_remove_handler closes an endpoint that is not "
-        "there)"},
+        "could be begun, or the peer has rejected it, it crashes (rxm_av_remove_handler closes an "
+        "endpoint that is not there)"},
     QuirkEntry{
         Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(1, 19), kEver,
         "SIGSEGV in fi_cq_read soon after a transfer was refused and its connection was ended",

@@ -42,6 +42,7 @@ class FakeProvider {
     };
     rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) -> ssize_t {
       if (instance_->posted.size() >= instance_->most) return -FI_EAGAIN;
+      if (message->iov_count == 0) return instance_->take(message->addr, "", 0, nullptr);
       instance_->vectors.push_back(message->iov_count);
       instance_->lengths.push_back(message->msg_iov[0].iov_len);
       return instance_->take(message->addr, "", 0, message->context);
@@ -74,6 +75,7 @@ class FakeProvider {
     };
     avOps_.remove = [](fid_av*, fi_addr_t* address, size_t, uint64_t) {
       instance_->removed.push_back(*address);
+      instance_->crashed |= std::erase(instance_->notBegun, *address) > 0;
       return 0;
     };
     fabricOps_.trywait = [](fid_fabric*, fid**, int) { return 0; };
@@ -126,11 +128,13 @@ class FakeProvider {
   std::deque<fi_cq_data_entry> completions;
   std::deque<fi_cq_err_entry> errors;
   std::vector<fi_addr_t> removed;
-  std::vector<fi_addr_t> stuck;  // addresses that answer EAGAIN
-  int error = 0;                 // what every post answers, if not 0
-  size_t most = SIZE_MAX;        // reads and writes it takes, after which they get EAGAIN
-  std::vector<size_t> vectors;   // how long each one's vectors were
-  std::vector<size_t> lengths;   // and the first run of each
+  std::vector<fi_addr_t> stuck;     // addresses that answer EAGAIN
+  std::vector<fi_addr_t> notBegun;  // whose connection rxm has not begun, or not any more
+  bool crashed = false;             // one of those was removed
+  int error = 0;                    // what every post answers, if not 0
+  size_t most = SIZE_MAX;           // reads and writes it takes, after which they get EAGAIN
+  std::vector<size_t> vectors;      // how long each one's vectors were
+  std::vector<size_t> lengths;      // and the first run of each
   bool refuseReceives = false;
   size_t tries = 0;
   std::atomic<size_t> closed = 0;  // objects
@@ -140,6 +144,7 @@ class FakeProvider {
   ssize_t take(fi_addr_t to, const void* bytes, size_t length, void* context) {
     ++tries;
     if (error != 0) return error;
+    if (std::erase(notBegun, to) > 0) return -FI_EAGAIN;
     for (fi_addr_t address : stuck) {
       if (address == to) return -FI_EAGAIN;
     }

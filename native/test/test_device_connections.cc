@@ -51,6 +51,70 @@ TEST_SUITE("connections of devices") {
     CHECK(provider.removed.empty());
   }
 
+  /// One peer that nobody uses any more, and one that comes.
+  struct ForgottenFixture {
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
+    uint32_t a = 0;
+
+    ForgottenFixture() {
+      REQUIRE(haveLibfabric());
+      port.port = std::make_unique<engine::Port>(
+          port.request, provider.transport({.endsConnections = true, .linger = {}}));
+      REQUIRE(port.port->start() == 0);
+      a = admit(9);
+    }
+    uint32_t admit(uint16_t service) {
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", service);
+      return static_cast<uint32_t>(port.port->admit(raw->data(), raw->size()));
+    }
+    void forget() {
+      REQUIRE(port.port->forget(a) == 0);
+      admit(10);
+    }
+  };
+  TEST_CASE_FIXTURE(ForgottenFixture, "an address that nobody uses is removed") {
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    forget();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+    CHECK(provider.tries == 1);
+  }
+  TEST_CASE_FIXTURE(ForgottenFixture,
+                    "a connection that its peer rejected is begun again before it is ended") {
+    provider.stuck = {0};
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    provider.notBegun = {0};
+    forget();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+    CHECK_FALSE(provider.crashed);
+  }
+  TEST_CASE_FIXTURE(ForgottenFixture, "an address that no connection can be begun to stays") {
+    provider.stuck = {0};
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    provider.notBegun = {0};
+    provider.error = -FI_EINVAL;
+    forget();
+    CHECK(provider.removed.empty());
+    CHECK_FALSE(provider.crashed);
+  }
+  TEST_CASE_FIXTURE(FailedFixture, "a connection that is being made outlives the one that failed") {
+    REQUIRE(haveLibfabric());
+    port.port =
+        std::make_unique<engine::Port>(port.request, provider.transport({.endsConnections = true}));
+    REQUIRE(port.port->start() == 0);
+    auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+    int a = port.port->admit(raw->data(), raw->size());
+    CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    provider.notBegun = {0};
+    CHECK(port.sendPattern(a, 1, 32, 2) == 0);
+    provider.notBegun = {0};  // the peer has rejected it
+    provider.fail(provider.posted[0].context, FI_EIO);
+    port.turn();
+    CHECK(provider.removed.empty());
+  }
+
   /// Over a provider whose writes complete when they have left.
   struct ProofFixture {
     FakeProvider provider;

@@ -5,13 +5,6 @@
 #include <algorithm>
 
 namespace cinnabar::verbs {
-namespace {
-
-// As long as a connect waits by default.
-constexpr auto kAddressLinger = std::chrono::seconds(5);
-
-}  // namespace
-
 fi_addr_t ConnectionAddresses::insert(const uint8_t* address) {
   fi_addr_t index = FI_ADDR_NOTAVAIL;
   if (fi_av_insert(endpoint_.av(), address, 1, &index, 0, nullptr) != 1) return FI_ADDR_NOTAVAIL;
@@ -34,14 +27,17 @@ void ConnectionAddresses::remove(fi_addr_t address) {
 uint32_t ConnectionAddresses::onPosted(fi_addr_t address, ssize_t status) {
   auto found = known_.find(address);
   if (found == known_.end()) return 0;
-  found->second.unmade = status != 0 && status != -FI_EAGAIN;
+  note(found->second, status);
   return found->second.connection;
 }
 
 void ConnectionAddresses::disconnect(fi_addr_t address, uint32_t number) {
   auto found = known_.find(address);
   if (found == known_.end()) return;
-  if (found->second.connection != number || found->second.unmade) return;
+  if (found->second.connection != number) return;
+  // If a post was deferred since, the provider has noticed by itself and makes another connection;
+  // or the broken one is full, and the next post that it takes fails as well.
+  if (found->second.last == Last::failed || found->second.last == Last::deferred) return;
   ++found->second.connection;
   auto rest = endpoint_.traits().rest;
   if (rest.count() > 0) {
@@ -68,14 +64,44 @@ bool ConnectionAddresses::isResting(fi_addr_t address) {
 
 void ConnectionAddresses::removeUnused() {
   auto now = std::chrono::steady_clock::now();
-  std::erase_if(known_, [&](auto& entry) {
-    if (entry.second.uses > 0 || now - entry.second.since < kAddressLinger) return false;
-    // It would crash. Costs an address, until one that is reached there is forgotten.
-    if (entry.second.unmade) return false;
-    fi_addr_t address = entry.first;
-    fi_av_remove(endpoint_.av(), &address, 1, 0);
-    return true;
-  });
+  for (auto entry = known_.begin(); entry != known_.end();) {
+    auto& [address, known] = *entry;
+    bool isUnused = known.uses == 0 && now - known.since >= endpoint_.traits().linger;
+    // One that cannot be ended costs an address, until one that is reached there is forgotten.
+    if (!isUnused || !isEndable(address, known)) {
+      ++entry;
+      continue;
+    }
+    fi_addr_t removed = address;
+    fi_av_remove(endpoint_.av(), &removed, 1, 0);
+    entry = known_.erase(entry);
+  }
+}
+
+/// Whether the provider survives the end of the address's connection. If it has one that is not
+/// begun, a post begins it, and what its peer says to that is read later than it is ended.
+bool ConnectionAddresses::isEndable(fi_addr_t address, Known& known) {
+  if (known.last == Last::deferred) note(known, postNothing(address));
+  return known.last != Last::failed;
+}
+
+/// An empty read, which needs no right and tells the peer nothing.
+ssize_t ConnectionAddresses::postNothing(fi_addr_t address) {
+  fi_rma_iov nothing{};
+  fi_msg_rma message{};
+  message.addr = address;
+  message.rma_iov = &nothing;
+  message.rma_iov_count = 1;
+  return fi_readmsg(endpoint_.ep(), &message, FI_COMPLETION);
+}
+
+void ConnectionAddresses::note(Known& known, ssize_t status) {
+  Last last = status == 0 ? Last::taken : Last::failed;
+  if (status == -FI_EAGAIN) last = Last::deferred;
+  // Another connection is being made.
+  if (known.last == Last::taken && last == Last::deferred)
+    known.since = std::chrono::steady_clock::now();
+  known.last = last;
 }
 
 }  // namespace cinnabar::verbs

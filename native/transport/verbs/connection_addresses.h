@@ -13,7 +13,13 @@ namespace cinnabar::verbs {
 ///
 /// rxm may give an address that it knows the same number again, and ends its connection at the
 /// first removal (Quirk::endsConnections). So an address stays until nobody uses it, and for some
-/// seconds at least: who tries again sooner finds the connection that is being made.
+/// seconds at least (EndpointTraits::linger): who tries again sooner finds the connection that is
+/// being made.
+///
+/// rxm crashes when it ends a connection that was never begun, or that the peer has rejected
+/// because it makes one itself: it closes an endpoint that is not there (rxm_av_remove_handler).
+/// Our posts tell the two apart from others. One that the provider took went to a connection that
+/// is made. One that it deferred has begun a connection, which may have been rejected since.
 class ConnectionAddresses {
  public:
   /// `endpoint` outlives this.
@@ -34,15 +40,21 @@ class ConnectionAddresses {
   bool isResting(fi_addr_t address);
 
  private:
+  /// What came of the last post: the provider took it, was to be asked again, or could not begin a
+  /// connection.
+  enum class Last : uint8_t { none, taken, deferred, failed };
   struct Known {
     uint32_t uses = 0;
     uint32_t connection = 0;  // how many have been ended by `disconnect`
-    bool unmade = false;      // no connection could be begun at the last try
-    std::chrono::steady_clock::time_point since;
+    Last last = Last::none;
+    std::chrono::steady_clock::time_point since;  // it was inserted, or a connection ended
     std::chrono::steady_clock::time_point restsUntil;
     fabric::RawAddress raw;
   };
   void removeUnused();
+  bool isEndable(fi_addr_t address, Known& known);
+  ssize_t postNothing(fi_addr_t address);
+  static void note(Known& known, ssize_t status);
 
   fabric::Endpoint& endpoint_;
   std::unordered_map<fi_addr_t, Known> known_;

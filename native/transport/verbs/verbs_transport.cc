@@ -41,6 +41,7 @@ int VerbsTransport::postPart(transport::Part& part, const fi_msg_rma& message, i
   if (status != 0 || operation.type != Operation::Type::write || !traits().provesWrites)
     return status;
   *stop = postProof(message);
+  addresses_.onPosted(message.addr, *stop);
   if (*stop == 0) {
     part.left = 2;
   } else {
