@@ -1,5 +1,6 @@
 import { buildAddon, buildTypeScript } from "./builds.mjs";
 import { allOf, SetupError } from "./command.mjs";
+import { getEtcd } from "./etcd.mjs";
 import { installNpmPackages } from "./npm-packages.mjs";
 import { installSystemPackages, rememberRefused } from "./system-packages.mjs";
 
@@ -19,7 +20,7 @@ export async function setUp(purpose) {
   await allOf([installNpmPackages(), systemPackages()]);
   // The note is kept in node_modules, which npm has just made.
   rememberRefused(refused);
-  await allOf([buildAddon(), buildTypeScript(purpose)]);
+  await allOf([buildAddon(), buildTypeScript(purpose), ...(purpose === "test" ? [getEtcd()] : [])]);
 }
 
 /**

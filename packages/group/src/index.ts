@@ -42,6 +42,7 @@ export { type CoordinatorOptions, coordinatorAuthority } from "./coordinator/coo
 export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
 export type { MemberId, Status } from "./detector/message.ts";
 export type { DetectorOptions } from "./detector/options.ts";
+export { type EtcdOptions, etcdAuthority } from "./etcd/etcd-authority.ts";
 export type { Group, GroupEvents, GroupStats } from "./group/group.ts";
 export type { GroupDetectorOptions, StatusChange } from "./group/group-detector.ts";
 export {

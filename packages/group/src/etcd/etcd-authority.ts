@@ -1,0 +1,178 @@
+import { RpcError } from "cinnabar/standard";
+import type { Authority } from "../authority/authority.ts";
+import type { Candidate } from "../authority/candidate.ts";
+import type { Member } from "../view/view.ts";
+import { EtcdGateway } from "./gateway.ts";
+import { GroupKeys, lives } from "./group-keys.ts";
+import { Lease } from "./lease.ts";
+import { EtcdMembership, type MembershipParts } from "./membership.ts";
+import { EtcdObservation } from "./observation.ts";
+import { persist } from "./persist.ts";
+
+/** The options of `etcdAuthority`. */
+export interface EtcdOptions {
+  /** The servers of one cluster: `http://10.0.0.1:2379`. One that does not answer is followed by the next. */
+  readonly endpoints: string | readonly string[];
+  /** Where the groups are in etcd. Default: "/cinnabar/groups". */
+  readonly prefix?: string;
+  /**
+   * For how long a member that does not renew its lease stays in the view. Whole seconds, from 2000 to 3,600,000; etcd
+   * has a lower bound of its own, by its election timeout. Default: 10,000.
+   */
+  readonly leaseMs?: number;
+  /** Whether a death that a member's failure detector reports removes a member whose lease still runs. Default: true. */
+  readonly evictReported?: boolean;
+  /**
+   * What a member does that has not reached etcd for as long as its lease lasts, so that others may have removed it.
+   * `wait`: goes on with the view that it has. `end`: its group has the event `lost`. Default: `wait`.
+   */
+  readonly whenUnreachable?: "wait" | "end";
+  /** For a cluster with authentication. */
+  readonly user?: { readonly name: string; readonly password: string };
+  /** How long joining and observing wait for etcd, besides the signal. Default: 30,000. */
+  readonly connectTimeoutMs?: number;
+  /** How long one request waits. Default: 5,000. */
+  readonly requestTimeoutMs?: number;
+  /** Default: the global one. One of `undici` can present a certificate. */
+  readonly fetch?: typeof fetch;
+}
+
+const known = [
+  ...["endpoints", "prefix", "leaseMs", "evictReported", "whenUnreachable", "user"],
+  ...["connectTimeoutMs", "requestTimeoutMs", "fetch"],
+];
+
+/**
+ * etcd decides who belongs to a group, over its HTTP gateway (3.4 or later). A member holds a lease and renews it.
+ * Members whose leases have ended, or whom failure detectors report, are removed by those that live. Each view is a
+ * transaction that fails if there is another one since, so a part of the group that cannot reach etcd never publishes.
+ * All views of a group are one value of etcd, whose limit is 1.5 MB: some 5,000 members.
+ *
+ * A process that joins makes the group where there is none.
+ *
+ * @example
+ * const authority = etcdAuthority({ endpoints: ["http://10.0.0.1:2379", "http://10.0.0.2:2379"] });
+ * const group = await joinGroup("store", { engine, authority });
+ *
+ * @throws TypeError, RangeError for wrong options
+ */
+export function etcdAuthority(options: EtcdOptions): Authority {
+  const checked = checkedOptions(options);
+  const { prefix, leaseMs, connectTimeoutMs, evictReported, whenUnreachable } = checked;
+  const gateway = new EtcdGateway(checked);
+  const within = (signal: AbortSignal | undefined) =>
+    AbortSignal.any([AbortSignal.timeout(connectTimeoutMs), ...(signal === undefined ? [] : [signal])]);
+  return {
+    async join(group, candidate, context) {
+      const signal = within(context.signal);
+      const keys = new GroupKeys(gateway, prefix, group);
+      const lease = await persist(() => Lease.grant(gateway, leaseMs, signal), signal);
+      try {
+        const joined = await persist(() => enter(keys, group, candidate, lease, signal), signal);
+        const rules = { evictsReported: evictReported, endsUnreachable: whenUnreachable === "end" };
+        const membership = new EtcdMembership({ gateway, keys, lease, ...joined, ...rules });
+        membership.start();
+        return membership;
+      } catch (error) {
+        // It ends by itself where etcd cannot be reached.
+        await lease.revoke(AbortSignal.timeout(1000)).catch(() => {});
+        throw error;
+      }
+    },
+    async observe(group, context) {
+      const signal = within(context.signal);
+      const keys = new GroupKeys(gateway, prefix, group);
+      const { state } = await persist(() => keys.read(signal), signal);
+      if (state.view === undefined)
+        throw new RpcError({ code: "not_found", message: `group "${group}": etcd has no such group` });
+      const observation = new EtcdObservation(keys, state, state.view);
+      observation.start();
+      return observation;
+    },
+  };
+}
+
+/** Publishes the view that has the candidate, and takes its rank. A try that was carried out unnoticed counts. */
+async function enter(
+  keys: GroupKeys,
+  group: string,
+  candidate: Candidate,
+  lease: Lease,
+  signal: AbortSignal,
+): Promise<Pick<MembershipParts, "self" | "state">> {
+  for (;;) {
+    const { state } = await keys.read(signal);
+    const { view } = state;
+    const self = view?.members.find(({ rank }) => state.holders.get(rank)?.lease === lease.id);
+    if (view !== undefined && self !== undefined) return { self, state: { ...state, view } };
+    const living = (view?.members ?? []).filter((member) => lives(state, member));
+    if (candidate.creates && living.length > 0)
+      throw new RpcError({
+        code: "already_exists",
+        message: `group "${group}": it exists and has ${living.length} members`,
+      });
+    const rank = candidate.rank ?? state.nextRank;
+    const holder = living.find((member) => member.rank === rank);
+    // Nobody else can listen at the same address: the former process of that place has ended.
+    if (holder !== undefined && !holder.urls.some((url) => candidate.urls.includes(url)))
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `group "${group}": rank ${rank} belongs to ${holder.urls[0]}, whose lease runs`,
+      });
+    // The version of the view is higher than every incarnation that the rank has had.
+    const member = memberFrom(candidate, rank, (view?.version ?? 0) + 1);
+    await keys.publish(
+      state,
+      {
+        members: [...living.filter((other) => other.rank !== rank), member],
+        nextRank: Math.max(state.nextRank, rank + 1),
+        holder: { rank, incarnation: member.incarnation, lease: lease.id },
+      },
+      signal,
+    );
+  }
+}
+
+const memberFrom = (
+  { engine, urls, host, detector, metadata }: Candidate,
+  rank: number,
+  incarnation: number,
+): Member => ({
+  ...{ rank, incarnation, engine, urls, host, detector, metadata },
+});
+
+function checkedOptions(options: EtcdOptions) {
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new TypeError(`etcdAuthority: unknown option "${unknown}"; known are ${known.join(", ")}`);
+  const {
+    prefix = "/cinnabar/groups",
+    leaseMs = 10_000,
+    evictReported = true,
+    whenUnreachable = "wait",
+    user,
+    connectTimeoutMs = 30_000,
+    requestTimeoutMs = 5_000,
+    fetch = globalThis.fetch,
+  } = options;
+  const endpoints = [options.endpoints].flat();
+  if (endpoints.length === 0) throw new RangeError("etcdAuthority: endpoints has no URL");
+  for (const endpoint of endpoints)
+    if (!/^https?:\/\//.test(endpoint) || !URL.canParse(endpoint))
+      throw new TypeError(`etcdAuthority: "${endpoint}" of endpoints is no URL with http or https`);
+  if (!prefix.startsWith("/") || prefix.endsWith("/"))
+    throw new TypeError(
+      `etcdAuthority: prefix must begin with a slash and not end with one, it is "${prefix}"`,
+    );
+  if (whenUnreachable !== "wait" && whenUnreachable !== "end")
+    throw new TypeError('etcdAuthority: whenUnreachable must be "wait" or "end"');
+  if (!(leaseMs >= 2000 && leaseMs <= 3_600_000))
+    throw new RangeError(`etcdAuthority: leaseMs must be a number from 2000 to 3600000, it is ${leaseMs}`);
+  for (const [name, ms] of Object.entries({ connectTimeoutMs, requestTimeoutMs }))
+    if (!(ms >= 1 && ms <= 3_600_000))
+      throw new RangeError(`etcdAuthority: ${name} must be a number from 1 to 3600000, it is ${ms}`);
+  return {
+    ...{ endpoints, prefix, leaseMs, evictReported, whenUnreachable, user },
+    ...{ connectTimeoutMs, requestTimeoutMs, fetch },
+  };
+}

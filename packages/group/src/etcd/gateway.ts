@@ -1,0 +1,205 @@
+import { RpcError } from "cinnabar/standard";
+
+/** Where etcd is, and who asks. */
+export interface GatewayOptions {
+  /** At least one, as `http://10.0.0.1:2379`. They are servers of one cluster. */
+  readonly endpoints: readonly string[];
+  /** For a cluster with authentication. */
+  readonly user?: { readonly name: string; readonly password: string } | undefined;
+  readonly requestTimeoutMs: number;
+  readonly fetch: typeof fetch;
+}
+
+/** An object of etcd's JSON. Numbers of 64 bits are strings in it, keys and values are base64. */
+export type Json = { readonly [name: string]: unknown };
+
+/** A key that changed. */
+export interface KeyChange {
+  readonly key: string;
+  /** The new value; undefined for a key that was deleted. */
+  readonly value: string | undefined;
+  readonly modRevision: bigint;
+}
+
+/** Nobody could be asked, or who was asked can do nothing at present: another try may help. */
+class Unreachable extends Error {}
+
+/**
+ * etcd by its HTTP gateway with `fetch`. A request that fails at one endpoint moves on to the next one with the next
+ * try.
+ *
+ * Source: https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
+ */
+export class EtcdGateway {
+  readonly #options: GatewayOptions;
+  #place = 0;
+  #token: string | undefined;
+
+  constructor(options: GatewayOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * One request and its answer. A request that fails may have been carried out.
+   *
+   * @throws RpcError `unavailable` where another try may help; `failed_precondition` for what etcd refuses
+   */
+  async call(path: string, body: Json, signal: AbortSignal): Promise<Json> {
+    const timeout = AbortSignal.timeout(this.#options.requestTimeoutMs);
+    return this.#at(path, async (endpoint) => {
+      const response = await this.#post(endpoint, path, body, AbortSignal.any([signal, timeout]));
+      return resultOf(await response.text());
+    });
+  }
+
+  /**
+   * Changes of keys with a prefix, from a revision on. Ends when the server ends it, throws when it breaks or `signal`
+   * aborts. Who goes on reads the keys anew first: a server may have compacted its history meanwhile.
+   */
+  async *watch(prefix: string, fromRevision: bigint, signal: AbortSignal): AsyncGenerator<KeyChange[]> {
+    const range = { ...rangeOf(prefix), start_revision: String(fromRevision) };
+    const endpoint = this.#endpoint;
+    const response = await this.#at("/v3/watch", () =>
+      this.#post(endpoint, "/v3/watch", { create_request: range }, signal),
+    );
+    try {
+      for await (const line of linesOf(response)) {
+        const { canceled, cancel_reason: reason, events = [] } = resultOf(line) as WatchResult;
+        if (canceled === true)
+          throw new Unreachable(`the watch was cancelled: ${reason ?? "no reason given"}`);
+        if (events.length > 0) yield events.map(changeOf);
+      }
+    } catch (error) {
+      throw this.#failure("/v3/watch", endpoint, error);
+    }
+  }
+
+  get #endpoint(): string {
+    return this.#options.endpoints[this.#place % this.#options.endpoints.length] ?? "";
+  }
+
+  async #at<T>(path: string, ask: (endpoint: string) => Promise<T>): Promise<T> {
+    const endpoint = this.#endpoint;
+    try {
+      return await ask(endpoint);
+    } catch (error) {
+      throw this.#failure(path, endpoint, error);
+    }
+  }
+
+  async #post(endpoint: string, path: string, body: Json, signal: AbortSignal): Promise<Response> {
+    const { user, fetch } = this.#options;
+    const send = (token: string | undefined) =>
+      fetch(new URL(path, endpoint), {
+        method: "POST",
+        body: JSON.stringify(body),
+        headers: token === undefined ? {} : { Authorization: token },
+        signal,
+      });
+    if (user !== undefined) this.#token ??= await this.#authenticate(endpoint, user, signal);
+    let response = await send(this.#token);
+    if (response.status === 401 && user !== undefined) {
+      // Tokens end after some minutes, and with the server that gave them.
+      await response.body?.cancel();
+      this.#token = await this.#authenticate(endpoint, user, signal);
+      response = await send(this.#token);
+    }
+    if (!response.ok) throw refusalOf(response.status, await response.text());
+    return response;
+  }
+
+  async #authenticate(
+    endpoint: string,
+    user: NonNullable<GatewayOptions["user"]>,
+    signal: AbortSignal,
+  ): Promise<string> {
+    const response = await this.#options.fetch(new URL("/v3/auth/authenticate", endpoint), {
+      method: "POST",
+      body: JSON.stringify(user),
+      signal,
+    });
+    const text = await response.text();
+    if (!response.ok) throw refusalOf(response.status, text);
+    return String(resultOf(text).token);
+  }
+
+  #failure(path: string, endpoint: string, error: unknown): RpcError {
+    if (error instanceof RpcError) return error;
+    // The next try goes to the next server; of several requests that fail at once only one moves on.
+    if (endpoint === this.#endpoint) this.#place += 1;
+    const { message, cause } = error as Error;
+    const why =
+      cause instanceof Error ? cause.message || String((cause as { code?: unknown }).code) : message;
+    return new RpcError({
+      code: "unavailable",
+      message: `etcd at ${endpoint} has not answered ${path}: ${why}`,
+      cause: error,
+    });
+  }
+}
+
+interface WatchResult {
+  readonly canceled?: boolean;
+  readonly cancel_reason?: string;
+  readonly events?: readonly { readonly type?: string; readonly kv: KeyValue }[];
+}
+
+/** A key as etcd tells of it. What is empty or 0 is left out. */
+export interface KeyValue {
+  readonly key: string;
+  readonly value?: string;
+  readonly mod_revision: string;
+}
+
+const changeOf = ({ type, kv }: { readonly type?: string; readonly kv: KeyValue }): KeyChange => ({
+  key: decoded(kv.key),
+  value: type === "DELETE" ? undefined : decoded(kv.value ?? ""),
+  modRevision: BigInt(kv.mod_revision),
+});
+
+/** All keys with a prefix. The end of a range is the prefix with its last byte one higher. */
+export function rangeOf(prefix: string): { readonly key: string; readonly range_end: string } {
+  const end = Buffer.from(prefix);
+  end[end.length - 1] = (end[end.length - 1] ?? 0) + 1;
+  return { key: encoded(prefix), range_end: end.toString("base64") };
+}
+
+export const encoded = (text: string): string => Buffer.from(text).toString("base64");
+export const decoded = (base64: string): string => Buffer.from(base64, "base64").toString();
+
+/** An answer; of a streamed one each line has the answer in `result`. */
+function resultOf(text: string): Json {
+  const { result, error, ...answer } = JSON.parse(text) as Json;
+  if (error !== undefined) throw refusalOf(200, text);
+  return (result ?? answer) as Json;
+}
+
+/** gRPC's codes for what another try may help: deadline exceeded, exhausted, aborted, unavailable. */
+const retryable = new Set([4, 8, 10, 14]);
+
+function refusalOf(status: number, text: string): Error {
+  let said: { readonly error?: unknown; readonly message?: unknown; readonly code?: unknown } = {};
+  try {
+    said = JSON.parse(text);
+    if (typeof said.error === "object" && said.error !== null) said = said.error;
+  } catch {
+    // A proxy in between answers with what it likes.
+  }
+  const message = String(said.message ?? said.error ?? `HTTP status ${status}`);
+  // 3.4 has code 2, unknown, for a request that came while there was no leader.
+  if (status >= 502 || retryable.has(Number(said.code)) || /leader|timed out|stopped/.test(message))
+    return new Unreachable(message);
+  return new RpcError({ code: "failed_precondition", message: `etcd refuses the request: ${message}` });
+}
+
+/** The lines of a body that goes on. Whoever stops reading closes the connection. */
+async function* linesOf(response: Response): AsyncGenerator<string> {
+  if (response.body === null) return;
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of response.body) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines.filter((line) => line !== "");
+  }
+}

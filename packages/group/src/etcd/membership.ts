@@ -1,0 +1,165 @@
+import { RpcError } from "cinnabar/standard";
+import type { Membership } from "../authority/authority.ts";
+import { isSameMember, type Member, memberOf } from "../view/view.ts";
+import type { EtcdGateway } from "./gateway.ts";
+import { type GroupKeys, type GroupState, lives } from "./group-keys.ts";
+import { Lease } from "./lease.ts";
+import { EtcdObservation } from "./observation.ts";
+import { persist } from "./persist.ts";
+
+/** Of several members that see a death the first publishes at once, and each other one this much later. */
+const staggerMs = 100;
+const maxStaggerMs = 2_000;
+/** Before another try, where etcd was not reached or somebody else was first. */
+const retryMs = 500;
+
+export interface MembershipParts {
+  readonly gateway: EtcdGateway;
+  readonly keys: GroupKeys;
+  readonly self: Member;
+  readonly lease: Lease;
+  /** What the group is after this member has joined. */
+  readonly state: GroupState & { readonly view: NonNullable<GroupState["view"]> };
+  /** Whether a death that the failure detector reports removes a member whose lease still runs. */
+  readonly evictsReported: boolean;
+  /** Whether the membership ends when the lease may have ended because etcd cannot be reached. */
+  readonly endsUnreachable: boolean;
+}
+
+/**
+ * A member of a group in etcd. Its lease says that it lives. Every member removes others whose leases have ended, by a
+ * transaction that fails if the view has changed meanwhile. So there is one line of views, whoever publishes them.
+ */
+export class EtcdMembership extends EtcdObservation implements Membership {
+  readonly self: Member;
+  readonly #parts: MembershipParts;
+  readonly #reported = new Set<Member>();
+  #lease: Lease;
+  #evicting: NodeJS.Timeout | undefined;
+  #kept: Promise<void> | undefined;
+
+  constructor(parts: MembershipParts) {
+    super(parts.keys, parts.state, parts.state.view);
+    this.#parts = parts;
+    this.#lease = parts.lease;
+    this.self = parts.self;
+  }
+
+  override start(): void {
+    super.start();
+    this.#kept ??= this.#keep().catch((error) => this.end(error));
+  }
+
+  report(member: Member, status: "alive" | "dead" | "left"): void {
+    const reported = [...this.#reported].find((other) => isSameMember(member, other));
+    if (reported !== undefined) this.#reported.delete(reported);
+    if (status === "alive" || !this.#parts.evictsReported) return;
+    this.#reported.add(member);
+    this.#consider();
+  }
+
+  async leave(): Promise<void> {
+    const { signal } = this.ending;
+    try {
+      if (signal.aborted) return;
+      for (;;) {
+        const { state } = await this.keys.read(signal);
+        if (!isSameMember(this.self, memberOf(state.view ?? this.view, this.self.rank))) break;
+        if (await this.#publishWithout(state, [this.self])) break;
+      }
+      await this.#lease.revoke(signal);
+    } finally {
+      await this.close();
+    }
+  }
+
+  override async close(): Promise<void> {
+    await super.close();
+    await this.#kept;
+  }
+
+  protected override onState(): void {
+    const { view } = this.state;
+    for (const member of this.#reported)
+      if (view === undefined || !isSameMember(member, memberOf(view, member.rank)))
+        this.#reported.delete(member);
+    this.#consider();
+  }
+
+  protected override end(error?: unknown): void {
+    clearTimeout(this.#evicting);
+    super.end(error);
+  }
+
+  /** Members that another view must be without. Nobody removes itself. */
+  #dead(state: GroupState): readonly Member[] {
+    const reported = [...this.#reported];
+    return (state.view?.members ?? []).filter(
+      (member) =>
+        !isSameMember(member, this.self) &&
+        (!lives(state, member) || reported.some((other) => isSameMember(member, other))),
+    );
+  }
+
+  #consider(delayMs = 0): void {
+    if (this.#evicting !== undefined || this.ending.signal.aborted) return;
+    const dead = this.#dead(this.state);
+    if (dead.length === 0) return;
+    const living = (this.state.view?.members ?? []).filter((member) => !dead.includes(member));
+    const place = living.findIndex((member) => isSameMember(member, this.self));
+    // A view without this member is not this member's to follow up.
+    if (place < 0) return;
+    const ms = delayMs + Math.min(place * staggerMs, maxStaggerMs);
+    this.#evicting = setTimeout(() => void this.#evict(), ms);
+  }
+
+  async #evict(): Promise<void> {
+    const { state } = this;
+    const isPublished = await this.#publishWithout(state, this.#dead(state)).catch(() => false);
+    this.#evicting = undefined;
+    // What is published comes back as another state.
+    if (!isPublished) this.#consider(retryMs);
+  }
+
+  async #publishWithout(state: GroupState, gone: readonly Member[]): Promise<boolean> {
+    if (gone.length === 0) return false;
+    const members = (state.view?.members ?? []).filter(
+      (member) => !gone.some((one) => isSameMember(one, member)),
+    );
+    const released = gone.filter((member) => lives(state, member)).map(({ rank }) => rank);
+    return this.keys.publish(state, { members, nextRank: state.nextRank, released }, this.ending.signal);
+  }
+
+  /** Keeps the lease. Where it ends and nobody has noticed, takes the rank again with another one. */
+  async #keep(): Promise<void> {
+    const { signal } = this.ending;
+    const { gateway, endsUnreachable } = this.#parts;
+    try {
+      for (;;) {
+        await this.#lease.keep(signal, () => endsUnreachable && this.end(this.#unreachable()));
+        this.#lease = await this.#holdAgain(gateway, signal);
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  }
+
+  async #holdAgain(gateway: EtcdGateway, signal: AbortSignal): Promise<Lease> {
+    const { rank, incarnation } = this.self;
+    const lease = await persist(() => Lease.grant(gateway, this.#lease.ttlMs, signal), signal);
+    for (;;) {
+      const { state } = await persist(() => this.keys.read(signal), signal);
+      // Somebody has noticed. The view that is without this member comes by the watch, and the lease has no key.
+      if (!isSameMember(this.self, memberOf(state.view ?? this.view, rank))) return lease;
+      if (await persist(() => this.keys.hold(state, { rank, incarnation, lease: lease.id }, signal), signal))
+        return lease;
+    }
+  }
+
+  #unreachable(): RpcError {
+    return new RpcError({
+      code: "unavailable",
+      message: `group "${this.view.group}": etcd was not reached for ${this.#lease.ttlMs} ms; others may have removed this member`,
+    });
+  }
+}
