@@ -8,7 +8,6 @@ import type {
 } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { realClock } from "../time/clock.ts";
-import { realTimers } from "../time/real-timers.ts";
 import { builtin } from "../wire/builtin.ts";
 import { openPieces } from "./open-pieces.ts";
 import {
@@ -20,6 +19,7 @@ import {
   pieceContext,
   scatter,
 } from "./piece.ts";
+import { pieceTurns } from "./piece-turns.ts";
 import {
   asSealedPiece,
   piecesInFlight,
@@ -99,7 +99,7 @@ export class SessionMover implements SealedMover {
     const opened = pieces.slice(0, sealed.length).map((piece, at) => ({
       ranges: piece.ranges,
       sealed: sealed[at] as SealedPiece,
-      target: () => (transfer.stopped ? undefined : piece.local),
+      target: () => (transfer.stopped || this.#ended ? undefined : piece.local),
       onOpened: () => transfer.onMoved(piece.bytes),
     }));
     await openPieces("get", this.#peer, this.#ciphers.opener, opened);
@@ -130,13 +130,16 @@ export class SessionMover implements SealedMover {
     }
   }
 
-  /** Staging memory for the first piece of a request, or in the next turn for a further one, if there is some. */
+  /** Staging memory for the first piece of a request, or for a further one, if there is some. None after the end. */
   async #placeForPut(isFirst: boolean): Promise<StagingPiece | undefined> {
     const { port, account } = this.#peer;
     const { readable } = Staging.of(port);
-    if (isFirst) return readable.take(account);
-    await new Promise(realTimers.setImmediate);
-    return this.#ended ? undefined : readable.takeNow(account);
+    await pieceTurns.next();
+    const place = isFirst ? await readable.take(account) : readable.takeNow(account);
+    if (!this.#ended) return place;
+    // There are no keys any more. The request that follows fails, and says why the session has ended.
+    place?.giveBack();
+    return undefined;
   }
 
   #ask(transfer: SealedTransfer, method: number, input: readonly unknown[]): Promise<unknown> {

@@ -1,6 +1,7 @@
 import type { PeerLink } from "../control/peer-link.ts";
 import type { OfferedPiece, PieceCiphers } from "../control/sealed-bulk.ts";
 import { onlyView, pieceContext, rangeBytes, scatter } from "./piece.ts";
+import { pieceTurns } from "./piece-turns.ts";
 import { pullPiece } from "./pull-piece.ts";
 import { forged } from "./sealed-piece.ts";
 import { Staging } from "./staging.ts";
@@ -43,6 +44,7 @@ async function openPiece(
     if (piece.target() === undefined) return;
     const source = own.memory.subarray(0, rangeBytes(ranges));
     await pullPiece(port, address, sealed, own, source.byteLength);
+    await pieceTurns.next();
     const views = piece.target();
     if (views === undefined) return;
     // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.

@@ -11,7 +11,6 @@ import type {
 import { RpcError } from "../errors/rpc-error.ts";
 import { sliceSegments } from "../memory/exposable.ts";
 import { type Clock, realClock } from "../time/clock.ts";
-import { realTimers } from "../time/real-timers.ts";
 import { openPieces } from "./open-pieces.ts";
 import {
   gathered,
@@ -22,6 +21,7 @@ import {
   rangeBytes,
   scatter,
 } from "./piece.ts";
+import { pieceTurns } from "./piece-turns.ts";
 import { asSealedPiece, piecesInFlight, readGroups, sealedPartCount, sealedParts } from "./sealed-piece.ts";
 import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
@@ -53,7 +53,7 @@ export class SessionOwner implements SealedOwner {
     this.#ciphers = ciphers;
   }
 
-  /** A turn seals one piece. Those for which there is memory are answered, so that none waits for another's. */
+  /** Those pieces for which there is memory are answered, so that none waits for another's. */
   async get(call: IncomingCall, wanted: readonly WantedPiece[]): Promise<void> {
     const busy = wanted.find(({ slot }) => this.#sealing.has(slot));
     if (busy !== undefined)
@@ -81,10 +81,13 @@ export class SessionOwner implements SealedOwner {
     call.settle({ value: answer });
   }
 
-  /** Staging memory for the first piece of a request, or in the next turn for a further one, if there is some. */
+  /**
+   * Staging memory for the first piece of a request, or for a further one, if there is some. It is to be sealed at once:
+   * the peer may release the slot in a later turn.
+   */
   async #placeFor(slot: number, isFirst: boolean): Promise<StagingPiece | undefined> {
     const { port, account } = this.#peer;
-    if (!isFirst) await new Promise(realTimers.setImmediate);
+    await pieceTurns.next();
     const { readable } = Staging.of(port);
     this.#pieces[slot] ??= isFirst ? await readable.take(account) : readable.takeNow(account);
     return this.#pieces[slot];

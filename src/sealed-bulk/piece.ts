@@ -6,6 +6,9 @@ export const maxRanges = 1024;
 /** Up to this length bytes travel in the sealed message itself: a second round trip costs more. */
 export const inlineBytes = 8 * 1024;
 
+/** Transfers that are longer are cut, so that some of it is sealed while the rest is read. */
+const shortestBytes = pieceBytes / 4;
+
 /** What one sealing covers: ranges of the owner's memory, and the mover's memory for them, in the same order. */
 export interface Piece {
   readonly ranges: readonly PieceRange[];
@@ -44,13 +47,16 @@ export class PieceQueue {
   #within = 0;
   /** How much of the part was taken. */
   #taken = 0;
+  /** Of all parts. */
+  readonly #bytes: number;
   #remaining: number;
 
   /** `chunkBytes` bounds a piece below `pieceBytes`. */
   constructor(parts: readonly SealedPart[], chunkBytes: number = pieceBytes) {
     this.#parts = parts;
     this.#mostBytes = Math.min(chunkBytes, pieceBytes);
-    this.#remaining = parts.reduce((sum, { local }) => sum + bytesIn(local), 0);
+    this.#bytes = parts.reduce((sum, { local }) => sum + bytesIn(local), 0);
+    this.#remaining = this.#bytes;
   }
 
   get remaining(): number {
@@ -58,13 +64,15 @@ export class PieceQueue {
   }
 
   /**
-   * The next pieces, for one request: at most `most`, and a quarter of what remains. They are shorter where little
-   * remains. So the first of a short transfer come soon, and some are sealed while others are read. Some bytes must
-   * remain.
+   * The next pieces, for one request: at most `most`, and a quarter of what remains. Those of the first request are
+   * short, so that they can be read soon, and so are the last ones. So some are sealed while others are read. Some bytes
+   * must remain.
    */
   takeSome(most: number): Piece[] {
-    const mostBytes = Math.min(this.#mostBytes, usualBytes(this.#remaining));
-    const left = Math.ceil(this.#remaining / mostBytes);
+    const isFirst = this.#remaining === this.#bytes;
+    const usual = Math.min(this.#mostBytes, usualBytes(this.#remaining));
+    const left = Math.ceil(this.#remaining / usual);
+    const mostBytes = isFirst ? Math.min(usual, shortestBytes) : usual;
     const pieces: Piece[] = [];
     let ranges = 0;
     for (let count = Math.min(most, Math.ceil(left / 4)); count > 0 && ranges < maxRanges; count--) {
@@ -108,7 +116,7 @@ export class PieceQueue {
 /** How long pieces are where so many bytes remain. */
 function usualBytes(remaining: number): number {
   if (remaining >= 4 * pieceBytes) return pieceBytes;
-  return remaining >= pieceBytes ? pieceBytes / 2 : pieceBytes / 4;
+  return remaining >= pieceBytes ? pieceBytes / 2 : shortestBytes;
 }
 
 type GrowingRange = { -readonly [Key in keyof PieceRange]: PieceRange[Key] };

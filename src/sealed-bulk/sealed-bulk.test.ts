@@ -272,7 +272,7 @@ describe("sealed bulk", () => {
     for (const op of ["get", "put"] as const)
       for (const [pieces, most] of [
         [64, 40],
-        [4, 8],
+        [4, 10],
       ] as const) {
         all.asked.length = 0;
         await all.move(op, [{ key, offset: 0, local: [new Uint8Array(pieces * pieceBytes)] }]);
@@ -306,6 +306,31 @@ describe("sealed bulk", () => {
     }
     expect(Buffer.compare(here, there)).toBe(0);
   });
+
+  it.each(["get", "put"] as const)(
+    "seals and opens nothing of a %s once its session has ended",
+    async (op) => {
+      const ciphers = testCiphers();
+      const all = pair(ciphers);
+      const side = op === "get" ? ciphers.opener : ciphers.sealer;
+      let used = 0;
+      const first = Object.values(side)[0] as (...args: unknown[]) => unknown;
+      const wrapped = (...args: unknown[]): unknown => {
+        // The mover's side.
+        if (used++ === 0) all.sessionMover.end();
+        return first(...args);
+      };
+      Object.assign(side, { [op === "get" ? "open" : "seal"]: wrapped });
+      const bytes = 8 * pieceBytes;
+      all.grant(key, "read write", new Uint8Array(bytes));
+      // These requests are answered, unlike those of a session that has ended: so a get would go on for ever.
+      all.onRequest = (_method, input) => (used > 0 && op === "get" ? [] : input);
+      const { moved, code } = await all.move(op, [{ key, offset: 0, local: [new Uint8Array(bytes)] }]);
+      expect([used, code]).toEqual([1, "invalid_argument"]);
+      expect(moved).toBeLessThan(bytes);
+      expect(Staging.of(all.mover).readable.taken + Staging.of(all.mover).own.taken).toBe(0);
+    },
+  );
 
   it("refuses requests of another form", async () => {
     const all = pair();
