@@ -16,7 +16,11 @@ const architectures = /** @type {Record<string, string>} */ ({ x64: "amd64", arm
  * the package would start it as a service. Where it cannot be had, those tests are skipped, and this says so.
  */
 export async function getEtcd() {
-  if (onPath("etcd") !== undefined || existsSync(join(root, program)) || isCurrent("without-etcd", "refused", []))
+  if (
+    onPath("etcd") !== undefined ||
+    existsSync(join(root, program)) ||
+    isCurrent("without-etcd", "refused", [])
+  )
     return;
   try {
     const architecture = architectures[process.arch];
