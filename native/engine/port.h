@@ -160,6 +160,7 @@ class Port {
   void onNotification(const fi_cq_data_entry& completion);
   void onReceived(transport::Receive& receive, const fi_cq_data_entry& entry);
   void poll(bool looks);
+  bool hasNews() const;
   void spin(uint32_t spinUs, bool looked);
   void look();
   void reclaim();

@@ -28,10 +28,16 @@ uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
   bool looks = transport_->beginTurn();
   poll(looks);
-  if (completions_.ring.readable() == 0 && spinUs > 0 && !transport_->isMoving())
-    spin(spinUs, looks);
+  if (!hasNews() && spinUs > 0 && !transport_->isMoving()) spin(spinUs, looks);
   transport_->endTurn();
   return completions_.ring.readable();
+}
+
+/// Whether the reader has something to do. That the only message under way has left is nothing: its
+/// slot was not scarce, and what the reader waits for is the answer.
+bool Port::hasNews() const {
+  const Ring& ring = completions_.ring;
+  return ring.hasNews() || ring.readable() > (sends_ == 0 ? 1 : 0);
 }
 
 /// Takes back what the reader of the ring is through with.
@@ -57,8 +63,8 @@ void Port::spin(uint32_t spinUs, bool looked) {
     if (away > kLateYield) completions_.ring.countLost(away);
     poll(false);
     now = steady_clock::now();
-  } while (completions_.ring.readable() == 0 && now < end);
-  if (completions_.ring.readable() > 0) return completions_.ring.countCaught();
+  } while (!hasNews() && now < end);
+  if (hasNews()) return completions_.ring.countCaught();
   if (transport_->looks() && !looked) poll(true);
 }
 

@@ -59,6 +59,8 @@ class Ring {
 
   /// Entries that the reader had not passed at the last `reclaim`.
   uint32_t readable() const { return tail_ - reclaimed_; }
+  /// Whether one of them tells more than that a message has left.
+  bool hasNews() const { return static_cast<int32_t>(newsTail_ - reclaimed_) > 0; }
   uint32_t room() const { return kRingEntries - readable(); }
   /// Entries ever written, mod 2^32.
   uint32_t tail() const { return tail_; }
@@ -83,6 +85,7 @@ class Ring {
     words[5] = entry.high;
     slots_[position] = slot;
     words_[0] = ++tail_;
+    if (entry.kind != Completion::sent || entry.status != 0) newsTail_ = tail_;
   }
 
   /// Calls `back(slot)` for every receive slot whose entry the head has passed since the last call.
@@ -92,6 +95,7 @@ class Ring {
       uint32_t slot = slots_[reclaimed_ % kRingEntries];
       if (slot != kNoSlot) back(slot);
     }
+    if (!hasNews()) newsTail_ = reclaimed_;
   }
 
  private:
@@ -102,6 +106,7 @@ class Ring {
 
   uint32_t* words_;
   uint32_t tail_ = 0;
+  uint32_t newsTail_ = 0;  // behind the last entry that is news
   uint32_t lostUs_ = 0;
   uint32_t caught_ = 0;
   uint32_t reclaimed_ = 0;

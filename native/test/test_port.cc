@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <rdma/fi_errno.h>
 
+#include <thread>
+
 #include "test/harness.h"
 
 using namespace cinnabar;
@@ -152,6 +154,35 @@ TEST_SUITE("port") {
     b.turn();
     CHECK(b.port->arm() == 1);
     CHECK(b.port->arm() == 1);
+  }
+
+  TEST_CASE_FIXTURE(PortFixture,
+                    "a spin goes on when the only message has left, and ends with the answer") {
+    TestPort a(Scheme::tcp), b(Scheme::tcp);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int toB = a.admit(b), toA = b.admit(a);
+    // Longer than what the provider sends without a completion.
+    constexpr size_t bytes = 1000;
+    a.sendPattern(toB, 0, bytes, 1);
+    b.sendPattern(toA, 0, bytes, 2);
+    REQUIRE(eventually({&a, &b}, [&] {
+      return a.messages.size() == 1 && b.messages.size() == 1 &&
+             a.port->gauge(engine::Gauge::sends) + b.port->gauge(engine::Gauge::sends) == 0;
+    }));
+    a.turn();
+    std::thread answering([&] {
+      REQUIRE(eventually({&b}, [&] { return b.messages.size() == 2; }));
+      b.sendPattern(toA, 1, bytes, 3);
+      REQUIRE(eventually({&b}, [&] { return b.port->gauge(engine::Gauge::sends) == 0; }));
+    });
+    a.sendPattern(toB, 1, bytes, 4);
+    auto most = std::chrono::duration_cast<std::chrono::microseconds>(kDeadline);
+    CHECK(a.port->progress(static_cast<uint32_t>(most.count())) == 2);
+    a.turn();
+    answering.join();
+    CHECK(a.messages.size() == 2);
+    CHECK(a.count(engine::Completion::sent) == 2);
   }
 
   TEST_CASE_FIXTURE(

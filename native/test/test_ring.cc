@@ -42,6 +42,29 @@ TEST_SUITE("ring") {
     CHECK(words[0] == 0);
   }
 
+  TEST_CASE_FIXTURE(RingFixture,
+                    "has no news while all that is unread tells of messages that left") {
+    CHECK_FALSE(ring.hasNews());
+    ring.push({Completion::sent});
+    CHECK_FALSE(ring.hasNews());
+    ring.push({Completion::message}, 3);
+    ring.push({Completion::sent});
+    CHECK(ring.hasNews());
+    words[1] = 1;
+    reclaimed();
+    CHECK(ring.hasNews());
+    words[1] = 2;
+    reclaimed();
+    CHECK_FALSE(ring.hasNews());
+    CHECK(ring.readable() == 1);
+    // A message that did not leave is news.
+    ring.push({Completion::sent, 5});
+    CHECK(ring.hasNews());
+    words[1] = 4;
+    reclaimed();
+    CHECK_FALSE(ring.hasNews());
+  }
+
   TEST_CASE_FIXTURE(RingFixture, "is full after as many entries as it has") {
     for (uint32_t i = 0; i < kRingEntries; ++i) {
       CHECK(ring.room() == kRingEntries - i);
