@@ -7,11 +7,11 @@ import type { ItemSender } from "../streams/item-sender.ts";
 import { Streams } from "../streams/streams.ts";
 import { RequestAttempt, type RequestOwner } from "./request-attempt.ts";
 import { type CallSession, wasTurnedAway } from "./session-source.ts";
+import type { StreamTerms } from "./stream-terms.ts";
 
 /** The stream that a request is made for. */
 export interface StreamAttemptOwner extends RequestOwner {
-  readonly directions: ItemDirections;
-  readonly window: ItemWindow;
+  readonly terms: StreamTerms;
   readonly receiver: ItemReceiver;
   /** `Infinity` where the stream has no total time limit. */
   readonly endMs: number;
@@ -38,11 +38,11 @@ export class StreamAttempt extends RequestAttempt<StreamAttemptOwner> implements
   }
 
   get directions(): ItemDirections {
-    return this.owner.directions;
+    return this.owner.terms.directions;
   }
 
   get window(): ItemWindow {
-    return this.owner.window;
+    return this.owner.terms.window;
   }
 
   get receiver(): ItemReceiver {
@@ -73,7 +73,7 @@ export class StreamAttempt extends RequestAttempt<StreamAttemptOwner> implements
 
   override onLeft(): void {
     const { context } = this.target as CallSession;
-    const sender = this.#items.open(context.part(Streams), this.id);
+    const sender = this.#items.open(context.part(Streams));
     this.owner.onAttemptLeft(this, sender);
   }
 

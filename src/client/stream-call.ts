@@ -10,23 +10,21 @@ import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
-import type { MetadataListener } from "../call/outgoing-call.ts";
-import { resolveIdleTimeout, resolveWindow } from "../contract/method.ts";
-import type { ItemDirections } from "../control/control-method.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { Priority } from "../flow/priority.ts";
-import { IdleWatch, type Watched } from "../streams/idle-watch.ts";
-import type { ItemWindow } from "../streams/item-credits.ts";
+import { idleLooks, isIdle, quietLooks, type Watched } from "../streams/idle-watch.ts";
 import { ItemReceiver, type ReceiverOwner } from "../streams/item-receiver.ts";
 import type { ItemSender } from "../streams/item-sender.ts";
 import { Alarm } from "../time/deadline-wheel.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
+import type { InputSource } from "./input-source.ts";
 import type { Retried } from "./retried-calls.ts";
 import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
 import { StreamAttempt, type StreamAttemptOwner } from "./stream-attempt.ts";
+import type { StreamTerms } from "./stream-terms.ts";
 
 /**
  * Where a stream stands for its caller.
@@ -39,14 +37,6 @@ import { StreamAttempt, type StreamAttemptOwner } from "./stream-attempt.ts";
  */
 type StreamPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
-/** What sends the inputs of a stream: a pump from an iterable, or a writer. */
-export interface InputSource {
-  attach(sender: ItemSender): void;
-  detach(): void;
-  /** The stream is over: `error` unless it ended well. */
-  close(error: RpcError | undefined): void;
-}
-
 /** A deadline that is none: the wheel knows the stream, as it knows every call. */
 const farMs = 2 ** 31 - 1;
 
@@ -56,11 +46,8 @@ export class StreamCall
   implements StreamAttemptOwner, Abortable, CheckedCall, Retried, ReceiverOwner, Watched
 {
   readonly method: ClientMethod;
-  readonly directions: ItemDirections;
-  readonly window: ItemWindow;
+  readonly terms: StreamTerms;
   readonly receiver: ItemReceiver;
-  readonly priority: Priority;
-  readonly failsWhenFull: boolean;
   /** The block that each attempt carries. */
   metadata: Uint8Array | undefined = undefined;
   /** The answer of a client stream. Never unhandled. */
@@ -72,9 +59,6 @@ export class StreamCall
   /** What it has ended with, unless it ended well. */
   failure: RpcError | undefined;
   readonly #input: unknown;
-  readonly #onMetadata: MetadataListener | undefined;
-  readonly #idleTimeoutMs: number;
-  readonly #policy: RetryPolicy | undefined;
   #signals: AbortSignal[] | undefined;
   #resolve: ((value: unknown) => void) | undefined;
   #source: InputSource | undefined;
@@ -82,32 +66,24 @@ export class StreamCall
   #attempts = 0;
   #mayHaveRun = false;
   #alarm: Alarm | undefined;
-  #idle: IdleWatch | undefined;
+  /** Looks in a row that found the stream quiet, and the peer's signs at the last; -1 until a request has left. */
+  #quiet = -1;
+  #seenSigns = 0;
   #inputsEnded = false;
 
   constructor(
     method: ClientMethod,
-    directions: ItemDirections,
+    terms: StreamTerms,
     input: unknown,
     options: StreamCallOptions | undefined,
   ) {
     super();
     this.method = method;
-    this.directions = directions;
+    this.terms = terms;
     this.#input = input;
-    this.priority = options?.priority ?? method.priority;
-    this.#onMetadata = options?.onMetadata;
-    this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
-    this.window =
-      options?.window === undefined ? method.window : resolveWindow("stream", options.window, method.window);
-    this.#idleTimeoutMs =
-      options?.idleTimeoutMs === undefined
-        ? method.idleTimeoutMs
-        : resolveIdleTimeout("stream", options.idleTimeoutMs);
-    this.#policy = options?.retry === undefined ? method.policy : method.policyOf({ retry: options.retry });
     this.receiver = new ItemReceiver(method.output, this);
     this.around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
-    if (!directions.outputs)
+    if (!terms.directions.outputs)
       this.answer = new Promise((resolve) => {
         this.#resolve = resolve;
       });
@@ -123,7 +99,7 @@ export class StreamCall
     this.endMs = nowMs + (options?.timeoutMs ?? this.method.streamTimeoutMs);
     if (this.around !== undefined)
       this.endMs = Math.min(this.endMs, nowMs + timeLeftIn(this.around, nowMs, Number.POSITIVE_INFINITY));
-    engine.wheel.arm(this, Math.min(this.endMs, nowMs + farMs));
+    this.#arm(nowMs);
     retried.add(this);
     this.#listen(options?.signal);
     this.#listen(this.around?.signal);
@@ -134,6 +110,14 @@ export class StreamCall
       return this.#failWith(error as RpcError);
     }
     checkInput(this, this.#input);
+  }
+
+  get priority(): Priority {
+    return this.terms.priority;
+  }
+
+  get failsWhenFull(): boolean {
+    return this.terms.failsWhenFull;
   }
 
   override get methodPath(): string {
@@ -202,8 +186,11 @@ export class StreamCall
   }
 
   onAttemptLeft(_attempt: StreamAttempt, sender: ItemSender | undefined): void {
-    if (this.#idle === undefined && this.#idleTimeoutMs < Number.POSITIVE_INFINITY)
-      this.#idle = new IdleWatch(this.method.source.engine, this.#idleTimeoutMs, this);
+    if (this.#quiet < 0) {
+      this.#quiet = 0;
+      if (this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY)
+        this.#arm(this.method.source.engine.clock.now());
+    }
     if (sender === undefined) return;
     if (this.#inputsEnded) this.#attempt?.items.endInputs();
     else this.#source?.attach(sender);
@@ -212,9 +199,9 @@ export class StreamCall
   onAttemptValue(attempt: StreamAttempt, value: unknown): void {
     this.phase = "judging";
     this.#mayHaveRun = true;
-    if (!tellAnswerMetadata(this, this.#onMetadata, attempt.answerMetadata)) return;
+    if (!tellAnswerMetadata(this, this.terms.onMetadata, attempt.answerMetadata)) return;
     // The outputs were the answer.
-    if (this.directions.outputs) this.succeed(undefined);
+    if (this.terms.directions.outputs) this.succeed(undefined);
     else endWithValue(this, value);
   }
 
@@ -227,7 +214,7 @@ export class StreamCall
     if (this.#mayMove && attempt.wasTurnedAway(error)) return this.#launchElsewhere();
     if (!this.#mayTryAgain(error)) return this.#failWith(error);
     const { engine } = this.method.source;
-    const waitMs = backoffMs(this.#policy as RetryPolicy, this.#attempts - 1, error.retryAfterMs);
+    const waitMs = backoffMs(this.terms.policy as RetryPolicy, this.#attempts - 1, error.retryAfterMs);
     if (engine.clock.now() + waitMs >= this.endMs) return this.#failWith(error);
     if (!this.method.budget.withdraw()) {
       engine.counters.retriesWithheld++;
@@ -261,7 +248,7 @@ export class StreamCall
 
   /** Whether another attempt may succeed and does no harm. */
   #mayTryAgain(error: RpcError): boolean {
-    const policy = this.#policy;
+    const policy = this.terms.policy;
     if (policy === undefined || this.#attempts >= policy.attempts) return false;
     if (this.#mayHaveRun && !this.method.idempotent) return false;
     return error.retryAfterMs !== undefined || (error.reason === undefined && policy.codes.has(error.code));
@@ -271,17 +258,31 @@ export class StreamCall
 
   get waitsForPeer(): boolean {
     const items = this.#attempt?.items;
-    if (items === undefined || items.heldBack) return this.directions.outputs && this.receiver.awaited;
-    return this.directions.outputs ? this.receiver.awaited : this.#inputsEnded;
+    if (items === undefined || items.heldBack) return this.terms.directions.outputs && this.receiver.awaited;
+    return this.terms.directions.outputs ? this.receiver.awaited : this.#inputsEnded;
   }
 
   get signs(): number {
     return this.#attempt?.items.signs ?? 0;
   }
 
-  onIdle(): void {
-    if (this.settled) return;
-    const message = `nothing has come from ${this.peerName} for idleTimeoutMs ${this.#idleTimeoutMs}`;
+  /** Waits for the deadline, and for the next look. */
+  #arm(nowMs: number): void {
+    const stepMs = this.#quiet < 0 ? farMs : Math.min(farMs, this.terms.idleTimeoutMs / idleLooks);
+    this.method.source.engine.wheel.arm(this, Math.min(this.endMs, nowMs + stepMs));
+  }
+
+  #look(nowMs: number): void {
+    if (this.#quiet >= 0 && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
+      this.#quiet = quietLooks(this.#quiet, this, this.#seenSigns);
+      this.#seenSigns = this.signs;
+      if (isIdle(this.#quiet)) return this.#onIdle();
+    }
+    this.#arm(nowMs);
+  }
+
+  #onIdle(): void {
+    const message = `nothing has come from ${this.peerName} for idleTimeoutMs ${this.terms.idleTimeoutMs}`;
     this.#end("deadline_exceeded", message, {}, "now");
   }
 
@@ -297,9 +298,8 @@ export class StreamCall
 
   override onDeadline(): void {
     if (this.settled) return;
-    const { wheel, clock } = this.method.source.engine;
-    const nowMs = clock.now();
-    if (nowMs < this.endMs) return wheel.arm(this, Math.min(this.endMs, nowMs + farMs));
+    const nowMs = this.method.source.engine.clock.now();
+    if (nowMs < this.endMs) return this.#look(nowMs);
     const timeoutMs = Math.round((this.endMs - this.startedMs) * 1000) / 1000;
     this.#end("deadline_exceeded", `${timeoutMs} ms have passed before the stream ended`, {}, "now");
   }
@@ -334,7 +334,7 @@ export class StreamCall
 
   #failWith(error: RpcError): void {
     this.phase = "judging";
-    if (tellAnswerMetadata(this, this.#onMetadata, error.metadata)) endWithError(this, error);
+    if (tellAnswerMetadata(this, this.terms.onMetadata, error.metadata)) endWithError(this, error);
   }
 
   succeed(value: unknown): void {
@@ -391,7 +391,6 @@ export class StreamCall
     const { engine, retried } = this.method.source;
     engine.wheel.disarm(this);
     if (this.#alarm !== undefined) engine.wheel.disarm(this.#alarm);
-    this.#idle?.stop();
     retried.delete(this);
     for (const signal of this.#signals ?? []) unwatchAbort(signal, this);
     this.#attempt?.giveUp();

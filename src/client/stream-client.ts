@@ -15,10 +15,12 @@ import { Pump } from "../streams/pump.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
+import type { InputSource } from "./input-source.ts";
 import { ItemQueue } from "./item-queue.ts";
 import { ClientMiddlewareCall, type MakeCall } from "./middleware-call.ts";
 import { SentItems } from "./sent-items.ts";
-import { type InputSource, StreamCall } from "./stream-call.ts";
+import { StreamCall } from "./stream-call.ts";
+import { type StreamTerms, streamTerms } from "./stream-terms.ts";
 import { AnswerThrough, DuplexThrough, ItemsThrough } from "./stream-through.ts";
 
 type StreamKind = "serverStream" | "clientStream" | "duplexStream";
@@ -73,6 +75,8 @@ export function streamFunction(
 class StreamOpener {
   readonly #method: ClientMethod;
   readonly #directions: ItemDirections;
+  /** Of streams without options. */
+  readonly #terms: StreamTerms;
   readonly #service: AnyService;
   readonly #middleware: readonly Middleware[];
 
@@ -84,6 +88,7 @@ class StreamOpener {
   ) {
     this.#method = method;
     this.#directions = directions;
+    this.#terms = streamTerms(method, directions);
     this.#service = service;
     this.#middleware = middleware;
   }
@@ -194,7 +199,8 @@ class StreamOpener {
   }
 
   #open(input: unknown, options: StreamCallOptions | undefined): StreamCall {
-    return new StreamCall(this.#method, this.#directions, input, options);
+    const terms = options === undefined ? this.#terms : streamTerms(this.#method, this.#directions, options);
+    return new StreamCall(this.#method, terms, input, options);
   }
 
   #begun(input: unknown, options: StreamCallOptions | undefined): StreamCall {

@@ -5,7 +5,7 @@ import type { Schema } from "../contract/schema.ts";
 import type { ItemDirections } from "../control/control-method.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { frameKind } from "../wire/frame.ts";
-import { IdleWatch, type Watched } from "./idle-watch.ts";
+import { type IdleListener, IdleWatch } from "./idle-watch.ts";
 import { type ArrivalsOwner, ItemArrivals } from "./item-arrivals.ts";
 import type { ItemWindow } from "./item-credits.ts";
 import { ItemReceiver, Items, type ReceiverOwner } from "./item-receiver.ts";
@@ -25,7 +25,7 @@ export interface ServedItemsOwner {
 }
 
 /** The items of one call, on the side that serves it. */
-export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, Watched {
+export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, IdleListener {
   /** Undefined: the callee sends no items. */
   readonly sender: ItemSender | undefined;
   /** Told when the call ends against its handler's will, or by it. */

@@ -12,6 +12,8 @@ import type { Streams } from "./streams.ts";
 
 /** The request that a caller's items belong to. */
 export interface CallerOfItems {
+  /** Of the request. */
+  readonly id: number;
   readonly directions: ItemDirections;
   readonly window: ItemWindow;
   /** Who takes the outputs. */
@@ -26,7 +28,6 @@ export interface CallerOfItems {
 export class CallerItems implements CallItems, ArrivalsOwner {
   readonly #caller: CallerOfItems;
   #session: SessionContext | undefined;
-  #callId = 0;
   #arrivals: ItemArrivals | undefined;
   #sender: ItemSender | undefined;
 
@@ -35,11 +36,10 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   }
 
   /** The request lies with the outbox: outputs are granted, and inputs may follow. */
-  open(streams: Streams, callId: number): ItemSender | undefined {
-    const { directions, receiver, window } = this.#caller;
+  open(streams: Streams): ItemSender | undefined {
+    const { id: callId, directions, receiver, window } = this.#caller;
     const { session, turns } = streams;
     this.#session = session;
-    this.#callId = callId;
     if (directions.outputs)
       this.#arrivals = new ItemArrivals(session, frameKind.output, callId, this, receiver, window);
     if (directions.inputs) this.#sender = new ItemSender(session, turns, frameKind.input, callId);
@@ -74,7 +74,7 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   endInputs(): void {
     const sender = this.#sender;
     if (sender === undefined || sender.stopped || this.#session?.state !== "open") return;
-    const head = { kind: frameKind.inputsEnd, method: 0, callId: this.#callId, word: sender.count };
+    const head = { kind: frameKind.inputsEnd, method: 0, callId: this.#caller.id, word: sender.count };
     sender.stop();
     this.#session.outbox.bare(head);
     this.#session.services.progress.wake();
@@ -89,25 +89,26 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   // ---- frames -----------------------------------------------------------------------------------------------------
 
   onItem(at: number, bodyBytes: number, flags: number): void {
-    if (this.#arrivals === undefined) this.#session?.fault(`call ${this.#callId} takes no items`);
+    if (this.#arrivals === undefined) this.#session?.fault(`call ${this.#caller.id} takes no items`);
     else this.#arrivals.onItem(at, bodyBytes, flags);
   }
 
   onItemsEnd(count: number): void {
     if (this.#arrivals !== undefined) this.#arrivals.onEnd(count);
-    else if (count !== 0) this.#session?.fault(`call ${this.#callId} has no items and ends after ${count}`);
+    else if (count !== 0)
+      this.#session?.fault(`call ${this.#caller.id} has no items and ends after ${count}`);
   }
 
   onCredits(items: number, bytes: number): void {
     this.#creditSigns++;
-    if (this.#sender === undefined) this.#session?.fault(`call ${this.#callId} sends no items`);
+    if (this.#sender === undefined) this.#session?.fault(`call ${this.#caller.id} sends no items`);
     else if (!this.#sender.addCredits(items, bytes))
-      this.#session?.fault(`the credits of call ${this.#callId} overflow`);
+      this.#session?.fault(`the credits of call ${this.#caller.id} overflow`);
   }
 
   onFinished(): void {
     this.stop();
-    if (this.#sender !== undefined) this.#session?.offers.releaseItems(inputItems(this.#callId));
+    if (this.#sender !== undefined) this.#session?.offers.releaseItems(inputItems(this.#caller.id));
   }
 
   onPullBegun(): void {}

@@ -36,7 +36,6 @@ export class ItemArrivals implements ItemOrigin {
   readonly #owner: ArrivalsOwner;
   readonly #receiver: ItemReceiver;
   readonly #credits: ReceiveCredits;
-  readonly #window: ItemWindow;
   readonly #budgeted: number;
   #count = 0;
   #isEnded = false;
@@ -45,8 +44,6 @@ export class ItemArrivals implements ItemOrigin {
   #heldBytes = 0;
   /** In the order in which they arrived, and must be confirmed. */
   #pulls: Pull[] | undefined;
-  /** Frames of the stream that have come: signs of the peer's work. */
-  signs = 0;
 
   /** Grants the whole window to the peer. `kind`: of the frames of the items. */
   constructor(
@@ -64,8 +61,7 @@ export class ItemArrivals implements ItemOrigin {
     this.#receiver = receiver;
     this.#budgeted = budgetedBytes(session.account.streams, window.bytes);
     const bytes = Math.max(this.#budgeted, Math.min(window.bytes, leastBytes));
-    this.#window = bytes === window.bytes ? window : { items: window.items, bytes };
-    this.#credits = new ReceiveCredits(this.#window);
+    this.#credits = new ReceiveCredits(bytes === window.bytes ? window : { items: window.items, bytes });
     receiver.origin = this;
     this.#grant();
   }
@@ -73,6 +69,11 @@ export class ItemArrivals implements ItemOrigin {
   /** Items that have come. */
   get count(): number {
     return this.#count;
+  }
+
+  /** Frames of the stream that have come: signs of the peer's work. */
+  get signs(): number {
+    return this.#count + (this.#isEnded ? 1 : 0);
   }
 
   onItem(at: number, bodyBytes: number, flags: number): void {
@@ -93,7 +94,6 @@ export class ItemArrivals implements ItemOrigin {
     if (!this.#credits.arrive(cost))
       return session.fault(`item ${number} of call ${this.#callId} is beyond the credits`);
     this.#count = (number + 1) >>> 0;
-    this.signs++;
     session.services.counters.itemsReceived++;
     if (isPulled) this.#pull(at, bodyBytes, flags, cost);
     else if (!this.#owner.drops) {
@@ -107,7 +107,6 @@ export class ItemArrivals implements ItemOrigin {
   onEnd(count: number): boolean {
     if (count === this.#count && !this.#isEnded) {
       this.#isEnded = true;
-      this.signs++;
       return true;
     }
     const came = this.#isEnded ? "the end had come before" : `${this.#count} came`;

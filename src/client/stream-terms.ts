@@ -1,0 +1,38 @@
+import type { MetadataListener } from "../call/outgoing-call.ts";
+import { resolveIdleTimeout, resolveWindow } from "../contract/method.ts";
+import type { ItemDirections } from "../control/control-method.ts";
+import type { Priority } from "../flow/priority.ts";
+import type { ItemWindow } from "../streams/item-credits.ts";
+import type { StreamCallOptions } from "./call-options.ts";
+import type { ClientMethod } from "./client-method.ts";
+import type { RetryPolicy } from "./retry-policy.ts";
+
+/** What a stream is bound by. Streams that are made without options share those of their method. */
+export interface StreamTerms {
+  readonly directions: ItemDirections;
+  readonly window: ItemWindow;
+  readonly priority: Priority;
+  readonly failsWhenFull: boolean;
+  /** `Infinity` where there is no idle bound. */
+  readonly idleTimeoutMs: number;
+  readonly policy: RetryPolicy | undefined;
+  readonly onMetadata: MetadataListener | undefined;
+}
+
+/** The terms of a method, with what `options` say instead. */
+export function streamTerms(
+  method: ClientMethod,
+  directions: ItemDirections,
+  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata }: StreamCallOptions = {},
+): StreamTerms {
+  return {
+    directions,
+    window: window === undefined ? method.window : resolveWindow("stream", window, method.window),
+    priority: priority ?? method.priority,
+    failsWhenFull: (whenFull ?? method.whenFull) === "fail",
+    idleTimeoutMs:
+      idleTimeoutMs === undefined ? method.idleTimeoutMs : resolveIdleTimeout("stream", idleTimeoutMs),
+    policy: retry === undefined ? method.policy : method.policyOf({ retry }),
+    onMetadata,
+  };
+}
