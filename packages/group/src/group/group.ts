@@ -1,7 +1,8 @@
 import { EventEmitter } from "node:events";
-import { type Engine, type Middleware, RpcError } from "cinnabar/standard";
+import { type Engine, RpcError } from "cinnabar/standard";
 import type { Membership, Observation } from "../authority/authority.ts";
 import type { Status } from "../detector/message.ts";
+import type { Presence } from "../host/freshness.ts";
 import type { LiveStats } from "../live/driver.ts";
 import { Newest } from "../view/newest.ts";
 import { notInViewFailure } from "../view/not-in-view.ts";
@@ -49,8 +50,8 @@ export interface GroupParts {
   readonly membership?: Membership | undefined;
   /** Starts the detector; what it believes is told to `onStatus`. Undefined for none. */
   readonly startDetector?: ((onStatus: (change: StatusChange) => void) => Promise<GroupDetector>) | undefined;
-  /** Around every call to a member. */
-  readonly middleware?: readonly Middleware[];
+  /** What calls to members say of the view that this process has. Undefined where views do not change. */
+  readonly presence?: Presence;
   /** What to do when this process was removed. */
   readonly onExcluded?: (view: View) => void;
   readonly onClose?: () => void;
@@ -91,7 +92,7 @@ export class Group implements AsyncDisposable {
     this.name = view.group;
     this.#parts = parts;
     this.#views = new Newest(view);
-    this.#strangers = new Strangers(parts.engine, parts.middleware);
+    this.#strangers = new Strangers(parts.engine, parts.presence);
     this.#follow();
   }
 
@@ -155,7 +156,7 @@ export class Group implements AsyncDisposable {
     if (this.#closing !== undefined) throw this.#closedError();
     const member = memberOf(this.view, rank);
     if (member === undefined) throw notInViewFailure(this.name, rank, this.view.version);
-    const link = new MemberLink(this.#parts.engine, member, this.#parts.middleware);
+    const link = new MemberLink(this.#parts.engine, member, this.#parts.presence);
     this.#links.set(rank, link);
     return link;
   }

@@ -1,7 +1,6 @@
 import type { Engine } from "cinnabar/standard";
 import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
-import { stamping } from "../host/freshness.ts";
 import type { GroupHost } from "../host/group-host.ts";
 import type { Member } from "../view/view.ts";
 import { Group, type GroupParts } from "./group.ts";
@@ -112,7 +111,7 @@ function freshnessOf(
   observation: Observation,
   self: Member | undefined,
   host: GroupHost | undefined,
-): Pick<GroupParts, "middleware" | "onClose"> {
+): Pick<GroupParts, "presence" | "onClose"> {
   if (observation.refresh === undefined) return {};
   const presence = {
     self,
@@ -122,7 +121,7 @@ function freshnessOf(
     refresh: (version: number) => observation.refresh?.(version),
   };
   const onClose = host?.present(observation.view.group, presence);
-  return { middleware: [stamping(presence)], ...(onClose && { onClose }) };
+  return { presence, ...(onClose && { onClose }) };
 }
 
 function candidateOf(where: string, options: JoinOptions, creates: boolean): Candidate {

@@ -1,12 +1,6 @@
-import type {
-  AnyService,
-  Client,
-  ClientOptions,
-  Engine,
-  Middleware,
-  Peer,
-  RpcError,
-} from "cinnabar/standard";
+import type { AnyService, Client, ClientOptions, Engine, Peer, RpcError } from "cinnabar/standard";
+import { CallerStamp, type Presence } from "../host/freshness.ts";
+import { stampedClient } from "../host/stamped-client.ts";
 import type { Member } from "../view/view.ts";
 import { hostIdentity } from "./host-identity.ts";
 
@@ -21,12 +15,12 @@ export class MemberLink {
    * call. Its owner is the group.
    */
   readonly peer: Peer;
-  readonly #middleware: readonly Middleware[];
+  readonly #stamp: CallerStamp | undefined;
 
-  /** @internal `middleware` is around every call. */
-  constructor(engine: Engine, member: Member, middleware: readonly Middleware[] = []) {
+  /** @internal `presence`: what calls say of the view that this process has. */
+  constructor(engine: Engine, member: Member, presence?: Presence) {
     this.member = member;
-    this.#middleware = middleware;
+    this.#stamp = presence && new CallerStamp(presence);
     this.peer = peerOf(engine, member);
   }
 
@@ -39,8 +33,11 @@ export class MemberLink {
    * const { value } = await group.at(3).client(Store).read({ key: "a" });
    */
   client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
-    const middleware = [...this.#middleware, ...(options.middleware ?? [])];
-    return this.peer.client(service, middleware.length === 0 ? options : { ...options, middleware });
+    const stamp = this.#stamp;
+    const plain = this.peer.client(service, options);
+    if (stamp === undefined) return plain;
+    const middleware = [stamp.middleware, ...(options.middleware ?? [])];
+    return stampedClient(plain, this.peer.client(service, { ...options, middleware }), () => stamp.isDue);
   }
 
   /** @internal Ends all calls with this error, and those to come. */

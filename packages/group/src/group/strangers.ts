@@ -1,4 +1,5 @@
-import type { Engine, Middleware, RpcError } from "cinnabar/standard";
+import type { Engine, RpcError } from "cinnabar/standard";
+import type { Presence } from "../host/freshness.ts";
 import type { Member, View } from "../view/view.ts";
 import { MemberLink } from "./member-link.ts";
 
@@ -14,13 +15,13 @@ const mostLinks = 256;
  */
 export class Strangers {
   readonly #engine: Engine;
-  readonly #middleware: readonly Middleware[];
+  readonly #presence: Presence | undefined;
   /** In the order in which they were first reached. */
   readonly #links = new Map<string, MemberLink>();
 
-  constructor(engine: Engine, middleware: readonly Middleware[] = []) {
+  constructor(engine: Engine, presence?: Presence) {
     this.#engine = engine;
-    this.#middleware = middleware;
+    this.#presence = presence;
   }
 
   /** @throws TypeError when no URL of the member is one that Cinnabar knows */
@@ -29,7 +30,7 @@ export class Strangers {
     const known = this.#links.get(name);
     if (known !== undefined) return known;
     const member = { rank, incarnation, engine, urls, host, detector: undefined, metadata: {} };
-    const link = new MemberLink(this.#engine, member, this.#middleware);
+    const link = new MemberLink(this.#engine, member, this.#presence);
     this.#links.set(name, link);
     const [oldest] = this.#links;
     if (this.#links.size > mostLinks && oldest !== undefined) this.#end(oldest, tooMany);

@@ -1,7 +1,8 @@
 import { Engine, implement, type Metadata, service, unary } from "cinnabar/standard";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, expect, it, vi } from "vitest";
 import { type Member, makeView, type View } from "../view/view.ts";
-import { fencing, type Presence, stamping } from "./freshness.ts";
+import { CallerStamp, fencing, type Presence } from "./freshness.ts";
+import { stampedClient } from "./stamped-client.ts";
 
 const Who = service("who.v1", { hello: unary() });
 const open: AsyncDisposable[] = [];
@@ -60,19 +61,25 @@ async function pair(caller: Known, callee: Known) {
   const engine = await Engine.open();
   open.push(engine);
   let answer: Metadata | undefined;
-  const { hello } = engine.peer(url).client(Who, { middleware: [stamping(caller)] });
+  const stamp = new CallerStamp(caller);
+  const peer = engine.peer(url);
+  const stamped = peer.client(Who, { middleware: [stamp.middleware] });
+  const { hello } = stampedClient(peer.client(Who), stamped, () => stamp.isDue);
   const call = () => hello.result(undefined, { onMetadata: (metadata) => (answer = metadata) });
-  return { call, runs: () => runs, answer: () => answer };
+  return { call, stamp, runs: () => runs, answer: () => answer };
 }
 
 const [first, second] = [member(0, 1), member(1, 1)];
 
 it("a caller that is behind learns it in one call, and a callee that is behind too", async () => {
   const [caller, callee] = [new Known(viewOf(3, first)), new Known(viewOf(5, first, second))];
-  const { call } = await pair(caller, callee);
+  const { call, stamp } = await pair(caller, callee);
+  expect(stamp.isDue).toBe(true);
   expect((await call()).ok).toBe(true);
   expect([caller.refreshed, callee.refreshed]).toEqual([[5], []]);
   caller.view = viewOf(7, first);
+  // Another view is told of at once, however short ago the former one was.
+  expect(stamp.isDue).toBe(true);
   await call();
   expect([caller.refreshed, callee.refreshed]).toEqual([[5], [7]]);
 });
@@ -82,6 +89,24 @@ it("an answer to who knows the same carries nothing", async () => {
   const { call, answer } = await pair(caller, callee);
   expect((await call()).ok).toBe(true);
   expect([answer(), caller.refreshed, callee.refreshed]).toEqual([undefined, [], []]);
+});
+
+it("a callee that has accepted a view is not told of it again for a while", async () => {
+  const [caller, callee] = [new Known(viewOf(5, first), first), new Known(viewOf(5, first))];
+  const { call, stamp } = await pair(caller, callee);
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    await call();
+    expect(stamp.isDue).toBe(false);
+    vi.advanceTimersByTime(101);
+    // It may have stood still, and others have gone on.
+    expect(stamp.isDue).toBe(true);
+    callee.view = viewOf(6, first);
+    await call();
+    expect(caller.refreshed).toEqual([6]);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 it("a member that was removed is refused, and learns it; one that is in the newer view is served", async () => {

@@ -13,27 +13,53 @@ export interface Presence {
 /** Of a request: the version of the caller's view, its rank and its incarnation, and the group. Of an answer: a version. */
 const entry = "cinnabar-view";
 
+/** How long a callee is not told again which view this process has, once it has answered, in milliseconds. */
+const confirmedMs = 100;
+
 /**
- * Around each call to a member: says which view the caller has, and looks for a newer one when the answer names that. It
- * costs one entry of metadata; an answer carries one only for a caller that is behind.
+ * What calls to one member say of the view that their caller has: an entry of metadata, in the calls that are `isDue`. An
+ * answer carries one only for a caller that is behind. Calls of an idle process are due, and so are those of one that
+ * stood still: whether it is a member is found out by its first call.
  */
-export function stamping(presence: Presence): Middleware {
-  let stamped: View | undefined;
-  let stamp = "";
-  return async (call, next) => {
-    const { view, self } = presence;
-    if (view !== stamped) {
-      stamped = view;
-      stamp = `${view.version} ${self?.rank ?? "-"} ${self?.incarnation ?? "-"} ${view.group}`;
-    }
-    call.metadata.set(entry, stamp);
+export class CallerStamp {
+  readonly #presence: Presence;
+  #stamped: View | undefined;
+  #stamp = "";
+  #confirmed: View | undefined;
+  #confirmedUntilMs = 0;
+
+  constructor(presence: Presence) {
+    this.#presence = presence;
+  }
+
+  /** Whether the next call must say it: the callee has not accepted this view just now. */
+  get isDue(): boolean {
+    return this.#confirmed !== this.#presence.view || performance.now() > this.#confirmedUntilMs;
+  }
+
+  /** Around each call that is due. */
+  readonly middleware: Middleware = async (call, next) => {
+    const { view } = this.#presence;
+    call.metadata.set(entry, this.#of(view));
+    const startMs = performance.now();
     try {
-      return await next();
+      const output = await next();
+      this.#confirmed = view;
+      this.#confirmedUntilMs = startMs + confirmedMs;
+      return output;
     } finally {
       const version = Number(call.responseMetadata.get(entry));
-      if (version > view.version) presence.refresh(version);
+      if (version > view.version) this.#presence.refresh(version);
     }
   };
+
+  #of(view: View): string {
+    const { self } = this.#presence;
+    if (view !== this.#stamped)
+      this.#stamp = `${view.version} ${self?.rank ?? "-"} ${self?.incarnation ?? "-"} ${view.group}`;
+    this.#stamped = view;
+    return this.#stamp;
+  }
 }
 
 /**
