@@ -3,13 +3,13 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { RetriedCalls } from "../call/retried-calls.ts";
 import { FakeServices } from "../connection/fake-services.test-support.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { FakeClock } from "../time/fake-clock.test-support.ts";
 import { createClient } from "./client.ts";
-import { RetriedCalls } from "./retried-calls.ts";
 import type { CallSession, SessionSource } from "./session-source.ts";
 
 setFlagsFromString("--expose-gc");

@@ -10,6 +10,7 @@ import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import { currentCall } from "../call/current-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Callee, MetadataListener } from "../call/outgoing-call.ts";
+import type { Retried } from "../call/retried-calls.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import type { RpcCode } from "../errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
@@ -20,7 +21,6 @@ import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
-import type { Retried } from "./retried-calls.ts";
 import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
 import type { CallSession } from "./session-source.ts";
 

@@ -1,7 +1,7 @@
 import { hashToNumber } from "../balance/hash.ts";
 import type { Resolver } from "../balance/resolver.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
-import { RetriedCalls } from "../client/retried-calls.ts";
+import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { RpcCode } from "../errors/code.ts";

@@ -1,5 +1,5 @@
 import type { OutgoingCall } from "../call/outgoing-call.ts";
-import { RetriedCalls } from "../client/retried-calls.ts";
+import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
 import type { SessionObserver } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";

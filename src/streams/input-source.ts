@@ -1,5 +1,5 @@
 import type { RpcError } from "../errors/rpc-error.ts";
-import type { ItemSender } from "../streams/item-sender.ts";
+import type { ItemSender } from "./item-sender.ts";
 
 /** What sends the inputs of a stream: a pump from an iterable, or a writer. */
 export interface InputSource {

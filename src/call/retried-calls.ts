@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { Callee } from "../call/outgoing-call.ts";
 import type { RpcError } from "../errors/rpc-error.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
+import type { Callee } from "./outgoing-call.ts";
 
 /** A call between its first attempt and its end. */
 export interface Retried {
