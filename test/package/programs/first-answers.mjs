@@ -19,9 +19,12 @@ const blocks = implement(Blocks, {
   },
 });
 
+/** Generous: emulated processors and devices stand still for seconds, and what is tested is the package. */
+const patience = { heartbeatMs: 20_000, connectTimeoutMs: 60_000 };
+
 for (const listen of process.argv.slice(2)) {
-  const server = await Engine.open({ listen, serve: [blocks] });
-  const engine = await Engine.open();
+  const server = await Engine.open({ ...patience, listen, serve: [blocks] });
+  const engine = await Engine.open(patience);
   const client = (await engine.connect(server.urls[0] ?? "")).client(Blocks, { timeoutMs: 300_000 });
   const [scheme] = listen.split(":");
   console.log(`${scheme}: ${await client.greet({ name: scheme ?? "" })}`);
