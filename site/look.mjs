@@ -26,6 +26,7 @@ const pages = [
   "api/index.html",
   "api/index/classes/Engine.html",
   "api/index/interfaces/EngineLimits.html",
+  "api/group/index.html",
   "examples/index.html",
 ];
 const pictures = `${root}build/reports/site/`;

@@ -1,14 +1,24 @@
 import { Application } from "typedoc";
 import { root, source } from "./paths.mjs";
 
-/** Writes a page for each export of the package into the folder `api` of the site. */
+/** Writes a page for each export of the packages into the folder `api` of the site. */
 export async function makeReference() {
+  await writeReference([`${root}src/index.ts`, `${root}src/lanes/index.ts`], "api", "API reference");
+  await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
+}
+
+/**
+ * @param {readonly string[]} entryPoints
+ * @param {string} folder of the site; what was in it goes
+ * @param {string} name the heading of its first page
+ */
+async function writeReference(entryPoints, folder, name) {
   const app = await Application.bootstrapWithPlugins({
-    entryPoints: [`${root}src/index.ts`, `${root}src/lanes/index.ts`],
+    entryPoints,
     tsconfig: `${root}tsconfig.json`,
     plugin: ["typedoc-plugin-markdown"],
-    outputs: [{ name: "markdown", path: `${source}api` }],
-    name: "API reference",
+    outputs: [{ name: "markdown", path: source + folder }],
+    name,
     readme: "none",
     excludeInternal: true,
     excludePrivate: true,

@@ -2,6 +2,8 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 
 interface LockedPackage {
+  readonly dev?: boolean;
+  readonly hasInstallScript?: boolean;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
@@ -17,4 +19,12 @@ describe.each(["package-lock.json", "site/package-lock.json"])("%s", (file) => {
       .filter((name) => packages[`node_modules/${name}`] === undefined);
     expect(missing).toEqual([]);
   });
+});
+
+it("package-lock.json has no package with an install script that users of the packages install", () => {
+  const lock = JSON.parse(readFileSync(new URL("../../package-lock.json", import.meta.url), "utf8"));
+  const packages: Readonly<Record<string, LockedPackage>> = lock.packages;
+  const installed = Object.entries(packages).filter(([path, { dev }]) => path !== "" && dev !== true);
+  expect(installed.map(([path]) => path)).toContain("node_modules/@standard-schema/spec");
+  expect(installed.filter(([, { hasInstallScript }]) => hasInstallScript === true)).toEqual([]);
 });
