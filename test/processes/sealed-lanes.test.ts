@@ -203,9 +203,10 @@ it("a lane at which somebody else listens gets no calls", async () => {
   const peer = await client.connect(dispatcher?.urls[0] as string);
   onTestFinished(() => peer.close());
   const states = peer.stats().lanes.map(({ url, state }) => [url, state]);
+  // It is tried again and again, and refused each time.
   expect(states).toEqual([
     [own?.urls[0], "connected"],
-    [foreign?.urls[0], "lost"],
+    [foreign?.urls[0], expect.stringMatching(/^(lost|connecting)$/)],
   ]);
   expect(client.stats().security.refusals.other_identity).toBeGreaterThanOrEqual(1);
 });
