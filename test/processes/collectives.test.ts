@@ -13,6 +13,8 @@ const inner = size / 2;
 /** The root of each of its subtrees: those that its parent has to reach when it is gone. */
 const below = size === 16 ? [9, 10, 12] : [5, 6];
 const tree = { kind: "knomial", ratio: 2 } as const;
+/** Of barriers. */
+const rounds = isLong ? 1000 : 20;
 /** Long enough for any machine: nothing here waits for it. */
 const timeoutMs = 60_000;
 
@@ -70,6 +72,18 @@ describe.each(Object.entries(fabrics))(`a collective of ${size} processes over %
     expect(joined).toMatchObject(
       all.map((rank) => ({ joined: rank === 0 ? 0 : 1, rejoined: 0, refused: 0 })),
     );
+
+    // Nobody leaves a barrier before all have come.
+    const times = await Promise.all(
+      members.map((child) => child.ask<{ cameNs: bigint; leftNs: bigint }[]>("barriers", rounds)),
+    );
+    for (let round = 0; round < rounds; round++) {
+      const came = times.map((each) => each[round]?.cameNs as bigint);
+      const left = times.map((each) => each[round]?.leftNs as bigint);
+      expect(left.every((each) => came.every((other) => other <= each))).toBe(true);
+    }
+    const words = await Promise.all(members.map((child, rank) => child.ask("allReduce", `${rank}.`)));
+    expect(new Set(words)).toEqual(new Set([all.map((rank) => `${rank}.`).join("")]));
 
     // A stopped process says nothing, so this takes as long as its deadline. The tree is flat and known to be
     // connected: whoever runs has answered long before.

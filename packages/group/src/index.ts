@@ -56,6 +56,13 @@ export type { MemberLink } from "./group/member-link.ts";
 export { GroupHost } from "./host/group-host.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
+export {
+  implementMeetings,
+  type MeetingImplementation,
+  type MeetingOptions,
+  Meetings,
+  openMeetings,
+} from "./meeting/meetings.ts";
 export type { TreeShape } from "./tree/shape.ts";
 export { NotInViewError, notInView } from "./view/not-in-view.ts";
 export { type Member, makeView, memberOf, type View } from "./view/view.ts";

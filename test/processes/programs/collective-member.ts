@@ -8,8 +8,11 @@ import {
   type Collectives,
   collective,
   implementCollectives,
+  implementMeetings,
   joinGroup,
+  type Meetings,
   openCollectives,
+  openMeetings,
   staticAuthority,
 } from "cinnabar-group";
 import { z } from "zod";
@@ -45,9 +48,12 @@ const visits = implementCollectives(Visits, {
   },
 });
 
+const meetings = implementMeetings();
+
 // A machine that is busy with other processes takes none of them for lost.
-const engine: Engine = await Engine.open({ listen, serve: [visits], heartbeatMs: 20_000 });
+const engine: Engine = await Engine.open({ listen, serve: [visits, meetings], heartbeatMs: 20_000 });
 let collectives: Collectives;
+let meeting: Meetings;
 
 /** What a call came to, as plain data. */
 const plain = ({ value, ok, failed, repaired }: CollectiveResult<unknown>) => ({
@@ -60,7 +66,8 @@ obey({
   async join(urls: string[][]) {
     const authority = staticAuthority(urls.map((each) => ({ urls: each })));
     const group = await joinGroup("visitors", { engine, authority, rank });
-    collectives = openCollectives(group, { serve: [visits] });
+    collectives = openCollectives(group, { serve: [visits, meetings] });
+    meeting = openMeetings(collectives, meetings);
   },
   async visit({ holds = false, ...options }: CollectiveCallOptions & { holds?: boolean }) {
     try {
@@ -71,6 +78,17 @@ obey({
     }
   },
   release: () => release(),
+  /** When it came and when it left, on the clock that all processes of a host share. */
+  async barriers(rounds: number) {
+    const times: { readonly cameNs: bigint; readonly leftNs: bigint }[] = [];
+    for (let round = 0; round < rounds; round++) {
+      const cameNs = process.hrtime.bigint();
+      await meeting.barrier("round", { timeoutMs: 60_000 });
+      times.push({ cameNs, leftNs: process.hrtime.bigint() });
+    }
+    return times;
+  },
+  allReduce: (value: string) => meeting.allReduce("word", value, (one, other) => one + other),
   collectiveStats: () => collectives.stats(),
 });
 tell("listening", { urls: engine.urls });

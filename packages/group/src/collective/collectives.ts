@@ -2,10 +2,10 @@ import { AsyncResource } from "node:async_hooks";
 import { randomBytes } from "node:crypto";
 import { type AnyService, type CallContext, RpcError } from "cinnabar/standard";
 import { chooseShape } from "../tree/choose.ts";
-import { type Member, memberOf, type View } from "../view/view.ts";
+import { memberOf } from "../view/view.ts";
 import { CallTable } from "./call-table.ts";
 import { Costs } from "./costs.ts";
-import { type CarriedFailure, type CarriedMember, type Envelope, mostRanks, type Reply } from "./envelope.ts";
+import type { CarriedMember, Envelope, Reply } from "./envelope.ts";
 import { type CollectiveHost, type GroupImplementation, refusal, type ServedCollective } from "./handlers.ts";
 import type { Members, Reached } from "./members.ts";
 import {
@@ -19,6 +19,7 @@ import { NodeRun, type SendOptions } from "./node-run.ts";
 import { assertCollectiveOptions, type CollectiveCallOptions } from "./options.ts";
 import { parse } from "./parse.ts";
 import { CollectiveError, type CollectiveResult, resultOf } from "./result.ts";
+import { byRank, targetsOf } from "./targets.ts";
 
 /** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` tells of every member. */
 export type CollectiveFunction<M> = (
@@ -30,6 +31,12 @@ export type CollectiveFunction<M> = (
 export type CollectiveClient<S extends AnyService> = {
   readonly [K in CollectivesOf<S>]: CollectiveFunction<S["methods"][K]>;
 };
+
+/** What goes to the members: one input for all, or one for each rank. */
+interface Inputs {
+  readonly input: unknown;
+  readonly of?: (rank: number) => unknown;
+}
 
 /** The options of `openCollectives`. */
 export interface CollectivesOptions {
@@ -113,8 +120,24 @@ export class Collectives implements Disposable {
     const client: Record<string, unknown> = Object.create(null);
     for (const [name, method] of methods)
       client[name] = (input: unknown, options: CollectiveCallOptions = {}) =>
-        this.#call(service, name, method as CollectiveMethod, input, options);
+        this.#call(service, name, method as CollectiveMethod, { input }, options);
     return Object.freeze(client) as CollectiveClient<S>;
+  }
+
+  /** @internal A call with an input of each member's own. */
+  scatter(
+    service: AnyService,
+    name: string,
+    inputOf: (rank: number) => unknown,
+    options: CollectiveCallOptions,
+  ): Promise<CollectiveResult<unknown>> {
+    const method = service.methods[name] as CollectiveMethod;
+    return this.#call(service, name, method, { input: undefined, of: inputOf }, options);
+  }
+
+  /** The group. */
+  get members(): Members {
+    return this.#members;
   }
 
   /** Counters since it was opened. Plain data. */
@@ -141,22 +164,19 @@ export class Collectives implements Disposable {
     service: AnyService,
     name: string,
     method: CollectiveMethod,
-    input: unknown,
+    inputs: Inputs,
     options: CollectiveCallOptions,
   ): Promise<CollectiveResult<unknown>> {
     assertCollectiveOptions(options);
     const path = `${service.name}/${name}`;
     const { timeoutMs = method.collective.timeoutMs, signal, onFailure = "fail" } = options;
     const deadlineMs = performance.now() + timeoutMs;
-    const parsed = await parse(method.collective.input, input, "input");
-    if ("failure" in parsed) throw new RpcError({ ...parsed.failure, method: path, notExecuted: true });
+    if (inputs.of === undefined) {
+      const parsed = await parse(method.collective.input, inputs.input, "input");
+      if ("failure" in parsed) throw new RpcError({ ...parsed.failure, method: path, notExecuted: true });
+    }
     this.#assertMayCall(path, signal);
-    const { run, absent, isTarget } = this.#targets(path, options);
-    if (run.length > mostRanks)
-      throw new RpcError({
-        code: "invalid_argument",
-        message: `${path}: ${run.length} ranks are above the limit of ${mostRanks}`,
-      });
+    const { run, absent, isTarget } = targetsOf(this.#members, path, options);
     const served = isTarget ? this.#servedOf(service, name) : undefined;
     if (isTarget && served === undefined)
       throw new RpcError({
@@ -165,10 +185,9 @@ export class Collectives implements Disposable {
         notExecuted: true,
       });
     const call = ++this.#calls;
-    const envelope = this.#envelope(call, run, input, options);
+    const envelope = this.#envelope(call, run, inputs, options);
     const parts = { method: method.collective, served, envelope, run, deadlineMs };
     const reply = await this.#begin(call, service, name, parts, signal);
-    if (signal?.aborted) throw cancelled(path, signal);
     const result = resultOf(reply, absent);
     if (result.failed.size === 0) this.#counts.succeeded++;
     else if (onFailure !== "partial" || result.ok.length === 0) throw new CollectiveError(path, result);
@@ -189,11 +208,15 @@ export class Collectives implements Disposable {
     this.#counts.started++;
     const run = new NodeRun({ ...parts, ...this.#common(service, name) });
     this.#open.set(call, run);
-    const onAbort = (): void =>
-      run.stop({ code: "cancelled", message: "the caller gave up", retryable: false });
+    let isCancelled = false;
+    const onAbort = (): void => {
+      isCancelled = run.stop({ code: "cancelled", message: "the caller gave up", retryable: false });
+    };
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      return await run.reply;
+      const reply = await run.reply;
+      if (isCancelled) throw cancelled(`${service.name}/${name}`, signal as AbortSignal);
+      return reply;
     } finally {
       signal?.removeEventListener("abort", onAbort);
       this.#open.delete(call);
@@ -242,42 +265,10 @@ export class Collectives implements Disposable {
     if (signal?.aborted) throw cancelled(path, signal);
   }
 
-  /** The run of the root, this process first, and the targets that the view does not have. */
-  #targets(
-    path: string,
-    { include, exclude = [] }: CollectiveCallOptions,
-  ): { run: CarriedMember[]; absent: CarriedFailure[]; isTarget: boolean } {
-    const { self, view, name } = this.#members;
-    const isExcluded = new Set(exclude);
-    const wanted = [...new Set(include ?? view.members.map(({ rank }) => rank))].filter(
-      (rank) => !isExcluded.has(rank),
-    );
-    if (wanted.length === 0)
-      throw new RpcError({
-        code: "invalid_argument",
-        message: `${path}: no rank of the group "${name}" is left by include and exclude`,
-        notExecuted: true,
-      });
-    const known = byRank(view);
-    const absent: CarriedFailure[] = [];
-    const others: Member[] = [];
-    for (const rank of wanted) {
-      const member = known.get(rank);
-      if (member === undefined)
-        absent.push({
-          ...{ rank, code: "failed_precondition", executed: "no", retryable: false },
-          message: `the group "${name}" has no rank ${rank} in view ${view.version}`,
-        });
-      else if (rank !== self?.rank) others.push(member);
-    }
-    const isTarget = self !== undefined && wanted.includes(self.rank) && known.has(self.rank);
-    return { run: [self ?? observer, ...others], absent, isTarget };
-  }
-
   #envelope(
     call: number,
     run: readonly CarriedMember[],
-    input: unknown,
+    { input, of }: Inputs,
     { tree = "auto", view = "strict", onFailure = "fail" }: CollectiveCallOptions,
   ): Envelope {
     const { self, view: current, name } = this.#members;
@@ -289,6 +280,7 @@ export class Collectives implements Disposable {
       incarnation: self?.incarnation ?? 0,
       ranks: run.map(({ rank }) => rank),
       members: undefined,
+      inputs: of && run.map(({ rank }) => of(rank)),
       tree: tree === "auto" ? chooseShape(run.length, this.#costs.message) : tree,
       level: 0,
       marginMs: this.#costs.marginMs,
@@ -340,21 +332,6 @@ export class Collectives implements Disposable {
     const run = ranks.map((each) => known.get(each));
     return run.every((member) => member !== undefined) ? run : `view ${version} lacks ranks of the call`;
   }
-}
-
-/** In the place of a member where an observer calls. It never travels. */
-const observer: CarriedMember = { rank: 0, incarnation: 0, engine: undefined, urls: [], host: undefined };
-
-/** Views never change. */
-const memberTables = new WeakMap<View, ReadonlyMap<number, Member>>();
-
-function byRank(view: View): ReadonlyMap<number, Member> {
-  let table = memberTables.get(view);
-  if (table === undefined) {
-    table = new Map(view.members.map((member) => [member.rank, member]));
-    memberTables.set(view, table);
-  }
-  return table;
 }
 
 const unknowable = {

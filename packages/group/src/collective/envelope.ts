@@ -1,6 +1,7 @@
 import type { RpcCode, Schema } from "cinnabar/standard";
 import type { NamedMember } from "../group/strangers.ts";
 import { leastRatio, mostRatio, type TreeShape } from "../tree/shape.ts";
+import { type FieldChecks, messageSchema } from "./message-schema.ts";
 
 /** What a collective does about members that fail. */
 export type OnFailure = "fail" | "partial" | "failout";
@@ -38,6 +39,8 @@ export interface Envelope {
   readonly marginMs: number;
   /** The method's own input, as the caller passed it. */
   readonly input: unknown;
+  /** The inputs of the run, in its order, where each member has its own: then `input` is undefined. */
+  readonly inputs: readonly unknown[] | undefined;
 }
 
 /** Why a rank has no part in the value. */
@@ -95,30 +98,36 @@ function isMember(value: unknown): value is CarriedMember {
   );
 }
 
-const checksOfEnvelope: { readonly [K in keyof Envelope]: (value: unknown, envelope: Envelope) => boolean } =
-  {
-    group: isText,
-    root: isText,
-    rootRank: (value) => value === undefined || isCount(value),
-    call: isCount,
-    oldest: isCount,
-    version: isCount,
-    isStrict: (value) => typeof value === "boolean",
-    incarnation: isCount,
-    ranks: (value) => isRanks(value) && value.length >= 1 && new Set(value).size === value.length,
-    members: (value, { ranks }) =>
-      value === undefined ||
-      (Array.isArray(value) &&
-        value.length === ranks.length &&
-        value.every((member, index) => isMember(member) && member.rank === ranks[index])),
-    tree: isTree,
-    level: isCount,
-    onFailure: (value) => value === "fail" || value === "partial" || value === "failout",
-    marginMs: (value) => typeof value === "number" && value >= 0,
-    input: () => true,
-  };
+const checksOfEnvelope: FieldChecks<Envelope> = {
+  group: isText,
+  root: isText,
+  rootRank: (value) => value === undefined || isCount(value),
+  call: isCount,
+  oldest: isCount,
+  version: isCount,
+  isStrict: (value) => typeof value === "boolean",
+  incarnation: isCount,
+  ranks: (value) => isRanks(value) && value.length >= 1 && new Set(value).size === value.length,
+  members: (value, { ranks }) =>
+    value === undefined ||
+    (Array.isArray(value) &&
+      value.length === ranks.length &&
+      value.every((member, index) => isMember(member) && member.rank === ranks[index])),
+  tree: isTree,
+  level: isCount,
+  onFailure: (value) => value === "fail" || value === "partial" || value === "failout",
+  marginMs: (value) => typeof value === "number" && value >= 0,
+  input: () => true,
+  inputs: (value, { ranks }) =>
+    value === undefined || (Array.isArray(value) && value.length === ranks.length),
+};
 
-const codes = /^[a-z_]{1,32}$/;
+const codes: Readonly<Record<RpcCode, true>> = {
+  ...{ cancelled: true, unknown: true, invalid_argument: true, deadline_exceeded: true, not_found: true },
+  ...{ already_exists: true, permission_denied: true, resource_exhausted: true, failed_precondition: true },
+  ...{ aborted: true, out_of_range: true, unimplemented: true, internal: true, unavailable: true },
+  ...{ data_loss: true, unauthenticated: true },
+};
 const isExecuted = (value: unknown) => value === "no" || value === "maybe" || value === "yes";
 
 function isFailure(value: unknown): boolean {
@@ -128,10 +137,15 @@ function isFailure(value: unknown): boolean {
 
 function isRefusal(value: unknown): boolean {
   const { code, message, retryable } = (value ?? {}) as Partial<CarriedFailure>;
-  return typeof code === "string" && codes.test(code) && isText(message) && typeof retryable === "boolean";
+  return (
+    typeof code === "string" &&
+    Object.hasOwn(codes, code) &&
+    isText(message) &&
+    typeof retryable === "boolean"
+  );
 }
 
-const checksOfReply: { readonly [K in keyof Reply]: (value: unknown) => boolean } = {
+const checksOfReply: FieldChecks<Reply> = {
   refusal: (value) => value === undefined || isRefusal(value),
   value: () => true,
   ok: isRanks,
@@ -140,32 +154,11 @@ const checksOfReply: { readonly [K in keyof Reply]: (value: unknown) => boolean 
   elapsedMs: (value) => typeof value === "number" && value >= 0,
 };
 
-/** Nothing that arrives is trusted: a message that is none is refused before anything is made of it. */
-function schemaOf<T extends object>(
-  what: string,
-  checks: { readonly [K in keyof T]: (value: unknown, whole: T) => boolean },
-): Schema<T> {
-  const fields = Object.entries(checks) as [keyof T & string, (value: unknown, whole: T) => boolean][];
-  return Object.freeze({
-    "~standard": Object.freeze({
-      version: 1 as const,
-      vendor: "cinnabar-group",
-      validate(value: unknown) {
-        if (typeof value !== "object" || value === null) return { issues: [{ message: `expected ${what}` }] };
-        const whole = value as T;
-        const wrong = fields.find(([name, check]) => !check(whole[name], whole));
-        if (wrong === undefined) return { value: whole };
-        return { issues: [{ message: `not that of ${what}`, path: [wrong[0]] }] };
-      },
-    }),
-  });
-}
-
 /** An envelope, complete and within bounds. */
-export const envelopeSchema: Schema<Envelope> = schemaOf<Envelope>(
+export const envelopeSchema: Schema<Envelope> = messageSchema<Envelope>(
   "a collective's envelope",
   checksOfEnvelope,
 );
 
 /** A reply, complete and within bounds. Whether it fits the run that it answers for is for the parent to see. */
-export const replySchema: Schema<Reply> = schemaOf<Reply>("a collective's reply", checksOfReply);
+export const replySchema: Schema<Reply> = messageSchema<Reply>("a collective's reply", checksOfReply);

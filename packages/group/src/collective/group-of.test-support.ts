@@ -1,3 +1,4 @@
+import { EventEmitter } from "node:events";
 import { Engine, type EngineOptions, type Implementation, type Peer } from "cinnabar/standard";
 import { type Member, makeView, type View } from "../view/view.ts";
 import { type Collectives, openCollectives } from "./collectives.ts";
@@ -11,14 +12,29 @@ export class TestMember implements Members {
   readonly engine: Engine;
   readonly self: Member | undefined;
   readonly collectives: Collectives;
-  view: View;
+  #view: View;
+  readonly #events = new EventEmitter();
   readonly #peers = new Map<string, Peer>();
 
   constructor(engine: Engine, self: Member | undefined, view: View, serve: readonly GroupImplementation[]) {
     this.engine = engine;
     this.self = self;
-    this.view = view;
+    this.#view = view;
     this.collectives = openCollectives(this, { serve });
+  }
+
+  get view(): View {
+    return this.#view;
+  }
+
+  set view(view: View) {
+    this.#view = view;
+    this.#events.emit("view", { view });
+  }
+
+  on(event: "view", listener: (event: { readonly view: View }) => void): () => void {
+    this.#events.on(event, listener);
+    return () => void this.#events.off(event, listener);
   }
 
   reach({ urls }: CarriedMember): Peer {

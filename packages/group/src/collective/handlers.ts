@@ -155,7 +155,8 @@ function hooksOf(
 
 function notJoined(group: string): Reply {
   return refusal({
-    code: "unavailable",
+    // Another try finds it open: the process is there.
+    code: "failed_precondition",
     message: `this process has not opened collectives of the group "${group.slice(0, 128)}"`,
     retryable: true,
   });

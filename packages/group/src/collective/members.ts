@@ -19,4 +19,6 @@ export interface Members {
    * @throws RpcError when the group is closed
    */
   reach(member: CarriedMember): Reached;
+  /** Calls `listener` when there is another view. The returned function removes it. */
+  on(event: "view", listener: (event: { readonly view: View }) => void): () => void;
 }

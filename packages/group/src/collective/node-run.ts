@@ -98,13 +98,14 @@ export class NodeRun {
     return this.reply.finally(() => signal.removeEventListener("abort", onAbort));
   }
 
-  /** Ends now: what is not known yet has failed with this. */
-  stop(failure: Failure): void {
-    if (this.#isDone) return;
+  /** Ends now: what is not known yet has failed with this. False when it had ended before. */
+  stop(failure: Failure): boolean {
+    if (this.#isDone) return false;
     const reason = new RpcError({ ...failure, origin: "remote" });
     this.#tally.close(failure);
     this.#settle();
     this.#handlerEnd.abort(reason);
+    return true;
   }
 
   async #work(): Promise<void> {
@@ -121,7 +122,9 @@ export class NodeRun {
 
   /** The parsed input, when this node may run and send the call on; undefined when it may only send it on. */
   async #prepare(served: ServedCollective): Promise<{ readonly value: unknown } | undefined> {
-    const input = await parse(served.method.collective.input, this.#parts.envelope.input, "input");
+    const { input: common, inputs } = this.#parts.envelope;
+    const own = inputs === undefined ? common : inputs[0];
+    const input = await parse(served.method.collective.input, own, "input");
     if ("failure" in input) {
       this.#tally.fail(0, input.failure);
       return undefined;
@@ -225,6 +228,7 @@ export class NodeRun {
       incarnation: member.incarnation,
       ranks: envelope.ranks.slice(start, start + count),
       members: envelope.isStrict ? undefined : run.slice(start, start + count).map(carried),
+      inputs: envelope.inputs?.slice(start, start + count),
       level: envelope.level + 1,
     };
     this.#tally.begin(this.#indexOf(start), count);

@@ -1,0 +1,252 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { openCollectives } from "../collective/collectives.ts";
+import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
+import { makeView } from "../view/view.ts";
+import { implementMeetings, type MeetingImplementation, type Meetings, openMeetings } from "./meetings.ts";
+
+let opened: TestMember[] = [];
+let implementations: MeetingImplementation[] = [];
+afterEach(async () => {
+  await closeAll(opened);
+  opened = [];
+});
+
+/** Long enough for any machine: nothing here waits for it. */
+const long = { timeoutMs: 60_000 };
+
+async function meetingsOf(size: number): Promise<Meetings[]> {
+  implementations = [];
+  opened = await groupOf(size, (rank) => {
+    const implementation = implementMeetings();
+    implementations[rank] = implementation;
+    return [implementation];
+  });
+  return opened.map(({ collectives }, rank) =>
+    openMeetings(collectives, implementations[rank] as MeetingImplementation),
+  );
+}
+
+const settledOf = async (promises: readonly Promise<unknown>[]) =>
+  (await Promise.allSettled(promises)).map((each) =>
+    each.status === "fulfilled" ? each.value : ((each.reason as { code?: string }).code ?? each.reason),
+  );
+
+/** A view without these ranks, for all who live. */
+function without(...ranks: number[]): void {
+  for (const each of opened) {
+    const { version, members } = each.view;
+    if (ranks.includes(each.self?.rank ?? -1)) continue;
+    each.view = makeView(
+      "test",
+      version + 1,
+      members.filter(({ rank }) => !ranks.includes(rank)),
+    );
+  }
+}
+
+describe("a barrier", () => {
+  it("lets nobody go before all have come, whoever comes last, round after round", async () => {
+    const meetings = await meetingsOf(6);
+    for (let round = 0; round < 20; round++) {
+      const last = round % 6;
+      const gone: number[] = [];
+      const barriers = meetings
+        .map((meeting, rank) => ({ meeting, rank }))
+        .filter(({ rank }) => rank !== last)
+        .map(({ meeting, rank }) => meeting.barrier("round", long).then(() => gone.push(rank)));
+      // Many turns: whoever could go would have gone.
+      for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);
+      expect(gone).toEqual([]);
+      await (meetings[last] as Meetings).barrier("round", long);
+      await Promise.all(barriers);
+      expect(gone).toHaveLength(5);
+    }
+  });
+
+  it("lets a member that went on come to the next one of the same name at once", async () => {
+    const meetings = await meetingsOf(6);
+    let most = 0;
+    const rounds = meetings.map(async (meeting) => {
+      for (let round = 0; round < 50; round++) {
+        expect(most).toBeLessThanOrEqual(round + 1);
+        await meeting.barrier("round", long);
+        most = Math.max(most, round + 1);
+      }
+    });
+    await Promise.all(rounds);
+  });
+
+  it("has a name: members at two of them do not meet", async () => {
+    const meetings = await meetingsOf(3);
+    const [first, ...others] = meetings as [Meetings, ...Meetings[]];
+    const one = others.map((meeting) => meeting.barrier("one", long));
+    const two = others.map((meeting) => meeting.barrier("two", long));
+    await Promise.all([first.barrier("two", long), ...two]);
+    await Promise.all([first.barrier("one", long), ...one]);
+  });
+
+  it("waits for a member that has joined and is not ready yet", async () => {
+    const meetings = await meetingsOf(3);
+    const late = opened[2] as TestMember;
+    late.collectives.close();
+    const barriers = meetings.slice(0, 2).map((meeting) => meeting.barrier("start", long));
+    // It has refused to take part.
+    await vi.waitFor(() => expect(late.engine.stats().counters.requestsSucceeded).toBeGreaterThan(0), 20_000);
+    const implementation = implementations[2] as MeetingImplementation;
+    using collectives = openCollectives(late, { serve: [implementation] });
+    barriers.push(openMeetings(collectives, implementation).barrier("start", long));
+    await Promise.all(barriers);
+  });
+
+  it("breaks for all when a member dies", async () => {
+    const meetings = await meetingsOf(5);
+    const barriers = meetings.slice(0, 4).map((meeting) => meeting.barrier("end", long));
+    const [first, ...rest] = barriers;
+    await opened[4]?.engine.close();
+    without(4);
+    expect(await settledOf([first as Promise<void>, ...rest])).toEqual([
+      "aborted",
+      "aborted",
+      "aborted",
+      "aborted",
+    ]);
+    // The others go on in the next view.
+    await Promise.all(meetings.slice(0, 4).map((meeting) => meeting.barrier("end", long)));
+  });
+
+  it("shrinks by a member that dies", async () => {
+    const meetings = await meetingsOf(5);
+    const options = { ...long, onDeath: "shrink" } as const;
+    const barriers = meetings.slice(1, 4).map((meeting) => meeting.barrier("end", options));
+    await opened[4]?.engine.close();
+    barriers.push((meetings[0] as Meetings).barrier("end", options));
+    expect(await settledOf(barriers)).toEqual([undefined, undefined, undefined, undefined]);
+  });
+
+  it("breaks when its leader dies, also where it would shrink", async () => {
+    const meetings = await meetingsOf(4);
+    const options = { ...long, onDeath: "shrink" } as const;
+    const barriers = meetings.slice(0, 3).map((meeting) => meeting.barrier("end", options));
+    for (const barrier of barriers) barrier.catch(() => undefined);
+    const stats = () => opened.slice(1, 3).map(({ collectives }) => collectives.stats().joined);
+    await vi.waitFor(() => expect(stats()).toEqual([1, 1]), 20_000);
+    opened[0]?.collectives.close();
+    await opened[0]?.engine.close();
+    without(0);
+    expect(await settledOf(barriers.slice(1))).toEqual(["aborted", "aborted"]);
+    await Promise.all(meetings.slice(1).map((meeting) => meeting.barrier("end", options)));
+  });
+
+  it("fails in time for all when a member does not come", async () => {
+    const meetings = await meetingsOf(3);
+    const barriers = meetings.slice(0, 2).map((meeting) => meeting.barrier("end", { timeoutMs: 500 }));
+    expect(await settledOf(barriers)).toEqual(["deadline_exceeded", "deadline_exceeded"]);
+  });
+
+  it("that its caller gives up is left", async () => {
+    const meetings = await meetingsOf(2);
+    const controller = new AbortController();
+    const barrier = (meetings[1] as Meetings).barrier("end", { ...long, signal: controller.signal });
+    controller.abort(new Error("enough"));
+    await expect(barrier).rejects.toMatchObject({
+      code: "cancelled",
+      message: expect.stringContaining('meeting "end"'),
+    });
+    await Promise.all(meetings.map((meeting) => meeting.barrier("end", long)));
+  });
+
+  it("that its leader gives up breaks for all that have come", async () => {
+    const meetings = await meetingsOf(4);
+    const controller = new AbortController();
+    const led = (meetings[0] as Meetings).barrier("end", { ...long, signal: controller.signal });
+    const barriers = meetings.slice(1, 3).map((meeting) => meeting.barrier("end", long));
+    const joined = () => opened.slice(1, 3).map(({ collectives }) => collectives.stats().joined);
+    await vi.waitFor(() => expect(joined()).toEqual([1, 1]), 20_000);
+    controller.abort();
+    expect(await settledOf([led, ...barriers])).toEqual(["cancelled", "aborted", "aborted"]);
+  });
+
+  it("runs in a group of one", async () => {
+    const [meeting] = await meetingsOf(1);
+    await meeting?.barrier("alone", long);
+  });
+});
+
+describe("an exchange", () => {
+  it("gathers at the lowest rank", async () => {
+    const meetings = await meetingsOf(4);
+    const results = await Promise.all(
+      meetings.map((meeting, rank) => meeting.gather("all", `r${rank}`, long)),
+    );
+    expect(results).toEqual([
+      new Map([
+        [0, "r0"],
+        [1, "r1"],
+        [2, "r2"],
+        [3, "r3"],
+      ]),
+      ...[undefined, undefined, undefined],
+    ]);
+  });
+
+  it("gathers at all", async () => {
+    const meetings = await meetingsOf(5);
+    const results = await Promise.all(
+      meetings.map((meeting, rank) => meeting.allGather("all", rank * rank, long)),
+    );
+    for (const result of results)
+      expect([...result]).toEqual([0, 1, 2, 3, 4].map((rank) => [rank, rank * rank]));
+  });
+
+  it("reduces in the order of ranks, so that what does not commute is the same everywhere", async () => {
+    const meetings = await meetingsOf(7);
+    const results = await Promise.all(
+      meetings.map((meeting, rank) => meeting.allReduce("word", String(rank), (a, b) => a + b, long)),
+    );
+    expect(results).toEqual(new Array(7).fill("0123456"));
+  });
+
+  it("scatters the values of the lowest rank", async () => {
+    const meetings = await meetingsOf(6);
+    const results = await Promise.all(
+      meetings.map((meeting, rank) =>
+        meeting.scatter("parts", rank === 0 ? (to: number) => ({ part: to * 10 }) : undefined, long),
+      ),
+    );
+    expect(results).toEqual([0, 10, 20, 30, 40, 50].map((part) => ({ part })));
+  });
+
+  it("whose function throws fails for all, and the next one works", async () => {
+    const meetings = await meetingsOf(3);
+    const bad = () => {
+      throw new Error("no sum");
+    };
+    const failed = meetings.map((meeting) => meeting.allReduce("sum", 1, bad, long));
+    expect(await settledOf(failed)).toEqual(["internal", "internal", "internal"]);
+    const good = meetings.map((meeting) => meeting.allReduce("sum", 1, (a, b) => a + b, long));
+    expect(await Promise.all(good)).toEqual([3, 3, 3]);
+  });
+
+  it("at which members do different things fails for all", async () => {
+    const [first, second] = (await meetingsOf(2)) as [Meetings, Meetings];
+    const both = [first.barrier("x", { timeoutMs: 1000 }), second.gather("x", 1, { timeoutMs: 1000 })];
+    expect((await settledOf(both))[0]).toBe("failed_precondition");
+  });
+});
+
+describe("bad input", () => {
+  it("names the option", async () => {
+    const [meeting] = (await meetingsOf(2)) as [Meetings];
+    await expect(meeting.barrier("")).rejects.toThrow("the name of a meeting has 1 to 128 characters");
+    await expect(meeting.barrier("x", { ondeath: "break" } as object)).rejects.toThrow(
+      'unknown option "ondeath"',
+    );
+    await expect(meeting.barrier("x", { onDeath: "wait" as never })).rejects.toThrow(
+      'onDeath must be "break" or "shrink"',
+    );
+    await expect(meeting.barrier("x", { timeoutMs: 0 })).rejects.toThrow("timeoutMs must be a number");
+    const first = meeting.barrier("x", { timeoutMs: 300 });
+    await expect(meeting.barrier("x")).rejects.toThrow('meeting "x": this process waits there already');
+    await expect(first).rejects.toMatchObject({ code: "deadline_exceeded" });
+  });
+});
