@@ -80,7 +80,7 @@ export class NodeRun {
     const hops = heightOf(envelope.tree, envelope.ranks.length) + 2;
     this.#answerByMs = deadlineMs - Math.min(envelope.marginMs, leftMs / hops);
     this.#timer = setTimeout(() => this.stop(outOfTime), this.#answerByMs - this.#startedMs);
-    void this.#work();
+    this.#work().catch((error: unknown) => this.stop(failureOf(error)));
   }
 
   /** A request waits for the reply; `signal` fires when it does no more. Its reason says why. */
