@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -62,8 +62,21 @@ export class EtcdServer {
     return (await response.json()) as Record<string, unknown>;
   }
 
-  signal(signal: NodeJS.Signals): void {
-    this.#process?.kill(signal);
+  /** Resolves when all its threads stand still. */
+  async stop(): Promise<void> {
+    this.#process?.kill("SIGSTOP");
+    const tasks = `/proc/${this.#process?.pid}/task`;
+    await vi.waitFor(
+      () => {
+        for (const task of readdirSync(tasks))
+          if (!/\) T /.test(readFileSync(join(tasks, task, "stat"), "utf8"))) throw new Error("etcd runs");
+      },
+      { timeout: 60_000, interval: 5 },
+    );
+  }
+
+  resume(): void {
+    this.#process?.kill("SIGCONT");
   }
 
   /** Ends the process as a power failure does. The data stay. */

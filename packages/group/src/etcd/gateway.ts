@@ -59,9 +59,12 @@ export class EtcdGateway {
   async *watch(prefix: string, fromRevision: bigint, signal: AbortSignal): AsyncGenerator<KeyChange[]> {
     const range = { ...rangeOf(prefix), start_revision: String(fromRevision) };
     const endpoint = this.#endpoint;
+    const opening = new AbortController();
+    const late = setTimeout(() => opening.abort(), this.#options.requestTimeoutMs);
+    const either = AbortSignal.any([signal, opening.signal]);
     const response = await this.#at("/v3/watch", () =>
-      this.#post(endpoint, "/v3/watch", { create_request: range }, signal),
-    );
+      this.#post(endpoint, "/v3/watch", { create_request: range }, either),
+    ).finally(() => clearTimeout(late));
     try {
       for await (const line of linesOf(response)) {
         const { canceled, cancel_reason: reason, events = [] } = resultOf(line) as WatchResult;

@@ -117,8 +117,9 @@ export class EtcdMembership extends EtcdObservation implements Membership {
     const { state } = this;
     const isPublished = await this.#publishWithout(state, this.#dead(state)).catch(() => false);
     this.#evicting = undefined;
-    // What is published comes back as another state.
+    // What is published comes back as another state, before or after the answer.
     if (!isPublished) this.#consider(retryMs);
+    else if (this.state !== state) this.#consider();
   }
 
   async #publishWithout(state: GroupState, gone: readonly Member[]): Promise<boolean> {
