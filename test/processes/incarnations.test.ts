@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { inspect } from "node:util";
 import { RpcError } from "cinnabar";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFailed } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
@@ -28,6 +29,13 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
     let calls = 0;
     let answersOfLife = 0;
     let done = false;
+    let step = "the first answers";
+    // What it waited for, should it not end.
+    onTestFailed(() => {
+      const met = peer.incarnation?.toString(16);
+      const found = { step, life, met, lives, calls, answersOfLife, wrong, stats: engine.stats() };
+      console.error(inspect(found, { depth: 4 }), server.stderr);
+    });
 
     /**
      * Asks with tokens that nobody else has, as fast as it goes, and notes everything but an answer of its own or
@@ -54,17 +62,22 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
     const askers = ["a", "b", "c", "d"].map(asker);
     for (let restart = 0; restart < restarts; restart++) {
       await until(() => answersOfLife > 20);
+      step = `the end of life ${lives.size}`;
       await server.destroy();
       answersOfLife = 0;
       const next = new Child("server", { listen: url, ...options });
+      step = "the next server";
       const report = await next.report("listening");
       server = next;
       life = report.life;
       lives.add(life);
+      step = `answers of life ${lives.size}`;
       await until(() => answersOfLife > 0 && peer.incarnation?.toString(16) === life);
     }
     done = true;
+    step = "the askers";
     await Promise.all(askers);
+    step = "the end";
     expect(wrong).toEqual([]);
     expect(lives.size).toBe(restarts + 1);
     await until(async () => (await outcome(trial.echo({ token: "last" }))) === "answered");
