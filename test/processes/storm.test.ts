@@ -30,6 +30,8 @@ const all = processes * each;
  */
 const patient = { timeoutMs: isLong ? 170_000 : 60_000 };
 const crowdTimeoutMs = 10 * 60_000;
+/** What a call beside them may take: with a load average of 25 some took more than 10 s. */
+const besideMs = isLong ? 60_000 : 8_000;
 /** A server that nobody calls but the honest client. */
 const atRest = { sessions: 1, callsIn: 0, queuedBytes: 0, deadlines: 0, quarantinedBytes: 0 };
 
@@ -37,7 +39,7 @@ const atRest = { sessions: 1, callsIn: 0, queuedBytes: 0, deadlines: 0, quaranti
 async function startWatched() {
   const { server, url } = await startServer({ listen: "tcp://127.0.0.1:0" });
   const engine = await openEngine();
-  const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 10_000 });
+  const trial = (await engine.connect(url)).client(Trial, { timeoutMs: besideMs + 2_000 });
   const errors: unknown[] = [];
   let longestMs = 0;
   let calls = 0;
@@ -100,7 +102,7 @@ describe("clients over tcp that connect at once", () => {
         await (await newcomer.connect(url)).client(Trial).echo({ token: "new" });
         await newcomer.close();
       }
-      await expectUnharmed(8_000);
+      await expectUnharmed(besideMs);
     },
     crowdTimeoutMs,
   );
