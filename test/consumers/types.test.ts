@@ -34,7 +34,7 @@ describe.each(packages)("the tarball of $name", ({ name, archive, entries }) => 
       `import { checkPackage, createPackageFromTarballData } from "@arethetypeswrong/core";
       import { readFileSync } from "node:fs";
       const tarball = createPackageFromTarballData(readFileSync(${JSON.stringify(archive)}));
-      const found = await checkPackage(tarball);
+      const { entrypoints, problems } = await checkPackage(tarball);
       console.log(JSON.stringify({ entrypoints: Object.keys(entrypoints), problems }));`,
     );
     const { stdout, stderr } = project.node(["attw.mjs"]);
