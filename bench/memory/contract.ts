@@ -7,4 +7,10 @@ const message = z.object({ id: z.int(), name: z.string(), text: z.string() });
 export const Hold = service("bench.hold.v1", { hold: unary({ input: message }) });
 
 /** More requests in flight at one server than are ever asked for. */
-export const limits = { maxRequests: 1_040_000, maxRequestsInAll: 1_000_000_000, maxSessions: 20_000 };
+export const limits = {
+  maxRequests: 1_040_000,
+  maxRequestsInAll: 1_000_000_000,
+  maxSessions: 20_000,
+  // Simulated peers of one engine are one peer.
+  maxSessionsByPeer: 20_000,
+};

@@ -11,8 +11,8 @@ import { isLong } from "../matrix/long.ts";
 
 const program = fileURLToPath(new URL("../../build/bench/main.js", import.meta.url));
 
-/** Each is two processes: the short form has those that a quick benchmark needs. */
-const tried = contenders().filter(({ isInQuick }) => isInQuick || isLong);
+/** Each is two processes: the short form has those that a quick benchmark needs. Secured ones have a workload apart. */
+const tried = contenders().filter(({ isInQuick, isSecured }) => isInQuick || (isLong && !isSecured));
 
 describe("the contenders", () => {
   // Each compares what comes back with what it sent, of every payload, before it is measured.
