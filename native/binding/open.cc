@@ -112,6 +112,15 @@ void callBack(Instance* instance, PortHolder* holder) {
   instance->call(holder->onWake);
 }
 
+/// Whether what has come is dealt with here, so that JavaScript sleeps on.
+bool sleepsOn(PortHolder* holder) {
+  auto lock = holder->guard->drive();
+  if (!holder->port->sleepsOn()) return false;
+  holder->guard->sleeps();
+  if (holder->port->wantsRetry()) holder->wake->retryLater();
+  return true;
+}
+
 /// What JavaScript is told of an open port.
 Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
   const fabric::EndpointTraits& traits = port.traits();
@@ -161,8 +170,9 @@ Napi::Value open(const Info& info) {
   holder->extentWords = asked.extentWords;
   holder->onWake = Hold(env, asked.onWake);
   PortHolder* held = holder.get();
-  holder->wake =
-      Wake::create(env, held->port->waitFd(), [instance, held] { callBack(instance, held); });
+  holder->wake = Wake::create(
+      env, held->port->waitFd(), [instance, held] { callBack(instance, held); },
+      [held] { return sleepsOn(held); });
   if (holder->wake == nullptr) {
     return failureObject(
         env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});

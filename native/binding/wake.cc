@@ -24,10 +24,11 @@ uv_handle_s* allocate(int type, Wake* wake) {
 
 }  // namespace
 
-Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
+Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake,
+                   std::function<bool()> waitsOn) {
   uv_loop_s* loop = nullptr;
   if (napi_get_uv_event_loop(env, &loop) != napi_ok) return nullptr;
-  Wake* wake = new Wake(std::move(onWake));
+  Wake* wake = new Wake(std::move(onWake), std::move(waitsOn));
   uv_handle_s* timer = allocate(kUvTimer, wake);
   if (timer == nullptr) {
     delete wake;
@@ -64,10 +65,13 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake) {
 bool Wake::start(bool retry) {
   auto onReadable = [](uv_handle_s* handle, int, int) { owner(handle)->fire(); };
   if (uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
-  if (retry)
-    uv_timer_start(
-        timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
+  if (retry) retryLater();
   return true;
+}
+
+void Wake::retryLater() {
+  uv_timer_start(
+      timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
 }
 
 void Wake::stop() {
@@ -83,6 +87,7 @@ void Wake::setRef(bool keepsProcessAlive) {
 }
 
 void Wake::fire() {
+  if (waitsOn_ && waitsOn_()) return;
   stop();
   // A copy, since the callback may destroy this.
   std::function<void()> callback = onWake_;
@@ -92,6 +97,7 @@ void Wake::fire() {
 void Wake::destroy(std::function<void()> done) {
   done_ = std::move(done);
   onWake_ = {};
+  waitsOn_ = {};
   auto onClose = [](uv_handle_s* handle) {
     Wake* wake = owner(handle);
     free(handle);

@@ -15,10 +15,14 @@ namespace cinnabar::binding {
 class Wake {
  public:
   /// nullptr if the loop refuses the descriptor, or there is no memory for its handles.
-  static Wake* create(napi_env env, int fd, std::function<void()> onWake);
+  /// `waitsOn` is asked before each `onWake`: true if there is none to call, and the wait goes on.
+  static Wake* create(napi_env env, int fd, std::function<void()> onWake,
+                      std::function<bool()> waitsOn = {});
 
   /// Starts waiting. With `retry`, calls back after a while even if nothing came.
   bool start(bool retry);
+  /// The wait goes on, and calls back after a while even if nothing comes.
+  void retryLater();
   void stop();
   /// Calls back as soon as the loop turns, whether it waits or not. From any thread, until
   /// `destroy`.
@@ -30,7 +34,8 @@ class Wake {
   void destroy(std::function<void()> done);
 
  private:
-  explicit Wake(std::function<void()> onWake) : onWake_(std::move(onWake)) {}
+  Wake(std::function<void()> onWake, std::function<bool()> waitsOn)
+      : onWake_(std::move(onWake)), waitsOn_(std::move(waitsOn)) {}
   ~Wake() = default;
   void fire();
   void onClosed();
@@ -40,6 +45,7 @@ class Wake {
   uv_handle_s* async_ = nullptr;
   int open_ = 0;
   std::function<void()> onWake_;
+  std::function<bool()> waitsOn_;
   std::function<void()> done_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/address_table.h"
@@ -102,13 +103,17 @@ class Port {
   /// 1: asleep, so wait for `waitFd` to become readable, and call `wake`. 0: there is something to
   /// do. Negative: an error.
   int arm();
+  /// The descriptor has told, or it is time to look, while the port sleeps. Takes in what there is,
+  /// and whether the sleep goes on: if nothing of it is for the reader, who need not know.
+  bool sleepsOn();
   void wake();
   /// Level-triggered; valid until the port is closed.
   int waitFd() const { return transport_->waitFd(); }
   /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
   /// look again by itself.
   bool wantsRetry() const {
-    return !addresses_.waiting.empty() || slots_.wantsRetry() || transport_->wantsLook();
+    return !addresses_.waiting.empty() || slots_.wantsRetry() || endsLingering_ ||
+           transport_->wantsLook();
   }
 
   /// Has the guard answer the peer behind an address in the reader's absence. 0, or a negated
@@ -131,7 +136,9 @@ class Port {
  private:
   // port_addresses.cc
   void settle(uint32_t address);
+  bool isShared(uint32_t address);
   bool cutOff(uint32_t address);
+  void endLingering();
   void failAddress(uint32_t address, uint32_t status, bool endsSoon = false);
   void peerGone(transport::Peer& peer);
   void noteDisconnected(const std::vector<fi_addr_t>& peers);
@@ -183,7 +190,10 @@ class Port {
   uint32_t sends_ = 0;  // under way
   uint32_t mostParked_ = 0;
   std::vector<uint32_t> disconnected_;  // addresses, not told yet
-  std::vector<uint32_t> freeParked_;    // tokens of parked messages that may be given again
+  // Addresses that are forgotten though the provider still works at them, and since when.
+  std::unordered_map<uint32_t, uint64_t> lingering_;
+  bool endsLingering_ = false;        // perhaps some of them, soon
+  std::vector<uint32_t> freeParked_;  // tokens of parked messages that may be given again
   uint32_t transfers_ = 0;
 
   std::unique_ptr<transport::Transport> transport_;  // null once closed

@@ -3,7 +3,9 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/clock.h"
 #include "engine/port.h"
 
 namespace cinnabar::engine {
@@ -24,6 +26,9 @@ int Port::forget(uint32_t index) {
   unvouch(index);
   std::erase(disconnected_, index);
   addresses_.forget(*address);
+  if (address->posted > 0 && traits().endsConnections) lingering_[index] = base::nowNs();
+  // Others may have waited for this one.
+  endsLingering_ = !lingering_.empty();
   settle(index);
   return 0;
 }
@@ -44,20 +49,44 @@ void Port::tellDisconnected() {
 void Port::settle(uint32_t index) {
   Address& address = addresses_[index];
   if (!address.forgotten || address.posted > 0) return;
+  lingering_.erase(index);
   transport_->release(*address.peer);
   addresses_.giveBack(index);
+}
+
+/// Whether another address that is in use stands for the same connection.
+bool Port::isShared(uint32_t index) {
+  for (uint32_t other = 0; other < addresses_.size(); ++other) {
+    if (other == index || addresses_.find(other) == nullptr) continue;
+    if (addresses_[other].peer->address == addresses_[index].peer->address) return true;
+  }
+  return false;
 }
 
 /// Ends the connection to an address at which the provider still works, where it can. Not one that
 /// another session has too.
 bool Port::cutOff(uint32_t index) {
   Address& address = addresses_[index];
-  if (address.posted == 0) return false;
-  for (uint32_t other = 0; other < addresses_.size(); ++other) {
-    if (other == index || addresses_.find(other) == nullptr) continue;
-    if (addresses_[other].peer->address == address.peer->address) return false;
-  }
-  return transport_->cutOff(*address.peer);
+  return address.posted > 0 && !isShared(index) && transport_->cutOff(*address.peer);
+}
+
+/// Ends connections that nobody uses and that have not ended by themselves. A device may never tell
+/// what became of a send over a link that went down; the peer is refused another connection until
+/// then. What was said last, a goodbye say, has long arrived if it ever will. One that another
+/// session has, which may be a vain attempt to connect again, is ended when that one is forgotten:
+/// until then nothing is looked for.
+void Port::endLingering() {
+  uint64_t nowNs = base::nowNs();
+  auto lingerNs = std::chrono::nanoseconds(traits().linger).count();
+  endsLingering_ = false;
+  std::erase_if(lingering_, [&](const auto& entry) {
+    auto [index, sinceNs] = entry;
+    bool isDue = nowNs - sinceNs >= static_cast<uint64_t>(lingerNs);
+    endsLingering_ = endsLingering_ || !isDue;
+    if (!isDue || isShared(index)) return false;
+    transport_->endConnection(*addresses_[index].peer);
+    return true;
+  });
 }
 
 /// Ends everything that is under way to an address. What the provider holds stays with it: a send

@@ -57,6 +57,12 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
     operations_.give(operation);
     return status;
   }
+  if (traits().tornBytes > 0) {
+    operation->extents.cutAtPages(traits().tornBytes, [&](const Extent& extent) {
+      if (type == Operation::Type::read) return extent.remote;
+      return reinterpret_cast<uint64_t>(regions_.find(extent.region)->bytes()) + extent.offset;
+    });
+  }
   for (const Extent& extent : operation->extents) {
     int status = regions_.find(extent.region)->prepare(*endpoint_);
     if (status == 0) continue;

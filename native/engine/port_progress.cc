@@ -16,9 +16,14 @@ namespace {
 constexpr size_t kBatch = 64;
 // Completions taken in one call, so that a flood cannot keep the caller's loop from turning.
 constexpr size_t kMostAtOnce = 512;
+// While bytes move, a spin goes on for so long at most: as long as a share of shm's copies.
+constexpr auto kLongestSpin = std::chrono::microseconds(120);
 // A yield that takes so long has given the processor to somebody who needs it for more than a
 // moment.
 constexpr auto kLateYield = std::chrono::microseconds(100);
+
+// Bytes go on coming while others are taken in. Bounded, so that the caller's loop turns.
+constexpr int kLooksInSleep = 4;
 
 uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
@@ -54,15 +59,26 @@ void Port::reclaim() {
 void Port::spin(uint32_t spinUs, bool looked) {
   using std::chrono::steady_clock;
   auto now = steady_clock::now();
-  auto end = now + std::chrono::microseconds(spinUs);
+  const auto pause = std::chrono::microseconds(spinUs);
+  const auto latest = now + std::max<steady_clock::duration>(kLongestSpin, pause);
+  auto end = now + pause;
+  uint64_t moved = transport_->movedBytes();
+  bool hasMoved = false;
   do {
     // Whom we wait for may need this very processor: a spin that does not give way holds up the
     // answer for the rest of our time slice. Costs a third of a microsecond when nobody waits.
-    sched_yield();
-    auto away = steady_clock::now() - now;
-    if (away > kLateYield) completions_.ring.countLost(away);
+    // While we move bytes, nobody is waited for.
+    if (!hasMoved) {
+      sched_yield();
+      auto away = steady_clock::now() - now;
+      if (away > kLateYield) completions_.ring.countLost(away);
+    }
     poll(false);
     now = steady_clock::now();
+    hasMoved = transport_->movedBytes() != moved;
+    if (!hasMoved) continue;
+    moved = transport_->movedBytes();
+    end = std::min(now + pause, latest);
   } while (!hasNews() && now < end);
   if (hasNews()) return completions_.ring.countCaught();
   if (transport_->looks() && !looked) poll(true);
@@ -76,6 +92,7 @@ void Port::poll(bool looks) {
   reap();
   if (transport_->hasNews()) takeNews();
   if (!disconnected_.empty() && isDrained_) tellDisconnected();
+  if (endsLingering_) endLingering();
   if (looks) look();
   transport_->endPoll(isDrained_);
 }
@@ -94,6 +111,18 @@ int Port::arm() {
   int status = prepareSleep();
   asleep_ = status == 1;
   return status;
+}
+
+bool Port::sleepsOn() {
+  if (!asleep_ || !transport_->movesBytes()) return false;
+  transport_->beginTurn();
+  for (int looks = 0; looks < kLooksInSleep; ++looks) {
+    // What the guard has taken in, or this look.
+    if (completions_.unread() > 0) return false;
+    int status = prepareSleep();
+    if (status != 0) return status == 1;
+  }
+  return false;
 }
 
 /// Polls, and makes sure that the descriptor tells of what comes next: 1. 0 if something came, or

@@ -28,6 +28,9 @@ constexpr size_t kScratchReceives = 512;
 // Twice what rxm lets pass between two looks at its connections, and some.
 constexpr auto kRest = std::chrono::milliseconds(25);
 
+// What soft-iWARP sends in the place of a longer header (MAX_HDR_INLINE of its siw_qp_tx.c).
+constexpr size_t kTornBytes = 32;
+
 /// What libfabric's variable says; 0 if it is no number.
 size_t numberIn(const char* variable) {
   const char* value = getenv(variable);
@@ -106,6 +109,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
   traits.disordersCompletions = has(Quirk::completesInDisorder);
+  if (has(Quirk::tearsShortRuns)) traits.tornBytes = kTornBytes;
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
   traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <deque>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "fabric/address.h"
@@ -69,8 +71,13 @@ class FakeProvider {
       instance_->errors.pop_front();
       return 1;
     };
-    avOps_.insert = [](fid_av*, const void*, size_t, fi_addr_t* into, uint64_t, void*) {
-      *into = instance_->nextAddress++;
+    avOps_.insert = [](fid_av*, const void* raw, size_t, fi_addr_t* into, uint64_t, void*) {
+      *into = instance_->nextAddress;
+      if (instance_->knowsAgain) {
+        std::string key(static_cast<const char*>(raw), sizeof(sockaddr_in));
+        *into = instance_->known.try_emplace(key, *into).first->second;
+      }
+      if (*into == instance_->nextAddress) ++instance_->nextAddress;
       return 1;
     };
     avOps_.remove = [](fid_av*, fi_addr_t* address, size_t, uint64_t) {
@@ -139,6 +146,8 @@ class FakeProvider {
   size_t tries = 0;
   std::atomic<size_t> closed = 0;  // objects
   fi_addr_t nextAddress = 0;
+  bool knowsAgain = false;  // gives an address that it knows the same number, as rxm does
+  std::map<std::string, fi_addr_t> known;
 
  private:
   ssize_t take(fi_addr_t to, const void* bytes, size_t length, void* context) {

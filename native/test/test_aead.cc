@@ -3,15 +3,17 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "crypto/aead.h"
+#include "test/mutation.h"
 
 using namespace cinnabar::crypto;
+using cinnabar::test::mutatedMessages;
+using cinnabar::test::Random;
 
 namespace {
 
@@ -49,17 +51,6 @@ struct Pair {
 };
 
 constexpr Suite kSuites[] = {Suite::aes256Gcm, Suite::chacha20Poly1305};
-
-uint32_t next(uint32_t* state) {
-  *state = *state * 1664525 + 1013904223;
-  return *state >> 8;
-}
-
-Bytes randomBytes(size_t length, uint32_t* state) {
-  Bytes bytes(length);
-  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(next(state));
-  return bytes;
-}
 
 }  // namespace
 
@@ -125,12 +116,12 @@ TEST_SUITE("aead") {
   }
 
   TEST_CASE("opens what it has sealed, at all lengths, in place and apart") {
-    uint32_t state = 1;
+    Random random(1);
     for (Suite suite : kSuites) {
       Pair pair(suite);
       uint64_t number = 0;
       for (size_t length = 0; length <= 16384; length += length < 300 ? 1 : 997) {
-        Bytes aad = randomBytes(length % 40, &state), text = randomBytes(length, &state);
+        Bytes aad = random.bytes(length % 40), text = random.bytes(length);
         REQUIRE(pair.seal(++number, aad, text));
         REQUIRE(pair.open(number, aad));
         REQUIRE(pair.opened == text);
@@ -213,9 +204,9 @@ TEST_SUITE("aead") {
     for (uint8_t i = 0; i < 4; ++i) {
       threads.emplace_back([&failures, i] {
         Pair pair(kSuites[i % 2], i);
-        uint32_t state = i;
+        Random random(i);
         for (uint64_t number = 1; number <= 2000; ++number) {
-          Bytes text = randomBytes(number % 200, &state);
+          Bytes text = random.bytes(number % 200);
           if (!pair.seal(number, {}, text) || !pair.open(number, {}) || pair.opened != text)
             ++failures;
         }
@@ -226,44 +217,42 @@ TEST_SUITE("aead") {
   }
 
   TEST_CASE("mutated messages never open, and no byte beyond them is touched") {
-    const char* asked = getenv("CINNABAR_FUZZ_MESSAGES");
-    long rounds = asked != nullptr ? atol(asked) : 20'000;
-    uint32_t state = 99;
+    long rounds = mutatedMessages();
+    Random random(99);
     for (Suite suite : kSuites) {
       Pair pair(suite);
       uint64_t number = 0;
       Bytes aad, text, sealed, tag;
       for (long round = 0; round < rounds / 2; ++round) {
         if (round % 64 == 0) {
-          aad = randomBytes(24, &state);
-          text = randomBytes(next(&state) % 600, &state);
+          aad = random.bytes(24);
+          text = random.bytes(random.below(600));
           REQUIRE(pair.seal(++number, aad, text));
           sealed = pair.sealed;
           tag = pair.tag;
         }
         Bytes with = aad;
         uint64_t as = number;
-        switch (next(&state) % 6) {
+        switch (random.below(6)) {
           case 0:
-            with[next(&state) % with.size()] ^= static_cast<uint8_t>(1 + next(&state) % 255);
+            with[random.below(with.size())] ^= static_cast<uint8_t>(1 + random.below(255));
             break;
           case 1:
-            pair.tag[next(&state) % kTagBytes] ^= static_cast<uint8_t>(1 + next(&state) % 255);
+            pair.tag[random.below(kTagBytes)] ^= static_cast<uint8_t>(1 + random.below(255));
             break;
           case 2:
             if (sealed.empty()) continue;
-            pair.sealed[next(&state) % sealed.size()] ^=
-                static_cast<uint8_t>(1 + next(&state) % 255);
+            pair.sealed[random.below(sealed.size())] ^= static_cast<uint8_t>(1 + random.below(255));
             break;
           case 3:
             if (sealed.empty()) continue;
-            pair.sealed = Bytes(sealed.begin(), sealed.begin() + next(&state) % sealed.size());
+            pair.sealed = Bytes(sealed.begin(), sealed.begin() + random.below(sealed.size()));
             break;
           case 4:
-            pair.sealed = randomBytes(sealed.size() + 1 + next(&state) % 100, &state);
+            pair.sealed = random.bytes(sealed.size() + 1 + random.below(100));
             break;
           default:
-            as += 1 + next(&state);
+            as += 1 + random.next();
         }
         if (pair.open(as, with)) FAIL("round " << round << " opened");
         pair.sealed = sealed;

@@ -59,6 +59,7 @@ TEST_SUITE("connections of devices") {
 
     ForgottenFixture() {
       REQUIRE(haveLibfabric());
+      provider.knowsAgain = true;
       port.port = std::make_unique<engine::Port>(
           port.request, provider.transport({.endsConnections = true, .linger = {}}));
       REQUIRE(port.port->start() == 0);
@@ -99,6 +100,48 @@ TEST_SUITE("connections of devices") {
     CHECK(provider.removed.empty());
     CHECK_FALSE(provider.crashed);
   }
+  TEST_CASE_FIXTURE(ForgottenFixture,
+                    "a connection that never tells what became of a send is ended") {
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    REQUIRE(port.port->forget(a) == 0);
+    CHECK(port.port->wantsRetry());
+    port.turn();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+    CHECK_FALSE(port.port->wantsRetry());
+    port.turn();
+    CHECK(provider.removed.size() == 1);
+    CHECK(port.port->gauge(Gauge::addresses) == 0);
+  }
+  TEST_CASE_FIXTURE(ForgottenFixture, "a connection that another session uses is not ended") {
+    uint32_t b = admit(9);
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    REQUIRE(port.port->forget(a) == 0);
+    port.turn();
+    CHECK(provider.removed.empty());
+    // It is ended once that session is over, too. Until then the port may sleep.
+    CHECK_FALSE(port.port->wantsRetry());
+    REQUIRE(port.port->forget(b) == 0);
+    CHECK(port.port->wantsRetry());
+    port.turn();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+    CHECK_FALSE(port.port->wantsRetry());
+  }
+  TEST_CASE_FIXTURE(ForgottenFixture, "a connection that is full, and stays so, is ended") {
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    provider.stuck = {0};
+    CHECK(port.sendPattern(static_cast<int>(a), 1, 32, 1) == 0);
+    REQUIRE(port.port->forget(a) == 0);
+    port.turn();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+  }
+  TEST_CASE_FIXTURE(ForgottenFixture, "a connection whose sends end is left alone") {
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    REQUIRE(port.port->forget(a) == 0);
+    provider.complete(provider.posted[0].context);
+    while (port.port->wantsRetry()) port.turn();
+    // Its address alone, which nobody uses any more.
+    CHECK(provider.removed.size() == 1);
+  }
   TEST_CASE_FIXTURE(FailedFixture, "a connection that is being made outlives the one that failed") {
     REQUIRE(haveLibfabric());
     port.port =
@@ -115,11 +158,70 @@ TEST_SUITE("connections of devices") {
     CHECK(provider.removed.empty());
   }
 
+  /// Over a device that damages short runs where they cross a page of their source.
+  struct PageFixture {
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
+    std::vector<uint8_t> memory = std::vector<uint8_t>(3 * transport::kPageBytes);
+    uint32_t region = 0;
+    uint32_t a = 0;
+    uint64_t page = 0;  // offset of the first that begins in the memory, but for 100 bytes at least
+
+    PageFixture() {
+      REQUIRE(haveLibfabric());
+      port.port =
+          std::make_unique<engine::Port>(port.request, provider.transport({.tornBytes = 32}));
+      REQUIRE(port.port->start() == 0);
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+      a = static_cast<uint32_t>(port.port->admit(raw->data(), raw->size()));
+      region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), memory.size(), 0));
+      auto base = reinterpret_cast<uint64_t>(memory.data()) + 100;
+      page = 100 + transport::kPageBytes - base % transport::kPageBytes;
+    }
+    /// How many runs the transfer was cut into, and the length of the first.
+    std::pair<size_t, size_t> runs(transport::Operation::Type type, uint64_t offset, uint64_t bytes,
+                                   uint64_t remote) {
+      provider.vectors.clear();
+      provider.lengths.clear();
+      transport::Extent extent{region, offset, bytes, 1, remote};
+      REQUIRE(port.port->transfer(type, a, &extent, 1, 5) == 0);
+      REQUIRE(provider.vectors.size() == 1);
+      return {provider.vectors[0], provider.lengths[0]};
+    }
+  };
+  using Runs = std::pair<size_t, size_t>;
+
+  TEST_CASE_FIXTURE(PageFixture, "a short read is cut where it crosses a page of the peer's") {
+    auto read = transport::Operation::Type::read;
+    CHECK(runs(read, 0, 24, 4096 - 10) == Runs{2, 10});
+    CHECK(runs(read, 0, 32, 8192 - 31) == Runs{2, 31});
+    CHECK(runs(read, 0, 24, 4096 - 24) == Runs{1, 24});
+    CHECK(runs(read, 0, 24, 4096) == Runs{1, 24});
+    CHECK(runs(read, 0, 33, 4096 - 10) == Runs{1, 33});
+    CHECK(runs(read, page - 10, 24, 4096) == Runs{1, 24});
+  }
+  TEST_CASE_FIXTURE(PageFixture, "a short write is cut where it crosses a page of its own") {
+    auto write = transport::Operation::Type::write;
+    CHECK(runs(write, page - 1, 2, 4096) == Runs{2, 1});
+    CHECK(runs(write, page - 24, 24, 4096) == Runs{1, 24});
+    CHECK(runs(write, page, 24, 4096 - 10) == Runs{1, 24});
+    CHECK(runs(write, page - 10, 33, 4096) == Runs{1, 33});
+  }
+  TEST_CASE_FIXTURE(PageFixture, "what was cut is moved whole") {
+    transport::Extent extents[] = {{region, 0, 24, 1, 4096 - 10}, {region, 24, 50, 1, 4096 - 10}};
+    REQUIRE(port.port->transfer(transport::Operation::Type::read, a, extents, 2, 5) == 0);
+    REQUIRE(provider.posted.size() == 1);
+    provider.complete(provider.posted[0].context);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].bytes == 74);
+  }
+
   /// Over a provider whose writes complete when they have left.
   struct ProofFixture {
     FakeProvider provider;
     TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
-    std::vector<uint8_t> memory = std::vector<uint8_t>(4096);
+    std::vector<uint8_t> memory = std::vector<uint8_t>(1 << 15);
     uint32_t region = 0;
     uint32_t a = 0;
 
@@ -130,11 +232,17 @@ TEST_SUITE("connections of devices") {
       REQUIRE(port.port->start() == 0);
       auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
       a = static_cast<uint32_t>(port.port->admit(raw->data(), raw->size()));
-      region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), 4096, 0));
+      region = static_cast<uint32_t>(port.port->registerRegion(memory.data(), memory.size(), 0));
     }
-    int write() {
-      transport::Extent extent{region, 0, 10, 1, 0};
-      return port.port->transfer(transport::Operation::Type::write, a, &extent, 1, 5);
+    int write() { return write(1, 10); }
+    /// The provider takes four pieces at once.
+    int write(size_t pieces, uint64_t bytes) {
+      std::vector<transport::Extent> extents(pieces, {region, 0, bytes, 1, 0});
+      return port.port->transfer(transport::Operation::Type::write, a, extents.data(), pieces, 5);
+    }
+    void complete(size_t from, size_t to) {
+      for (size_t i = from; i < to; ++i) provider.complete(provider.posted[i].context);
+      port.turn();
     }
   };
 
@@ -188,5 +296,67 @@ TEST_SUITE("connections of devices") {
     REQUIRE(port.entries.size() == 1);
     CHECK(port.entries[0].status == 0);
     CHECK(port.entries[0].bytes == 10);
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "short writes share a proof") {
+    CHECK(write(10, 10) == 0);
+    REQUIRE(provider.lengths == std::vector<size_t>{10, 10, 10, 0});
+    CHECK(provider.posted[2].context == provider.posted[3].context);
+    complete(0, 3);
+    CHECK(port.entries.empty());
+    complete(3, 4);
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == 0);
+    CHECK(port.entries[0].bytes == 100);
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "so many short writes share a proof, and no more") {
+    CHECK(write(68, 10) == 0);
+    std::vector<size_t> lengths(16, 10);
+    lengths.insert(lengths.end(), {0, 10, 0});
+    CHECK(provider.lengths == lengths);
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "long writes have a proof each") {
+    CHECK(write(8, 5000) == 0);
+    CHECK(provider.lengths == std::vector<size_t>{5000, 0, 5000, 0});
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "nothing has surely moved of writes whose proof fails") {
+    CHECK(write(8, 10) == 0);
+    complete(0, 2);
+    provider.fail(provider.posted[2].context, FI_ECANCELED);
+    port.turn();
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == FI_ECANCELED);
+    CHECK(port.entries[0].bytes == 0);
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "writes are posted again if not all of them find room at once") {
+    provider.most = 1;
+    CHECK(write(8, 10) == 0);
+    CHECK(provider.posted.size() == 1);
+    complete(0, 1);
+    CHECK(port.entries.empty());
+    provider.most = 100;
+    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 5; }));
+    CHECK(provider.lengths == std::vector<size_t>{10, 10, 0, 10, 0});
+    complete(1, 5);
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == 0);
+    CHECK(port.entries[0].bytes == 80);
+  }
+
+  TEST_CASE_FIXTURE(ProofFixture, "writes are posted again if the proof of all finds no room") {
+    provider.most = 2;
+    CHECK(write(8, 10) == 0);
+    CHECK(provider.posted.size() == 2);
+    complete(0, 2);
+    CHECK(port.entries.empty());
+    provider.most = 100;
+    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 6; }));
+    complete(2, 6);
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].bytes == 80);
   }
 }

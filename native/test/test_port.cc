@@ -142,6 +142,38 @@ TEST_SUITE("port") {
     sleeping(Scheme::tcp);
   }
 
+  TEST_CASE_FIXTURE(PortFixture, "a sleeper takes in what peers write, and wakes for a message") {
+    TestPort a(Scheme::tcp), b(Scheme::tcp);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    int to = a.admit(b);
+    a.sendPattern(to, 0, 8, 1);
+    REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 1; }));
+    std::vector<uint8_t> local(9 << 20, 3), remote(9 << 20, 7);
+    auto region = static_cast<uint32_t>(a.port->registerRegion(local.data(), local.size(), 0));
+    auto exposed = static_cast<uint32_t>(b.port->registerRegion(remote.data(), remote.size(), 3));
+    const fabric::Region* target = b.port->region(exposed);
+    REQUIRE(eventually({&a, &b}, [&] { return b.port->arm() == 1; }));
+    REQUIRE(a.transfer(transport::Operation::Type::write, to, region, 0, local.size(),
+                       target->key(), target->base(), 1) == 0);
+    // Nobody else turns it.
+    int slept = 0;
+    REQUIRE(eventually({&a}, [&] {
+      if (isReadable(b, 0)) slept += b.port->sleepsOn();
+      return a.count(Completion::transfer) == 1;
+    }));
+    CHECK(a.last(Completion::transfer)->status == 0);
+    CHECK(remote == local);
+    CHECK(slept > 0);
+    CHECK(b.ring[0] == b.ring[1]);
+    a.sendPattern(to, 0, 8, 2);
+    REQUIRE(eventually({&a}, [&] { return isReadable(b, 0) && !b.port->sleepsOn(); }));
+    CHECK(b.ring[0] != b.ring[1]);
+    b.port->wake();
+    CHECK_FALSE(b.port->sleepsOn());
+    REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 2; }));
+  }
+
   TEST_CASE_FIXTURE(PortFixture, "arm declines while completions are unread") {
     TestPort a(Scheme::shm), b(Scheme::shm);
     REQUIRE(a.open());

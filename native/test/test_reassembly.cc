@@ -2,10 +2,15 @@
 // Copyright The Cinnabar Authors
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <vector>
 
+#include "test/mutation.h"
 #include "transport/shm/reassembly.h"
 
+using namespace cinnabar;
 using namespace cinnabar::shm;
 using Outcome = Reassembly::Outcome;
 
@@ -65,5 +70,51 @@ TEST_SUITE("reassembly") {
     CHECK(add(1, kFragmentOffset, true, 10, 'a') == Outcome::garbage);
     pieces.drop(1);
     CHECK(pieces.pending() == 0);
+  }
+
+  TEST_CASE("of mutated pieces makes nothing but messages of one sender in order") {
+    test::Random random(9);
+    constexpr size_t kSlot = 100;
+    struct Begun {
+      std::vector<uint8_t> bytes;
+      uint64_t have = 0;
+    };
+    std::map<uint32_t, Begun> begun;
+    Reassembly pieces(kSlot);
+    long complete = 0;
+    for (long round = test::mutatedMessages(); round > 0; --round) {
+      uint32_t sender = random.below(5);
+      Begun& one = begun[sender];
+      uint64_t offset = random.oneIn(3) ? random.below(130) : random.oneIn(3) ? 0 : one.have;
+      if (random.oneIn(50)) offset = kFragmentOffset - random.below(100);
+      bool last = random.oneIn(3);
+      std::vector<uint8_t> piece = random.bytes(random.below(kSlot + 1));
+      // The slot and what follows it, which a sanitizer guards.
+      std::vector<uint8_t> slot = piece;
+      slot.resize(kSlot);
+      size_t whole = 0;
+      Outcome outcome =
+          pieces.add(fragmentTag(sender, offset, last), slot.data(), piece.size(), &whole);
+      if (offset == 0) one = {};
+      Outcome expected = Outcome::garbage;
+      if (offset == one.have) {
+        one.have += piece.size();
+        if (one.have <= kSlot) one.bytes.insert(one.bytes.end(), piece.begin(), piece.end());
+        expected = !last ? Outcome::more : one.have > kSlot ? Outcome::tooLarge : Outcome::complete;
+      }
+      if (outcome != expected) FAIL("round " << round << ": another outcome");
+      if (outcome == Outcome::complete) {
+        ++complete;
+        if (whole != one.bytes.size() ||
+            !std::equal(one.bytes.begin(), one.bytes.end(), slot.begin()))
+          FAIL("round " << round << ": other bytes");
+      }
+      if (outcome != Outcome::more) one = {};
+      if (random.oneIn(100)) {
+        pieces.drop(sender);
+        one = {};
+      }
+    }
+    CHECK(complete > 0);
   }
 }

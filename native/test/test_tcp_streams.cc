@@ -5,11 +5,15 @@
 
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
+#include "test/mutation.h"
 #include "transport/tcp/stream_filter.h"
 
 using namespace cinnabar::tcp;
+using cinnabar::test::mutatedMessages;
+using cinnabar::test::Random;
 
 namespace {
 
@@ -66,6 +70,74 @@ bool isGood(const Fields& fields) {
   return isGood(filter, streamOf(fields));
 }
 void sent(StreamFilter& filter, const Bytes& bytes) { filter.onSent(bytes.data(), bytes.size()); }
+
+/// A message as an honest provider sends it unasked.
+Bytes someMessage(Random& random) {
+  Fields fields;
+  size_t runs = 1 + random.below(4);
+  switch (random.below(3)) {
+    case 0:
+      fields.payload = random.below(60);
+      break;
+    case 1:
+      fields.operation = kReadRequest;
+      for (size_t run = 0; run < runs; ++run) fields.runs.push_back(random.next());
+      return streamOf(fields);
+    default:
+      fields.operation = kWrite;
+      for (size_t run = 0; run < runs; ++run) fields.runs.push_back(random.below(30));
+      for (uint64_t bytes : fields.runs) fields.payload += bytes;
+  }
+  if (random.oneIn(2)) fields.flags = kData;
+  return streamOf(fields);
+}
+
+/// Gives a filter the bytes in pieces, each in memory of its own, so that a sanitizer sees what is
+/// read beyond. Returns how many of them pass.
+size_t passing(StreamFilter& filter, const Bytes& bytes, Random& random) {
+  size_t passed = 0;
+  while (passed < bytes.size()) {
+    size_t length = std::min<size_t>(1 + random.below(80), bytes.size() - passed);
+    auto from = bytes.begin() + static_cast<std::ptrdiff_t>(passed);
+    Bytes piece(from, from + static_cast<std::ptrdiff_t>(length));
+    size_t good = filter.onReceived(piece.data(), length);
+    passed += good;
+    if (good < length) break;
+  }
+  return passed;
+}
+
+/// What the provider would do with bytes that it must never get, as its sources have it; or
+/// nullptr.
+std::string harmOf(const uint8_t* bytes, size_t length) {
+  for (size_t at = 0; length - at >= kLeastHeaderBytes;) {
+    Header header{bytes + at};
+    size_t all = header.headerBytes();
+    if (all < kLeastHeaderBytes || all > kMostHeaderBytes)
+      return "writes behind the header's place";
+    if (length - at < all) return "";
+    if (header.size() < all) return "waits for more than there are";
+    uint64_t payload = header.size() - all;
+    bool isWrite = header.operation() == kWrite;
+    if (!isWrite && header.operation() != kReadRequest && header.operation() != kMessage)
+      return "takes an answer to nothing, or an operation that nobody asks for";
+    if (header.operation() == kMessage && header.detail() == 2) return "reads through null";
+    if (header.operation() != kMessage) {
+      size_t before = kLeastHeaderBytes + (isWrite && (header.flags() & kData) != 0 ? 8 : 0);
+      if (header.runs() > 4) return "writes behind the place of its runs";
+      if (header.runs() == 0 || all != before + 24 * header.runs())
+        return "reads runs from elsewhere";
+      uint64_t sum = 0;
+      for (size_t run = 0; isWrite && run < header.runs(); ++run)
+        if (__builtin_add_overflow(sum, header.at<uint64_t>(before + run * 24 + 8), &sum))
+          return "copies more than there is";
+      if (isWrite && sum != payload) return "copies to nowhere";
+    }
+    if (payload > length - at - all) return "";
+    at += all + payload;
+  }
+  return "";
+}
 
 Bytes control(uint8_t type, uint16_t dataBytes = 8, uint64_t order = 1, uint8_t version = 3) {
   Bytes bytes(40);
@@ -187,6 +259,31 @@ TEST_SUITE("tcp streams") {
     StreamFilter filter;
     CHECK_FALSE(isGood(filter, five));
   }
+
+  TEST_CASE("of mutated messages pass as far as the provider takes no harm") {
+    Random random(7);
+    long changed = 0, stopped = 0;
+    for (long round = mutatedMessages(); round > 0; --round) {
+      Bytes first = someMessage(random), second = someMessage(random);
+      Bytes all = joined({first, second});
+      StreamFilter honest;
+      if (passing(honest, all, random) != all.size())
+        FAIL("round " << round << ": honest bytes stop");
+      // Mostly in the headers.
+      Bytes mutated = first;
+      random.mutate(mutated, random.oneIn(4) ? mutated.size() : mutated[6]);
+      if (random.oneIn(8)) random.mutate(mutated, mutated.size());
+      mutated.insert(mutated.end(), second.begin(), second.end());
+      StreamFilter filter;
+      size_t passed = passing(filter, mutated, random);
+      changed += mutated != all;
+      stopped += passed < mutated.size();
+      std::string harm = harmOf(mutated.data(), passed);
+      if (!harm.empty()) FAIL("round " << round << ": the provider " << harm);
+    }
+    MESSAGE(stopped << " of " << changed << " changed streams were stopped");
+    CHECK(stopped > changed / 4);
+  }
 }
 
 TEST_SUITE("tcp control messages") {
@@ -215,6 +312,30 @@ TEST_SUITE("tcp control messages") {
     CHECK_FALSE(takes(control(0, 256), true));
     CHECK_FALSE(takes(control(0, 0), true));
     CHECK_FALSE(takes(control(0, 8, uint64_t{1} << 56), true));
+  }
+
+  TEST_CASE("that are mutated are taken as far as they have room") {
+    Random random(8);
+    for (long round = mutatedMessages() / 10; round > 0; --round) {
+      Bytes bytes = control(static_cast<uint8_t>(random.oneIn(2) ? 0 : 1));
+      for (uint32_t times = random.below(4); times > 0; --times) random.mutate(bytes, bytes.size());
+      bool isRequest = random.oneIn(2);
+      ControlMessage message;
+      size_t taken = 0;
+      bool isGood = true;
+      while (isGood && taken < bytes.size()) {
+        size_t length = std::min<size_t>(1 + random.below(45), bytes.size() - taken);
+        auto from = bytes.begin() + static_cast<std::ptrdiff_t>(taken);
+        Bytes piece(from, from + static_cast<std::ptrdiff_t>(length));
+        isGood = message.take(piece.data(), length, isRequest);
+        if (isGood) taken += length;
+      }
+      if (taken > kControlBytes + kControlDataBytes) FAIL("round " << round << ": too many bytes");
+      bool isHonest = bytes[0] == 3 && bytes.size() >= 2 &&
+                      (bytes[1] == (isRequest ? 0 : 1) || (!isRequest && bytes[1] == 6));
+      if (isGood && message.isWhole() && !isHonest)
+        FAIL("round " << round << ": of another protocol");
+    }
   }
 
   TEST_CASE("say when there is no descriptor, and the provider's refusals do not") {

@@ -49,6 +49,9 @@ static_assert(kExtentWords == 5);
 constexpr size_t kMostExtents = 256;
 constexpr size_t kExtentsBytes = kMostExtents * sizeof(Extent);
 
+/// The smallest page there is, of which every other is a multiple.
+constexpr uint64_t kPageBytes = 4096;
+
 /// The extents of one transfer. Most have one, which costs no allocation.
 class Extents {
  public:
@@ -59,6 +62,23 @@ class Extents {
     } else {
       many_.assign(from, from + count);
     }
+  }
+  /// Cuts those of at most `mostBytes` that cross a page of the memory at which they are read,
+  /// which is where `source` says.
+  template <typename F>
+  void cutAtPages(size_t mostBytes, F&& source) {
+    std::vector<Extent> cut;
+    for (const Extent& extent : *this) {
+      cut.push_back(extent);
+      uint64_t left = kPageBytes - source(extent) % kPageBytes;
+      if (extent.bytes > mostBytes || extent.bytes <= left) continue;
+      cut.back().bytes = left;
+      cut.push_back(extent);
+      cut.back().bytes -= left;
+      cut.back().offset += left;
+      cut.back().remote += left;
+    }
+    if (cut.size() != count_) assign(cut.data(), cut.size());
   }
   size_t size() const { return count_; }
   const Extent* begin() const { return count_ == 1 ? &one_ : many_.data(); }

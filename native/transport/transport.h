@@ -135,6 +135,10 @@ class Transport {
   virtual bool revokesKeys() const { return traits().revokesKeys; }
   /// Whether a transfer that its owner refuses ends without a reason, and the connection with it.
   virtual bool refusesSilently() const { return true; }
+  /// Whether the bytes of transfers pass through calls of the port, so that its descriptor tells of
+  /// each piece, and `movedBytes` counts them.
+  bool movesBytes() const { return movedBytes_ != nullptr; }
+  uint64_t movedBytes() const { return movesBytes() ? *movedBytes_ : 0; }
   /// Whether a peer that cannot be reached answers EAGAIN for ever, so that tries have to thin out.
   virtual bool thinsRetries() const { return true; }
 
@@ -147,6 +151,9 @@ class Transport {
   /// Nobody speaks with the peer any more. Whether that ends what the provider has of it: it will
   /// complete it with an error soon.
   virtual bool cutOff(Peer&) { return false; }
+  /// Nobody speaks with the peer any more, and what the provider has of it did not complete for
+  /// `traits().linger`. Asked where the transport `endsConnections`.
+  virtual void endConnection(Peer&) {}
   /// A peer that `look` gave has been dealt with.
   virtual void onGone(Peer&) {}
 
@@ -233,6 +240,7 @@ class Transport {
   fabric::Scheme scheme_;
   std::shared_ptr<fabric::Endpoint> endpoint_;
   const std::atomic<bool>* news_ = nullptr;
+  const uint64_t* movedBytes_ = nullptr;
   // Asked in every turn, so they are no calls.
   bool looks_ = false;
   bool isMoving_ = false;

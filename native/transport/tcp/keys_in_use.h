@@ -50,6 +50,8 @@ class ConnectionKeys {
   /// The message that comes in has ended; it may have been a write.
   void endWrite();
   void beginRead(const TransferKeys& keys);
+  /// Reads that are not answered to their end.
+  size_t reads() const { return reads_.size() - firstRead_; }
   void endRead();
   bool uses(uint64_t key) const;
 

@@ -3,6 +3,8 @@
 #include "transport/tcp/socket_calls.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -32,6 +34,10 @@ bool isRetry(int code) { return code == EAGAIN || code == EWOULDBLOCK || code ==
 
 void unreachable(const Socket& socket, int code) {
   if (SocketWatch* watch = watchOf(socket)) watch->onUnreachable(socket, code);
+}
+
+void moved(const Socket& socket, ssize_t bytes) {
+  if (SocketWatch* watch = watchOf(socket)) watch->onMoved(static_cast<size_t>(bytes));
 }
 
 /// The stream is broken. The provider hears that the connection was reset, now and whenever it
@@ -91,6 +97,7 @@ ssize_t onRead(int fd, Socket& socket, const iovec* runs, size_t count, ssize_t 
   if (stageOf(socket) != Stage::streaming)
     return onControl(fd, socket, static_cast<const uint8_t*>(runs[0].iov_base), runs[0].iov_len,
                      got);
+  if (got > 0) moved(socket, got);
   if (!socket.isFiltered || got <= 0) return got;
   auto left = static_cast<size_t>(got);
   size_t good = 0;
@@ -136,6 +143,7 @@ void onWritten(int fd, Socket& socket, const iovec* runs, size_t count, ssize_t 
     if (SocketWatch* watch = watchOf(socket)) watch->onConnection(fd, socket);
     return;
   }
+  moved(socket, sent);
   if (!socket.isFiltered) return;
   auto left = static_cast<size_t>(sent);
   for (size_t i = 0; i < count && left > 0; ++i) {
@@ -223,6 +231,12 @@ int ourConnect(int fd, const sockaddr* address, socklen_t length) {
 
 int ourGetsockopt(int fd, int level, int option, void* value, socklen_t* length) {
   int status = ::getsockopt(fd, level, option, value, length);
+  if (level == SOL_SOCKET && option == SO_ZEROCOPY && status == 0) {
+    // The provider asks before it sends without a copy. The kernel would read memory after `send`
+    // has returned, and memory whose key was withdrawn is free by then (KeysInUse).
+    std::memset(value, 0, *length);
+    return status;
+  }
   if (level != SOL_SOCKET || option != SO_ERROR || status != 0) return status;
   Socket* socket = SocketTable::find(fd);
   int code = 0;
@@ -250,8 +264,21 @@ ssize_t ourRecvmsg(int fd, msghdr* message, int flags) {
   return onRead(fd, *socket, message->msg_iov, message->msg_iovlen, got);
 }
 
+// MSG_MORE or 0, and the socket in which bytes wait for more, or -1.
+thread_local int moreFlag = 0;
+thread_local int waitingSocket = -1;
+
+int flagsFor(int fd, int flags) {
+  if (moreFlag != 0) {
+    waitingSocket = fd;
+  } else if (waitingSocket == fd) {
+    waitingSocket = -1;
+  }
+  return flags | moreFlag;
+}
+
 ssize_t ourSend(int fd, const void* bytes, size_t length, int flags) {
-  ssize_t sent = ::send(fd, bytes, length, flags);
+  ssize_t sent = ::send(fd, bytes, length, flagsFor(fd, flags));
   Socket* socket = SocketTable::find(fd);
   if (socket == nullptr) return sent;
   int code = errno;
@@ -262,8 +289,11 @@ ssize_t ourSend(int fd, const void* bytes, size_t length, int flags) {
 }
 
 ssize_t ourSendmsg(int fd, const msghdr* message, int flags) {
-  ssize_t sent = ::sendmsg(fd, message, flags);
   Socket* socket = SocketTable::find(fd);
+  // The provider answers reads one after the other, and the last one's answer takes along what
+  // waits.
+  int answering = socket != nullptr && socket->keys.reads() > 1 ? MSG_MORE : 0;
+  ssize_t sent = ::sendmsg(fd, message, flagsFor(fd, flags) | answering);
   if (socket == nullptr) return sent;
   int code = errno;
   onWritten(fd, *socket, message->msg_iov, message->msg_iovlen, sent);
@@ -272,6 +302,7 @@ ssize_t ourSendmsg(int fd, const msghdr* message, int flags) {
 }
 
 int ourClose(int fd) {
+  if (waitingSocket == fd) waitingSocket = -1;
   if (Socket* socket = SocketTable::find(fd)) {
     if (SocketWatch* watch = watchOf(*socket)) watch->detach(fd);
     SocketTable::drop(*socket);
@@ -343,6 +374,18 @@ bool watchSockets() {
   static const bool isInPlace = putAllInPlace();
   if (isInPlace) fabric::notePatched(fabric::Patch::tcpSockets);
   return isInPlace;
+}
+
+MoreFollows::MoreFollows() { moreFlag = MSG_MORE; }
+
+MoreFollows::~MoreFollows() { moreFlag = 0; }
+
+void sendWhatWaits() {
+  if (waitingSocket < 0) return;
+  // The kernel sends what it holds when this is set, even if it was set before (tcp(7)).
+  int on = 1;
+  setsockopt(waitingSocket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  waitingSocket = -1;
 }
 
 }  // namespace cinnabar::tcp

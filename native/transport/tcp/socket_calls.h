@@ -18,4 +18,18 @@ namespace cinnabar::tcp {
 /// True if they are in place: the patch is switched on, and this machine's tables are known.
 bool watchSockets();
 
+/// While one lives, what its thread sends may wait in the kernel for what follows (MSG_MORE): many
+/// small sends then leave, and wake the other side, as few large ones. `sendWhatWaits` must come
+/// behind them.
+class MoreFollows {
+ public:
+  MoreFollows();
+  ~MoreFollows();
+  MoreFollows(const MoreFollows&) = delete;
+  MoreFollows& operator=(const MoreFollows&) = delete;
+};
+
+/// What still waits for more leaves.
+void sendWhatWaits();
+
 }  // namespace cinnabar::tcp

@@ -53,6 +53,9 @@ class SocketWatch {
     if (hasStrangers_.load(std::memory_order_relaxed)) sweepNow();
   }
 
+  /// Bytes of connections that were read and written so far.
+  const uint64_t& movedBytes() const { return movedBytes_; }
+
   /// Whether `take` has something.
   const std::atomic<bool>& news() const { return news_; }
   struct Unreachable {
@@ -96,6 +99,7 @@ class SocketWatch {
   void attach(int fd, Socket& socket);
   /// Before the descriptor is closed.
   void detach(int fd);
+  void onMoved(size_t bytes) { movedBytes_ += bytes; }
   /// `socket` is a connection, as it is now.
   void onConnection(int fd, Socket& socket);
   void onUnreachable(const Socket& socket, int code);
@@ -114,6 +118,7 @@ class SocketWatch {
   // Of the thread that makes the provider's calls, which is the port's.
   uint32_t holding_ = 0;  // connections with a message that has come in part
   uint64_t sweptNs_ = 0;
+  uint64_t movedBytes_ = 0;
   std::atomic<bool> news_ = false;
   mutable std::mutex mutex_;  // of all that follows
   News pending_;

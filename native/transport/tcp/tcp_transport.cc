@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "transport/tcp/socket_calls.h"
 
 namespace cinnabar::tcp {
 namespace {
@@ -28,6 +29,7 @@ TcpTransport::TcpTransport(std::shared_ptr<fabric::Endpoint> endpoint,
                            std::unique_ptr<SocketWatch> watch)
     : Transport(fabric::Scheme::tcp, std::move(endpoint)), watch_(std::move(watch)) {
   news_ = &watch_->news();
+  movedBytes_ = &watch_->movedBytes();
 }
 
 TcpTransport::~TcpTransport() {
@@ -87,6 +89,20 @@ bool TcpTransport::isCopied(uint32_t index) {
   }
   return true;
 }
+
+/// The requests of a read of many pieces leave together. A write's bytes follow its requests, and
+/// make long sends of them anyway.
+int TcpTransport::postPart(transport::Part& part, const fi_msg_rma& message, int*) {
+  const transport::Operation& operation = *part.operation;
+  bool isLast = operation.extent + message.iov_count == operation.extents.size();
+  if (isLast || operation.type != transport::Operation::Type::read)
+    return postMessage(part, message);
+  MoreFollows more;
+  return postMessage(part, message);
+}
+
+/// The last request may not have been posted, or may wait for a connection.
+void TcpTransport::endTransfer(transport::Operation&) { sendWhatWaits(); }
 
 fi_addr_t TcpTransport::insert(const uint8_t* address) {
   fi_addr_t inserted = Transport::insert(address);

@@ -33,6 +33,9 @@ class TcpTransport : public transport::Transport {
   void withdraw(uint32_t index, fabric::Region& region) override;
   bool isCopied(uint32_t index) override;
 
+  int postPart(transport::Part& part, const fi_msg_rma& message, int* stop) override;
+  void endTransfer(transport::Operation&) override;
+
  protected:
   fi_addr_t insert(const uint8_t* address) override;
   void remove(fi_addr_t address) override;

@@ -38,17 +38,27 @@ void ConnectionAddresses::disconnect(fi_addr_t address, uint32_t number) {
   // If a post was deferred since, the provider has noticed by itself and makes another connection;
   // or the broken one is full, and the next post that it takes fails as well.
   if (found->second.last == Last::failed || found->second.last == Last::deferred) return;
-  ++found->second.connection;
+  end(found->second);
+}
+
+void ConnectionAddresses::disconnect(fi_addr_t address) {
+  auto found = known_.find(address);
+  // Here a post may have been deferred because the connection is full, and stays so.
+  if (found != known_.end() && isEndable(address, found->second)) end(found->second);
+}
+
+void ConnectionAddresses::end(Known& known) {
+  ++known.connection;
   auto rest = endpoint_.traits().rest;
   if (rest.count() > 0) {
-    found->second.since = std::chrono::steady_clock::now();
-    found->second.restsUntil = found->second.since + rest;
+    known.since = std::chrono::steady_clock::now();
+    known.restsUntil = known.since + rest;
     rests_ = true;
     return;
   }
   // The number stays valid, since the address has been inserted once more than it is removed.
   fi_addr_t index = FI_ADDR_NOTAVAIL;
-  if (fi_av_insert(endpoint_.av(), found->second.raw.data(), 1, &index, 0, nullptr) != 1) return;
+  if (fi_av_insert(endpoint_.av(), known.raw.data(), 1, &index, 0, nullptr) != 1) return;
   fi_av_remove(endpoint_.av(), &index, 1, 0);
 }
 

@@ -36,6 +36,8 @@ class ConnectionAddresses {
   /// Something posted to connection `number` has failed, so that one is broken, whether the
   /// provider has noticed or not: the next post makes another.
   void disconnect(fi_addr_t address, uint32_t number);
+  /// Nobody uses the address any more. Ends the connection that it has now.
+  void disconnect(fi_addr_t address);
   /// Whether a post would go to a connection that is being ended: to be tried again.
   bool isResting(fi_addr_t address);
 
@@ -51,6 +53,7 @@ class ConnectionAddresses {
     std::chrono::steady_clock::time_point restsUntil;
     fabric::RawAddress raw;
   };
+  void end(Known& known);
   void removeUnused();
   bool isEndable(fi_addr_t address, Known& known);
   ssize_t postNothing(fi_addr_t address);

@@ -2,9 +2,22 @@
 // Copyright The Cinnabar Authors
 #include "transport/verbs/verbs_transport.h"
 
+#include <rdma/fi_errno.h>
+
+#include <utility>
+
 namespace cinnabar::verbs {
 
 using transport::Operation;
+
+namespace {
+
+// Writes that one proof is for, which are posted again if there is no room for it. Each proof is a
+// read for the device at the other side.
+constexpr size_t kMostUnproven = 16;
+constexpr uint64_t kMostUnprovenBytes = 16 << 10;
+
+}  // namespace
 
 VerbsTransport::VerbsTransport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint)
     : Transport(scheme, std::move(endpoint)), addresses_(*endpoint_) {}
@@ -35,25 +48,59 @@ int VerbsTransport::postPart(transport::Part& part, const fi_msg_rma& message, i
   // Room for the write alone would bring it here again and again. Once it has ended, so has all in
   // front of it, and there is room for both.
   if (operation.unproven && operation.parts > 0) return -FI_EAGAIN;
+  bool mayShare = !operation.unproven;
   operation.unproven = false;
   int status = postMessage(part, message);
   part.connection = addresses_.onPosted(message.addr, status);
-  if (status != 0 || operation.type != Operation::Type::write || !traits().provesWrites)
+  if (operation.type != Operation::Type::write || !traits().provesWrites) return status;
+  if (status != 0) {
+    // A proof that is posted later may take another connection than the writes in front of it.
+    if (unproven_.last != nullptr) writeAgain(operation);
     return status;
+  }
+  bool isFirst = unproven_.last == nullptr;
+  if (isFirst) unproven_.first = operation.extent;
+  bool isTogether = isFirst || unproven_.last->connection == part.connection;
+  unproven_.add(part);
+  if (!isTogether) {
+    writeAgain(operation);
+    *stop = -FI_EAGAIN;
+    return 0;
+  }
+  bool isLast = operation.extent + message.iov_count == operation.extents.size();
+  if (mayShare && !isLast && unproven_.hasRoom()) return 0;
   *stop = postProof(message);
   addresses_.onPosted(message.addr, *stop);
   if (*stop == 0) {
     part.left = 2;
+    unproven_ = {};
   } else {
-    // What that write did cannot be told any more. All of it is written again, with a proof.
-    part.bytes = 0;
-    operation.unproven = true;
+    writeAgain(operation);
   }
   return 0;
 }
 
-/// Asks for nothing behind a write: the answer comes when the write is in place, or not at all. To
-/// be posted in the same breath, so that it takes the same connection.
+/// What the unproven writes did cannot be told any more. All of it is written again, with a proof.
+void VerbsTransport::writeAgain(Operation& operation) {
+  unproven_.last->bytes = 0;
+  operation.extent = unproven_.first;
+  operation.unproven = true;
+  unproven_ = {};
+}
+
+void VerbsTransport::Unproven::add(transport::Part& part) {
+  // One proof tells of all of them.
+  if (last != nullptr) part.bytes += std::exchange(last->bytes, 0);
+  last = &part;
+  ++writes;
+}
+
+bool VerbsTransport::Unproven::hasRoom() const {
+  return writes < kMostUnproven && last->bytes < kMostUnprovenBytes;
+}
+
+/// Asks for nothing behind writes: the answer comes when they are in place, or not at all. To be
+/// posted in the same breath, so that it takes the same connection.
 int VerbsTransport::postProof(fi_msg_rma message) {
   iovec nowhere{message.msg_iov[0].iov_base, 0};
   fi_rma_iov nothing{message.rma_iov[0].addr, 0, message.rma_iov[0].key};
@@ -68,5 +115,7 @@ int VerbsTransport::postProof(fi_msg_rma message) {
 void VerbsTransport::onFailed(transport::Peer& peer, uint32_t connection) {
   addresses_.disconnect(peer.address, connection);
 }
+
+void VerbsTransport::endConnection(transport::Peer& peer) { addresses_.disconnect(peer.address); }
 
 }  // namespace cinnabar::verbs

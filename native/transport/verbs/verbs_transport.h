@@ -18,13 +18,28 @@ class VerbsTransport : public transport::Transport {
   int beginTransfer(transport::Operation& operation) override;
   int postPart(transport::Part& part, const fi_msg_rma& message, int* stop) override;
   void onFailed(transport::Peer& peer, uint32_t connection) override;
+  void endConnection(transport::Peer& peer) override;
 
  protected:
   fi_addr_t insert(const uint8_t* address) override;
   void remove(fi_addr_t address) override;
 
  private:
+  /// Writes of the operation that is being posted, behind which no proof is posted yet. Within one
+  /// call of the port only.
+  struct Unproven {
+    transport::Part* last = nullptr;  // has the bytes of all of them
+    size_t first = 0;                 // extent
+    size_t writes = 0;
+
+    void add(transport::Part& part);
+    bool hasRoom() const;
+  };
+
   int postProof(fi_msg_rma message);
+  void writeAgain(transport::Operation& operation);
+
+  Unproven unproven_;
 
   ConnectionAddresses addresses_;
 };
