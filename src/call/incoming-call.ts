@@ -104,9 +104,9 @@ export class IncomingCall extends Timed {
   priority: Priority = "normal";
   /** Of its request, as it travelled. */
   bodyBytes = 0;
-  /** What its input holds until the answer: bytes of V8's heap, and of the memory that it was pulled into. */
+  /** What its input holds until the answer: bytes of V8's heap, and of the memory that its binary is in. */
   heapBytes = 0;
-  pulledBytes = 0;
+  heldBytes = 0;
   /** Who is told when it ends against its will. Undefined where nobody but its handler must know. */
   awaits: Awaited | undefined = undefined;
   /** What its handler holds while it runs; undefined where any number may run. */

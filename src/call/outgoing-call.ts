@@ -145,6 +145,11 @@ export abstract class OutgoingCall extends MadeCall {
     return undefined;
   }
 
+  /** The number of the worker lane that it must go to, where its peer has lanes. Undefined: any lane. */
+  get lane(): number | undefined {
+    return undefined;
+  }
+
   get settled(): boolean {
     return this.phase === "settled";
   }

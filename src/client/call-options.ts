@@ -58,6 +58,11 @@ export interface ClientOptions extends AttemptOptions {
   readonly whenFull?: WhenFull;
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority;
+  /**
+   * The number of the worker lane that serves the calls, 0 to 255. Calls fail with `failed_precondition` when the server
+   * has no lane of this number. A server without lanes serves them as all others. Default: any lane.
+   */
+  readonly lane?: number;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
   readonly metadata?: MetadataInit;
   /** Middleware of this client. It runs inside that of the engine. Default: none. */
@@ -154,6 +159,7 @@ const known = [
   "metadata",
   "middleware",
 ];
+const knownOfClients = [...known, "lane"];
 const knownOfCalls = [...known, "signal", "onMetadata", "context"];
 const knownOfOneWay = [
   "timeoutMs",
@@ -167,13 +173,14 @@ const knownOfOneWay = [
 ];
 const knownOfStreams = [...knownOfOneWay, "onMetadata", "idleTimeoutMs", "window", "retry"];
 
-/** @throws TypeError naming the option. */
+/** @throws TypeError or RangeError naming the option. */
 export function assertClientOptions(options: ClientOptions): void {
-  assertOptions("client", options, known);
+  assertOptions("client", options, knownOfClients);
   if (options.timeoutMs !== undefined) assertTimeoutMs("client: timeoutMs", options.timeoutMs);
   assertInherit("client", options.inherit);
   assertFlow("client", options);
   assertAlong("client", options);
+  assertLane(options.lane);
   assertAttemptOptions("client", options);
 }
 
@@ -232,6 +239,12 @@ function assertMetadata(where: string, metadata: MetadataInit): void {
 function assertInherit(where: string, inherit: unknown): void {
   if (inherit !== undefined && typeof inherit !== "boolean")
     throw new TypeError(`${where}: inherit must be true or false`);
+}
+
+function assertLane(lane: unknown): void {
+  if (lane === undefined || (Number.isInteger(lane) && (lane as number) >= 0 && (lane as number) <= 255))
+    return;
+  throw new RangeError(`client: lane must be a whole number from 0 to 255, it is ${shown(lane)}`);
 }
 
 function assertFlow(where: string, { whenFull, priority }: ClientOptions): void {

@@ -7,6 +7,7 @@ import {
   watchAbort,
 } from "../call/abort-watch.ts";
 import { currentCall } from "../call/current-call.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { validate } from "../contract/schema.ts";
@@ -17,20 +18,30 @@ import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew 
 import { type ClientMethod, recordEnd } from "./client-method.ts";
 import { type CallSession, wasTurnedAway } from "./session-source.ts";
 
-/**
- * Makes a call of one attempt. The promise is the caller's alone: the call keeps only what resolves it.
- *
- * That function comes by way of `resolveLast`, from the line that makes the promise to the next: an executor of the
- * call's own would be a closure and its context for each call.
- */
+/** Makes a call of one attempt. */
 export function callOnce(
   method: ClientMethod,
   input: unknown,
   options: CallOptions | undefined,
 ): Promise<unknown> {
-  const promise = new Promise(keepResolve);
   const { waitForReady, hasOthers } = method.source;
-  const call = new (hasOthers || waitForReady ? MovableCall : ClientCall)(method, resolveLast, options);
+  return beginCall(hasOthers || waitForReady ? MovableCall : ClientCall, method, input, options);
+}
+
+/**
+ * Makes a call of that kind. The promise is the caller's alone: the call keeps only what resolves it.
+ *
+ * That function comes by way of `resolveLast`, from the line that makes the promise to the next: an executor of the
+ * call's own would be a closure and its context for each call.
+ */
+export function beginCall(
+  Call: typeof ClientCall,
+  method: ClientMethod,
+  input: unknown,
+  options: CallOptions | undefined,
+): Promise<unknown> {
+  const promise = new Promise(keepResolve);
+  const call = new Call(method, resolveLast, options);
   // It would keep the promise, and so the call's result, until the next call.
   resolveLast = resolveNone;
   call.begin(input, options);
@@ -73,7 +84,19 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     let timeoutMs = options?.timeoutMs ?? method.timeoutMs;
     const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
     if (around !== undefined) timeoutMs = timeLeftIn(around, nowMs, timeoutMs);
-    engine.wheel.arm(this, nowMs + timeoutMs);
+    this.deadlineMs = nowMs + timeoutMs;
+    this.#start(input, options, around, nowMs);
+    // A one-way call has mostly left by now.
+    if (!this.settled) engine.wheel.arm(this, this.deadlineMs);
+  }
+
+  #start(
+    input: unknown,
+    options: CallOptions | undefined,
+    around: IncomingCall | undefined,
+    nowMs: number,
+  ): void {
+    const { method } = this;
     if (options?.onMetadata !== undefined) this.listenForMetadata(options.onMetadata);
     if (options?.signal !== undefined) this.#listen(options.signal);
     if (around !== undefined) this.#listen(around.signal);
@@ -97,6 +120,10 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 
   override get methodPath(): string {
     return this.method.path;
+  }
+
+  override get lane(): number | undefined {
+    return this.method.lane;
   }
 
   override get peerName(): string {

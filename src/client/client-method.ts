@@ -22,6 +22,8 @@ export interface ClientTerms {
   readonly whenFull: WhenFull;
   /** Undefined: each method's own. */
   readonly priority: Priority | undefined;
+  /** The worker lane that serves the calls, where the peer has lanes. Undefined: any lane. */
+  readonly lane: number | undefined;
   /** What every call carries. */
   readonly metadata: Metadata | undefined;
 }
@@ -66,6 +68,7 @@ export class ClientMethod {
   readonly inherit: boolean;
   readonly whenFull: WhenFull;
   readonly priority: Priority;
+  readonly lane: number | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly #block: Uint8Array | undefined;
@@ -79,7 +82,7 @@ export class ClientMethod {
   readonly #attempts: AttemptOptions;
 
   constructor(
-    { source, attempts, budget, inherit, whenFull, priority, metadata }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority, lane, metadata }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -98,6 +101,7 @@ export class ClientMethod {
     this.inherit = inherit;
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
+    this.lane = lane;
     this.#metadata = metadata;
     this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);

@@ -54,12 +54,13 @@ export function createClient<S extends AnyService>(
   assertClientOptions(options);
   if (options.hedge && !Object.values(service.methods).some(({ idempotent }) => idempotent))
     throw new TypeError(`client: hedge needs an idempotent method, and ${service.name} declares none`);
-  const { retry, inherit = true, whenFull = "wait", priority } = options;
+  const { retry, inherit = true, whenFull = "wait", priority, lane } = options;
   const metadata = options.metadata === undefined ? undefined : new Metadata(options.metadata);
   const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];
   if (inherit) wantCurrentCall();
   const budget = new RetryBudget(source.engine.clock, retry === false ? undefined : retry?.budget);
-  const terms: ClientTerms = { source, attempts: options, budget, inherit, whenFull, priority, metadata };
+  const own = { inherit, whenFull, priority, lane, metadata };
+  const terms: ClientTerms = { source, attempts: options, budget, ...own };
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;

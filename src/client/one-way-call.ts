@@ -1,5 +1,5 @@
 import type { OneWayOptions } from "./call-options.ts";
-import { ClientCall } from "./client-call.ts";
+import { beginCall, ClientCall } from "./client-call.ts";
 import type { ClientMethod } from "./client-method.ts";
 
 /** Makes a one-way call. The promise resolves when the request lies with the outbox of an open session. */
@@ -8,9 +8,7 @@ export function sendOneWay(
   input: unknown,
   options: OneWayOptions | undefined,
 ): Promise<void> {
-  return new Promise((resolve) => {
-    new OneWayCall(method, resolve as (value: unknown) => void, options).begin(input, options);
-  });
+  return beginCall(OneWayCall, method, input, options) as Promise<void>;
 }
 
 /**

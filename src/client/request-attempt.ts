@@ -39,6 +39,10 @@ export abstract class RequestAttempt<Owner extends RequestOwner> extends Outgoin
     return this.owner.method.path;
   }
 
+  override get lane(): number | undefined {
+    return this.owner.method.lane;
+  }
+
   override get peerName(): string {
     return this.target?.peerName ?? this.owner.method.source.name;
   }

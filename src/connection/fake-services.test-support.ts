@@ -121,6 +121,8 @@ class FakeProgress implements Turns {
   wake(): void {}
 
   flushSoon(): void {}
+
+  goOn(): void {}
 }
 
 /** A method whose calls the test settles. */

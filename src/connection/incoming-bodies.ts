@@ -29,15 +29,10 @@ export interface Body {
   readonly own: boolean;
 }
 
-/** A body that stands in a message, in memory of its own: the message's place is given to others. */
-export function copyOfBody(slab: Buffer, start: number, bytes: number): Body {
-  return { bytes: Buffer.from(slab.subarray(start, start + bytes)), start: 0, end: bytes, own: false };
-}
-
 /** What a greeting may take of the heap. A table of 65,280 methods takes a third. */
 const maxGreetingHeapBytes = 16 * 1024 * 1024;
-/** Status of a body that was not pulled because the pull budget is spent. */
-const noRoom = -1;
+/** Status of a body that was not pulled, or not kept, because the pull budget is spent. */
+export const noRoom = -1;
 const keyRejected = 266; // FI_ENOKEY
 const outOfMemory = 12; // ENOMEM
 
@@ -220,15 +215,31 @@ export class IncomingBodies {
     return this.#decode(body.bytes, body.start, body.end, regions, body.own, maxHeapBytes);
   }
 
-  /** The value in the body of the frame at `at`, which stands in the message; otherwise as above. */
+  /**
+   * The value in the body of the frame at `at`, which stands in the message; otherwise as above. `maxBodyBytes` is no
+   * limit for control requests and their answers.
+   */
   valueAt(
     at: number,
     bodyBytes: number,
+    isControl = false,
     regions: RegionCodec = this.#answers,
     maxHeapBytes = this.#session.services.limits.maxValueBytes,
   ): unknown {
+    if (!isControl && this.#isTooLong(bodyBytes)) return malformed;
     const start = at + frameHeaderBytes;
     return this.#decode(this.#session.port.slab, start, start + bodyBytes, regions, false, maxHeapBytes);
+  }
+
+  /**
+   * A copy of the body of the frame at `at`, which stands in the message: its place is given to others. Undefined after
+   * the session has been ended for it.
+   */
+  copyAt(at: number, bodyBytes: number): Body | undefined {
+    if (this.#isTooLong(bodyBytes)) return undefined;
+    const start = at + frameHeaderBytes;
+    const bytes = Buffer.from(this.#session.port.slab.subarray(start, start + bodyBytes));
+    return { bytes, start: 0, end: bodyBytes, own: false };
   }
 
   /** What a body that could not be had is to whoever waits for it; `status` as `take` gives it. */
@@ -237,7 +248,7 @@ export class IncomingBodies {
     if (status === noRoom) {
       return new RpcError({
         code: "resource_exhausted",
-        message: `a rendezvous body cannot be pulled: this peer's share of maxPullBytes ${services.limits.maxPullBytes} is reached`,
+        message: `a body cannot be kept: this peer's share of maxPullBytes ${services.limits.maxPullBytes} is reached`,
         origin: "local",
       });
     }
@@ -257,6 +268,14 @@ export class IncomingBodies {
         ? `${peerName} has withdrawn a body before it was pulled: it has given the session up`
         : `pulling a body from ${peerName} failed`,
     });
+  }
+
+  /** Ends the session for a body that the peer was told not to send. */
+  #isTooLong(bodyBytes: number): boolean {
+    const { maxBodyBytes } = this.#session.services.limits;
+    if (bodyBytes <= maxBodyBytes) return false;
+    this.#session.fault(`body of ${bodyBytes} bytes exceeds maxBodyBytes ${maxBodyBytes}`);
+    return true;
   }
 
   #decode(

@@ -36,12 +36,16 @@ function setUp({
     drained: 0,
     overrun: [] as number[],
     isWatched: true,
+    bodyLimit: 2 ** 29,
     watches: 0,
   };
-  const progress = { wake() {}, flushSoon: () => void told.dirty++, arrivedMs: 0 };
+  const progress = { wake() {}, flushSoon: () => void told.dirty++, goOn() {}, arrivedMs: 0 };
   const listener: OutboxListener = {
     onRoom: () => void told.rooms++,
     onSendFailed: (status) => void told.failed.push(status),
+    get bodyLimit() {
+      return told.bodyLimit;
+    },
     get isWatched() {
       return told.isWatched;
     },
@@ -109,6 +113,20 @@ describe("outbox", () => {
     expect(decoded(request)).toEqual({ a: 1 });
     expect(raw).toMatchObject({ callId: 11, flags: 1, body: Uint8Array.of(1, 2, 3) });
     expect(told.frames).toBe(3);
+  });
+
+  it("offers what is longer than the peer takes, which refuses it, though it fits a message", () => {
+    const { port, told, outbox } = setUp();
+    told.bodyLimit = 100;
+    const refused = (body: Uint8Array) => {
+      throw new EncodeError(`${body.byteLength} bytes`);
+    };
+    expect(() => outbox.value(head(1), "x".repeat(99), refused)).toThrow("101 bytes");
+    outbox.value(head(2), "x".repeat(98), noOffer);
+    // Frames about the session have no such limit.
+    outbox.value(head(0), "x".repeat(99), noOffer);
+    outbox.flush();
+    expect(port.frames.map(({ callId }) => callId)).toEqual([2, 0]);
   });
 
   it("never sends bytes of a former message as padding", () => {

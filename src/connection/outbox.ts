@@ -30,10 +30,7 @@ interface SealingCiphers {
   close(): void;
 }
 
-/**
- * Messages of one session that may be posted and not yet completed; more wait, so that one slow peer cannot take all
- * slots of a port.
- */
+/** Messages of one session that are posted and not completed; more wait, so that a slow peer cannot take all slots. */
 const maxPosted = 16;
 
 /**
@@ -179,10 +176,11 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /**
-   * A frame whose body is `value` in msgpack. A body too long for a message is handed to `offer`, which keeps it for
-   * the peer to pull and says where it lies. `flags` is read after encoding, because only then is it known whether
-   * regions travel. `prefix`, a multiple of eight bytes and at most `maxPrefixBytes`, stands before the body, and in the
-   * frame even when the body does not; the head has its flags. Throws EncodeError, and then nothing is sent.
+   * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
+   * to pull and says where it lies; or refuses it, as it does any that is longer than the peer takes. `flags` is read
+   * after encoding, as only then is it known whether regions travel. `prefix`, a multiple of eight bytes and at most
+   * `maxPrefixBytes`, stands before the body, and in the frame even when the body does not; the head has its flags.
+   * Throws EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,
@@ -200,13 +198,16 @@ export class Outbox implements SendListener, Flushable {
     this.valueBytes = bytes;
     if (this.#closed) return;
     const flags = regions?.flags ?? 0;
-    if (inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
+    // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
+    const isTaken = bytes <= this.#listener.bodyLimit || head.callId === 0 || head.isControl === true;
+    if (isTaken && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
       if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
       this.#commit(head, flags, prefix.byteLength + bytes);
       return;
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
-    if (messageHeaderBytes + before + bytes <= this.#messageBytes) return this.raw(head, flags, body, prefix);
+    if (isTaken && messageHeaderBytes + before + bytes <= this.#messageBytes)
+      return this.raw(head, flags, body, prefix);
     let descriptor: Uint8Array;
     try {
       descriptor = rendezvousDescriptor(offer(body));

@@ -73,10 +73,10 @@ export interface OfferedPiece {
 
 /** Serves the peer's sealed transfers. What these throw or reject with is the answer to the peer. */
 export interface SealedOwner {
-  /** Seals the first of the pieces, at least one of them, and answers where they lie. */
-  get(call: IncomingCall, wanted: readonly WantedPiece[]): Promise<void>;
-  /** Pulls the pieces and opens them into their places. */
-  put(call: IncomingCall, offered: readonly OfferedPiece[]): Promise<void>;
+  /** Seals the piece, and answers where it lies. */
+  get(call: IncomingCall, wanted: WantedPiece): Promise<void>;
+  /** Pulls the piece and opens it into its place. */
+  put(call: IncomingCall, offered: OfferedPiece): Promise<void>;
   /** The peer reads none of its pieces any more, or none of those in the slots. */
   release(slots?: readonly number[]): void;
 }

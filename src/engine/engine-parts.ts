@@ -148,7 +148,13 @@ export class EngineParts {
 
   /** Ends every part, within half a second. Safe to call again. */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
+    if (this.#closing !== undefined) return this.#closing;
+    let settle!: (closed: Promise<void>) => void;
+    // Closed before its sessions end: signals fire then, and their listeners see it so, and may close it again.
+    this.#closing = new Promise((resolve) => {
+      settle = resolve;
+    });
+    settle(this.#close());
     return this.#closing;
   }
 

@@ -168,6 +168,30 @@ describe("requests that arrive", () => {
     expect([all.port.pulls.length, all.host.pullBudget.bytes]).toEqual([0, 0]);
   });
 
+  it("end the session with a body beyond the limit in a message", () => {
+    const all = open({ maxBodyBytes: 1024 });
+    all.receive(request(id(1, 0), { body: "x".repeat(1021) }));
+    expect(all.method.calls).toHaveLength(1);
+    all.receive(request(id(1, 1), { body: "x".repeat(1022) }));
+    expectFault(all, "body of 1025 bytes exceeds maxBodyBytes 1024");
+    expect(all.method.calls).toHaveLength(1);
+  });
+
+  it("get their error without a text where the peer takes no body so long", () => {
+    const all = open({}, { bodyBytes: 0 });
+    all.receive(request(id(1, 0)), request(id(1, 1)), request(id(1, 2), { method: 99 }));
+    for (const { call } of all.method.calls) call.settle({ value: "beyond" });
+    all.session.flush();
+    expect(
+      all.port.frames.map(({ kind, callId, word, body }) => [kind, callId, word, body.byteLength]),
+    ).toEqual([
+      [frameKind.error, id(1, 2), 12, 0],
+      [frameKind.error, id(1, 0), 13, 0],
+      [frameKind.error, id(1, 1), 13, 0],
+    ]);
+    expect([all.session.state, all.incoming.size, all.host.wheel.size]).toEqual(["open", 0, 0]);
+  });
+
   it("are cancelled by number, and cancelling another number changes nothing", () => {
     const all = open();
     all.receive(request(id(1, 0)));

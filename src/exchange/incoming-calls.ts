@@ -3,7 +3,7 @@ import { type Answering, IncomingCall, type Outcome } from "../call/incoming-cal
 import { SlotGenerations } from "../call/slot-table.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
-import { type Body, copyOfBody, malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
 import type { Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
@@ -24,10 +24,7 @@ import { giveBackInput, holdInput } from "./held-input.ts";
 import { RequestPrefix } from "./request-prefix.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
-/**
- * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
- * and folds one of the file's own.
- */
+/** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
 
@@ -180,14 +177,15 @@ export class IncomingCalls implements Answering {
       const { bodies } = session;
       const { room } = bodies;
       const codec = this.#granted.for(call, flags);
-      this.#serve(call, bodies.valueAt(bodyAt, call.bodyBytes, codec, room), room);
+      this.#serve(call, bodies.valueAt(bodyAt, call.bodyBytes, isBuiltin(method), codec, room), room);
     }
   };
 
   /** The body stands in a message, whose place is needed for others until it is known whether the call may run. */
   #holdBack(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict): void {
-    const { port, account } = this.#session;
-    const body = copyOfBody(port.slab, at + frameHeaderBytes, call.bodyBytes);
+    const { bodies, account } = this.#session;
+    const body = bodies.copyAt(at, call.bodyBytes);
+    if (body === undefined) return;
     const serve = () => this.#serveBody(call, body, flags, 0);
     onceAuthorized(call, verdict, account.decoded, call.bodyBytes, serve);
   }
@@ -257,11 +255,10 @@ export class IncomingCalls implements Answering {
   #serve(call: IncomingCall, input: unknown, room: number, pulledBytes = 0): void {
     if (input === malformed) return;
     const { methods, builtins, limits } = this.#session.services;
-    if (input === tooLarge) {
-      call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
-      return;
-    }
-    holdInput(this.#session, call, pulledBytes);
+    if (input === tooLarge)
+      return void call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
+    if (!holdInput(this.#session, call, pulledBytes))
+      return void call.settle({ error: this.#session.bodies.failure(noRoom) });
     const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
     if (method === undefined) {
       call.settle({
@@ -314,7 +311,8 @@ export class IncomingCalls implements Answering {
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
     const word = call.items === undefined ? call.waitedUs : call.items.sent;
-    const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags };
+    const isControl = isBuiltin(call.method);
+    const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags, isControl };
     if (outcome.value === undefined) {
       this.#succeed(call);
       return this.#outbox.raw(head, 0, noBytes, metadata);
@@ -347,15 +345,18 @@ export class IncomingCalls implements Answering {
     // What is beyond a limit is left out: the caller gets the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
-    const head = { kind: frameKind.error, method: 0, callId: call.id, word: errorWord(error), flags };
-    const begun = call.handler === "none" && !isBuiltin(call.method) ? ({ n: true } as const) : undefined;
+    const isControl = isBuiltin(call.method);
+    const word = errorWord(error);
+    const head = { kind: frameKind.error, method: 0, callId: call.id, word, flags, isControl };
+    const begun = call.handler === "none" && !isControl ? ({ n: true } as const) : undefined;
     const offer = (body: Uint8Array) => this.#offer(call, body);
-    try {
-      this.#outbox.value(head, { ...packError(error), ...begun }, offer, undefined, metadata);
-    } catch {
-      // The error's data would not go: the caller still gets its code.
-      this.#outbox.value(head, { m: error.message.slice(0, 200), ...begun }, offer, undefined, metadata);
+    // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
+    for (const body of [packError(error), { m: error.message.slice(0, 200) }]) {
+      try {
+        return this.#outbox.value(head, { ...body, ...begun }, offer, undefined, metadata);
+      } catch {}
     }
+    this.#outbox.raw(head, 0, noBytes, metadata);
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {

@@ -203,11 +203,11 @@ export class OutgoingCalls implements ControlRequestSender {
     const id = table.take(call);
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
-      const { identity, metadata, isOneWay } = call;
+      const { identity, metadata, isOneWay, builtin: isControl } = call;
       let flags = priorityFlags[call.priority];
       if (identity !== undefined) flags |= frameFlag.identity;
       if (metadata !== undefined) flags |= frameFlag.metadata;
-      const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay };
+      const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay, isControl };
       const prefix =
         identity === undefined && metadata === undefined
           ? undefined
@@ -282,7 +282,7 @@ export class OutgoingCalls implements ControlRequestSender {
         call,
         kind,
         word,
-        session.bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes),
+        session.bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, call.builtin),
         metadata,
       );
   };

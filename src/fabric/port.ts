@@ -271,7 +271,23 @@ export interface PortLayout {
 }
 
 /**
- * 16 KiB hold a hundred small frames, enough for batching. Longer bodies travel by rendezvous. 64 + 256 slots take 5
- * MiB for each port.
+ * 16 KiB hold a hundred small frames, enough for batching. 64 + 256 slots take 5 MiB for each port, as far as messages
+ * have touched them.
  */
 export const defaultLayout: PortLayout = { slotBytes: 16 * 1024, sendSlots: 64, receiveSlots: 256 };
+
+/**
+ * The eager limit by transport: a body that fits a slot travels in its message, a longer one by rendezvous. The limit is
+ * where a message was faster with one call in flight and with many (docs/design/bulk.md). Devices keep the default: they
+ * pin every slot when the port opens.
+ */
+const slotBytes: Readonly<Partial<Record<Scheme, number>>> = {
+  mem: 32 * 1024,
+  shm: 32 * 1024,
+  tcp: 64 * 1024,
+};
+
+export const layoutFor = (scheme: Scheme): PortLayout => ({
+  ...defaultLayout,
+  slotBytes: slotBytes[scheme] ?? defaultLayout.slotBytes,
+});

@@ -104,6 +104,26 @@ describe("progress", () => {
     progress.close();
   });
 
+  it("waits for nothing while work of this thread goes on behind its turns, and waits again after that", async () => {
+    let left = 1000;
+    const { port, progress } = setUp(() => {
+      if (left-- > 0) progress.goOn();
+      return false;
+    });
+    const spins: number[] = [];
+    port.progress = (spinUs) => {
+      spins.push(spinUs as number);
+      // The machine is crowded: a spin loses its processor.
+      if (spinUs !== 0) port.spinLostUs += 4000;
+      return 0;
+    };
+    await until(() => spins.length >= 10);
+    expect([spins.slice(0, 10).every((spinUs) => spinUs === 0), port.arms]).toEqual([true, 0]);
+    await until(() => port.arms > 0);
+    expect(spins.some((spinUs) => spinUs > 0)).toBe(true);
+    progress.close();
+  });
+
   it("is not made by a port from within what a port hands out", async () => {
     const { port, progress } = setUp();
     let depth = 0;

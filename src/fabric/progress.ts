@@ -18,6 +18,8 @@ export interface Turns {
   wake(): void;
   /** Calls `flush` at the end of this turn, before anything is awaited. */
   flushSoon(queue: Flushable): void;
+  /** Work has begun that goes on behind this turn, in microtasks: the turn must not wait for what may arrive. */
+  goOn(): void;
   /** The earliest time at which the entries being delivered can have arrived. */
   readonly arrivedMs: number;
 }
@@ -46,6 +48,8 @@ export class Progress implements Turns {
   #delivering = false;
   #closed = false;
   readonly #spinPolicy = new SpinPolicy();
+  /** This thread has work behind this turn. */
+  #goesOn = false;
   /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
   #looking = false;
   #activeMs = 0;
@@ -84,6 +88,10 @@ export class Progress implements Turns {
     if (queue.flushQueued) return;
     queue.flushQueued = true;
     this.#queues.push(queue);
+  }
+
+  goOn(): void {
+    this.#goesOn = true;
   }
 
   /** Runs one turn now, before a caller concludes that nothing has arrived. */
@@ -140,9 +148,10 @@ export class Progress implements Turns {
   readonly #turn = (): void => {
     this.#scheduled = undefined;
     const nowMs = realTimers.now();
+    this.#goesOn = false;
     const sent = this.#flush();
     const blocks = this.#spinPolicy.shouldBlock(nowMs);
-    const arrived = this.#progress(blocks ? 0 : this.#spinUs(), nowMs);
+    const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs(), nowMs);
     const active = arrived || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once do not wait for the next turn.
@@ -152,7 +161,7 @@ export class Progress implements Turns {
       this.#slowPollMs = 1;
     }
     // While ports block, one more turn lets the answers to what arrived leave.
-    const lingers = blocks ? arrived : nowMs - this.#activeMs < lingerMs;
+    const lingers = this.#goesOn || (blocks ? arrived : nowMs - this.#activeMs < lingerMs);
     if (lingers || !this.#sleep()) {
       this.#scheduled ??= realTimers.setImmediate(this.#turn);
     }

@@ -2,6 +2,8 @@
 export interface OutboxListener {
   /** Whether somebody looks whether the peer lives. */
   readonly isWatched: boolean;
+  /** The longest body that both sides take, in bytes. */
+  readonly bodyLimit: number;
   /** Something is held from now on: it might wait for ever, if the peer has died while nothing was open. */
   watch(): void;
   /** A message could not be delivered. */

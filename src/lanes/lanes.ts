@@ -151,6 +151,14 @@ export class Lanes implements AsyncDisposable {
     return this.#dispatcher.urls;
   }
 
+  /**
+   * Identifies the dispatcher: `peer.incarnation` of a client that is connected to one of `urls`. It stays the same when
+   * a lane is replaced, and another process at the same addresses has another one.
+   */
+  get incarnation(): bigint {
+    return this.#dispatcher.incarnation;
+  }
+
   /** The lanes, by number. */
   get lanes(): LaneStatus[] {
     return this.#lanes.map(statusOf);

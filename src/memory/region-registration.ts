@@ -81,7 +81,8 @@ export interface GrantedMemory {
 
 /** The memory behind a key that this thread granted; undefined for keys of others. */
 export function grantedHere(key: bigint): GrantedMemory | undefined {
-  return granted.get(key);
+  // Asked for each segment of each transfer, mostly where nothing is granted.
+  return granted.size === 0 ? undefined : granted.get(key);
 }
 
 /** The memory of a region. */

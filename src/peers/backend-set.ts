@@ -213,8 +213,9 @@ export class BackendSet implements SessionSource, BackendListener {
     }
   }
 
-  /** The backend that the call's key belongs to, ready or not. */
+  /** The backend that the call names or that its key belongs to, ready or not. */
   #pinned(call: OutgoingCall | undefined, input: unknown): Backend | undefined {
+    if (call?.lane !== undefined) return this.#numbered(call.lane);
     try {
       const key = this.#keyOf(call, input);
       return key === undefined
@@ -223,6 +224,17 @@ export class BackendSet implements SessionSource, BackendListener {
     } catch (cause) {
       throw this.#misdirected(cause);
     }
+  }
+
+  #numbered(number: number): Backend {
+    const backend = this.#backends.get(this.#urls[number] ?? "");
+    if (backend !== undefined) return backend;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: `${this.name}: there is no lane ${number}, there are ${this.#urls.length}`,
+      origin: "local",
+      notExecuted: true,
+    });
   }
 
   #keyOf(call: OutgoingCall | undefined, input: unknown): string | undefined {

@@ -45,8 +45,8 @@ interface ConnectionTerms {
   readonly window: WindowLimits;
   /** The name that peers must prove; undefined: the host of their URL. */
   readonly name: string | undefined;
-  /** The engine that is meant; undefined: any. */
-  readonly incarnation?: bigint | undefined;
+  /** The engine that is meant, asked for when one has answered; undefined: any. */
+  readonly incarnation?: (() => bigint) | undefined;
   /** The peer that announced the one that is connected to, as a lane of its own. */
   readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
 }
@@ -183,7 +183,10 @@ export class Connector {
     const reconnect = resolveReconnectOptions(options.reconnect);
     const window = resolveWindowOptions(options.window);
     const incarnation = resolveIncarnation(options.incarnation);
-    const terms = { timeoutMs, reconnect, window, incarnation, name: resolveName(options.name) };
+    const terms: ConnectionTerms = {
+      ...{ timeoutMs, reconnect, window, name: resolveName(options.name) },
+      incarnation: incarnation === undefined ? undefined : () => incarnation,
+    };
     return this.#connect(urls, terms, this.#laneOpener(terms, resolveLaneOptions(options.lanes), true));
   }
 
@@ -219,12 +222,16 @@ export class Connector {
         {
           url: dispatcher.url,
           clock,
-          backends: (resolver) =>
+          backends: (lanes) =>
             new BackendSet(
               this.#engine,
-              resolver,
+              lanes,
               options,
-              (url) => this.#connect([url], { ...terms, incarnation: undefined, dispatcher }),
+              (url) => {
+                // A restarted server has lanes at the same addresses. They are not the ones of the engine that is meant.
+                const incarnation = terms.incarnation && (() => lanes.incarnationAt(url));
+                return this.#connect([url], { ...terms, incarnation, dispatcher });
+              },
               listener,
             ),
           keepDispatcher() {
@@ -292,8 +299,9 @@ export class Connector {
           provenName:
             name ?? (dispatcher === undefined ? undefined : parseUrl(dispatcher.url).host || undefined),
         });
-        if (incarnation !== undefined && session.remote?.incarnation !== incarnation) {
-          const stranger = otherEngine(url, session.remote?.incarnation, incarnation);
+        const meant = incarnation?.();
+        if (meant !== undefined && session.remote?.incarnation !== meant) {
+          const stranger = otherEngine(url, session.remote?.incarnation, meant, dispatcher !== undefined);
           session.end(stranger);
           throw stranger;
         }
@@ -328,10 +336,11 @@ function nowhere(failures: readonly RpcError[]): RpcError {
   return new RpcError({ code, retryable, message, origin: "local", cause: last });
 }
 
-function otherEngine(url: string, found: bigint | undefined, meant: bigint): RpcError {
+function otherEngine(url: string, found: bigint | undefined, meant: bigint, isLane: boolean): RpcError {
   const [is, not] = [found ?? 0n, meant].map((number) => number.toString(16).padStart(16, "0"));
   return new RpcError({
-    code: "failed_precondition",
+    // A lane that has just been replaced may answer before it is announced.
+    code: isLane ? "unavailable" : "failed_precondition",
     message: `another engine answers at ${url}: its incarnation is ${is} instead of ${not}`,
     origin: "local",
   });

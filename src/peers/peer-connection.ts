@@ -230,9 +230,10 @@ export class PeerConnection implements SessionSource, SessionObserver, Reconnect
   close(reason: RpcError = closedError(this.url)): void {
     if (this.closed) return;
     this.#closeReason = reason;
-    this.retried.close(reason);
     this.#lanes?.close(reason);
+    // First, so that the peer learns that its caller is gone: a stream that ended before would send a cancellation.
     this.#session?.end(reason);
+    this.retried.close(reason);
     this.#reconnector.close(reason);
     this.#options.onClosed?.(this);
     this.#listeners.tell("closed", {});

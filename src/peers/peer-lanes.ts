@@ -34,7 +34,7 @@ export interface PeerLanesContext {
   readonly url: string;
   readonly clock: Clock;
   /** Makes the set of backends, whose resolver the announcements are. */
-  backends(resolver: Resolver): LaneBackends;
+  backends(lanes: Resolver & Pick<PeerLanes, "incarnationAt">): LaneBackends;
   /** Keeps the dispatcher connected in the background, until the returned function is called. */
   keepDispatcher(): () => void;
 }
@@ -101,6 +101,11 @@ export class PeerLanes implements LaneRouting, Resolver {
 
   has(url: string): boolean {
     return this.#backends.has(url);
+  }
+
+  /** The engine that is announced there; 0 while there is none. */
+  incarnationAt(url: string): bigint {
+    return this.#announced.find((lane) => lane.url === url)?.incarnation ?? 0n;
   }
 
   session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {

@@ -1,11 +1,10 @@
 import { closedError } from "../errors/rpc-error.ts";
 import type { AuthKeys } from "../fabric/auth-keys.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
-import type { Port, PortLayout } from "../fabric/port.ts";
-import { defaultLayout } from "../fabric/port.ts";
+import { layoutFor, type Port, type PortLayout } from "../fabric/port.ts";
 import type { Progress } from "../fabric/progress.ts";
 import { locate, type Target } from "../fabric/target.ts";
-import { parseUrl } from "../libfabric/url.ts";
+import { parseUrl, type Scheme } from "../libfabric/url.ts";
 import { dropIdleRegistrations } from "../memory/registration-cache.ts";
 import { listeningUrls } from "../rdma/choose-rail.ts";
 import type { VerbsChoice } from "../rdma/verbs-choice.ts";
@@ -34,10 +33,11 @@ export class Ports {
     this.#fabric = fabric;
   }
 
-  get #layout(): PortLayout {
+  #layout(scheme: Scheme): PortLayout {
     const { maxConnections, maxIdleConnectionMs } = this.#fabric.limits ?? {};
-    if (maxConnections === undefined || maxIdleConnectionMs === undefined) return defaultLayout;
-    return { ...defaultLayout, maxConnections, maxIdleConnectionMs };
+    const layout = layoutFor(scheme);
+    if (maxConnections === undefined || maxIdleConnectionMs === undefined) return layout;
+    return { ...layout, maxConnections, maxIdleConnectionMs };
   }
 
   /** Where peers can reach the engine, with real port numbers. */
@@ -58,7 +58,7 @@ export class Ports {
   async listen(url: string): Promise<void> {
     assertSecurable(this.#fabric.security, parseUrl(url).scheme);
     for (const each of listeningUrls(url, this.#fabric.verbs)) {
-      const port = await openListeningPort(each, this.#layout, this.#fabric.authKeys);
+      const port = await openListeningPort(each, this.#layout(parseUrl(each).scheme), this.#fabric.authKeys);
       this.#adopt(port, this.#listening);
       port.setRef(true);
     }
@@ -86,7 +86,7 @@ export class Ports {
   }
 
   async #open(target: Target): Promise<Port> {
-    const port = await openConnectingPort(target, this.#layout, this.#fabric.authKeys);
+    const port = await openConnectingPort(target, this.#layout(target.scheme), this.#fabric.authKeys);
     this.#adopt(port, this.#connecting);
     return port;
   }

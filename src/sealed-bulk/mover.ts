@@ -2,14 +2,13 @@ import type { PeerLink } from "../control/peer-link.ts";
 import type {
   PieceCiphers,
   SealedMover,
-  SealedPiece,
   SealedPlan,
   SealedTransferListener,
 } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { realClock } from "../time/clock.ts";
 import { builtin } from "../wire/builtin.ts";
-import { openPieces } from "./open-pieces.ts";
+import { openPiece } from "./open-piece.ts";
 import {
   gathered,
   gatherMemory,
@@ -20,14 +19,7 @@ import {
   scatter,
 } from "./piece.ts";
 import { pieceTurns } from "./piece-turns.ts";
-import {
-  asSealedPiece,
-  piecesInFlight,
-  piecesOfRequest,
-  readGroups,
-  sealedPartCount,
-  sealedParts,
-} from "./sealed-piece.ts";
+import { asSealedPiece, piecesInFlight, sealedParts } from "./sealed-piece.ts";
 import { Staging, type StagingPiece } from "./staging.ts";
 
 /**
@@ -35,6 +27,8 @@ import { Staging, type StagingPiece } from "./staging.ts";
  * session holds none.
  */
 const keepPiecesMs = 200;
+/** Pieces of one direction under way: those in the owner's slots, and read ones that wait to be opened. */
+const mostUnderWay = piecesInFlight + 2;
 
 /**
  * This side's gets and puts on one sealed session. No memory of a user is ever registered for the peer: the owner seals
@@ -53,11 +47,8 @@ export class SessionMover implements SealedMover {
     this.#peer = peer;
     this.#ciphers = ciphers;
     const releaseSoon = () => this.#releaseSoon();
-    this.#gets = new PieceWindow(
-      (transfer, pieces, slots) => this.#get(transfer, pieces, slots),
-      releaseSoon,
-    );
-    this.#puts = new PieceWindow((transfer, pieces) => this.#put(transfer, pieces));
+    this.#gets = new PieceWindow((...move) => this.#get(...move), releaseSoon);
+    this.#puts = new PieceWindow((transfer, piece) => this.#put(transfer, piece));
   }
 
   start(plan: SealedPlan): { stop(): void } {
@@ -89,57 +80,45 @@ export class SessionMover implements SealedMover {
     transfer.onMoved(piece.bytes);
   }
 
-  async #get(transfer: SealedTransfer, pieces: readonly Piece[], slots: readonly number[]): Promise<number> {
+  async #get(transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: () => void): Promise<void> {
     this.#cancelRelease?.();
     this.#cancelRelease = undefined;
-    const asked = pieces.flatMap((piece, at) => [numbersOf(piece), slots[at]]);
-    const answer = await this.#ask(transfer, builtin.getPiece, asked);
-    const sealed = Array.isArray(answer) ? readGroups(answer, sealedPartCount, asSealedPiece) : undefined;
-    if (sealed === undefined || sealed.length > pieces.length) throw this.#malformed();
-    const opened = pieces.slice(0, sealed.length).map((piece, at) => ({
+    const answer = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece), slot]);
+    const sealed = Array.isArray(answer) ? asSealedPiece(answer) : undefined;
+    if (sealed === undefined) throw this.#malformed();
+    const isOpened = await openPiece("get", this.#peer, this.#ciphers.opener, {
       ranges: piece.ranges,
-      sealed: sealed[at] as SealedPiece,
+      sealed,
       target: () => (transfer.stopped || this.#ended ? undefined : piece.local),
-      onOpened: () => transfer.onMoved(piece.bytes),
-    }));
-    await openPieces("get", this.#peer, this.#ciphers.opener, opened);
-    return sealed.length;
+      onRead: onSlotFree,
+    });
+    if (isOpened) transfer.onMoved(piece.bytes);
   }
 
-  async #put(transfer: SealedTransfer, pieces: readonly Piece[]): Promise<number> {
-    const staged: StagingPiece[] = [];
-    const input: unknown[] = [];
+  async #put(transfer: SealedTransfer, piece: Piece): Promise<void> {
+    await pieceTurns.next();
+    const { port, account } = this.#peer;
+    const place = await Staging.of(port).readable.take(account);
     try {
-      for (const piece of pieces) {
-        const place = await this.#placeForPut(staged.length === 0);
-        if (place === undefined) break;
-        staged.push(place);
-        if (transfer.stopped) return staged.length;
-        const target = place.memory.subarray(0, piece.bytes);
-        const bytes = gathered(piece.local, gatherMemory);
-        const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("put", piece.ranges));
-        input.push(numbersOf(piece), ...sealedParts(place, seal));
-      }
-      await this.#ask(transfer, builtin.putPiece, input);
-      for (let at = 0; at < staged.length; at++) transfer.onMoved((pieces[at] as Piece).bytes);
-      return staged.length;
+      if (transfer.stopped) return;
+      // There are no keys after the end. The request fails then, and says why the session has ended.
+      const seal = this.#ended ? undefined : this.#seal(piece, place);
+      await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), ...(seal ?? [])]);
+      transfer.onMoved(piece.bytes);
     } finally {
       // The owner may still read after a request that was given up. It finds ciphertext of another piece then, which
       // its tag does not open.
-      for (const place of staged) place.giveBack();
+      place.giveBack();
     }
   }
 
-  /** Staging memory for the first piece of a request, or for a further one, if there is some. None after the end. */
-  async #placeForPut(isFirst: boolean): Promise<StagingPiece | undefined> {
-    const { port, account } = this.#peer;
-    const { readable } = Staging.of(port);
-    await pieceTurns.next();
-    const place = isFirst ? await readable.take(account) : readable.takeNow(account);
-    if (!this.#ended) return place;
-    // There are no keys any more. The request that follows fails, and says why the session has ended.
-    place?.giveBack();
-    return undefined;
+  #seal({ local, bytes, ranges }: Piece, place: StagingPiece): unknown[] {
+    const target = place.memory.subarray(0, bytes);
+    const { sealer } = this.#ciphers;
+    return sealedParts(
+      place,
+      sealer.seal(gathered(local, gatherMemory), target, pieceContext("put", ranges)),
+    );
   }
 
   #ask(transfer: SealedTransfer, method: number, input: readonly unknown[]): Promise<unknown> {
@@ -233,18 +212,22 @@ class SealedTransfer {
   }
 }
 
-/** Moves the first of the pieces, at least one, and says how many. The slots are as many as the pieces. */
-type Move = (transfer: SealedTransfer, pieces: readonly Piece[], slots: readonly number[]) => Promise<number>;
+/** Moves a piece. `onSlotFree` is called, if at all, when the owner's place can take another one. */
+type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: () => void) => Promise<void>;
 
-/** The pieces of one direction that are under way: a few, in turn over the transfers that want to move. */
+/**
+ * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next one is
+ * asked for when the ciphertext of one has been read, so that it is sealed and read while that one is opened.
+ */
 class PieceWindow {
   readonly #move: Move;
   readonly #onRest: () => void;
   /** Those of the owner's places that are free. */
   readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
   readonly #waiting: SealedTransfer[] = [];
+  #underWay = 0;
 
-  /** `onRest` is called when pieces have moved and no more wait. */
+  /** `onRest` is called when a piece has moved and no more wait. */
   constructor(move: Move, onRest: () => void = () => {}) {
     this.#move = move;
     this.#onRest = onRest;
@@ -260,30 +243,34 @@ class PieceWindow {
   }
 
   #go(): void {
-    while (this.#slots.length > 0) {
+    while (this.#slots.length > 0 && this.#underWay < mostUnderWay) {
       const transfer = this.#waiting.shift();
       if (transfer === undefined) return;
       if (!transfer.wants) {
         transfer.rest();
         continue;
       }
-      const pieces = transfer.pieces.takeSome(Math.min(this.#slots.length, piecesOfRequest));
-      const slots = this.#slots.splice(-pieces.length);
+      const piece = transfer.pieces.takeNext();
+      const slot = this.#slots.pop() as number;
       if (transfer.wants) this.#waiting.push(transfer);
-      void transfer.run(() => this.#through(transfer, pieces, slots));
+      void transfer.run(() => this.#through(transfer, piece, slot));
     }
   }
 
-  async #through(
-    transfer: SealedTransfer,
-    pieces: readonly Piece[],
-    slots: readonly number[],
-  ): Promise<void> {
+  async #through(transfer: SealedTransfer, piece: Piece, slot: number): Promise<void> {
+    let isFree = false;
+    const onSlotFree = (): void => {
+      if (isFree) return;
+      isFree = true;
+      this.#slots.push(slot);
+      this.#go();
+    };
+    this.#underWay++;
     try {
-      for (let rest = pieces; rest.length > 0 && !transfer.stopped; )
-        rest = rest.slice(await this.#move(transfer, rest, slots));
+      await this.#move(transfer, piece, slot, onSlotFree);
     } finally {
-      this.#slots.push(...slots);
+      this.#underWay--;
+      onSlotFree();
       this.#go();
       if (this.#waiting.length === 0) this.#onRest();
     }

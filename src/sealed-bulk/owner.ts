@@ -11,7 +11,7 @@ import type {
 import { RpcError } from "../errors/rpc-error.ts";
 import { sliceSegments } from "../memory/exposable.ts";
 import { type Clock, realClock } from "../time/clock.ts";
-import { openPieces } from "./open-pieces.ts";
+import { openPiece } from "./open-piece.ts";
 import {
   gathered,
   gatherMemory,
@@ -22,7 +22,7 @@ import {
   scatter,
 } from "./piece.ts";
 import { pieceTurns } from "./piece-turns.ts";
-import { asSealedPiece, piecesInFlight, readGroups, sealedPartCount, sealedParts } from "./sealed-piece.ts";
+import { asSealedPiece, piecesInFlight, sealedParts } from "./sealed-piece.ts";
 import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /**
@@ -53,65 +53,51 @@ export class SessionOwner implements SealedOwner {
     this.#ciphers = ciphers;
   }
 
-  /** Those pieces for which there is memory are answered, so that none waits for another's. */
-  async get(call: IncomingCall, wanted: readonly WantedPiece[]): Promise<void> {
-    const busy = wanted.find(({ slot }) => this.#sealing.has(slot));
-    if (busy !== undefined)
-      return fail(call, "invalid_argument", `getPiece: piece ${busy.slot} is being sealed already`);
-    for (const { slot } of wanted) this.#sealing.add(slot);
-    const answer: unknown[] = [];
+  async get(call: IncomingCall, { ranges, slot }: WantedPiece): Promise<void> {
+    if (this.#sealing.has(slot))
+      return fail(call, "invalid_argument", `getPiece: piece ${slot} is being sealed already`);
+    this.#sealing.add(slot);
     try {
-      for (const { ranges, slot } of wanted) {
-        const place = await this.#placeFor(slot, answer.length === 0);
-        if (this.#ended) return this.release();
-        if (place === undefined) break;
-        this.#lastGetMs = this.#clock.now();
-        this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
-        if (!call.open) return;
-        // After the wait: a grant may have ended meanwhile.
-        const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
-        const target = place.memory.subarray(0, bytes.byteLength);
-        answer.push(
-          ...sealedParts(place, this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges))),
-        );
-      }
+      const place = await this.#placeFor(slot);
+      if (this.#ended) return this.release();
+      this.#lastGetMs = this.#clock.now();
+      this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
+      if (!call.open) return;
+      // After the wait: a grant may have ended meanwhile.
+      const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
+      const target = place.memory.subarray(0, bytes.byteLength);
+      const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
+      call.settle({ value: sealedParts(place, seal) });
     } finally {
-      for (const { slot } of wanted) this.#sealing.delete(slot);
+      this.#sealing.delete(slot);
     }
-    call.settle({ value: answer });
   }
 
-  /**
-   * Staging memory for the first piece of a request, or for a further one, if there is some. It is to be sealed at once:
-   * the peer may release the slot in a later turn.
-   */
-  async #placeFor(slot: number, isFirst: boolean): Promise<StagingPiece | undefined> {
+  /** Staging memory that is to be sealed into at once: the peer may release the slot in a later turn. */
+  async #placeFor(slot: number): Promise<StagingPiece> {
     const { port, account } = this.#peer;
     await pieceTurns.next();
-    const { readable } = Staging.of(port);
-    this.#pieces[slot] ??= isFirst ? await readable.take(account) : readable.takeNow(account);
-    return this.#pieces[slot];
+    return (this.#pieces[slot] ??= await Staging.of(port).readable.take(account));
   }
 
-  async put(call: IncomingCall, offered: readonly OfferedPiece[]): Promise<void> {
-    if (this.#opening + offered.length > piecesInFlight)
+  async put(call: IncomingCall, { ranges, sealed }: OfferedPiece): Promise<void> {
+    if (this.#opening === piecesInFlight)
       return fail(
         call,
         "resource_exhausted",
         `putPiece: ${piecesInFlight} pieces are being put; that is the limit`,
       );
-    this.#opening += offered.length;
+    this.#opening++;
     const isWanted = () => !this.#ended && call.open;
     try {
-      const arrivals = offered.map(({ ranges, sealed }) => ({
+      await openPiece("put", this.#peer, this.#ciphers.opener, {
         ranges,
         sealed,
         target: () => (isWanted() ? grantedViews(this.#peer, "write", ranges) : undefined),
-      }));
-      await openPieces("put", this.#peer, this.#ciphers.opener, arrivals);
+      });
       if (isWanted()) call.settle({ value: undefined });
     } finally {
-      this.#opening -= offered.length;
+      this.#opening--;
     }
   }
 
@@ -173,32 +159,21 @@ function asRanges(value: unknown): PieceRange[] | undefined {
   return sum <= pieceBytes ? ranges : undefined;
 }
 
-/** One request names so many ranges, over all of its pieces. */
-const mayBeAsked = (pieces: readonly { readonly ranges: readonly PieceRange[] }[]): boolean =>
-  pieces.reduce((sum, { ranges }) => sum + ranges.length, 0) <= maxRanges;
-
 function asSlot(value: unknown): number | undefined {
   const slot = asCount(value);
   return slot !== undefined && slot < piecesInFlight ? slot : undefined;
 }
 
-function asWanted(parts: readonly unknown[]): WantedPiece[] | undefined {
-  const wanted = readGroups(parts, 2, ([numbers, number]) => {
-    const ranges = asRanges(numbers);
-    const slot = asSlot(number);
-    return ranges === undefined || slot === undefined ? undefined : { ranges, slot };
-  });
-  if (wanted === undefined || !mayBeAsked(wanted)) return undefined;
-  return new Set(wanted.map(({ slot }) => slot)).size === wanted.length ? wanted : undefined;
+function asWanted([numbers, number]: readonly unknown[]): WantedPiece | undefined {
+  const ranges = asRanges(numbers);
+  const slot = asSlot(number);
+  return ranges === undefined || slot === undefined ? undefined : { ranges, slot };
 }
 
-function asOffered(parts: readonly unknown[]): OfferedPiece[] | undefined {
-  const offered = readGroups(parts, 1 + sealedPartCount, ([numbers, ...rest]) => {
-    const ranges = asRanges(numbers);
-    const sealed = asSealedPiece(rest);
-    return ranges === undefined || sealed === undefined ? undefined : { ranges, sealed };
-  });
-  return offered !== undefined && mayBeAsked(offered) ? offered : undefined;
+function asOffered([numbers, ...rest]: readonly unknown[]): OfferedPiece | undefined {
+  const ranges = asRanges(numbers);
+  const sealed = asSealedPiece(rest);
+  return ranges === undefined || sealed === undefined ? undefined : { ranges, sealed };
 }
 
 /** Ranges whose bytes travel in the message itself. */
@@ -208,10 +183,11 @@ function asInlineRanges(numbers: unknown): PieceRange[] | undefined {
 }
 
 /** Serves `getPiece`: the bytes of the ranges, in the answer or sealed where the peer can read them. */
-export const getPieceMethod = builtinMethod<{ wanted: WantedPiece[] } | { inline: PieceRange[] }>(
+export const getPieceMethod = builtinMethod<{ wanted: WantedPiece } | { inline: PieceRange[] }>(
   "getPiece",
   (parts) => {
-    if (parts.length > 1) {
+    if (parts.length > 2) return undefined;
+    if (parts.length === 2) {
       const wanted = asWanted(parts);
       return wanted && { wanted };
     }
@@ -227,9 +203,9 @@ export const getPieceMethod = builtinMethod<{ wanted: WantedPiece[] } | { inline
   },
 );
 
-/** Serves `putPiece`: puts the bytes of the request, or of sealed pieces, in place. */
+/** Serves `putPiece`: puts the bytes of the request, or of a sealed piece, in place. */
 export const putPieceMethod = builtinMethod<
-  { offered: OfferedPiece[] } | { inline: PieceRange[]; bytes: Uint8Array }
+  { offered: OfferedPiece } | { inline: PieceRange[]; bytes: Uint8Array }
 >(
   "putPiece",
   (parts) => {

@@ -1,7 +1,7 @@
 import type { PieceRange, SealedPart } from "../control/sealed-bulk.ts";
 import { pieceBytes } from "./staging.ts";
 
-/** Ranges in the pieces of one request; more make another. */
+/** Ranges in a piece; more make another. */
 export const maxRanges = 1024;
 /** Up to this length bytes travel in the sealed message itself: a second round trip costs more. */
 export const inlineBytes = 8 * 1024;
@@ -64,31 +64,20 @@ export class PieceQueue {
   }
 
   /**
-   * The next pieces, for one request: at most `most`, and a quarter of what remains. Those of the first request are
-   * short, so that they can be read soon, and so are the last ones. So some are sealed while others are read. Some bytes
-   * must remain.
+   * The next piece. The first one is short, so that it can be read soon, and so are the last ones: some are sealed while
+   * others are read. Some bytes must remain.
    */
-  takeSome(most: number): Piece[] {
+  takeNext(): Piece {
     const isFirst = this.#remaining === this.#bytes;
-    const usual = Math.min(this.#mostBytes, usualBytes(this.#remaining));
-    const left = Math.ceil(this.#remaining / usual);
-    const mostBytes = isFirst ? Math.min(usual, shortestBytes) : usual;
-    const pieces: Piece[] = [];
-    let ranges = 0;
-    for (let count = Math.min(most, Math.ceil(left / 4)); count > 0 && ranges < maxRanges; count--) {
-      const piece = this.take(maxRanges - ranges, mostBytes);
-      ranges += piece.ranges.length;
-      pieces.push(piece);
-    }
-    return pieces;
+    return this.take(Math.min(this.#mostBytes, isFirst ? shortestBytes : usualBytes(this.#remaining)));
   }
 
-  /** The next piece, of so many ranges and bytes at most. Some bytes must remain. */
-  take(mostRanges = maxRanges, mostBytes = this.#mostBytes): Piece {
+  /** The next piece, of so many bytes at most. Some bytes must remain. */
+  take(mostBytes = this.#mostBytes): Piece {
     const ranges: GrowingRange[] = [];
     const local: Uint8Array[] = [];
     let bytes = 0;
-    while (bytes < mostBytes && bytes < this.#remaining && ranges.length < mostRanges) {
+    while (bytes < mostBytes && bytes < this.#remaining && ranges.length < maxRanges) {
       const part = this.#parts[this.#part] as SealedPart;
       const view = part.local[this.#view];
       if (view === undefined) {

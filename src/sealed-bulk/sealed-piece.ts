@@ -4,12 +4,13 @@ import type { SealedPiece } from "../control/sealed-bulk.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { StagingPiece } from "./staging.ts";
 
-/** Pieces of one request, so that a round trip serves more than one. */
-export const piecesOfRequest = 2;
-/** Pieces of one session and direction that may be under way: sealing, reading and opening overlap. */
-export const piecesInFlight = 2 * piecesOfRequest;
+/** Pieces of one session and direction for which its sealer has memory: some are sealed while others are read. */
+export const piecesInFlight = 4;
 
 const tagBytes = 16;
+
+/** How many values `sealedParts` gives. */
+const sealedPartCount = 4;
 
 /** Where a sealed piece lies and what opens it, as it travels. */
 export function sealedParts(
@@ -20,33 +21,14 @@ export function sealedParts(
   return [key, base + BigInt(place.offset), counter, tag];
 }
 
-/** How many values `sealedParts` gives. */
-export const sealedPartCount = 4;
-
 /** The reverse; undefined where the parts have another form. */
 export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefined {
+  if (parts.length !== sealedPartCount) return undefined;
   const [key, address, count, tag] = parts;
   const counter = asCount(count);
   if (!isUint64(key) || !isUint64(address) || counter === undefined) return undefined;
   if (!(tag instanceof Uint8Array) || tag.byteLength !== tagBytes) return undefined;
   return { key, address, counter, tag };
-}
-
-/** Parts that come in groups of `count`, read one by one; undefined where one of them has another form. */
-export function readGroups<Group>(
-  parts: readonly unknown[],
-  count: number,
-  read: (group: readonly unknown[]) => Group | undefined,
-): Group[] | undefined {
-  const groups: Group[] = [];
-  if (parts.length === 0 || parts.length % count !== 0 || parts.length > piecesOfRequest * count)
-    return undefined;
-  for (let at = 0; at < parts.length; at += count) {
-    const group = read(parts.slice(at, at + count));
-    if (group === undefined) return undefined;
-    groups.push(group);
-  }
-  return groups;
 }
 
 /** The ciphertext is not what its owner has sealed. */

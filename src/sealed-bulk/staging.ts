@@ -106,15 +106,8 @@ export class PiecePool {
    * RpcError of the provider.
    */
   async take(account: object): Promise<StagingPiece> {
-    const piece = this.takeNow(account);
-    if (piece !== undefined) return piece;
-    return new Promise((resolve) => this.#waiting.push({ share: this.#shareOf(account), resolve }));
-  }
-
-  /** The same; undefined where the peer would have to wait. Throws an RpcError of the provider. */
-  takeNow(account: object): StagingPiece | undefined {
     const share = this.#shareOf(account);
-    if (!share.take(pieceBytes)) return undefined;
+    if (!share.take(pieceBytes)) return new Promise((resolve) => this.#waiting.push({ share, resolve }));
     try {
       return this.#pieceFor(share);
     } catch (error) {

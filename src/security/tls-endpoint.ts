@@ -14,6 +14,13 @@ import {
 import type { CertificateChain, Trust } from "./trust.ts";
 
 /**
+ * Why a peer cannot be judged again. The server side of Node 24.21 and 26.8 gives the leaf of a client's chain alone
+ * (nodejs/node#65579).
+ */
+const chainCut =
+  "Node has not handed out the certificates between it and its authority; put them into security.tls.ca as well";
+
+/**
  * Begins the TLS exchanges of one engine, in both roles, with the same credentials. What OpenSSL needs of these is made
  * once, and again by `reload`.
  */
@@ -23,6 +30,8 @@ export class TlsEndpoint {
   #read: ReadCredentials;
   #context: SecureContext;
   #trust: Trust;
+  /** By the reading before: that which has let the peers of open sessions in. */
+  #formerTrust: Trust | undefined;
   /** Servers without an exchange. As many are made as there are handshakes at once, and these are bounded. */
   #servers: AcceptingServer[] = [];
 
@@ -46,6 +55,7 @@ export class TlsEndpoint {
     const trust = trustOf(read);
     this.#context = contextOf(read);
     this.#read = read;
+    this.#formerTrust = this.#trust;
     this.#trust = trust;
     this.#servers = [];
   }
@@ -64,7 +74,11 @@ export class TlsEndpoint {
    */
   faultOf({ identity, chain }: { readonly identity: Identity; readonly chain: CertificateChain }): string {
     const credentials = this.#credentials;
-    if (credentials.kind === "tls") return this.#trust.faultOf(chain);
+    if (credentials.kind === "tls") {
+      const why = this.#trust.faultOf(chain);
+      const isCut = why !== "" && this.#formerTrust?.leadsToAuthority(chain) === false;
+      return isCut ? chainCut : why;
+    }
     if (identity.kind !== "psk" || identity.name === credentials.own?.identity) return "";
     try {
       return credentials.lookup(identity.name) === undefined

@@ -31,6 +31,11 @@ export class Trust {
       : "the certificate of its authority is revoked";
   }
 
+  /** Whether a chain leads to an authority. One that a handshake has verified does, if all of it is there. */
+  leadsToAuthority(chain: CertificateChain): boolean {
+    return this.#pathOf(chain.map((der) => new X509Certificate(der))) !== undefined;
+  }
+
   /** From the leaf to an authority that is trusted. A chain is in order, as Node gives it. */
   #pathOf(chain: readonly X509Certificate[]): readonly X509Certificate[] | undefined {
     const path: X509Certificate[] = [];

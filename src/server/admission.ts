@@ -186,6 +186,8 @@ export class Admission implements AdmittedRequestListener {
   #begin(request: AdmittedRequest, nowMs: number): void {
     const { call, queue, method, session, input } = request;
     request.state = "running";
+    // A handler may run for long and need no more of it.
+    request.input = undefined;
     request.begunMs = nowMs;
     this.#running++;
     queue.running++;

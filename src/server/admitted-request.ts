@@ -39,11 +39,10 @@ export interface AdmittedRequestListener {
 export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
   readonly call: IncomingCall;
   readonly session: PeerLink;
-  readonly input: unknown;
+  /** Undefined once its handler has begun. */
+  input: unknown;
   readonly method: Startable;
   readonly queue: AdmissionQueue<AdmittedRequest>;
-  readonly priority: Priority;
-  readonly waitingBytes: number;
   /** When it arrived, on the engine's clock. */
   readonly queuedMs: number;
   begunMs = 0;
@@ -66,9 +65,15 @@ export class AdmittedRequest extends Timed implements Waiting, Awaited, Place {
     this.call = call;
     this.session = session;
     this.input = input;
-    this.priority = call.priority;
-    this.waitingBytes = call.bodyBytes;
     this.queuedMs = nowMs;
+  }
+
+  get priority(): Priority {
+    return this.call.priority;
+  }
+
+  get waitingBytes(): number {
+    return this.call.bodyBytes;
   }
 
   get queued(): boolean {

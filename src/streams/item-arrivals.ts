@@ -28,14 +28,16 @@ interface Pull {
   ended: boolean;
 }
 
-/** The frames of items that one request's stream receives: checked, counted against the credits, decoded or pulled. */
-export class ItemArrivals implements ItemOrigin {
+/**
+ * The frames of items that one request's stream receives: checked, counted against the credits, decoded or pulled. It
+ * extends its credits: each open stream is one object less.
+ */
+export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   readonly #session: SessionContext;
   readonly #kind: number;
   readonly #callId: number;
   readonly #owner: ArrivalsOwner;
   readonly #receiver: ItemReceiver;
-  readonly #credits: ReceiveCredits;
   readonly #budgeted: number;
   #count = 0;
   #isEnded = false;
@@ -54,14 +56,15 @@ export class ItemArrivals implements ItemOrigin {
     receiver: ItemReceiver,
     window: ItemWindow,
   ) {
+    const budgeted = budgetedBytes(session.account.streams, window.bytes);
+    const bytes = Math.max(budgeted, Math.min(window.bytes, leastBytes));
+    super(bytes === window.bytes ? window : { items: window.items, bytes });
     this.#session = session;
+    this.#budgeted = budgeted;
     this.#kind = kind;
     this.#callId = callId;
     this.#owner = owner;
     this.#receiver = receiver;
-    this.#budgeted = budgetedBytes(session.account.streams, window.bytes);
-    const bytes = Math.max(this.#budgeted, Math.min(window.bytes, leastBytes));
-    this.#credits = new ReceiveCredits(bytes === window.bytes ? window : { items: window.items, bytes });
     receiver.origin = this;
     this.#grant();
   }
@@ -91,13 +94,13 @@ export class ItemArrivals implements ItemOrigin {
       bytes = rendezvous.bytes;
     }
     const cost = itemCost(bytes);
-    if (!this.#credits.arrive(cost))
+    if (!this.arrive(cost))
       return session.fault(`item ${number} of call ${this.#callId} is beyond the credits`);
     this.#count = (number + 1) >>> 0;
     session.services.counters.itemsReceived++;
     if (isPulled) this.#pull(at, bodyBytes, flags, cost);
     else if (!this.#owner.drops) {
-      const value = session.bodies.valueAt(at, bodyBytes, undefined, this.#room);
+      const value = session.bodies.valueAt(at, bodyBytes, false, undefined, this.#room);
       if (value === tooLarge) this.#onTooLarge();
       else if (value !== malformed) this.#receiver.push(value, cost, this.#hold());
     }
@@ -119,7 +122,7 @@ export class ItemArrivals implements ItemOrigin {
       this.#heldBytes -= heapBytes;
       this.#session.account.decoded.give(heapBytes);
     }
-    if (this.#credits.take(cost) && !this.#isEnded && !this.#closed) this.#grant();
+    if (this.take(cost) && !this.#isEnded && !this.#closed) this.#grant();
   }
 
   /** The stream is over: nothing is granted any more. */
@@ -158,7 +161,7 @@ export class ItemArrivals implements ItemOrigin {
   #grant(): void {
     if (this.#session.state !== "open") return;
     const kind = this.#kind === frameKind.input ? frameKind.inputCredits : frameKind.outputCredits;
-    this.#credits.grant((items, bytes) => {
+    this.grant((items, bytes) => {
       this.#session.outbox.bare({ kind, method: items, callId: this.#callId, word: bytes });
     });
     this.#session.services.progress.wake();

@@ -19,8 +19,12 @@ type Waiter = (
   result: IteratorResult<unknown, undefined> | PromiseLike<IteratorResult<unknown, undefined>>,
 ) => void;
 
-/** In the place of the arrays of a queue that has been empty so far. Never filled. */
+/** In the place of the array of a queue that has been empty so far. Never filled. */
 const none: never[] = [];
+/** Of an item in the queue: its value, what it cost, and the memory that it takes. */
+const entries = 3;
+/** A queue that is empty again keeps its array up to this length: an idle stream holds little. */
+const keptEntries = 32 * entries;
 
 /** In the place of a value that is being pulled. */
 const pulling = Symbol("pulling");
@@ -37,13 +41,10 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
 export class ItemReceiver {
   readonly #schema: Schema;
   readonly #owner: ReceiverOwner;
-  /**
-   * Values from `#head` on; of each two numbers, what it cost and the memory that it takes. An idle stream has neither
-   * array.
-   */
-  #values: unknown[] = none;
-  #numbers: number[] = none;
+  /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
+  #queue: unknown[] = none;
   #head = 0;
+  #tail = 0;
   /** The number of the item at the front, so that one that was pulled finds its place. */
   #first = 0;
   /** Who waits for an item: mostly nobody or one. */
@@ -75,31 +76,32 @@ export class ItemReceiver {
 
   push(value: unknown, cost: number, heapBytes: number): void {
     if (this.#discarded) return;
-    if (this.#waiter !== undefined && this.#head === this.#values.length && value !== pulling) {
+    if (this.#waiter !== undefined && this.#head === this.#tail && value !== pulling) {
       this.#first++;
       this.origin?.onTaken(cost, heapBytes);
       return this.#give(value);
     }
-    if (this.#numbers === none) {
-      this.#values = [];
-      this.#numbers = [];
-    }
-    this.#values.push(value);
-    this.#numbers.push(cost, heapBytes);
+    if (this.#queue === none) this.#queue = [];
+    const queue = this.#queue;
+    const tail = this.#tail;
+    queue[tail] = value;
+    queue[tail + 1] = cost;
+    queue[tail + 2] = heapBytes;
+    this.#tail = tail + entries;
   }
 
   /** An item must be pulled: keeps its place. Returns what `fill` takes. */
   reserve(cost: number): number {
     this.push(pulling, cost, 0);
-    return this.#first + this.#values.length - this.#head - 1;
+    return this.#first + (this.#tail - this.#head) / entries - 1;
   }
 
   fill(place: number, value: unknown, heapBytes: number): void {
     if (this.#discarded) return;
-    const index = this.#head + place - this.#first;
-    if (this.#values[index] !== pulling) return;
-    this.#values[index] = value;
-    this.#numbers[2 * index + 1] = heapBytes;
+    const at = this.#head + (place - this.#first) * entries;
+    if (at < this.#head || at >= this.#tail || this.#queue[at] !== pulling) return;
+    this.#queue[at] = value;
+    this.#queue[at + 2] = heapBytes;
     this.#serve();
   }
 
@@ -122,20 +124,22 @@ export class ItemReceiver {
 
   /** Drops the first item that is being pulled, and those behind it. False when there is none. */
   #cutPulls(): boolean {
-    const index = this.#values.indexOf(pulling, this.#head);
-    if (index < 0) return false;
-    this.#values.length = index;
-    this.#numbers.length = 2 * index;
-    return true;
+    for (let at = this.#head; at < this.#tail; at += entries) {
+      if (this.#queue[at] !== pulling) continue;
+      this.#queue.length = at;
+      this.#tail = at;
+      return true;
+    }
+    return false;
   }
 
   /** The consumer gets `error`, or the end, next. What waits is dropped. */
   discard(error: RpcError | undefined): void {
     if (this.#discarded) return;
     this.#discarded = true;
-    this.#values = none;
-    this.#numbers = none;
+    this.#queue = none;
     this.#head = 0;
+    this.#tail = 0;
     // An error that waited behind items that nobody wants any more is nobody's either.
     this.#error = error;
     this.#ended = true;
@@ -165,11 +169,11 @@ export class ItemReceiver {
   }
 
   get #hasItem(): boolean {
-    return this.#head < this.#values.length && this.#values[this.#head] !== pulling;
+    return this.#head < this.#tail && this.#queue[this.#head] !== pulling;
   }
 
   get #isThrough(): boolean {
-    return this.#ended && this.#head === this.#values.length;
+    return this.#ended && this.#head === this.#tail;
   }
 
   #serve(): void {
@@ -198,14 +202,21 @@ export class ItemReceiver {
   }
 
   #shift(): unknown {
-    const value = this.#values[this.#head];
-    const cost = this.#numbers[2 * this.#head] as number;
-    const heapBytes = this.#numbers[2 * this.#head + 1] as number;
-    this.#values[this.#head++] = undefined;
+    const queue = this.#queue;
+    const head = this.#head;
+    const value = queue[head];
+    const cost = queue[head + 1] as number;
+    const heapBytes = queue[head + 2] as number;
+    queue[head] = undefined;
+    this.#head = head + entries;
     this.#first++;
-    if (this.#head === this.#values.length || this.#head >= compactAt) {
-      this.#values.splice(0, this.#head);
-      this.#numbers.splice(0, 2 * this.#head);
+    if (this.#head === this.#tail) {
+      this.#head = 0;
+      this.#tail = 0;
+      if (queue.length > keptEntries) this.#queue = none;
+    } else if (this.#head >= compactAt) {
+      this.#queue = queue.slice(this.#head, this.#tail);
+      this.#tail -= this.#head;
       this.#head = 0;
     }
     this.origin?.onTaken(cost, heapBytes);
@@ -249,7 +260,7 @@ export class ItemReceiver {
 }
 
 /** Taken places at the front that are kept before the rest is moved. */
-const compactAt = 1024;
+const compactAt = 1024 * entries;
 
 /** The items as a consumer sees them: to be iterated once. */
 export class Items implements AsyncIterableIterator<unknown> {

@@ -20,11 +20,13 @@ export interface OfferListener {
 /** Items sent in one go. More would keep other streams, and the event loop, waiting. */
 const itemsInTurn = 256;
 
-/** Sends the items of one direction of a stream. It has one producer. */
-export class ItemSender implements TurnTaker {
+/**
+ * Sends the items of one direction of a stream. It has one producer. It extends its credits: each open stream is one
+ * object less.
+ */
+export class ItemSender extends SendCredits implements TurnTaker {
   readonly #session: SessionContext;
   readonly #turns: SendTurns;
-  readonly #credits = new SendCredits();
   readonly #kind: typeof frameKind.input | typeof frameKind.output;
   readonly #callId: number;
   readonly #offers: OfferListener | undefined;
@@ -44,6 +46,7 @@ export class ItemSender implements TurnTaker {
     callId: number,
     offers?: OfferListener,
   ) {
+    super();
     this.#session = session;
     this.#turns = turns;
     this.#kind = kind;
@@ -62,26 +65,25 @@ export class ItemSender implements TurnTaker {
 
   /** Whether an item may be sent now. */
   get ready(): boolean {
-    return !this.#stopped && this.#left > 0 && this.#credits.some && !this.#turns.congested;
+    return !this.#stopped && this.#left > 0 && this.some && !this.#turns.congested;
   }
 
   /** The peer holds it back: its consumer takes nothing. */
   get heldBack(): boolean {
-    return !this.#credits.some;
+    return !this.some;
   }
 
   /** Calls `producer.onMaySend` once, when the sender may be ready; never when it stops before. */
   wait(producer: ItemProducer): void {
     this.#producer = producer;
-    if (this.#credits.some) this.#turns.enroll(this);
+    if (this.some) this.#turns.enroll(this);
   }
 
   /** The peer takes so much more. False when no peer can mean that. */
   addCredits(items: number, bytes: number): boolean {
-    const hadSome = this.#credits.some;
-    if (!this.#credits.add(items, bytes)) return false;
-    if (!hadSome && this.#credits.some && this.#producer !== undefined && !this.#stopped)
-      this.#turns.enroll(this);
+    const hadSome = this.some;
+    if (!this.add(items, bytes)) return false;
+    if (!hadSome && this.some && this.#producer !== undefined && !this.#stopped) this.#turns.enroll(this);
     return true;
   }
 
@@ -100,7 +102,7 @@ export class ItemSender implements TurnTaker {
     outbox.value(head, value, (this.#offer ??= (body) => this.#offerItem(body)));
     this.#count = (this.#count + 1) >>> 0;
     this.#left--;
-    this.#credits.spend(itemCost(outbox.valueBytes));
+    this.spend(itemCost(outbox.valueBytes));
     services.counters.itemsSent++;
     services.progress.wake();
   }

@@ -40,6 +40,8 @@ export class SendTurns implements Flushable {
     this.#ring = [];
     let taken = 0;
     while (taken < ring.length && !this.congested) (ring[taken++] as TurnTaker).onTurn();
+    // A generator gives its items when the turn is over.
+    if (taken > 0) this.#progress.goOn();
     if (taken < ring.length) this.#ring = [...ring.slice(taken), ...this.#ring];
     if (this.#ring.length > 0) this.#progress.flushSoon(this);
     return false;

@@ -13,6 +13,7 @@ export const realTimers = {
   clearImmediate: timers.clearImmediate,
   setTimeout: timers.setTimeout,
   clearTimeout: timers.clearTimeout,
+  nextTick: process.nextTick,
   /** Milliseconds since the process started. */
   now: (): number => performance.now(),
 };

@@ -37,13 +37,9 @@ function planLeg({ remote, remoteOffset, local, localOffset, bytes }: Leg, exten
     const there = remote[r] as RegionSegment;
     const here = local[l] as LocalPiece;
     const step = Math.min(left, there.bytes - inRemote, here.bytes - inLocal);
-    push(extents, {
-      local: here.memory,
-      offset: here.offset + inLocal,
-      bytes: step,
-      key: there.key,
-      remote: there.address + BigInt(inRemote),
-    });
+    // Mostly a piece begins here, and no number of 64 bits is made.
+    const address = inRemote === 0 ? there.address : there.address + BigInt(inRemote);
+    push(extents, here.memory, here.offset + inLocal, step, there.key, address);
     left -= step;
     inRemote += step;
     inLocal += step;
@@ -70,16 +66,23 @@ function seek(pieces: readonly { readonly bytes: number }[], offset: number): [n
   return [index, within];
 }
 
-function push(extents: Extent[], next: Extent): void {
-  const last = extents.at(-1);
+function push(
+  extents: Extent[],
+  local: RegisteredMemory,
+  offset: number,
+  bytes: number,
+  key: bigint,
+  remote: bigint,
+): void {
+  const last = extents[extents.length - 1];
   const follows =
     last !== undefined &&
-    last.local.index === next.local.index &&
-    last.offset + last.bytes === next.offset &&
-    last.key === next.key &&
-    last.remote + BigInt(last.bytes) === next.remote;
-  if (follows) extents[extents.length - 1] = { ...last, bytes: last.bytes + next.bytes };
-  else extents.push(next);
+    last.key === key &&
+    last.local.index === local.index &&
+    last.offset + last.bytes === offset &&
+    last.remote + BigInt(last.bytes) === remote;
+  if (follows) extents[extents.length - 1] = { ...last, bytes: last.bytes + bytes };
+  else extents.push({ local, offset, bytes, key, remote });
 }
 
 /** Returns a plan in batches, from front to back. */

@@ -130,6 +130,8 @@ export interface FrameHead {
   readonly flags?: number;
   /** A request that nobody waits for: it may share longer messages, as items do. Not sent. Default: false. */
   readonly isOneWay?: boolean;
+  /** A control request or its answer: in a message its body has no limit but that of the message. Not sent. Default: false. */
+  readonly isControl?: boolean;
 }
 
 export function writeHead(

@@ -13,46 +13,37 @@ interface SealedArrival extends OfferedPiece {
    * more. What this throws fails the piece.
    */
   target(): readonly Uint8Array[] | undefined;
-  /** Its bytes are in place. */
-  onOpened?(): void;
+  /** Its ciphertext is here: the peer may use its memory again. */
+  onRead?(): void;
 }
 
 /**
- * Pulls pieces into private memory and opens them from there into their places. When the promise settles, none is under
- * way any more; it rejects with the first error.
+ * Pulls a piece into private memory and opens it from there into its place, in a turn of its own. When the promise
+ * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched.
  */
-export async function openPieces(
-  op: "get" | "put",
-  peer: PeerLink,
-  opener: PieceCiphers["opener"],
-  pieces: readonly SealedArrival[],
-): Promise<void> {
-  const results = await Promise.allSettled(pieces.map((piece) => openPiece(op, peer, opener, piece)));
-  for (const result of results) if (result.status === "rejected") throw result.reason;
-}
-
-async function openPiece(
+export async function openPiece(
   op: "get" | "put",
   peer: PeerLink,
   opener: PieceCiphers["opener"],
   piece: SealedArrival,
-): Promise<void> {
+): Promise<boolean> {
   const { port, address, account } = peer;
   const { ranges, sealed } = piece;
   const own = await Staging.of(port).own.take(account);
   try {
-    if (piece.target() === undefined) return;
+    if (piece.target() === undefined) return false;
     const source = own.memory.subarray(0, rangeBytes(ranges));
     await pullPiece(port, address, sealed, own, source.byteLength);
+    piece.onRead?.();
     await pieceTurns.next();
     const views = piece.target();
-    if (views === undefined) return;
+    if (views === undefined) return false;
     // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.
     const only = onlyView(views);
     const context = pieceContext(op, ranges);
     if (!opener.open(sealed.counter, sealed.tag, source, only ?? source, context)) throw forged(op, peer);
     if (only === undefined) scatter(source, views);
-    piece.onOpened?.();
+    return true;
   } finally {
     own.giveBack();
   }
