@@ -15,6 +15,7 @@ export {
   openCollectives,
 } from "./collective/collectives.ts";
 export {
+  type BulkCollectiveCall,
   type CollectiveCall,
   type CollectiveHandler,
   type CollectiveHooks,
@@ -27,16 +28,19 @@ export {
 export type { Members } from "./collective/members.ts";
 export {
   type AnyCollective,
+  type CollectiveBulk,
   type CollectiveInput,
   type CollectiveMethod,
   type CollectiveOptions,
   type CollectiveOutput,
   type CollectivesOf,
   collective,
+  type ErrorSchemasOf,
   type InputSchemaOf,
   type OutputSchemaOf,
+  type WithBulk,
 } from "./collective/method.ts";
-export type { CollectiveCallOptions } from "./collective/options.ts";
+export type { BulkCallOptions, CollectiveCallOptions } from "./collective/options.ts";
 export { CollectiveError, type CollectiveResult, type RankFailure } from "./collective/result.ts";
 export { type CoordinatorOptions, coordinatorAuthority } from "./coordinator/coordinator-authority.ts";
 export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
@@ -53,7 +57,9 @@ export {
   observeGroup,
 } from "./group/join-group.ts";
 export type { MemberLink } from "./group/member-link.ts";
+export type { Subgroup, SubgroupEvents, SubgroupMembers, SubgroupOptions } from "./group/subgroup.ts";
 export { GroupHost } from "./host/group-host.ts";
+export type { DetectorSecurity } from "./live/detector-security.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
 export {
@@ -63,6 +69,23 @@ export {
   Meetings,
   openMeetings,
 } from "./meeting/meetings.ts";
+export { type GroupFile, type GroupFromFileOptions, groupFromFile, saveGroup } from "./start/group-file.ts";
+export { expandHostlist } from "./start/hostlist.ts";
+export { type Launch, launchOf, seedsOf } from "./start/launch.ts";
+export { type SrvSeedsOptions, srvSeeds } from "./start/srv-seeds.ts";
 export type { TreeShape } from "./tree/shape.ts";
+export {
+  type GetOptions,
+  implementVariables,
+  openVariables,
+  type SetOptions,
+  Variable,
+  type VariableCallOptions,
+  type VariableImplementation,
+  type VariableOptions,
+  Variables,
+  VersionConflictError,
+  type Versioned,
+} from "./variable/variables.ts";
 export { NotInViewError, notInView } from "./view/not-in-view.ts";
-export { type Member, makeView, memberOf, type View } from "./view/view.ts";
+export { type Member, type MemberLanes, makeView, memberOf, type View } from "./view/view.ts";

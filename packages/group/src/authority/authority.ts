@@ -22,13 +22,15 @@ export interface Authority {
    * Makes a process a member. Resolves when a view has it.
    *
    * @throws RpcError `unavailable` when the authority cannot be reached before the signal aborts, `failed_precondition`
-   * when another process has the rank, `already_exists` when the group exists and the candidate wants to create it
+   * when another process has the rank, `already_exists` when the group exists and the candidate wants to create it,
+   * `permission_denied` or `unauthenticated` when this process is not let in
    */
   join(group: string, candidate: Candidate, context: AuthorityContext): Promise<Membership>;
   /**
    * Follows a group without being a member.
    *
-   * @throws RpcError `unavailable` when the authority cannot be reached before the signal aborts
+   * @throws RpcError `unavailable` when the authority cannot be reached before the signal aborts, `permission_denied` or
+   * `unauthenticated` when this process is not let in
    */
   observe(group: string, context: AuthorityContext): Promise<Observation>;
 }

@@ -1,3 +1,5 @@
+import type { MemberLanes } from "../view/view.ts";
+
 /** A process that wants to become a member. */
 export interface Candidate {
   /** The rank that it wants. Default: the authority chooses one. */
@@ -8,5 +10,6 @@ export interface Candidate {
   readonly urls: readonly string[];
   readonly host: string | undefined;
   readonly detector: string | undefined;
+  readonly lanes?: MemberLanes | undefined;
   readonly metadata: Readonly<Record<string, string>>;
 }

@@ -10,6 +10,8 @@ export interface ListedMember {
   readonly urls: readonly string[];
   /** Where its failure detector listens. Default: it has none. */
   readonly detector?: string;
+  /** The URLs of its worker lanes. Default: it has none. */
+  readonly lanes?: readonly string[];
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
@@ -47,13 +49,14 @@ export function staticAuthority(list: readonly ListedMember[]): Authority {
   };
 }
 
-const listed = ({ rank, urls, detector, metadata = {} }: ListedMember, place: number): Member => ({
+const listed = ({ rank, urls, detector, lanes, metadata = {} }: ListedMember, place: number): Member => ({
   rank: rank ?? place,
   incarnation: 0,
   engine: undefined,
   urls,
   host: undefined,
   detector,
+  lanes: lanes && { engine: undefined, urls: lanes },
   metadata,
 });
 

@@ -1,36 +1,53 @@
 import { AsyncResource } from "node:async_hooks";
 import { randomBytes } from "node:crypto";
-import { type AnyService, type CallContext, RpcError } from "cinnabar/standard";
+import {
+  type AnyService,
+  type CallContext,
+  type RemoteRegion,
+  RpcError,
+  type Schema,
+} from "cinnabar/standard";
+import { BulkCopy } from "../bulk/bulk-copy.ts";
+import { channels } from "../group/channels.ts";
 import { chooseShape } from "../tree/choose.ts";
-import { memberOf } from "../view/view.ts";
+import { copyFor, refused, runOf } from "./admit.ts";
 import { CallTable } from "./call-table.ts";
+import { Carrier } from "./carrier.ts";
 import { Costs } from "./costs.ts";
+import { checkedFailure } from "./declared-error.ts";
 import type { CarriedMember, Envelope, Reply } from "./envelope.ts";
 import { type CollectiveHost, type GroupImplementation, refusal, type ServedCollective } from "./handlers.ts";
-import type { Members, Reached } from "./members.ts";
+import { type Members, removalOf } from "./members.ts";
 import {
   type CollectiveInput,
   type CollectiveMethod,
   type CollectiveOutput,
   type CollectivesOf,
+  type ErrorSchemasOf,
   isCollective,
+  type WithBulk,
 } from "./method.ts";
-import { NodeRun, type SendOptions } from "./node-run.ts";
-import { assertCollectiveOptions, type CollectiveCallOptions } from "./options.ts";
+import { type NodeHost, type NodeParts, NodeRun } from "./node-run.ts";
+import { assertCollectiveOptions, type BulkCallOptions, type CollectiveCallOptions } from "./options.ts";
 import { parse } from "./parse.ts";
 import { CollectiveError, type CollectiveResult, resultOf } from "./result.ts";
-import { byRank, targetsOf } from "./targets.ts";
+import type { Failure } from "./tally.ts";
+import { targetsOf } from "./targets.ts";
+import type { MaybePromise } from "./when-there.ts";
 
 /** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` tells of every member. */
 export type CollectiveFunction<M> = (
   input: CollectiveInput<M>,
-  options?: CollectiveCallOptions,
-) => Promise<CollectiveResult<CollectiveOutput<M>>>;
+  ...options: WithBulk<M, [options: BulkCallOptions], [options?: CollectiveCallOptions]>
+) => Promise<CollectiveResult<CollectiveOutput<M>, ErrorSchemasOf<M>>>;
 
 /** A client of a service's collectives: one function for each. */
 export type CollectiveClient<S extends AnyService> = {
   readonly [K in CollectivesOf<S>]: CollectiveFunction<S["methods"][K]>;
 };
+
+/** The options of a call of any collective. */
+type CallOptions = Partial<BulkCallOptions>;
 
 /** What goes to the members: one input for all, or one for each rank. */
 interface Inputs {
@@ -53,12 +70,16 @@ export interface CollectiveStats {
   readonly started: number;
   /** Those whose targets all succeeded. */
   readonly succeeded: number;
+  /** Those that had another end: targets failed, or the caller gave up. */
+  readonly failed: number;
   /** Requests of other members that this one took part in. */
   readonly joined: number;
   /** Requests that brought a call which was known already: the tree was repaired. */
   readonly rejoined: number;
   /** Requests that were refused. */
   readonly refused: number;
+  /** Members that failed, in the place of which this one called those below them. */
+  readonly repairs: number;
   /** Calls that are remembered, so that none is executed twice. */
   readonly remembered: number;
 }
@@ -90,8 +111,9 @@ export class Collectives implements Disposable {
   readonly #root = randomBytes(16).toString("hex");
   /** Handlers belong to a call of the group, and not to the request that happened to bring it. */
   readonly #outside = new AsyncResource("CinnabarCollectives");
-  readonly #clients = new WeakMap<Reached, Map<AnyService, Record<string, unknown>>>();
-  readonly #counts = { started: 0, succeeded: 0, joined: 0, rejoined: 0, refused: 0 };
+  /** What every run needs of this process. */
+  readonly #host: NodeHost;
+  readonly #counts = { started: 0, succeeded: 0, failed: 0, joined: 0, rejoined: 0, refused: 0, repairs: 0 };
   #calls = 0;
   #isClosed = false;
 
@@ -104,8 +126,24 @@ export class Collectives implements Disposable {
       throw new TypeError(
         `openCollectives: "${taken.service.name}" serves the group "${members.name}" already; close that first`,
       );
-    const host: CollectiveHost = { serve: (...request) => this.#take(...request) };
+    const host: CollectiveHost = {
+      serve: (served, envelope, call, offers) => this.#take(served, envelope, call, offers),
+    };
     for (const { hosts } of serve) hosts.set(members.name, host);
+    const carrier = new Carrier();
+    this.#host = {
+      members,
+      costs: this.#costs,
+      send: (to, service, name, envelope, options, offers) =>
+        carrier.send(to, service, name, envelope, options, offers),
+      onRepair: ({ service, name, envelope }, rank, adopted) => {
+        this.#counts.repairs++;
+        if (!channels.collectiveRepaired.hasSubscribers) return;
+        const about = aboutOf(envelope, `${service.name}/${name}`);
+        channels.collectiveRepaired.publish({ ...about, rank, adopted });
+      },
+      detached: (work, ...args) => this.#outside.runInAsyncScope(work, undefined, ...args),
+    };
   }
 
   /**
@@ -119,7 +157,7 @@ export class Collectives implements Disposable {
       throw new TypeError(`collectives: the service "${service.name}" has no collective`);
     const client: Record<string, unknown> = Object.create(null);
     for (const [name, method] of methods)
-      client[name] = (input: unknown, options: CollectiveCallOptions = {}) =>
+      client[name] = (input: unknown, options: CallOptions = {}) =>
         this.#call(service, name, method as CollectiveMethod, { input }, options);
     return Object.freeze(client) as CollectiveClient<S>;
   }
@@ -165,16 +203,15 @@ export class Collectives implements Disposable {
     name: string,
     method: CollectiveMethod,
     inputs: Inputs,
-    options: CollectiveCallOptions,
+    options: CallOptions,
   ): Promise<CollectiveResult<unknown>> {
-    assertCollectiveOptions(options);
+    const { region: schema } = method.collective;
+    assertCollectiveOptions(options, schema !== undefined);
     const path = `${service.name}/${name}`;
-    const { timeoutMs = method.collective.timeoutMs, signal, onFailure = "fail" } = options;
+    const { timeoutMs = method.collective.timeoutMs, signal, onFailure = "fail", bulk } = options;
     const deadlineMs = performance.now() + timeoutMs;
-    if (inputs.of === undefined) {
-      const parsed = await parse(method.collective.input, inputs.input, "input");
-      if ("failure" in parsed) throw new RpcError({ ...parsed.failure, method: path, notExecuted: true });
-    }
+    if (inputs.of === undefined) await assertFits(path, method.collective.input, inputs.input, "input");
+    if (schema !== undefined) await assertFits(path, schema, bulk, "bulk");
     this.#assertMayCall(path, signal);
     const { run, absent, isTarget } = targetsOf(this.#members, path, options);
     const served = isTarget ? this.#servedOf(service, name) : undefined;
@@ -186,27 +223,34 @@ export class Collectives implements Disposable {
       });
     const call = ++this.#calls;
     const envelope = this.#envelope(call, run, inputs, options);
-    const parts = { method: method.collective, served, envelope, run, deadlineMs };
-    const reply = await this.#begin(call, service, name, parts, signal);
-    const result = resultOf(reply, absent);
+    const copy = bulk && BulkCopy.ofCaller(bulk);
+    // The handler needs it in one piece. What it throws is the error of a region that has several.
+    if (isTarget) void copy?.bytes;
+    const parts = { service, name, method, served, envelope, run, deadlineMs, copy };
+    const reply = await this.#begin(call, parts, path, signal);
+    const { errors } = method.collective;
+    const failed = await Promise.all(reply.failed.map((failure) => checkedFailure(failure, errors)));
+    const result = resultOf({ ...reply, failed }, absent);
     if (result.failed.size === 0) this.#counts.succeeded++;
-    else if (onFailure !== "partial" || result.ok.length === 0) throw new CollectiveError(path, result);
+    else this.#counts.failed++;
+    if (result.failed.size === 0) return result;
+    if (onFailure !== "partial" || result.ok.length === 0) throw new CollectiveError(path, result);
     return result;
   }
 
   /** Runs the root's part. The call is open for as long as that takes: receivers remember it. */
   async #begin(
     call: number,
-    service: AnyService,
-    name: string,
-    parts: Pick<
-      ConstructorParameters<typeof NodeRun>[0],
-      "method" | "served" | "envelope" | "run" | "deadlineMs"
-    >,
+    parts: NodeParts,
+    path: string,
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     this.#counts.started++;
-    const run = new NodeRun({ ...parts, ...this.#common(service, name) });
+    const { collectiveStarted, collectiveEnded } = channels;
+    const about = aboutOf(parts.envelope, path);
+    const ranks = parts.envelope.ranks.slice(parts.served === undefined ? 1 : 0);
+    if (collectiveStarted.hasSubscribers) collectiveStarted.publish({ ...about, ranks });
+    const run = new NodeRun(parts, this.#host);
     this.#open.set(call, run);
     let isCancelled = false;
     const onAbort = (): void => {
@@ -214,45 +258,19 @@ export class Collectives implements Disposable {
     };
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
+      run.start();
       const reply = await run.reply;
-      if (isCancelled) throw cancelled(`${service.name}/${name}`, signal as AbortSignal);
+      const { ok, failed, repaired, elapsedMs: tookMs } = reply;
+      if (collectiveEnded.hasSubscribers) collectiveEnded.publish({ ...about, ok, failed, repaired, tookMs });
+      if (isCancelled) {
+        this.#counts.failed++;
+        throw cancelled(about.method, signal as AbortSignal);
+      }
       return reply;
     } finally {
       signal?.removeEventListener("abort", onAbort);
       this.#open.delete(call);
     }
-  }
-
-  #common(service: AnyService, name: string) {
-    return {
-      members: this.#members,
-      costs: this.#costs,
-      send: (to: Reached, envelope: Envelope, options: SendOptions) =>
-        this.#send(to, service, name, envelope, options),
-      detached: <T>(work: () => T): T => this.#outside.runInAsyncScope(work),
-    };
-  }
-
-  #send(
-    to: Reached,
-    service: AnyService,
-    name: string,
-    envelope: Envelope,
-    options: SendOptions,
-  ): Promise<Reply> {
-    let clients = this.#clients.get(to);
-    if (clients === undefined) {
-      clients = new Map();
-      this.#clients.set(to, clients);
-    }
-    let client = clients.get(service);
-    if (client === undefined) {
-      // The call has its own time and its own end: it outlives the request that brought it here.
-      client = to.client(service, { inherit: false }) as unknown as Record<string, unknown>;
-      clients.set(service, client);
-    }
-    const send = client[name] as (input: Envelope, options: SendOptions) => Promise<Reply>;
-    return send(envelope, options);
   }
 
   #assertMayCall(path: string, signal: AbortSignal | undefined): void {
@@ -262,6 +280,8 @@ export class Collectives implements Disposable {
         message: `${path}: the collectives were closed`,
         notExecuted: true,
       });
+    const why = this.#members.broken ?? removalOf(this.#members);
+    if (why !== undefined) throw why;
     if (signal?.aborted) throw cancelled(path, signal);
   }
 
@@ -269,7 +289,7 @@ export class Collectives implements Disposable {
     call: number,
     run: readonly CarriedMember[],
     { input, of }: Inputs,
-    { tree = "auto", view = "strict", onFailure = "fail" }: CollectiveCallOptions,
+    { tree = "auto", view = "strict", onFailure = "fail", bulk, checksum }: CallOptions,
   ): Envelope {
     const { self, view: current, name } = this.#members;
     const [oldest = call] = this.#open.keys();
@@ -279,11 +299,12 @@ export class Collectives implements Disposable {
       isStrict: view === "strict",
       incarnation: self?.incarnation ?? 0,
       ranks: run.map(({ rank }) => rank),
-      members: undefined,
-      inputs: of && run.map(({ rank }) => of(rank)),
       tree: tree === "auto" ? chooseShape(run.length, this.#costs.message) : tree,
       level: 0,
       marginMs: this.#costs.marginMs,
+      ...(of === undefined ? undefined : { inputs: run.map(({ rank }) => of(rank)) }),
+      ...(bulk === undefined ? undefined : { region: bulk }),
+      ...(checksum === undefined ? undefined : { checksum }),
     };
   }
 
@@ -293,51 +314,68 @@ export class Collectives implements Disposable {
   }
 
   /** A request of another member. */
-  async #take(served: ServedCollective, envelope: Envelope, call: CallContext): Promise<Reply> {
-    const { root, call: number, oldest } = envelope;
+  #take(
+    served: ServedCollective,
+    envelope: Envelope,
+    call: CallContext,
+    offers: AsyncIterable<number> | undefined,
+  ): MaybePromise<Reply> {
+    const { root, call: number, oldest, level } = envelope;
+    // It came with this call, and from there it is copied.
+    const region = envelope.region as RemoteRegion<"read"> | undefined;
+    const parent = region && offers && { call, region, offers };
     const found = this.#table.find(root, number, oldest);
     if (typeof found === "object") {
       this.#counts.rejoined++;
-      return found.wait(call.signal, envelope.level);
+      return found.wait(call, level, parent);
     }
-    const run = this.#runOf(envelope);
-    const why = found === "new" ? (typeof run === "string" ? run : undefined) : unknowable[found];
-    if (why !== undefined || typeof run === "string") {
-      this.#counts.refused++;
-      const code = found === "full" ? "resource_exhausted" : "failed_precondition";
-      return refusal({ code, message: why ?? "", retryable: found !== "ended" });
-    }
+    if (found !== "new") return this.#refuse(unknowable[found]);
+    const run = runOf(this.#members, envelope);
+    if (typeof run === "string") return this.#refuse({ ...refused, message: run });
+    const copy = copyFor(this.#members, served, envelope);
+    if (copy !== undefined && "code" in copy) return this.#refuse(copy);
     this.#counts.joined++;
     const deadlineMs = performance.now() + call.timeLeftMs;
     const { service, name, method } = served;
-    const parts = { method: method.collective, served, envelope, run, deadlineMs };
-    const node = new NodeRun({ ...parts, ...this.#common(service, name) });
+    const node = new NodeRun({ service, name, method, served, envelope, run, deadlineMs, copy }, this.#host);
+    // Known before it begins: a handler may make the call arrive again.
     this.#table.add(root, number, oldest, node, deadlineMs);
-    return node.wait(call.signal, envelope.level);
+    node.start();
+    return node.wait(call, level, parent);
   }
 
-  /** The members of an envelope's run, or why this process takes no part. */
-  #runOf({ version, isStrict, incarnation, ranks, members }: Envelope): readonly CarriedMember[] | string {
-    const { self, view } = this.#members;
-    const [rank] = ranks;
-    if (self === undefined || rank !== self.rank) return `rank ${rank} is another process`;
-    if (incarnation !== self.incarnation)
-      return `rank ${rank} has the incarnation ${self.incarnation}, the call is for ${incarnation}`;
-    if (memberOf(view, self.rank)?.incarnation !== self.incarnation)
-      return `rank ${rank} is not in view ${view.version} any more`;
-    if (!isStrict) return members ?? "the call carries no members";
-    if (version !== view.version)
-      return `rank ${rank} has view ${view.version}, the call is of view ${version}`;
-    const known = byRank(view);
-    const run = ranks.map((each) => known.get(each));
-    return run.every((member) => member !== undefined) ? run : `view ${version} lacks ranks of the call`;
+  #refuse(why: Failure): Reply {
+    this.#counts.refused++;
+    return refusal(why);
   }
 }
 
-const unknowable = {
-  ended: "the call has ended",
-  full: "this member takes part in as many calls as it can remember",
+/** What names a call on the channels. */
+const aboutOf = ({ group, root, call }: Envelope, method: string) => ({
+  group,
+  method,
+  id: `${root}-${call}`,
+});
+
+const unknowable: Readonly<Record<"ended" | "full", Failure>> = {
+  ended: { ...refused, message: "the call has ended", retryable: false },
+  full: {
+    ...refused,
+    code: "resource_exhausted",
+    message: "this member takes part in as many calls as it can remember",
+  },
 };
+
+/** @throws RpcError `invalid_argument` that names the place in `name` */
+async function assertFits(
+  path: string,
+  schema: Schema,
+  value: unknown,
+  name: "input" | "bulk",
+): Promise<void> {
+  const parsed = await parse(schema, value, name);
+  if ("failure" in parsed) throw new RpcError({ ...parsed.failure, method: path, notExecuted: true });
+}
 
 const cancelled = (path: string, signal: AbortSignal): RpcError =>
   new RpcError({

@@ -4,7 +4,7 @@ import { type Envelope, envelopeSchema, type Reply, replySchema } from "./envelo
 const envelope: Envelope = {
   ...{ group: "g", root: "00", rootRank: 0, call: 1, oldest: 1, version: 1, isStrict: true, incarnation: 0 },
   ...{ ranks: [1, 2], members: undefined, tree: { kind: "flat" }, level: 1, onFailure: "fail", marginMs: 20 },
-  ...{ input: undefined, inputs: undefined },
+  ...{ input: undefined, inputs: undefined, region: undefined, checksum: undefined },
 };
 const reply: Reply = {
   ...{ refusal: undefined, value: 1, ok: [1], failed: [], repaired: [], elapsedMs: 0.5 },

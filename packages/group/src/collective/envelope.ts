@@ -1,4 +1,10 @@
-import type { RpcCode, Schema } from "cinnabar/standard";
+import {
+  bulk as bulkSchema,
+  type Region,
+  type RemoteRegion,
+  type RpcCode,
+  type Schema,
+} from "cinnabar/standard";
 import type { NamedMember } from "../group/strangers.ts";
 import { leastRatio, mostRatio, type TreeShape } from "../tree/shape.ts";
 import { type FieldChecks, messageSchema } from "./message-schema.ts";
@@ -9,7 +15,7 @@ export type OnFailure = "fail" | "partial" | "failout";
 /** A member as an envelope carries it, for receivers that may have another view. */
 export type CarriedMember = NamedMember;
 
-/** A collective on its way to one node and the subtree below it. */
+/** A collective on its way to one node and the subtree below it. What most calls do not have is absent. */
 export interface Envelope {
   /** The name of the group. */
   readonly group: string;
@@ -30,7 +36,7 @@ export interface Envelope {
   /** The receiver's run: its own rank first, then those of the subtree below it. */
   readonly ranks: readonly number[];
   /** The members of the run, where the receiver's view may be another one: with `isStrict` false. */
-  readonly members: readonly CarriedMember[] | undefined;
+  readonly members?: readonly CarriedMember[] | undefined;
   readonly tree: TreeShape;
   /** How far the receiver is from the root: 1 for a child of it. */
   readonly level: number;
@@ -40,7 +46,11 @@ export interface Envelope {
   /** The method's own input, as the caller passed it. */
   readonly input: unknown;
   /** The inputs of the run, in its order, where each member has its own: then `input` is undefined. */
-  readonly inputs: readonly unknown[] | undefined;
+  readonly inputs?: readonly unknown[] | undefined;
+  /** The sender's copy of the caller's region; absent for a collective without one. */
+  readonly region?: Region<"read"> | RemoteRegion<"read"> | undefined;
+  /** How each copy of the region is compared with the one that it was made of. */
+  readonly checksum?: "crc32c" | undefined;
 }
 
 /** Why a rank has no part in the value. */
@@ -50,12 +60,16 @@ export interface CarriedFailure {
   readonly message: string;
   readonly executed: "no" | "maybe" | "yes";
   readonly retryable: boolean;
+  /** The name of the error, where the contract declares it; else absent. */
+  readonly reason?: string;
+  /** The data of a declared error. */
+  readonly data?: unknown;
 }
 
 /** What a node says of its run, or why it did not take the call. */
 export interface Reply {
   /** Set where the node took no part. Nothing was executed and nothing was sent further. */
-  readonly refusal: Omit<CarriedFailure, "rank" | "executed"> | undefined;
+  readonly refusal?: Omit<CarriedFailure, "rank" | "executed"> | undefined;
   /** The outputs of `ok`, reduced; undefined where the method has none or `ok` is empty. */
   readonly value: unknown;
   readonly ok: readonly number[];
@@ -98,6 +112,10 @@ function isMember(value: unknown): value is CarriedMember {
   );
 }
 
+const anyRegion = bulkSchema("read");
+const isRegion = (value: unknown): boolean =>
+  (anyRegion["~standard"].validate(value) as { readonly issues?: unknown }).issues === undefined;
+
 const checksOfEnvelope: FieldChecks<Envelope> = {
   group: isText,
   root: isText,
@@ -107,7 +125,8 @@ const checksOfEnvelope: FieldChecks<Envelope> = {
   version: isCount,
   isStrict: (value) => typeof value === "boolean",
   incarnation: isCount,
-  ranks: (value) => isRanks(value) && value.length >= 1 && new Set(value).size === value.length,
+  ranks: (value) =>
+    isRanks(value) && value.length >= 1 && (value.length === 1 || new Set(value).size === value.length),
   members: (value, { ranks }) =>
     value === undefined ||
     (Array.isArray(value) &&
@@ -120,6 +139,8 @@ const checksOfEnvelope: FieldChecks<Envelope> = {
   input: () => true,
   inputs: (value, { ranks }) =>
     value === undefined || (Array.isArray(value) && value.length === ranks.length),
+  region: (value) => value === undefined || isRegion(value),
+  checksum: (value) => value === undefined || value === "crc32c",
 };
 
 const codes: Readonly<Record<RpcCode, true>> = {
@@ -128,6 +149,8 @@ const codes: Readonly<Record<RpcCode, true>> = {
   ...{ aborted: true, out_of_range: true, unimplemented: true, internal: true, unavailable: true },
   ...{ data_loss: true, unauthenticated: true },
 };
+export const isRpcCode = (value: unknown): value is RpcCode =>
+  typeof value === "string" && Object.hasOwn(codes, value);
 const isExecuted = (value: unknown) => value === "no" || value === "maybe" || value === "yes";
 
 function isFailure(value: unknown): boolean {
@@ -136,12 +159,12 @@ function isFailure(value: unknown): boolean {
 }
 
 function isRefusal(value: unknown): boolean {
-  const { code, message, retryable } = (value ?? {}) as Partial<CarriedFailure>;
+  const { code, message, retryable, reason } = (value ?? {}) as Partial<CarriedFailure>;
   return (
-    typeof code === "string" &&
-    Object.hasOwn(codes, code) &&
+    isRpcCode(code) &&
     isText(message) &&
-    typeof retryable === "boolean"
+    typeof retryable === "boolean" &&
+    (reason === undefined || isText(reason))
   );
 }
 

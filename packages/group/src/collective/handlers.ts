@@ -2,6 +2,7 @@ import {
   type AnyMethod,
   type AnyService,
   type CallContext,
+  type Failing,
   type HandlerShapes,
   type Implementation,
   type ImplementOptions,
@@ -13,10 +14,13 @@ import type { Envelope, Reply } from "./envelope.ts";
 import {
   type AnyCollective,
   type CollectiveMethod,
+  type ErrorSchemasOf,
   type InputSchemaOf,
   isCollective,
   type OutputSchemaOf,
+  type WithBulk,
 } from "./method.ts";
+import type { MaybePromise } from "./when-there.ts";
 
 /** The second argument of a collective's handler. */
 export interface CollectiveCall {
@@ -39,19 +43,31 @@ export interface CollectiveCall {
   readonly timeLeftMs: number;
 }
 
+/** The call of a collective with a region, as its handler sees it. */
+export interface BulkCollectiveCall extends CollectiveCall {
+  /**
+   * The caller's bytes: a copy in memory of the pool, or at the caller itself the memory of its region. Do not change
+   * them, since members below copy them from here. Do not keep them: the memory is somebody else's when the handler has
+   * ended.
+   */
+  readonly bulk: Uint8Array;
+}
+
 /** Executes a collective at one member: once a call, also where the call arrives twice because the tree was repaired. */
 export type CollectiveHandler<M> = (
   input: InputOfHandler<M>,
-  call: CollectiveCall,
+  call: WithBulk<M, BulkCollectiveCall, CollectiveCall> & FailingOf<M>,
 ) => OutputOfHandler<M> | Promise<OutputOfHandler<M>>;
 
+/** `call.fail` with the errors that the contract declares. */
+type FailingOf<M> = Failing<{ readonly errors: ErrorSchemasOf<M> }>;
 type InputOfHandler<M> = InferOutput<InputSchemaOf<M>>;
 type OutputOfHandler<M> = InferInput<OutputSchemaOf<M>>;
 
 /** A handler with what is to happen around it. */
 export interface CollectiveHooks<M> {
   /** Runs before the call is sent on to the subtree below. When it throws, neither this member nor that runs. */
-  readonly before?: (input: InputOfHandler<M>, call: CollectiveCall) => unknown;
+  readonly before?: (input: InputOfHandler<M>, call: CollectiveCall & FailingOf<M>) => unknown;
   readonly handle: CollectiveHandler<M>;
   /** Runs after this member has answered for its subtree. What it throws is reported as a handler's error. */
   readonly after?: (input: InputOfHandler<M>, call: CollectiveCall) => unknown;
@@ -64,6 +80,12 @@ export type GroupHandlersOf<S extends AnyService> = {
     : HandlerShapes<S["methods"][K], CallContext>[S["methods"][K]["kind"]];
 };
 
+/** Any handler of a collective, without its types. `bulk` is there where the collective has it, for `handle`. */
+export type CollectiveHook = (
+  input: unknown,
+  call: CollectiveCall & { readonly bulk?: Uint8Array; fail(reason: string, data?: unknown): never },
+) => unknown;
+
 /** A collective's handlers without their types. */
 export interface ServedCollective {
   /** `service/method`. */
@@ -71,16 +93,22 @@ export interface ServedCollective {
   readonly name: string;
   readonly service: AnyService;
   readonly method: CollectiveMethod;
-  readonly before: ((input: unknown, call: CollectiveCall) => unknown) | undefined;
-  readonly handle: (input: unknown, call: CollectiveCall) => unknown;
-  readonly after: ((input: unknown, call: CollectiveCall) => unknown) | undefined;
+  readonly before: CollectiveHook | undefined;
+  readonly handle: CollectiveHook;
+  readonly after: CollectiveHook | undefined;
   /** Told of errors that are no `RpcError`. */
   readonly onHandlerError: HandlerErrorListener;
 }
 
 /** Where an engine's collectives of one group go. */
 export interface CollectiveHost {
-  serve(served: ServedCollective, envelope: Envelope, call: CallContext): Promise<Reply>;
+  /** `offers`: how much of its region the sender has, for a collective with one. */
+  serve(
+    served: ServedCollective,
+    envelope: Envelope,
+    call: CallContext,
+    offers: AsyncIterable<number> | undefined,
+  ): MaybePromise<Reply>;
 }
 
 /** Called with errors of a collective's handler that are no `RpcError`. */
@@ -130,8 +158,13 @@ export function implementCollectives<S extends AnyService>(
     const hooks = hooksOf(service.name, name, handler, handlers);
     const served = { ...hooks, path: `${service.name}/${name}`, name, service, method, onHandlerError };
     collectives.set(name, served);
-    all[name] = (envelope: Envelope, call: CallContext) =>
-      hosts.get(envelope.group)?.serve(served, envelope, call) ?? notJoined(envelope.group);
+    const serve = (envelope: Envelope, call: CallContext, offers?: AsyncIterable<number>) =>
+      hosts.get(envelope.group)?.serve(served, envelope, call, offers) ?? notJoined(envelope.group);
+    all[name] =
+      method.collective.region === undefined
+        ? serve
+        : (offers: AsyncIterable<number>, call: CallContext & { readonly input: Envelope }) =>
+            serve(call.input, call, offers);
   }
   const implementation = implement(service, all as Parameters<typeof implement<S>>[1], rest);
   return Object.freeze({ ...implementation, collectives, hosts });

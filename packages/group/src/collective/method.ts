@@ -1,15 +1,24 @@
 import {
   type AnyMethod,
   type AnyService,
+  bulk as bulkSchema,
+  clientStream,
+  type ErrorSchemas,
   type InferInput,
   type InferOutput,
   type NoErrors,
   type Schema,
-  type UnaryMethod,
   unary,
   type VoidSchema,
 } from "cinnabar/standard";
 import { type Envelope, envelopeSchema, type Reply, replySchema } from "./envelope.ts";
+import { offerSchema } from "./offer-schema.ts";
+
+/** What a collective's contract says of the region that travels with each call. */
+export interface CollectiveBulk {
+  /** The longest region, in bytes: every member takes as much memory from the pool of its engine for a call. */
+  readonly maxBytes: number;
+}
 
 /** What a collective has beside the unary method that carries it from node to node. */
 export interface CollectiveParts<I extends Schema, O extends Schema> {
@@ -18,19 +27,35 @@ export interface CollectiveParts<I extends Schema, O extends Schema> {
   readonly output: O | undefined;
   readonly reduce: ((one: InferOutput<O>, other: InferOutput<O>) => InferOutput<O>) | undefined;
   readonly timeoutMs: number;
+  /** The schema of the region that comes with each call; undefined for a collective without one. */
+  readonly region: Schema | undefined;
 }
 
 /**
  * A method that all members of a group execute, whose outputs become one on their way to the caller. Made by
- * `collective`. On the wire it is a unary method; its own input and output travel in an envelope.
+ * `collective`. On the wire it is a unary method; its own input and output travel in an envelope. With a region it is a
+ * client stream, whose items say how much of the region the sender has.
  */
-export interface CollectiveMethod<I extends Schema = Schema, O extends Schema = Schema>
-  extends UnaryMethod<Schema<Envelope>, Schema<Reply>, NoErrors> {
-  readonly collective: CollectiveParts<I, O>;
+export interface CollectiveMethod<
+  I extends Schema = Schema,
+  O extends Schema = Schema,
+  B extends CollectiveBulk | undefined = CollectiveBulk | undefined,
+  E extends ErrorSchemas = ErrorSchemas,
+> extends AnyMethod {
+  readonly kind: "unary" | "clientStream";
+  readonly input: Schema<Envelope>;
+  readonly output: Schema<Reply>;
+  readonly errors: NoErrors;
+  readonly collective: CollectiveParts<I, O> & { readonly bulk: B; readonly errors: E };
 }
 
 /** The options of `collective`. */
-export interface CollectiveOptions<I extends Schema, O extends Schema> {
+export interface CollectiveOptions<
+  I extends Schema,
+  O extends Schema,
+  B extends CollectiveBulk | undefined = undefined,
+  E extends ErrorSchemas = NoErrors,
+> {
   /** Schema of the input, the same for all members. Default: no input. */
   readonly input?: I;
   /** Schema of what each member returns, and of what `reduce` makes of two. Default: no output. */
@@ -42,9 +67,16 @@ export interface CollectiveOptions<I extends Schema, O extends Schema> {
   readonly reduce?: (one: InferOutput<O>, other: InferOutput<O>) => InferOutput<NoInfer<O>>;
   /** The deadline of a call in milliseconds, at most 2^31 - 1, unless the caller sets one. Default: 10,000. */
   readonly timeoutMs?: number;
+  /**
+   * A region of the caller comes with each call, and all members have a copy of it when their handlers run. Default: no
+   * region.
+   */
+  readonly bulk?: B;
+  /** Errors that handlers may fail with, by `call.fail`: the schema of the data by reason. At most 100. Default: none. */
+  readonly errors?: E;
 }
 
-const known = ["input", "output", "reduce", "timeoutMs"];
+const known = ["input", "output", "reduce", "timeoutMs", "bulk", "errors"];
 const defaultTimeoutMs = 10_000;
 
 /**
@@ -52,7 +84,7 @@ const defaultTimeoutMs = 10_000;
  * group calls it by `collectives.all(Service)`.
  *
  * @throws TypeError for an unknown option, a value that is not a schema, a `timeoutMs` that is not a positive number, or
- * an `output` without `reduce`
+ * an `output` without `reduce`, or a `bulk` without `maxBytes`
  *
  * @example
  * const Store = service("store.v1", {
@@ -63,26 +95,54 @@ const defaultTimeoutMs = 10_000;
  *   }),
  * });
  */
-export function collective<I extends Schema = VoidSchema, O extends Schema = VoidSchema>(
-  options: CollectiveOptions<I, O> = {},
-): CollectiveMethod<I, O> {
+export function collective<
+  I extends Schema = VoidSchema,
+  O extends Schema = VoidSchema,
+  B extends CollectiveBulk | undefined = undefined,
+  E extends ErrorSchemas = NoErrors,
+>(options: CollectiveOptions<I, O, B, E> = {}): CollectiveMethod<I, O, B, E> {
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown !== undefined)
     throw new TypeError(`collective: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const { output, reduce, timeoutMs = defaultTimeoutMs } = options;
+  const { output, reduce, timeoutMs = defaultTimeoutMs, bulk } = options;
   if (reduce !== undefined && typeof reduce !== "function")
     throw new TypeError("collective: reduce must be a function");
   if ((output === undefined) !== (reduce === undefined))
     throw new TypeError("collective: output and reduce belong together; one of them is missing");
   // Checks the schemas, and has the one of no input. Errors name the option.
-  const { input: inputSchema } = unary({
+  const { input: inputSchema, errors } = unary({
     ...(options.input !== undefined && { input: options.input }),
     ...(output !== undefined && { output }),
+    ...(options.errors !== undefined && { errors: options.errors }),
     timeoutMs,
   });
-  const parts = Object.freeze({ input: inputSchema as I, output, reduce, timeoutMs });
-  const carrier = unary({ input: envelopeSchema, output: replySchema, timeoutMs });
-  return Object.freeze({ ...carrier, collective: parts }) as CollectiveMethod<I, O>;
+  const region = bulk && regionSchema(bulk);
+  const parts = Object.freeze({ input: inputSchema as I, output, reduce, timeoutMs, bulk, region, errors });
+  const carrier =
+    region === undefined
+      ? unary({ input: envelopeSchema, output: replySchema, timeoutMs })
+      : // The sender is silent when it has all, and a handler takes its time: a lost peer is noticed by its heartbeat.
+        clientStream({
+          input: envelopeSchema,
+          items: offerSchema,
+          output: replySchema,
+          timeoutMs,
+          idleTimeoutMs: false,
+        });
+  return Object.freeze({ ...carrier, collective: parts }) as unknown as CollectiveMethod<I, O, B, E>;
+}
+
+/** An empty region would need no bulk, and the pool has no memory of no bytes. */
+function regionSchema(options: CollectiveBulk): Schema {
+  const { maxBytes, ...others } = options ?? {};
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new TypeError(`collective: unknown option "${unknown}" of bulk; known is maxBytes`);
+  if (!(Number.isSafeInteger(maxBytes) && maxBytes >= 1))
+    throw new TypeError(
+      `collective: bulk.maxBytes must be a whole number of bytes from 1, it is ${String(maxBytes)}`,
+    );
+  return bulkSchema("read", { minBytes: 1, maxBytes });
 }
 
 /** Whether a method was made by `collective`. */
@@ -106,6 +166,22 @@ export type OutputSchemaOf<M> = M extends {
 }
   ? O
   : never;
+
+/** The schemas of a collective's declared errors, by reason. */
+export type ErrorSchemasOf<M> = M extends {
+  readonly collective: { readonly errors: infer E extends ErrorSchemas };
+}
+  ? E
+  : NoErrors;
+
+/** What a collective with a region has of it, else `Without`. */
+export type WithBulk<M, With, Without> = M extends {
+  readonly collective: { readonly bulk: infer B };
+}
+  ? [B] extends [CollectiveBulk]
+    ? With
+    : Without
+  : Without;
 
 /** The input that a caller passes. */
 export type CollectiveInput<M> = InferInput<InputSchemaOf<M>>;

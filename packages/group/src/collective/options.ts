@@ -1,3 +1,4 @@
+import { Region } from "cinnabar/standard";
 import type { TreeShape } from "../tree/shape.ts";
 import { leastRatio, mostRatio } from "../tree/shape.ts";
 import type { OnFailure } from "./envelope.ts";
@@ -31,21 +32,41 @@ export interface CollectiveCallOptions {
   readonly signal?: AbortSignal;
 }
 
+/** The options of a call of a collective with `bulk`. */
+export interface BulkCallOptions extends CollectiveCallOptions {
+  /**
+   * The bytes for all members, at least 1. Each member copies them from its parent in the tree, and sends them on while
+   * it does. Leave them as they are until the call has ended. Where the caller is a target, the region is one contiguous
+   * piece of memory.
+   */
+  readonly bulk: Region<"read">;
+  /**
+   * Compares each copy with the one that it was made of. Differing pieces are copied again, twice at most; then the
+   * member and those below it fail with `data_loss`. Default: none.
+   */
+  readonly checksum?: "crc32c";
+}
+
 const known = ["tree", "include", "exclude", "onFailure", "view", "timeoutMs", "signal"];
+const knownOfBulk = [...known, "bulk", "checksum"];
 const longestMs = 2_147_483_647;
 
 /** @throws TypeError or RangeError that names the option and its bounds */
-export function assertCollectiveOptions(options: CollectiveCallOptions): void {
+export function assertCollectiveOptions(options: Partial<BulkCallOptions>, hasBulk: boolean): void {
   const where = "collective call";
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  const allowed = hasBulk ? knownOfBulk : known;
+  const unknown = Object.keys(options).find((name) => !allowed.includes(name));
   if (unknown !== undefined)
-    throw new TypeError(`${where}: unknown option "${unknown}"; known are ${known.join(", ")}`);
+    throw new TypeError(`${where}: unknown option "${unknown}"; known are ${allowed.join(", ")}`);
   const { tree = "auto", include, exclude, onFailure = "fail", view = "strict", timeoutMs, signal } = options;
   if (tree !== "auto") assertTree(`${where}: tree`, tree);
   assertRanks(`${where}: include`, include);
   assertRanks(`${where}: exclude`, exclude);
   assertOneOf(`${where}: onFailure`, onFailure, ["fail", "partial", "failout"]);
   assertOneOf(`${where}: view`, view, ["strict", "root"]);
+  if (hasBulk && !(options.bulk instanceof Region))
+    throw new TypeError(`${where}: bulk must be a region, which engine.expose makes`);
+  if (options.checksum !== undefined) assertOneOf(`${where}: checksum`, options.checksum, ["crc32c"]);
   if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= longestMs))
     throw new RangeError(
       `${where}: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
@@ -54,7 +75,8 @@ export function assertCollectiveOptions(options: CollectiveCallOptions): void {
     throw new TypeError(`${where}: signal must be an AbortSignal`);
 }
 
-function assertTree(where: string, tree: TreeShape): void {
+/** @throws TypeError or RangeError that names the field and its bounds */
+export function assertTree(where: string, tree: TreeShape): void {
   const { kind } = tree;
   assertOneOf(`${where}.kind`, kind, ["flat", "kary", "knomial"]);
   if (tree.kind === "flat") return;

@@ -1,27 +1,46 @@
 import type { Schema } from "cinnabar/standard";
 import type { Failure } from "./tally.ts";
+import { isLater } from "./when-there.ts";
 
 const longestMessage = 500;
 
-/** The value as the schema makes it, or why it is none. */
-export async function parse(
+/** What a schema says of a value: the value as the schema makes it, or why it is none. */
+export type Parsed = { readonly value: unknown } | { readonly failure: Failure };
+
+type Validation = Awaited<ReturnType<Schema["~standard"]["validate"]>>;
+
+/** Parses a value: at once, where the schema is synchronous. It neither throws nor rejects. */
+export function parse(
   schema: Schema,
   value: unknown,
-  name: "input" | "output",
-): Promise<{ readonly value: unknown } | { readonly failure: Failure }> {
+  name: "input" | "output" | "bulk" | "data",
+): Parsed | Promise<Parsed> {
   try {
     const { validate } = schema["~standard"];
-    const result = await validate(value);
-    if (result.issues === undefined) return { value: result.value };
-    return {
-      failure: invalid(
-        result.issues.map((issue) => `${name}${pathOf(issue.path)}: ${issue.message}`).join("; "),
-      ),
-    };
+    const result = validate(value);
+    return isLater(result) ? judgeLater(result, name) : judge(result, name);
   } catch (error) {
-    return { failure: invalid(`the schema of ${name} threw: ${String(error)}`) };
+    return threw(error, name);
   }
 }
+
+async function judgeLater(result: PromiseLike<Validation>, name: string): Promise<Parsed> {
+  try {
+    return judge(await result, name);
+  } catch (error) {
+    return threw(error, name);
+  }
+}
+
+function judge(result: Validation, name: string): Parsed {
+  if (result.issues === undefined) return { value: result.value };
+  const issues = result.issues.map((issue) => `${name}${pathOf(issue.path)}: ${issue.message}`);
+  return { failure: invalid(issues.join("; ")) };
+}
+
+const threw = (error: unknown, name: string): Parsed => ({
+  failure: invalid(`the schema of ${name} threw: ${String(error)}`),
+});
 
 const invalid = (message: string): Failure => ({
   code: "invalid_argument",

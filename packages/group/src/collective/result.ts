@@ -1,11 +1,23 @@
-import { RpcError } from "cinnabar/standard";
+import { type ErrorSchemas, type InferOutput, RpcError } from "cinnabar/standard";
 import type { CarriedFailure, Reply } from "./envelope.ts";
 
-/** Why a member has no part in the value of a collective. */
-export type RankFailure = Omit<CarriedFailure, "rank">;
+/** Why a member has no part in the value of a collective. `reason` tells declared errors apart, with their data. */
+export type RankFailure<E extends ErrorSchemas = ErrorSchemas> = Omit<
+  CarriedFailure,
+  "rank" | "reason" | "data"
+> &
+  (
+    | { readonly reason?: undefined; readonly data?: undefined }
+    | { readonly [R in keyof E & string]: DeclaredBy<R, E[R]> }[keyof E & string]
+  );
+
+interface DeclaredBy<Reason extends string, S extends ErrorSchemas[string]> {
+  readonly reason: Reason;
+  readonly data: InferOutput<S>;
+}
 
 /** What became of a collective. `ok` and `failed` are disjoint, and together they are the targets. */
-export interface CollectiveResult<Output> {
+export interface CollectiveResult<Output, E extends ErrorSchemas = ErrorSchemas> {
   /** The outputs of exactly the members in `ok`, reduced to one. */
   readonly value: Output;
   /** The ranks that executed the call and whose outputs are in the value, ascending. */
@@ -14,7 +26,7 @@ export interface CollectiveResult<Output> {
    * The ranks that have no part in the value, ascending. `executed` says whether the handler ran: "maybe" where the
    * member was lost while it may have.
    */
-  readonly failed: ReadonlyMap<number, RankFailure>;
+  readonly failed: ReadonlyMap<number, RankFailure<E>>;
   /** Those of `ok` whose parent in the tree failed, and that were reached by another way, ascending. */
   readonly repaired: readonly number[];
 }
@@ -34,6 +46,7 @@ export class CollectiveError extends RpcError {
       retryable: failures.every(({ retryable }) => retryable),
       notExecuted: result.ok.length === 0 && failures.every(({ executed }) => executed === "no"),
       method: path,
+      ...(first.reason !== undefined && { reason: first.reason, data: first.data }),
     });
     this.result = result;
   }

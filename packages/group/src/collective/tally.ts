@@ -125,7 +125,6 @@ export class Tally {
   /** What is known, which changes no more once it is complete. */
   reply(elapsedMs: number): Reply {
     return {
-      refusal: undefined,
       value: this.#value,
       ok: this.#ok,
       failed: this.#failed,

@@ -1,5 +1,5 @@
 import { RpcError } from "cinnabar/standard";
-import type { Member, View } from "../view/view.ts";
+import { byRank, type Member } from "../view/view.ts";
 import { type CarriedFailure, type CarriedMember, mostRanks } from "./envelope.ts";
 import type { Members } from "./members.ts";
 import type { CollectiveCallOptions } from "./options.ts";
@@ -44,19 +44,6 @@ export function targetsOf(
     throw invalid(`${path}: ${others.length} ranks are above the limit of ${mostRanks - 1} others`);
   const isTarget = self !== undefined && wanted.includes(self.rank) && known.has(self.rank);
   return { run: [self ?? observer, ...others], absent, isTarget };
-}
-
-/** Views never change. */
-const memberTables = new WeakMap<View, ReadonlyMap<number, Member>>();
-
-/** The members of a view by their rank, made once for each view. */
-export function byRank(view: View): ReadonlyMap<number, Member> {
-  let table = memberTables.get(view);
-  if (table === undefined) {
-    table = new Map(view.members.map((member) => [member.rank, member]));
-    memberTables.set(view, table);
-  }
-  return table;
 }
 
 const invalid = (message: string): RpcError =>

@@ -3,7 +3,7 @@ import { type Engine, RpcError } from "cinnabar/standard";
 import type { Membership } from "../authority/authority.ts";
 import type { GroupHost, HostedGroup } from "../host/group-host.ts";
 import { Newest } from "../view/newest.ts";
-import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
+import { isSameMember, type Member, type MemberName, memberOf, type View } from "../view/view.ts";
 import { FollowedViews } from "./followed-views.ts";
 import { Ledger } from "./ledger.ts";
 import type {
@@ -42,7 +42,10 @@ export class CoordinatedMembership implements Membership, HostedGroup {
   readonly #follower: FollowedViews;
   readonly #leaveHost: () => void;
   readonly #timer: NodeJS.Timeout;
+  /** Members whose streams of views this process serves. */
+  readonly #followers = new Set<MemberName>();
   #refreshing: Promise<void> | undefined;
+  #judging: Promise<unknown> | undefined;
   #isClosed = false;
 
   constructor(options: CoordinatedOptions) {
@@ -61,7 +64,10 @@ export class CoordinatedMembership implements Membership, HostedGroup {
       onPublished: (next) => this.#adopt(next),
       onBroken: (member) => this.#judge(member),
     });
-    this.#timer = setInterval(() => this.#refreshBy(1), refreshMs).unref();
+    this.#timer = setInterval(() => {
+      this.#refreshBy(1);
+      this.#judgeStrangers();
+    }, refreshMs).unref();
   }
 
   get view(): View {
@@ -126,11 +132,17 @@ export class CoordinatedMembership implements Membership, HostedGroup {
 
   async *onFollow({ after, rank }: FollowRequest, signal: AbortSignal): AsyncIterable<Published> {
     const member = rank === undefined ? undefined : memberOf(this.view, rank);
+    // A copy: a member whose stream breaks may have begun another one.
+    const follower = member && { ...member };
+    if (follower !== undefined) this.#followers.add(follower);
     try {
       for await (const published of this.#published.read("now", signal))
         if (published.view.version > after) yield published;
     } finally {
-      if (member !== undefined) this.#judgeFollower(member);
+      if (follower !== undefined) {
+        this.#followers.delete(follower);
+        this.#judgeFollower(follower);
+      }
     }
   }
 
@@ -176,12 +188,15 @@ export class CoordinatedMembership implements Membership, HostedGroup {
       : await probe(this.#options.engine, holder, this.#options.probeTimeoutMs);
     if (this.#isClosed) throw this.#closedError();
     if (verdict === "gone") return this.report(holder, "dead");
-    const taken = `group "${this.view.group}": rank ${holder.rank} is taken by a process that`;
+    const { group } = this.view;
     throw verdict === "answers"
-      ? new RpcError({ code: "failed_precondition", message: `${taken} answers` })
+      ? new RpcError({
+          code: "failed_precondition",
+          message: `group "${group}": rank ${holder.rank} is taken by a process that answers`,
+        })
       : new RpcError({
           code: "unavailable",
-          message: `${taken} does not answer, and is not known to be dead`,
+          message: `group "${group}": rank ${holder.rank} is taken by a process that does not answer, and is not known to be dead`,
         });
   }
 
@@ -199,6 +214,17 @@ export class CoordinatedMembership implements Membership, HostedGroup {
       if (!this.#ledger.decides || !this.#isMember(member)) return;
       await this.#judge(member);
     }
+  }
+
+  /** A member that has died before it followed, or before this process decided, leaves no connection that ends. */
+  #judgeStrangers(): void {
+    if (!this.#ledger.decides) return;
+    const known = [this.self, ...this.#followers];
+    const strangers = this.view.members.filter((member) => !known.some((each) => isSameMember(each, member)));
+    if (strangers.length === 0) return;
+    this.#judging ??= Promise.all(strangers.map((member) => this.#judge(member))).finally(() => {
+      this.#judging = undefined;
+    });
   }
 
   #isMember(member: Member): boolean {

@@ -9,6 +9,7 @@ import { CoordinatedObservation } from "./coordinated-observation.ts";
 import { Ledger } from "./ledger.ts";
 import { type JoinAnswer, Membership as MembershipService, type Published } from "./membership-service.ts";
 import { isNobody } from "./probe.ts";
+import { isRefusal, refusedBy } from "./refusal.ts";
 
 export interface CoordinatorOptions {
   /**
@@ -20,7 +21,10 @@ export interface CoordinatorOptions {
   readonly joinTimeoutMs?: number;
   /** How long another process may take to say that it lives, in milliseconds. Default: 2000. */
   readonly probeTimeoutMs?: number;
-  /** How often a member asks another one whether it has missed a view, in milliseconds. Default: 5000. */
+  /**
+   * How often a member asks another one whether it has missed a view, in milliseconds. So does an observer that all
+   * members let ask for views and none lets follow them. Default: 5000.
+   */
   readonly refreshMs?: number;
 }
 
@@ -61,7 +65,7 @@ export function coordinatorAuthority(options: CoordinatorOptions): Authority {
     async observe(group, context): Promise<Observation> {
       const search = new Search(group, context, listSeeds, { joinTimeoutMs, probeTimeoutMs });
       const published = await search.view();
-      return new CoordinatedObservation({ engine: context.engine, published, probeTimeoutMs });
+      return new CoordinatedObservation({ engine: context.engine, published, probeTimeoutMs, refreshMs });
     },
   };
 }
@@ -81,6 +85,8 @@ class Search {
   readonly #bounds: Bounds;
   readonly #untilMs: number;
   #lastError: unknown;
+  /** A seed does not let this process in, or is not who it should be: another try would end in the same way. */
+  #refusal: RpcError | undefined;
 
   constructor(
     group: string,
@@ -171,6 +177,7 @@ class Search {
     } catch (error) {
       if (error instanceof RpcError && error.code === "failed_precondition") throw error;
       this.#lastError = error;
+      if (isRefusal(error)) this.#refusal = refusedBy(this.#group, url, error);
       const isOutside =
         error instanceof RpcError && (error.code === "not_found" || error.code === "unimplemented");
       return isOutside || isNobody(error) ? "nobody" : "silent";
@@ -179,14 +186,20 @@ class Search {
     }
   }
 
+  /**
+   * Before another try.
+   *
+   * @throws RpcError the refusal of a seed, or `unavailable` when the time is over
+   */
   async #pause(): Promise<void> {
+    if (this.#refusal !== undefined) throw this.#refusal;
     const isLate = performance.now() + pauseMs > this.#untilMs;
     if (!isLate) await pause(pauseMs, undefined, { signal: this.#signal }).catch(() => undefined);
     if (!isLate && this.#signal?.aborted !== true) return;
-    const last = this.#lastError instanceof Error ? `: ${this.#lastError.message}` : "";
+    const last = this.#lastError instanceof Error ? this.#lastError.message : "no seed has answered";
     throw new RpcError({
       code: "unavailable",
-      message: `group "${this.#group}": no member was found by the seeds${last}`,
+      message: `group "${this.#group}": no member was found by the seeds: ${last}`,
       cause: this.#signal?.aborted === true ? this.#signal.reason : this.#lastError,
     });
   }

@@ -8,6 +8,7 @@ import { GroupHost } from "../host/group-host.ts";
 import { notInView } from "../view/not-in-view.ts";
 import type { View } from "../view/view.ts";
 import { coordinatorAuthority } from "./coordinator-authority.ts";
+import { Membership as MembershipService } from "./membership-service.ts";
 
 const Who = service("who.v1", { hello: unary({ idempotent: true }), hold: unary() });
 const open: AsyncDisposable[] = [];
@@ -97,6 +98,23 @@ describe("a group with a coordinator", () => {
     await expect(observeGroup("other", { engine, authority: impatient })).rejects.toMatchObject({
       code: "unavailable",
     });
+  });
+
+  it("removes a member that has died before it followed", async () => {
+    const { processes, urls } = await startAll(2);
+    const { engine } = await openEngine(freshUrls(1)[0] as string);
+    const candidate = {
+      ...{ creates: false, engine: engine.incarnation.toString(16).padStart(16, "0"), urls: engine.urls },
+      ...{ host: undefined, detector: undefined, metadata: {} },
+    };
+    const answer = await engine
+      .peer(urls[0] as string)
+      .client(MembershipService)
+      .join({ group: "test", candidate });
+    expect(answer).toMatchObject({ kind: "joined", rank: 2 });
+    await agree(processes, 3);
+    await engine.close();
+    expect(ranksOf(await agree(processes, 2))).toEqual([0, 1]);
   });
 
   it("goes on without members that leave, the coordinator too", async () => {

@@ -4,6 +4,7 @@ import type { Client, Engine, Peer } from "cinnabar/standard";
 import { peerOf } from "../group/member-link.ts";
 import { isSameMember, type Member } from "../view/view.ts";
 import { Membership, type Published } from "./membership-service.ts";
+import { isRefusal } from "./refusal.ts";
 
 /** Whose views are followed, and who wants them. */
 export interface Follower {
@@ -18,6 +19,10 @@ export interface Follower {
   onPublished(published: Published): void;
   /** The stream of views from that member has ended by itself. Resolves when it may be tried again. */
   onBroken(member: Member): Promise<void>;
+  /**
+   * The member does not let this process follow. Resolves when it, or another one, may be tried. Default: as `onBroken`.
+   */
+  onRefused?(member: Member, signal: AbortSignal): Promise<void>;
 }
 
 /** The pause before a member is followed again, in milliseconds; it doubles to the last one. */
@@ -92,8 +97,13 @@ export class FollowedViews {
         await once(signal, "abort");
         continue;
       }
-      if (await this.#follow(chosen, signal)) failures = 0;
+      const outcome = await this.#follow(chosen, signal);
+      if (outcome === "some") failures = 0;
       if (signal.aborted) continue;
+      if (outcome === "refused" && this.#follower.onRefused !== undefined) {
+        await this.#follower.onRefused(chosen, signal);
+        continue;
+      }
       await this.#follower.onBroken(chosen);
       const again = this.#follower.choose();
       if (again === undefined || !isSameMember(again, chosen)) continue;
@@ -102,8 +112,8 @@ export class FollowedViews {
     }
   }
 
-  /** Until the stream ends, or the turn. Whether anything came. */
-  async #follow(member: Member, signal: AbortSignal): Promise<boolean> {
+  /** Until the stream ends, or the turn. Whether anything came, or nothing may. */
+  async #follow(member: Member, signal: AbortSignal): Promise<"some" | "none" | "refused"> {
     const { group, rank } = this.#follower;
     let hasCome = false;
     try {
@@ -114,9 +124,10 @@ export class FollowedViews {
         this.#follower.onPublished(published);
         if (signal.aborted) break;
       }
-    } catch {
-      // Whatever ended it, the member is asked again, or another one.
+    } catch (error) {
+      // Whatever else ended it, the member is asked again, or another one.
+      if (isRefusal(error)) return "refused";
     }
-    return hasCome;
+    return hasCome ? "some" : "none";
   }
 }

@@ -1,6 +1,6 @@
 import { type Schema, serverStream, service, unary } from "cinnabar/standard";
 import type { Candidate } from "../authority/candidate.ts";
-import { type Member, makeView, type View } from "../view/view.ts";
+import { type Member, type MemberLanes, makeView, type View } from "../view/view.ts";
 
 /** A view as members send it to each other. */
 export interface Published {
@@ -111,8 +111,14 @@ function placeOf(value: Fields) {
     urls: urlsOf(value.urls),
     host: optionalText(value.host, "host"),
     detector: optionalText(value.detector, "detector"),
+    lanes: value.lanes == null ? undefined : lanesOf(value.lanes),
     metadata: metadataOf(value.metadata),
   };
+}
+
+function lanesOf(value: unknown): MemberLanes {
+  const { engine, urls } = fieldsOf(value);
+  return { engine: engine == null ? undefined : engineOf(engine), urls: urlsOf(urls) };
 }
 
 function memberOf(value: unknown): Member {

@@ -12,9 +12,11 @@ export type Verdict = "answers" | "gone" | "silent";
 /** Asks the process of a member. */
 export async function probe(engine: Engine, member: Member, timeoutMs: number): Promise<Verdict> {
   const urls = urlsFrom(member, hostIdentity());
-  const verdicts = await Promise.all(urls.map((url) => probeAt(engine, url, member.engine, timeoutMs)));
+  const all = await Promise.all(urls.map((url) => probeAt(engine, url, member.engine, timeoutMs)));
+  // A URL of a fabric that this process does not know says nothing.
+  const verdicts = all.filter((verdict) => verdict !== undefined);
   if (verdicts.includes("answers")) return "answers";
-  return verdicts.every((verdict) => verdict === "gone") ? "gone" : "silent";
+  return verdicts.length > 0 && verdicts.every((verdict) => verdict === "gone") ? "gone" : "silent";
 }
 
 async function probeAt(
@@ -22,11 +24,12 @@ async function probeAt(
   url: string,
   wanted: string | undefined,
   timeoutMs: number,
-): Promise<Verdict> {
+): Promise<Verdict | undefined> {
   let peer: Peer;
   try {
     peer = await engine.connect(url, { timeoutMs });
   } catch (error) {
+    if (error instanceof TypeError) return undefined;
     return isNobody(error) ? "gone" : "silent";
   }
   const found = peer.incarnation?.toString(16).padStart(16, "0");

@@ -1,5 +1,5 @@
 import { RpcError } from "cinnabar/standard";
-import type { Authority } from "../authority/authority.ts";
+import type { Authority, AuthorityContext } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
 import type { Member } from "../view/view.ts";
 import { EtcdGateway } from "./gateway.ts";
@@ -8,6 +8,7 @@ import { Lease } from "./lease.ts";
 import { EtcdMembership, type MembershipParts } from "./membership.ts";
 import { EtcdObservation } from "./observation.ts";
 import { persist } from "./persist.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 /** The options of `etcdAuthority`. */
 export interface EtcdOptions {
@@ -20,11 +21,18 @@ export interface EtcdOptions {
    * has a lower bound of its own, by its election timeout. Default: 10,000.
    */
   readonly leaseMs?: number;
-  /** Whether a death that a member's failure detector reports removes a member whose lease still runs. Default: true. */
+  /**
+   * Whether a death that the failure detector of this member reports removes a member whose lease still runs. That one may
+   * live, cut off from the others and from etcd, and goes on until its own lease ends: up to `leaseMs` after it was
+   * removed. With `false` a dead member stays in the view for up to `leaseMs`. Give all members the same.
+   * Default: true with `whenUnreachable: "wait"`, and false with "end", so that members end before others remove them.
+   */
   readonly evictReported?: boolean;
   /**
    * What a member does that has not reached etcd for as long as its lease lasts, so that others may have removed it.
-   * `wait`: goes on with the view that it has. `end`: its group has the event `lost`. Default: `wait`.
+   * `wait`: goes on with the view that it has. `end`: its group has the event `lost`, and the application must stop
+   * serving then. It comes before others can remove the member, unless `evictReported` is true at one of them or the event
+   * loop here is blocked. Give all members the same. Default: `wait`.
    */
   readonly whenUnreachable?: "wait" | "end";
   /** For a cluster with authentication. */
@@ -60,35 +68,35 @@ export function etcdAuthority(options: EtcdOptions): Authority {
   const checked = checkedOptions(options);
   const { prefix, leaseMs, connectTimeoutMs, evictReported, whenUnreachable } = checked;
   const gateway = new EtcdGateway(checked);
-  const within = (signal: AbortSignal | undefined) =>
-    AbortSignal.any([AbortSignal.timeout(connectTimeoutMs), ...(signal === undefined ? [] : [signal])]);
+  const within = <T>(context: AuthorityContext, work: (signal: AbortSignal) => Promise<T>) =>
+    withTimeLimit(connectTimeoutMs, [context.signal], work);
   return {
-    async join(group, candidate, context) {
-      const signal = within(context.signal);
-      const keys = new GroupKeys(gateway, prefix, group);
-      const lease = await persist(() => Lease.grant(gateway, leaseMs, signal), signal);
-      try {
-        const joined = await persist(() => enter(keys, group, candidate, lease, signal), signal);
-        const rules = { evictsReported: evictReported, endsUnreachable: whenUnreachable === "end" };
-        const membership = new EtcdMembership({ gateway, keys, lease, ...joined, ...rules });
-        membership.start();
-        return membership;
-      } catch (error) {
-        // It ends by itself where etcd cannot be reached.
-        await lease.revoke(AbortSignal.timeout(1000)).catch(() => {});
-        throw error;
-      }
-    },
-    async observe(group, context) {
-      const signal = within(context.signal);
-      const keys = new GroupKeys(gateway, prefix, group);
-      const { state } = await persist(() => keys.read(signal), signal);
-      if (state.view === undefined)
-        throw new RpcError({ code: "not_found", message: `group "${group}": etcd has no such group` });
-      const observation = new EtcdObservation(keys, state, state.view);
-      observation.start();
-      return observation;
-    },
+    join: (group, candidate, context) =>
+      within(context, async (signal) => {
+        const keys = new GroupKeys(gateway, prefix, group);
+        const lease = await persist(() => Lease.grant(gateway, leaseMs, signal), signal);
+        try {
+          const joined = await persist(() => enter(keys, group, candidate, lease, signal), signal);
+          const rules = { evictsReported: evictReported, endsUnreachable: whenUnreachable === "end" };
+          const membership = new EtcdMembership({ gateway, keys, lease, ...joined, ...rules });
+          membership.start();
+          return membership;
+        } catch (error) {
+          // It ends by itself where etcd cannot be reached.
+          await withTimeLimit(1000, [], (soon) => lease.revoke(soon)).catch(() => {});
+          throw error;
+        }
+      }),
+    observe: (group, context) =>
+      within(context, async (signal) => {
+        const keys = new GroupKeys(gateway, prefix, group);
+        const { state } = await persist(() => keys.read(signal), signal);
+        if (state.view === undefined)
+          throw new RpcError({ code: "not_found", message: `group "${group}": etcd has no such group` });
+        const observation = new EtcdObservation(keys, state, state.view);
+        observation.start();
+        return observation;
+      }),
   };
 }
 
@@ -134,11 +142,11 @@ async function enter(
 }
 
 const memberFrom = (
-  { engine, urls, host, detector, metadata }: Candidate,
+  { engine, urls, host, detector, lanes, metadata }: Candidate,
   rank: number,
   incarnation: number,
 ): Member => ({
-  ...{ rank, incarnation, engine, urls, host, detector, metadata },
+  ...{ rank, incarnation, engine, urls, host, detector, lanes, metadata },
 });
 
 function checkedOptions(options: EtcdOptions) {
@@ -148,8 +156,9 @@ function checkedOptions(options: EtcdOptions) {
   const {
     prefix = "/cinnabar/groups",
     leaseMs = 10_000,
-    evictReported = true,
     whenUnreachable = "wait",
+    // Who chooses to end when it may have been removed wants nobody to be removed before.
+    evictReported = whenUnreachable === "wait",
     user,
     connectTimeoutMs = 30_000,
     requestTimeoutMs = 5_000,

@@ -1,4 +1,5 @@
-import { RpcError } from "cinnabar/standard";
+import { type RpcCode, RpcError } from "cinnabar/standard";
+import { abortTogether, withTimeLimit } from "./time-limit.ts";
 
 /** Where etcd is, and who asks. */
 export interface GatewayOptions {
@@ -42,18 +43,20 @@ export class EtcdGateway {
   /**
    * One request and its answer. A request that fails may have been carried out.
    *
-   * @throws RpcError `unavailable` where another try may help; `failed_precondition` for what etcd refuses
+   * @throws RpcError `unavailable` where another try may help; `unauthenticated`, `permission_denied` or
+   * `failed_precondition` for what etcd refuses
    */
   async call(path: string, body: Json, signal: AbortSignal): Promise<Json> {
-    const timeout = AbortSignal.timeout(this.#options.requestTimeoutMs);
-    return this.#at(path, async (endpoint) => {
-      const response = await this.#post(endpoint, path, body, AbortSignal.any([signal, timeout]));
-      return resultOf(await response.text());
-    });
+    return this.#at(path, (endpoint) =>
+      withTimeLimit(this.#options.requestTimeoutMs, [signal], async (limit) => {
+        const response = await this.#post(endpoint, path, body, limit);
+        return resultOf(await response.text());
+      }),
+    );
   }
 
   /**
-   * Changes of keys with a prefix, from a revision on. Ends when the server ends it, throws when it breaks or `signal`
+   * Changes of keys with a prefix, from a revision on. Throws when the server ends it, when it breaks, and when `signal`
    * aborts. Who goes on reads the keys anew first: a server may have compacted its history meanwhile.
    */
   async *watch(prefix: string, fromRevision: bigint, signal: AbortSignal): AsyncGenerator<KeyChange[]> {
@@ -61,19 +64,22 @@ export class EtcdGateway {
     const endpoint = this.#endpoint;
     const opening = new AbortController();
     const late = setTimeout(() => opening.abort(), this.#options.requestTimeoutMs);
-    const either = AbortSignal.any([signal, opening.signal]);
-    const response = await this.#at("/v3/watch", () =>
-      this.#post(endpoint, "/v3/watch", { create_request: range }, either),
-    ).finally(() => clearTimeout(late));
+    const unlink = abortTogether(signal, opening);
     try {
+      const response = await this.#post(endpoint, "/v3/watch", { create_request: range }, opening.signal);
+      clearTimeout(late);
       for await (const line of linesOf(response)) {
         const { canceled, cancel_reason: reason, events = [] } = resultOf(line) as WatchResult;
         if (canceled === true)
           throw new Unreachable(`the watch was cancelled: ${reason ?? "no reason given"}`);
         if (events.length > 0) yield events.map(changeOf);
       }
+      throw new Unreachable("the watch has ended");
     } catch (error) {
       throw this.#failure("/v3/watch", endpoint, error);
+    } finally {
+      clearTimeout(late);
+      unlink();
     }
   }
 
@@ -192,8 +198,19 @@ function refusalOf(status: number, text: string): Error {
   // 3.4 has code 2, unknown, for a request that came while there was no leader.
   if (status >= 502 || retryable.has(Number(said.code)) || /leader|timed out|stopped/.test(message))
     return new Unreachable(message);
-  return new RpcError({ code: "failed_precondition", message: `etcd refuses the request: ${message}` });
+  const code = codeOfRefusal(Number(said.code), message);
+  return new RpcError({ code, message: `etcd refuses the request: ${message}` });
 }
+
+/** From gRPC's code. 3.4 has code 3, invalid argument, for a request without a user, and for a wrong password. */
+function codeOfRefusal(code: number, message: string): RpcCode {
+  if (code === 7) return "permission_denied";
+  if (code === 16 || /authentication failed|user name is empty/.test(message)) return "unauthenticated";
+  return "failed_precondition";
+}
+
+/** The most characters of an answer. A view has 1.5 MB, and an event brings one. */
+const maxLineLength = 64 * 1024 * 1024;
 
 /** The lines of a body that goes on. Whoever stops reading closes the connection. */
 async function* linesOf(response: Response): AsyncGenerator<string> {
@@ -203,6 +220,8 @@ async function* linesOf(response: Response): AsyncGenerator<string> {
   for await (const chunk of response.body) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split("\n");
     rest = lines.pop() ?? "";
+    if (rest.length > maxLineLength)
+      throw new Unreachable(`an answer is longer than ${maxLineLength} characters`);
     yield* lines.filter((line) => line !== "");
   }
 }

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { RpcError } from "cinnabar/standard";
 import type { EtcdGateway } from "./gateway.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 /** A lease of etcd: keys that belong to it go when it was not renewed for its time. */
 export class Lease {
@@ -35,31 +36,35 @@ export class Lease {
   /**
    * Renews it three times in its time, until it has ended or `signal` aborts.
    *
-   * @param onOverdue called when it may have ended because etcd cannot be reached, once for each such time
+   * @param onOverdue called as soon as it may have ended because etcd was not reached, once for each such time
    * @returns when etcd says that the lease has ended
    * @throws the reason of `signal`; RpcError for what etcd refuses
    */
   async keep(signal: AbortSignal, onOverdue: () => void): Promise<void> {
     let failures = 0;
-    let isOverdue = false;
-    for (;;) {
-      await pause(this.ttlMs / (failures > 0 ? 10 : 3), undefined, { signal });
-      const askedAtMs = performance.now();
-      try {
-        const soon = AbortSignal.any([signal, AbortSignal.timeout(Math.ceil(this.ttlMs / 3))]);
-        const { TTL } = await this.#gateway.call("/v3/lease/keepalive", { ID: this.id }, soon);
-        if (!(Number(TTL) > 0)) return;
-        this.#renewedAtMs = askedAtMs;
-        failures = 0;
-        isOverdue = false;
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof RpcError && error.code === "unavailable")) throw error;
-        failures += 1;
-        if (this.remainingMs > 0 || isOverdue) continue;
-        isOverdue = true;
-        onOverdue();
+    // A timer of its own: a request may still wait for an answer when the lease ends.
+    let overdue = setTimeout(onOverdue, this.remainingMs);
+    try {
+      for (;;) {
+        await pause(this.ttlMs / (failures > 0 ? 10 : 3), undefined, { signal });
+        const askedAtMs = performance.now();
+        try {
+          const { TTL } = await withTimeLimit(this.ttlMs / 3, [signal], (soon) =>
+            this.#gateway.call("/v3/lease/keepalive", { ID: this.id }, soon),
+          );
+          if (!(Number(TTL) > 0)) return;
+          this.#renewedAtMs = askedAtMs;
+          failures = 0;
+          clearTimeout(overdue);
+          overdue = setTimeout(onOverdue, this.remainingMs);
+        } catch (error) {
+          signal.throwIfAborted();
+          if (!(error instanceof RpcError && error.code === "unavailable")) throw error;
+          failures += 1;
+        }
       }
+    } finally {
+      clearTimeout(overdue);
     }
   }
 

@@ -6,12 +6,15 @@ import { type GroupKeys, type GroupState, lives } from "./group-keys.ts";
 import { Lease } from "./lease.ts";
 import { EtcdObservation } from "./observation.ts";
 import { persist } from "./persist.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 /** Of several members that see a death the first publishes at once, and each other one this much later. */
 const staggerMs = 100;
 const maxStaggerMs = 2_000;
 /** Before another try, where etcd was not reached or somebody else was first. */
 const retryMs = 500;
+/** How long a member that leaves tries to publish a view without itself. */
+const leaveTimeoutMs = 10_000;
 
 export interface MembershipParts {
   readonly gateway: EtcdGateway;
@@ -61,13 +64,7 @@ export class EtcdMembership extends EtcdObservation implements Membership {
   async leave(): Promise<void> {
     const { signal } = this.ending;
     try {
-      if (signal.aborted) return;
-      for (;;) {
-        const { state } = await this.keys.read(signal);
-        if (!isSameMember(this.self, memberOf(state.view ?? this.view, this.self.rank))) break;
-        if (await this.#publishWithout(state, [this.self])) break;
-      }
-      await this.#lease.revoke(signal);
+      if (!signal.aborted) await withTimeLimit(leaveTimeoutMs, [signal], (limit) => this.#leave(limit));
     } finally {
       await this.close();
     }
@@ -120,6 +117,15 @@ export class EtcdMembership extends EtcdObservation implements Membership {
     // What is published comes back as another state, before or after the answer.
     if (!isPublished) this.#consider(retryMs);
     else if (this.state !== state) this.#consider();
+  }
+
+  async #leave(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      const { state } = await this.keys.read(signal);
+      if (!isSameMember(this.self, memberOf(state.view ?? this.view, this.self.rank))) break;
+      if (await this.#publishWithout(state, [this.self])) break;
+    }
+    await this.#lease.revoke(signal);
   }
 
   async #publishWithout(state: GroupState, gone: readonly Member[]): Promise<boolean> {

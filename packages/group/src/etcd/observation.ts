@@ -3,6 +3,7 @@ import { Newest } from "../view/newest.ts";
 import type { View } from "../view/view.ts";
 import type { GroupKeys, GroupState } from "./group-keys.ts";
 import { persist } from "./persist.ts";
+import { withTimeLimit } from "./time-limit.ts";
 
 /** A watch whose connection died without a word is noticed after this time: all is read anew. */
 const readAnewMs = 30_000;
@@ -70,16 +71,17 @@ export class EtcdObservation implements Observation {
 
   async #readAndWatch(): Promise<void> {
     this.#reading = new AbortController();
-    const limits = [this.ending.signal, this.#reading.signal, AbortSignal.timeout(readAnewMs)];
-    const signal = AbortSignal.any(limits);
-    try {
-      const { state, revision } = await this.keys.read(signal);
-      this.#adopt(state);
-      for await (const changes of this.keys.watch(revision + 1n, signal))
-        this.#adopt(this.keys.after(this.#state, changes));
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
+    const { signal: refreshed } = this.#reading;
+    await withTimeLimit(readAnewMs, [this.ending.signal, refreshed], async (signal) => {
+      try {
+        const { state, revision } = await this.keys.read(signal);
+        this.#adopt(state);
+        for await (const changes of this.keys.watch(revision + 1n, signal))
+          this.#adopt(this.keys.after(this.#state, changes));
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      }
+    });
   }
 
   #adopt(state: GroupState): void {

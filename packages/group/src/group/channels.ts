@@ -8,4 +8,10 @@ export const channels = {
   member: channel("cinnabar:group.member"),
   /** This process was removed from a group: { group, view }. */
   excluded: channel("cinnabar:group.excluded"),
+  /** A collective was called here: { group, method, id, ranks }. */
+  collectiveStarted: channel("cinnabar:group.collective-started"),
+  /** It has ended: { group, method, id, ok, failed, repaired, tookMs }. `failed` has a failure with its rank for each. */
+  collectiveEnded: channel("cinnabar:group.collective-ended"),
+  /** This process calls the members below one that failed: { group, method, id, rank, adopted }. */
+  collectiveRepaired: channel("cinnabar:group.collective-repaired"),
 } as const;

@@ -12,15 +12,15 @@ const member = (rank: number, incarnation: number, detector?: string): Member =>
 
 const first = makeView("test", 1, [member(0, 1, "127.0.0.1:1"), member(1, 2, "127.0.0.1:2"), member(2, 1)]);
 
-async function start() {
+async function start(view = first) {
   const rosters: (readonly LiveMember[])[] = [];
   const reports: unknown[] = [];
   const changes: StatusChange[] = [];
   const refreshed: number[] = [];
   let tell!: (event: DetectorEvent) => void;
   const membership = {
-    view: first,
-    self: first.members[0],
+    view,
+    self: view.members[0],
     report: ({ rank, incarnation }: Member, status: string) => reports.push([rank, incarnation, status]),
     refresh: (version: number) => refreshed.push(version),
   } as unknown as Membership;
@@ -33,6 +33,7 @@ async function start() {
         statusOf: () => "alive",
         adopt: (roster) => void rosters.push(roster),
         stats: () => Promise.reject(new Error("none")),
+        reloadSecurity: async () => {},
         close: async () => {},
       };
     },
@@ -61,6 +62,24 @@ it("the roster has the members of the view that have a detector, and follows it"
     ],
   ]);
 });
+
+it.each(["127.0.0.1:3", "tcp://127.0.0.1:4"])(
+  "%s hears of members whose detectors it can reach, and others do it no harm",
+  async (address) => {
+    const reachable = [address, "127.0.0.1:1", "tcp://127.0.0.1:2", "shm://detector", undefined];
+    const wrong = ["[::1]:1", "localhost:1", "127.0.0.1:0", "tcp://0.0.0.0:1", "mem://detector"];
+    const addresses = [...reachable, ...wrong];
+    const { rosters } = await start(
+      makeView(
+        "test",
+        1,
+        addresses.map((each, rank) => member(rank, 1, each)),
+      ),
+    );
+    const ids = address.startsWith("tcp") ? [0, 2, 3] : [0, 1];
+    expect(rosters[0]?.map(({ id }) => id)).toEqual(ids);
+  },
+);
 
 it("what is believed of a member is reported, and of its predecessor in the place it is not", async () => {
   const { rosters, reports, changes, tell } = await start();

@@ -2,20 +2,34 @@ import type { Membership } from "../authority/authority.ts";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { Status } from "../detector/message.ts";
 import type { DetectorOptions } from "../detector/options.ts";
+import { canReach } from "../live/address.ts";
+import type { DetectorSecurity } from "../live/detector-security.ts";
 import type { LiveStats } from "../live/driver.ts";
 import { FailureDetector, type LiveMember } from "../live/failure-detector.ts";
 import { type Member, memberOf, type View } from "../view/view.ts";
 
 /** The failure detector of a member: the option `detector` of `joinGroup`. */
 export interface GroupDetectorOptions {
-  /** Where it listens for datagrams, and others reach it: `IP:PORT` or `[IPv6]:PORT`. */
+  /**
+   * Where it listens, and others reach it. `IP:PORT` or `[IPv6]:PORT`: its messages are datagrams. The URL of a fabric,
+   * such as `tcp://host:port`: they are one-way calls of an engine of its own. Members of the two kinds do not hear of
+   * each other.
+   */
   readonly address: string;
   /** How it works. */
   readonly options?: DetectorOptions;
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number;
-  /** A key of at least 16 bytes that all members share. Without one everybody who reaches the port is believed. */
+  /**
+   * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
+   * is believed.
+   */
   readonly key?: Uint8Array;
+  /**
+   * How members prove who they are, where `address` is a URL: as `security` of `Engine.open`, without the functions that
+   * decide. An engine with `security` wants it. Default: they do not.
+   */
+  readonly security?: DetectorSecurity;
 }
 
 /** What a group asks a detector for. */
@@ -23,6 +37,7 @@ export interface Detector {
   statusOf(rank: number): Status | undefined;
   adopt(members: readonly LiveMember[]): void;
   stats(): Promise<LiveStats>;
+  reloadSecurity(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -63,7 +78,8 @@ export class GroupDetector {
     onStatus: (change: StatusChange) => void,
   ): Promise<GroupDetector> {
     const self = new GroupDetector(membership, onStatus);
-    self.#detector = await open(membership.self.rank, rosterOf(self.#view), (event) => self.#onEvent(event));
+    const { rank } = membership.self;
+    self.#detector = await open(rank, self.#rosterOf(self.#view), (event) => self.#onEvent(event));
     return self;
   }
 
@@ -81,15 +97,29 @@ export class GroupDetector {
   adopt(view: View): void {
     this.#view = view;
     if (memberOf(view, this.#membership.self.rank)?.detector === undefined) return;
-    this.#detector?.adopt(rosterOf(view));
+    this.#detector?.adopt(this.#rosterOf(view));
   }
 
   async stats(): Promise<LiveStats | undefined> {
     return this.#detector?.stats();
   }
 
+  async reloadSecurity(): Promise<void> {
+    await this.#detector?.reloadSecurity();
+  }
+
   async close(): Promise<void> {
     await this.#detector?.close();
+  }
+
+  /** This member, and those whose detectors it can reach: what others write as their addresses must not harm this one. */
+  #rosterOf({ members }: View): LiveMember[] {
+    const { self } = this.#membership;
+    return members.flatMap(({ rank, detector, incarnation }) =>
+      detector === undefined || (rank !== self.rank && !canReach(self.detector ?? "", detector))
+        ? []
+        : [{ id: rank, address: detector, incarnation: incarnation * refutations }],
+    );
   }
 
   #onEvent(event: DetectorEvent): void {
@@ -105,8 +135,3 @@ export class GroupDetector {
     this.#onStatus({ member, status, previous });
   }
 }
-
-const rosterOf = ({ members }: View): LiveMember[] =>
-  members.flatMap(({ rank, detector, incarnation }) =>
-    detector === undefined ? [] : [{ id: rank, address: detector, incarnation: incarnation * refutations }],
-  );

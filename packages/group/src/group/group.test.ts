@@ -1,12 +1,12 @@
 import { Engine, implement, service, unary } from "cinnabar/standard";
 import { afterEach, expect, it } from "vitest";
-import type { Authority, Membership } from "../authority/authority.ts";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { Newest } from "../view/newest.ts";
 import { notInView } from "../view/not-in-view.ts";
-import { type Member, makeView, type View } from "../view/view.ts";
-import type { Group } from "./group.ts";
+import { type Member, makeView } from "../view/view.ts";
+import { Group } from "./group.ts";
+import type { GroupDetector } from "./group-detector.ts";
 import { type JoinOptions, joinGroup, observeGroup } from "./join-group.ts";
+import { member, scripted } from "./scripted.test-support.ts";
 
 const Who = service("who.v1", { rank: unary(), hold: unary() });
 const open: AsyncDisposable[] = [];
@@ -30,45 +30,6 @@ async function engine(): Promise<Engine> {
   open.push(opened);
   return opened;
 }
-
-/** An authority whose views the test makes. */
-function scripted(members: readonly Member[]): {
-  authority: Authority;
-  publish(view: View): void;
-  fail(error: Error): void;
-} {
-  const views = new Newest(makeView("test", 1, members));
-  const membership: Membership = {
-    get view() {
-      return views.value;
-    },
-    get self() {
-      return members[0] as Member;
-    },
-    views: () => views.read("next"),
-    refresh() {},
-    report() {},
-    close: async () => views.end(),
-    leave: async () => views.end(),
-  };
-  return {
-    authority: { join: async () => membership, observe: async () => membership },
-    publish: (view) => views.set(view),
-    fail: (error) => views.end(error),
-  };
-}
-
-const member = (rank: number, incarnation: number, url: string): Member => ({
-  ...{
-    rank,
-    incarnation,
-    urls: [url],
-    engine: undefined,
-    host: undefined,
-    detector: undefined,
-    metadata: {},
-  },
-});
 
 async function joined(members: (urls: string[]) => readonly Member[], options: Partial<JoinOptions> = {}) {
   const [one, other] = [await engine(), await engine()];
@@ -161,6 +122,34 @@ it("a member that is not in the view any more closes its engine, unless it is to
   kept.publish(makeView("test", 2, kept.group.view.members.slice(1)));
   await event;
   await kept.group.at(1).client(Who).rank();
+});
+
+it("a member that is removed while its detector starts is told so, and its detector ends", async () => {
+  const own = await engine();
+  const { authority, publish } = scripted([member(0, 1, "mem://a"), member(1, 1, "mem://b")]);
+  const membership = await authority.join("test", {} as never, { engine: own });
+  let isClosed = false;
+  const detector = {
+    adopt() {},
+    close: async () => {
+      isClosed = true;
+    },
+  } as unknown as GroupDetector;
+  let told: Group | undefined;
+  const group = await Group.open({
+    ...{ engine: own, observation: membership, membership },
+    startDetector: async () => {
+      publish(makeView("test", 2, [member(1, 1, "mem://b")]));
+      await expect.poll(() => told, { timeout: 60_000 }).toBeDefined();
+      return detector;
+    },
+    onExcluded: (excluded) => {
+      told = excluded;
+      void excluded.close();
+    },
+  });
+  expect(group).toBe(told);
+  expect([group.isExcluded, isClosed]).toEqual([true, true]);
 });
 
 it("an authority that is lost ends the views with its error, and a closed group waits for none", async () => {

@@ -1,16 +1,18 @@
-import { EventEmitter } from "node:events";
 import { type Engine, RpcError } from "cinnabar/standard";
 import type { Membership, Observation } from "../authority/authority.ts";
 import type { Status } from "../detector/message.ts";
 import type { Presence } from "../host/freshness.ts";
 import type { LiveStats } from "../live/driver.ts";
+import { firstView } from "../view/first-view.ts";
 import { Newest } from "../view/newest.ts";
 import { notInViewFailure } from "../view/not-in-view.ts";
 import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
 import { channels } from "./channels.ts";
 import type { GroupDetector, StatusChange } from "./group-detector.ts";
+import { Listeners } from "./listeners.ts";
 import { MemberLink } from "./member-link.ts";
 import { type NamedMember, Strangers } from "./strangers.ts";
+import { Subgroup, type SubgroupMembers, type SubgroupOptions } from "./subgroup.ts";
 
 /** The events of `group.on`, by name. */
 export interface GroupEvents {
@@ -52,8 +54,8 @@ export interface GroupParts {
   readonly startDetector?: ((onStatus: (change: StatusChange) => void) => Promise<GroupDetector>) | undefined;
   /** What calls to members say of the view that this process has. Undefined where views do not change. */
   readonly presence?: Presence;
-  /** What to do when this process was removed. */
-  readonly onExcluded?: (view: View) => void;
+  /** What to do when this process was removed. That may be before `open` resolves. */
+  readonly onExcluded?: (group: Group) => void;
   readonly onClose?: () => void;
 }
 
@@ -67,7 +69,8 @@ export class Group implements AsyncDisposable {
   readonly #views: Newest<View>;
   readonly #links = new Map<number, MemberLink>();
   readonly #strangers: Strangers;
-  readonly #events = new EventEmitter();
+  readonly #listeners = new Listeners<GroupEvents>();
+  readonly #subgroups = new Set<Subgroup>();
   #detector: GroupDetector | undefined;
   #viewsAdopted = 0;
   #viewsRefused = 0;
@@ -79,7 +82,9 @@ export class Group implements AsyncDisposable {
     const group = new Group(parts);
     try {
       group.#detector = await parts.startDetector?.((change) => group.#onStatus(change));
-      group.#detector?.adopt(group.view);
+      // It may have been removed while its detector started.
+      if (group.#closing === undefined) group.#detector?.adopt(group.view);
+      else await group.#detector?.close();
     } catch (error) {
       await group.close();
       throw error;
@@ -94,6 +99,11 @@ export class Group implements AsyncDisposable {
     this.#views = new Newest(view);
     this.#strangers = new Strangers(parts.engine, parts.presence);
     this.#follow();
+  }
+
+  /** The engine that the group was given. It stays its opener's. */
+  get engine(): Engine {
+    return this.#parts.engine;
   }
 
   /** The newest view. */
@@ -130,14 +140,8 @@ export class Group implements AsyncDisposable {
    *
    * @throws RpcError `cancelled` when `signal` aborts or the group is closed before; what the predicate throws
    */
-  async when(accepts: (view: View) => boolean, signal?: AbortSignal): Promise<View> {
-    for await (const view of this.views(signal)) if (accepts(view)) return view;
-    const why = signal?.aborted === true ? "the signal aborted" : "it was closed";
-    throw new RpcError({
-      code: "cancelled",
-      message: `group "${this.name}": ${why} before a view was accepted`,
-      ...(signal?.aborted === true && { cause: signal.reason }),
-    });
+  when(accepts: (view: View) => boolean, signal?: AbortSignal): Promise<View> {
+    return firstView(this.views(signal), accepts, this.name, signal);
   }
 
   /**
@@ -171,11 +175,43 @@ export class Group implements AsyncDisposable {
   }
 
   /**
+   * Some members of the group, with ranks of their own from 0: in the order of the list, or of the ranks of those that
+   * the predicate accepts. The predicate is asked once, of the view of now. All members must name the same ranks in the
+   * same order: their collectives refuse each other otherwise.
+   *
+   * @throws TypeError or RangeError for a bad name, an empty list, and a rank that is there twice. RpcError
+   * `failed_precondition` for a rank that the view does not have, and when this process is a member of the group and not
+   * of the subgroup; `unavailable` when the group is closed.
+   *
+   * @example
+   * const readers = group.subgroup("readers", ({ metadata }) => metadata.role === "reader");
+   * const collectives = openCollectives(readers, { serve: [store] });
+   */
+  subgroup(name: string, members: SubgroupMembers, options: SubgroupOptions = {}): Subgroup {
+    if (this.#closing !== undefined) throw this.#closedError();
+    const subgroup: Subgroup = new Subgroup(this, name, members, options, () =>
+      this.#subgroups.delete(subgroup),
+    );
+    this.#subgroups.add(subgroup);
+    return subgroup;
+  }
+
+  /**
    * What the failure detector of this process believes of a member. Undefined for ranks that are not in the view, members
    * without a detector, and where this process has none.
    */
   statusOf(rank: number): Status | undefined {
     return this.#detector?.statusOf(rank);
+  }
+
+  /**
+   * Reads the certificates of the failure detector again, as `engine.reloadSecurity` does for the engine's. Nothing
+   * happens without a failure detector.
+   *
+   * @throws TypeError where `detector.security.tls` is not given; Error when the new certificates cannot be used
+   */
+  async reloadSecurity(): Promise<void> {
+    await this.#detector?.reloadSecurity();
   }
 
   /** Counters since the group was joined, and what it holds now. */
@@ -193,18 +229,7 @@ export class Group implements AsyncDisposable {
 
   /** Calls `listener` for each event of that name. The returned function removes it. */
   on<E extends keyof GroupEvents>(event: E, listener: (detail: GroupEvents[E]) => void): () => void {
-    const entry = (detail: GroupEvents[E]) => {
-      try {
-        listener(detail);
-      } catch (error) {
-        // An uncaught exception, as everywhere in the package: the group goes on.
-        process.nextTick(() => {
-          throw error;
-        });
-      }
-    };
-    this.#events.on(event, entry);
-    return () => void this.#events.off(event, entry);
+    return this.#listeners.on(event, listener);
   }
 
   /**
@@ -235,7 +260,7 @@ export class Group implements AsyncDisposable {
       for await (const view of this.#parts.observation.views()) this.#adopt(view);
     } catch (error) {
       this.#views.end(error);
-      this.#tell("lost", { error });
+      this.#listeners.tell("lost", { error });
     }
   }
 
@@ -253,18 +278,18 @@ export class Group implements AsyncDisposable {
     this.#detector?.adopt(view);
     for (const { rank } of left) this.#endLink(rank, notInViewFailure(this.name, rank, view.version));
     this.#strangers.adopt(view, (rank) => notInViewFailure(this.name, rank, view.version));
-    this.#tell("view", { view, joined, left });
+    this.#listeners.tell("view", { view, joined, left });
     if (channels.view.hasSubscribers) channels.view.publish({ group: this.name, view, joined, left });
     const { self } = this;
     if (self === undefined || this.#isExcluded || isSameMember(self, memberOf(view, self.rank))) return;
     this.#isExcluded = true;
-    this.#tell("excluded", { view });
+    this.#listeners.tell("excluded", { view });
     if (channels.excluded.hasSubscribers) channels.excluded.publish({ group: this.name, view });
-    this.#parts.onExcluded?.(view);
+    this.#parts.onExcluded?.(this);
   }
 
   #onStatus(change: StatusChange): void {
-    this.#tell("status", change);
+    this.#listeners.tell("status", change);
     if (!channels.member.hasSubscribers) return;
     const { member, status, previous } = change;
     channels.member.publish({ group: this.name, rank: member.rank, status, previous });
@@ -281,11 +306,8 @@ export class Group implements AsyncDisposable {
     await Promise.all([this.#parts.observation.close(), this.#detector?.close()]);
     for (const rank of [...this.#links.keys()]) this.#endLink(rank, this.#closedError());
     this.#strangers.end(this.#closedError());
-    this.#events.removeAllListeners();
-  }
-
-  #tell<E extends keyof GroupEvents>(event: E, detail: GroupEvents[E]): void {
-    this.#events.emit(event, detail);
+    for (const subgroup of this.#subgroups) subgroup.close();
+    this.#listeners.clear();
   }
 
   #closedError(): RpcError {

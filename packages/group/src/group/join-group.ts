@@ -2,7 +2,8 @@ import type { Engine } from "cinnabar/standard";
 import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
 import type { GroupHost } from "../host/group-host.ts";
-import type { Member } from "../view/view.ts";
+import { assertAddress, transportOf } from "../live/address.ts";
+import type { Member, MemberLanes } from "../view/view.ts";
 import { Group, type GroupParts } from "./group.ts";
 import { GroupDetector, type GroupDetectorOptions, liveDetector } from "./group-detector.ts";
 import { hostIdentity } from "./host-identity.ts";
@@ -25,14 +26,20 @@ export interface JoinOptions extends ObserveOptions {
   readonly rank?: number;
   /** Where the others reach this process. Default: the URLs of the engine. */
   readonly urls?: readonly string[];
+  /**
+   * The worker lanes that serve for this member: what `openLanes` gives, or the incarnation of that and `urls` where
+   * others reach it. Others call them by `group.at(rank).laneClient(Store)`. Default: none. A list of `staticAuthority`
+   * has them by itself.
+   */
+  readonly lanes?: { readonly incarnation: bigint; readonly urls: readonly string[] };
   /** What this member says of itself. Default: nothing. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** The failure detector of this member. Default: none, and nobody finds out by a detector that this member died. */
   readonly detector?: GroupDetectorOptions;
   /**
    * What happens when this process learns that it was removed from the group. `close`: its engine closes, so that it
-   * serves nobody and calls nobody any more. `ignore`: nothing but the event `excluded`. A function decides by itself.
-   * Default: `close`.
+   * serves nobody and calls nobody any more. `ignore`: nothing but the event `excluded`. A function decides by itself. It
+   * may be called before `joinGroup` resolves, when nobody can listen to the event yet. Default: `close`.
    */
   readonly onExcluded?: "close" | "ignore" | ((group: Group) => void);
 }
@@ -72,7 +79,7 @@ export async function observeGroup(name: string, options: ObserveOptions): Promi
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
   const where = creates ? "createGroup" : "joinGroup";
-  const known = ["rank", "urls", "metadata", "detector", "onExcluded"];
+  const known = ["rank", "urls", "lanes", "metadata", "detector", "onExcluded"];
   const {
     engine,
     authority,
@@ -83,19 +90,24 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
   } = checked(where, name, options, known);
   if (onExcluded !== "close" && onExcluded !== "ignore" && typeof onExcluded !== "function")
     throw new TypeError(`${where}: onExcluded must be "close", "ignore" or a function`);
+  if (detector !== undefined) {
+    // Before others read it in a view.
+    assertAddress(detector.address);
+    assertSecured(where, engine, detector);
+  }
   const membership = await authority.join(name, candidateOf(where, options, creates), {
     engine,
     host,
     signal,
   });
-  const group = await Group.open({
+  return Group.open({
     engine,
     observation: membership,
     membership,
     ...freshnessOf(membership, membership.self, host),
     startDetector:
       detector && ((onStatus) => GroupDetector.start(membership, liveDetector(name, detector), onStatus)),
-    onExcluded: () => {
+    onExcluded: (group) => {
       if (typeof onExcluded === "function") onExcluded(group);
       else if (onExcluded === "close") {
         engine.close();
@@ -103,7 +115,6 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
       }
     },
   });
-  return group;
 }
 
 /** Calls say which view their caller has, where views change. */
@@ -124,14 +135,36 @@ function freshnessOf(
   return { presence, ...(onClose && { onClose }) };
 }
 
+/** The detector must not be the way around the security of its member. */
+function assertSecured(
+  where: string,
+  engine: Engine,
+  { address, key, security }: GroupDetectorOptions,
+): void {
+  if (security !== undefined || key !== undefined || transportOf(address) === "udp") return;
+  const peer = engine.peer(address);
+  const isSealed = peer.isConfidential && !/^(shm|mem):/.test(address);
+  peer.close();
+  if (isSealed)
+    throw new TypeError(
+      `${where}: the engine has security, and its detector at ${address} has none; pass detector.security`,
+    );
+}
+
 function candidateOf(where: string, options: JoinOptions, creates: boolean): Candidate {
   const { engine, rank, metadata = {}, urls = engine.urls } = options;
   if (urls.length === 0)
     throw new TypeError(`${where}: the engine listens nowhere; a member needs a URL that others can reach`);
-  const wildcard = urls.find((url) => /\/\/(0\.0\.0\.0|\[::\]|\*)(:|$)/.test(url));
+  const wildcard = wildcardAmong(urls);
   if (wildcard !== undefined)
     throw new TypeError(
       `${where}: ${wildcard} is for listening; pass urls with an address that others can reach`,
+    );
+  const lanes = options.lanes && lanesOf(where, options.lanes);
+  const ofLanes = lanes?.urls.find((url) => urls.includes(url));
+  if (ofLanes !== undefined)
+    throw new TypeError(
+      `${where}: urls has ${ofLanes}, where lanes are; pass the URLs of the engine there, and lanes as lanes`,
     );
   if (rank !== undefined && !(Number.isInteger(rank) && rank >= 0 && rank <= 0xffff_ffff))
     throw new RangeError(`${where}: rank must be a whole number from 0 to 2^32 - 1, it is ${rank}`);
@@ -140,13 +173,30 @@ function candidateOf(where: string, options: JoinOptions, creates: boolean): Can
   return {
     ...(rank !== undefined && { rank }),
     creates,
-    engine: engine.incarnation.toString(16).padStart(16, "0"),
+    engine: hexadecimal(engine.incarnation),
     urls,
     host: hostIdentity(),
     detector: options.detector?.address,
+    lanes,
     metadata,
   };
 }
+
+function lanesOf(where: string, { incarnation, urls }: NonNullable<JoinOptions["lanes"]>): MemberLanes {
+  if (typeof incarnation !== "bigint" || !Array.isArray(urls) || urls.length === 0)
+    throw new TypeError(`${where}: lanes must be what openLanes gives, or { incarnation, urls }`);
+  const wildcard = wildcardAmong(urls);
+  if (wildcard !== undefined)
+    throw new TypeError(
+      `${where}: ${wildcard} is for listening; pass lanes as { incarnation, urls } with addresses that others can reach`,
+    );
+  return { engine: hexadecimal(incarnation), urls: [...urls] };
+}
+
+const wildcardAmong = (urls: readonly string[]) =>
+  urls.find((url) => /\/\/(0\.0\.0\.0|\[::\]|\*)(:|$)/.test(url));
+
+const hexadecimal = (incarnation: bigint) => incarnation.toString(16).padStart(16, "0");
 
 function checked<O extends ObserveOptions>(
   where: string,

@@ -1,4 +1,11 @@
-import type { AnyService, Client, ClientOptions, Engine, Peer, RpcError } from "cinnabar/standard";
+import {
+  type AnyService,
+  type Client,
+  type ClientOptions,
+  type Engine,
+  type Peer,
+  RpcError,
+} from "cinnabar/standard";
 import { CallerStamp, type Presence } from "../host/freshness.ts";
 import { stampedClient } from "../host/stamped-client.ts";
 import type { Member } from "../view/view.ts";
@@ -15,11 +22,15 @@ export class MemberLink {
    * call. Its owner is the group.
    */
   readonly peer: Peer;
+  readonly #engine: Engine;
   readonly #stamp: CallerStamp | undefined;
+  #lanes: Peer | undefined;
+  #ended: RpcError | undefined;
 
   /** @internal `presence`: what calls say of the view that this process has. */
   constructor(engine: Engine, member: Member, presence?: Presence) {
     this.member = member;
+    this.#engine = engine;
     this.#stamp = presence && new CallerStamp(presence);
     this.peer = peerOf(engine, member);
   }
@@ -40,16 +51,67 @@ export class MemberLink {
     return stampedClient(plain, this.peer.client(service, { ...options, middleware }), () => stamp.isDue);
   }
 
+  /**
+   * Makes a typed client of a service that the member's worker lanes serve. Its calls go to the lanes, or to one of them
+   * with the option `lane`. They end with the member, as those of `client` do. Lanes know no group: they serve callers
+   * that were removed from it, too.
+   *
+   * @throws RpcError `failed_precondition` when the member has no lanes. TypeError for bad options, and for anything but
+   * a service
+   *
+   * @example
+   * const { sum } = await group.at(3).laneClient(Sums, { lane: 2 }).sum({ to: 10 });
+   */
+  laneClient<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
+    return this.#lanePeer().client(service, options);
+  }
+
+  #lanePeer(): Peer {
+    if (this.#lanes !== undefined) return this.#lanes;
+    const { rank, host, lanes } = this.member;
+    if (lanes === undefined)
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `rank ${rank} has no lanes: it joins with the option lanes, or client() is meant`,
+      });
+    this.#lanes = peerOf(this.#engine, { ...lanes, host });
+    if (this.#ended !== undefined) this.#lanes.close(this.#ended);
+    return this.#lanes;
+  }
+
   /** @internal Ends all calls with this error, and those to come. */
   end(reason: RpcError): void {
+    this.#ended = reason;
     this.peer.close(reason);
+    this.#lanes?.close(reason);
   }
 }
 
-/** A peer that is this process of the member and no other, where the authority knows which one that is. */
-export function peerOf(engine: Engine, member: Member): Peer {
+/**
+ * A peer that is this process of the member and no other, where the authority knows which one that is. URLs of fabrics
+ * that this process does not know are left out.
+ *
+ * @throws TypeError when it knows none of them
+ */
+export function peerOf(engine: Engine, member: Pick<Member, "engine" | "urls" | "host">): Peer {
   const urls = urlsFrom(member, hostIdentity());
-  return engine.peer(urls, member.engine === undefined ? {} : { incarnation: BigInt(`0x${member.engine}`) });
+  const options = member.engine === undefined ? {} : { incarnation: BigInt(`0x${member.engine}`) };
+  try {
+    return engine.peer(urls, options);
+  } catch (error) {
+    const known = urls.filter((url) => isKnown(engine, url));
+    if (!(error instanceof TypeError) || known.length === 0) throw error;
+    return engine.peer(known, options);
+  }
+}
+
+function isKnown(engine: Engine, url: string): boolean {
+  try {
+    engine.peer(url).close();
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** In the order in which they are tried: on one host shared memory first, and none towards another host. */

@@ -127,6 +127,22 @@ it("a member that was removed is refused, and learns it; one that is in the newe
   expect((await call()).ok).toBe(true);
 });
 
+it("a member that was removed and knows it is refused; an observer of the same view is served", async () => {
+  const view = viewOf(5, first);
+  const [caller, callee] = [new Known(view, second), new Known(view, first)];
+  const { call, stamp, runs, answer } = await pair(caller, callee);
+  for (let i = 0; i < 2; i++)
+    expect(await call()).toMatchObject({ ok: false, error: { code: "failed_precondition" } });
+  // It is not behind, and is asked again with each call.
+  expect([runs(), answer(), caller.refreshed, stamp.isDue]).toEqual([0, undefined, [], true]);
+  const observer = await pair(new Known(view), callee);
+  expect((await observer.call()).ok).toBe(true);
+  // A callee that is behind cannot tell.
+  callee.view = viewOf(4, first, second);
+  expect((await call()).ok).toBe(true);
+  expect(callee.refreshed).toEqual([5]);
+});
+
 it("who says nothing, and who says something else, is served", async () => {
   const caller = new Known(makeView("another group", 1, [first]), first);
   const { call, runs } = await pair(caller, new Known(viewOf(5, second)));

@@ -63,8 +63,8 @@ export class CallerStamp {
 }
 
 /**
- * Around each handler: a caller that is behind is told so, and one that was removed is refused. `find` gives the group
- * with a name.
+ * Around each handler: a caller that is behind is told so, and one that was removed is refused, whether it knows that or
+ * not. `find` gives the group with a name.
  */
 export function fencing(find: (group: string) => Presence | undefined): Middleware {
   return (call, next) => {
@@ -74,9 +74,12 @@ export function fencing(find: (group: string) => Presence | undefined): Middlewa
     const presence = find(group);
     if (presence === undefined) return next();
     const { view } = presence;
-    if (Number(version) > view.version) presence.refresh(Number(version));
-    if (Number(version) >= view.version) return next();
-    call.responseMetadata.set(entry, String(view.version));
+    // Whether the caller is in a view that this process does not have yet cannot be told.
+    if (Number(version) > view.version) {
+      presence.refresh(Number(version));
+      return next();
+    }
+    if (Number(version) < view.version) call.responseMetadata.set(entry, String(view.version));
     if (rank === "-") return next();
     const caller = { rank: Number(rank), incarnation: Number(incarnation) };
     if (isSameMember(caller, memberOf(view, caller.rank))) return next();

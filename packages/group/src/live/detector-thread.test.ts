@@ -34,7 +34,7 @@ it("is not ready where it refuses, throws, or ends without a word", async () => 
   refuses.says({ kind: "failed", message: "EADDRINUSE" });
   throws.emit("error", new Error("no module"));
   ends.emit("exit", 1);
-  await expect(ready[0]).rejects.toThrow("failure detector: EADDRINUSE");
+  await expect(ready[0]).rejects.toThrow("failure detector: it cannot start: EADDRINUSE");
   await expect(ready[1]).rejects.toThrow("no module");
   await expect(ready[2]).rejects.toThrow("its thread ended before it was ready");
 });

@@ -35,7 +35,9 @@ export class DetectorThread {
     try {
       const [notice] = (await once(worker, "message", ended)) as [Notice];
       if (notice.kind !== "ready")
-        throw new Error(`failure detector: ${notice.kind === "failed" ? notice.message : notice.kind}`);
+        throw new Error(
+          `failure detector: it cannot start: ${notice.kind === "failed" ? notice.message : notice.kind}`,
+        );
     } catch (error) {
       throw ended.signal.aborted
         ? new Error("failure detector: its thread ended before it was ready")

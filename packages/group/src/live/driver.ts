@@ -21,7 +21,12 @@ export interface DriverOptions {
 export interface LiveStats extends DetectorStats {
   /** Bytes that are no message, messages of other groups, and those without the tag of the group's key. */
   readonly refused: { readonly malformed: number; readonly foreign: number; readonly unauthentic: number };
+  /** Messages that could not be sent. */
   readonly sendErrors: number;
+  /** Why the last one of them could not be sent. */
+  readonly lastSendError: string | undefined;
+  /** Connections to and from other detectors that are open now. 0 over UDP. */
+  readonly connections: number;
 }
 
 /** How often arrived messages are asked for before time passes: a socket gives a bounded number at a time. */
@@ -34,6 +39,7 @@ export class Driver {
   readonly #refused = { malformed: 0, foreign: 0, unauthentic: 0 };
   #transport: Transport | undefined;
   #sendErrors = 0;
+  #lastSendError: string | undefined;
   #timer: NodeJS.Timeout | undefined;
   #timerMs = Number.POSITIVE_INFINITY;
   #isReading = false;
@@ -42,20 +48,27 @@ export class Driver {
 
   /** Starts; rejects where the address of the member cannot be listened at. */
   static async start(options: DriverOptions, open: OpenTransport): Promise<Driver> {
+    let driver: Driver | undefined;
     const listener = {
-      onBytes: (bytes: Uint8Array) => driver.#onBytes(bytes),
-      onSendError: () => {
+      onBytes: (bytes: Uint8Array) => {
+        if (driver !== undefined) driver.#onBytes(bytes);
+      },
+      onSendError: (reason: string) => {
+        if (driver === undefined) return;
         driver.#sendErrors += 1;
+        driver.#lastSendError = reason;
       },
     };
-    const driver = new Driver(options);
-    driver.#transport = await open(options.roster.require(options.self).addresses[0], listener);
+    const transport = await open(options.roster.require(options.self).addresses[0], listener);
+    // From now on: the time that opening takes is none in which the detector could have done anything.
+    driver = new Driver(options, transport);
     driver.#plan();
     return driver;
   }
 
-  private constructor(options: DriverOptions) {
+  private constructor(options: DriverOptions, transport: Transport) {
     this.#options = options;
+    this.#transport = transport;
     const ports = {
       send: (address: string, message: Parameters<typeof encode>[1]) => {
         const bytes = encode(options.group, message);
@@ -69,7 +82,9 @@ export class Driver {
   }
 
   get stats(): LiveStats {
-    return { ...this.#detector.stats, refused: { ...this.#refused }, sendErrors: this.#sendErrors };
+    const connections = this.#transport?.connections ?? 0;
+    const sending = { sendErrors: this.#sendErrors, lastSendError: this.#lastSendError, connections };
+    return { ...this.#detector.stats, refused: { ...this.#refused }, ...sending };
   }
 
   /** Time in which this process ran. */
@@ -88,12 +103,18 @@ export class Driver {
   }
 
   /** Says goodbye; resolves when enough members have been told. */
-  leave(): Promise<void> {
-    return new Promise((resolve) => {
+  async leave(): Promise<void> {
+    await new Promise<void>((resolve) => {
       this.#onDone = resolve;
       this.#detector.leave(performance.now());
       this.#plan();
     });
+    await this.#transport?.flush();
+  }
+
+  /** @throws what the transport does not accept */
+  reloadSecurity(): void {
+    this.#transport?.reloadSecurity?.();
   }
 
   async close(): Promise<void> {

@@ -3,7 +3,8 @@ import type { DetectorEvent } from "../detector/events.ts";
 import type { MemberId, Status } from "../detector/message.ts";
 import { type DetectorOptions, resolveOptions } from "../detector/options.ts";
 import { Roster } from "../detector/roster.ts";
-import { parseAddress } from "./address.ts";
+import { assertReachable, parseAddress, transportOf } from "./address.ts";
+import { type DetectorSecurity, readCredentials } from "./detector-security.ts";
 import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
 import { hashOf } from "./group-hash.ts";
@@ -13,7 +14,10 @@ import type { Notice, Orders } from "./protocol.ts";
 export interface LiveMember {
   /** From 0 to 2^32 - 1. */
   readonly id: MemberId;
-  /** Where its detector listens for datagrams: `IP:PORT` or `[IPv6]:PORT`. */
+  /**
+   * Where its detector listens: `IP:PORT` or `[IPv6]:PORT` for datagrams, or the URL of a fabric such as
+   * `tcp://host:port`. All members have addresses of one of these two kinds.
+   */
   readonly address: string;
   /** Where the authority over the group knows one. Default: 0. */
   readonly incarnation?: number;
@@ -32,20 +36,26 @@ export interface FailureDetectorOptions {
   readonly detector?: DetectorOptions;
   /** After how many milliseconds without an answer of the main thread this member is `stalled`. Default: 2000. */
   readonly stalledAfterMs?: number;
-  /** A key of at least 16 bytes that all members share. Without one everybody who reaches the port is believed. */
+  /**
+   * A key of at least 16 bytes that all members share. Without it and without `security` everybody who reaches the port
+   * is believed.
+   */
   readonly key?: Uint8Array;
+  /** How members prove who they are, where a fabric carries the messages. Default: they do not. */
+  readonly security?: DetectorSecurity;
 }
 
-const known = ["group", "self", "members", "onEvent", "detector", "stalledAfterMs", "key"];
+const known = ["group", "self", "members", "onEvent", "detector", "stalledAfterMs", "key", "security"];
 
 /**
- * The failure detector of one member, live: in a thread of its own, over UDP. It says whom it believes alive, and decides
- * nothing. It does not keep the process alive.
+ * The failure detector of one member, live: in a thread of its own, over UDP or a fabric. It says whom it believes alive,
+ * and decides nothing. It does not keep the process alive.
  */
 export class FailureDetector {
   readonly #thread: DetectorThread;
   readonly #self: MemberId;
   readonly #onEvent: ((event: DetectorEvent) => void) | undefined;
+  readonly #security: DetectorSecurity | undefined;
   readonly #statuses = new Map<MemberId, Status>();
   #members: readonly LiveMember[];
 
@@ -70,6 +80,7 @@ export class FailureDetector {
     this.#self = options.self;
     this.#members = options.members;
     this.#onEvent = options.onEvent;
+    this.#security = options.security;
   }
 
   /** What is believed of a member; undefined for one that is not in the group. */
@@ -96,6 +107,21 @@ export class FailureDetector {
   /** What the detector has counted. Rejects with an Error when it is closed. */
   async stats(): Promise<LiveStats> {
     return (await this.#thread.ask({ kind: "stats" }, "stats")).stats;
+  }
+
+  /**
+   * Reads the certificates of `security.tls` again, where they were given as functions. It does what
+   * `engine.reloadSecurity` does, for the detector's own engine.
+   * @throws TypeError without `security.tls`; what the functions throw; Error when the new certificates cannot be used,
+   * and when it is closed
+   */
+  async reloadSecurity(): Promise<void> {
+    if (this.#security?.tls === undefined)
+      throw new TypeError("failure detector: it has no security.tls whose certificates could be read again");
+    const security = readCredentials(this.#security);
+    const { fault } = await this.#thread.ask({ kind: "reload", security }, "reloaded");
+    if (fault !== undefined)
+      throw new Error(`failure detector: the new certificates cannot be used: ${fault}`);
   }
 
   /** Says goodbye to the others, waits until enough have been told, and closes. Rejects when it is closed already. */
@@ -137,13 +163,15 @@ function checked(options: FailureDetectorOptions): Orders {
     throw new RangeError(`failure detector: key must have at least 16 bytes, it has ${key.length}`);
   const roster = rosterOf(members, self);
   const detector = resolveOptions(options.detector);
-  return { self, members: roster.members, group: hashOf(group), detector, stalledAfterMs, key };
+  const security = options.security && readCredentials(options.security);
+  if (security !== undefined && transportOf(roster.require(self).addresses[0]) === "udp")
+    throw new TypeError("failure detector: security is for fabrics; give datagrams a key");
+  const orders = { self, members: roster.members, group: hashOf(group), detector, stalledAfterMs, key };
+  return security === undefined ? orders : { ...orders, security };
 }
 
 function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
-  const families = new Set(members.map(({ address }) => parseAddress(address).family));
-  if (families.size > 1)
-    throw new TypeError("failure detector: members have addresses of both IPv4 and IPv6");
+  assertOneTransport(members.map(({ address }) => address));
   const wrong = members.find(({ id }) => !(Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff));
   if (wrong !== undefined)
     throw new RangeError(`failure detector: the id ${wrong.id} is not a whole number from 0 to 2^32 - 1`);
@@ -152,4 +180,17 @@ function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
   );
   roster.require(self);
   return roster;
+}
+
+function assertOneTransport(addresses: readonly string[]): void {
+  const urls = addresses.filter((address) => transportOf(address) === "fabric");
+  if (urls.length > 0 && urls.length < addresses.length)
+    throw new TypeError("failure detector: some members have addresses for datagrams and some have URLs");
+  if (urls.length > 0) {
+    urls.forEach(assertReachable);
+    return;
+  }
+  const families = new Set(addresses.map((address) => parseAddress(address).family));
+  if (families.size > 1)
+    throw new TypeError("failure detector: members have addresses of both IPv4 and IPv6");
 }

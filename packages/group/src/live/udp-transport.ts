@@ -11,11 +11,12 @@ export const openUdp: OpenTransport = async (address, { onBytes, onSendError }) 
   socket.bind(own.port, own.ip);
   await listening;
   // Errors of one datagram: the detector sees that there is no answer.
-  socket.on("error", onSendError);
+  socket.on("error", ({ message }) => onSendError(message));
   socket.on("message", onBytes);
   const parsed = new Map<string, SocketAddress>();
   let isOpen = true;
   return {
+    connections: 0,
     send(to, bytes) {
       if (!isOpen) return;
       let target = parsed.get(to);
@@ -24,9 +25,11 @@ export const openUdp: OpenTransport = async (address, { onBytes, onSendError }) 
         parsed.set(to, target);
       }
       socket.send(bytes, target.port, target.ip, (error) => {
-        if (error !== null) onSendError();
+        if (error !== null) onSendError(error.message);
       });
     },
+    // The kernel has taken every datagram by then.
+    flush: () => Promise.resolve(),
     close() {
       isOpen = false;
       return new Promise((resolve) => socket.close(() => resolve()));

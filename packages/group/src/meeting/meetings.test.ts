@@ -76,6 +76,17 @@ describe("a barrier", () => {
     await Promise.all(rounds);
   });
 
+  it("travels along the tree that its leader names", async () => {
+    const meetings = await meetingsOf(6);
+    const [leader] = opened as [TestMember];
+    const reached = vi.spyOn(leader, "reach");
+    const options = { ...long, tree: { kind: "knomial", ratio: 2 } } as const;
+    await Promise.all(meetings.map((meeting) => meeting.barrier("round", options)));
+    // It collects from its children, and lets them go: those below one child fewer, since the leader is no target then.
+    const ranks = new Set(reached.mock.calls.map(([{ rank }]) => rank));
+    expect(ranks.size).toBe(3);
+  });
+
   it("has a name: members at two of them do not meet", async () => {
     const meetings = await meetingsOf(3);
     const [first, ...others] = meetings as [Meetings, ...Meetings[]];
@@ -121,6 +132,24 @@ describe("a barrier", () => {
     await opened[4]?.engine.close();
     barriers.push((meetings[0] as Meetings).barrier("end", options));
     expect(await settledOf(barriers)).toEqual([undefined, undefined, undefined, undefined]);
+  });
+
+  it("lets a member go that is removed, also where it would shrink, and that one comes to none any more", async () => {
+    const [first, second, third] = (await meetingsOf(3)) as [Meetings, Meetings, Meetings];
+    const options = { ...long, onDeath: "shrink" } as const;
+    const waiting = third.barrier("end", options).catch((error: unknown) => error);
+    const [removed] = opened.slice(2) as [TestMember];
+    const { members, version } = removed.view;
+    const view = makeView("test", version + 1, members.slice(0, 2));
+    for (const each of opened) each.view = view;
+    const message = expect.stringContaining('meeting "end": this process is no member');
+    const refused = { code: "failed_precondition", message };
+    expect(await waiting).toMatchObject(refused);
+    for (const onDeath of ["break", "shrink"] as const)
+      expect(await third.barrier("end", { ...long, onDeath }).catch((error: unknown) => error)).toMatchObject(
+        refused,
+      );
+    await Promise.all([first, second].map((meeting) => meeting.barrier("end", options)));
   });
 
   it("breaks when its leader dies, also where it would shrink", async () => {

@@ -4,9 +4,11 @@ import { RpcError } from "cinnabar/standard";
 import type { Collectives } from "../collective/collectives.ts";
 import { failureOf } from "../collective/failure.ts";
 import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
-import type { Members } from "../collective/members.ts";
+import { type Members, removalOf } from "../collective/members.ts";
+import { assertTree } from "../collective/options.ts";
 import type { RankFailure } from "../collective/result.ts";
-import { byRank } from "../collective/targets.ts";
+import type { TreeShape } from "../tree/shape.ts";
+import { byRank, isSameMember } from "../view/view.ts";
 import {
   type Collect,
   type Contribution,
@@ -26,11 +28,15 @@ export interface MeetingOptions {
   readonly onDeath?: "break" | "shrink";
   /** How long this member waits for the others, in milliseconds. Default 60,000. */
   readonly timeoutMs?: number;
+  /**
+   * The shape of the tree, as collectives have it. That of the member with the lowest rank counts. Default "auto".
+   */
+  readonly tree?: TreeShape | "auto";
   /** Gives up waiting. This member counts as one that has come, where that is known already. */
   readonly signal?: AbortSignal;
 }
 
-const known = ["onDeath", "timeoutMs", "signal"];
+const known = ["onDeath", "timeoutMs", "tree", "signal"];
 const defaultTimeoutMs = 60_000;
 const longestMs = 2_147_483_647;
 /** The share of the time that is kept for letting all members go on. */
@@ -46,6 +52,7 @@ export interface MeetingImplementation extends GroupImplementation {
 }
 
 const gaveUp = { code: "cancelled", message: "this process gave up" } as const;
+const outside = { code: "failed_precondition", message: "this process is no member" } as const;
 const late = { code: "deadline_exceeded", message: "not all members came in time" } as const;
 
 /** Makes what a member serves for barriers and their kin. */
@@ -177,11 +184,11 @@ export class Meetings {
     give: Give,
     options: MeetingOptions,
   ): Promise<unknown> {
-    const { onDeath, timeoutMs, signal } = checked(name, options);
+    const { onDeath, timeoutMs, tree, signal } = checked(name, options);
     const { self } = this.#members;
     const leader = this.#leader;
-    if (self === undefined || leader === undefined)
-      throw failed(name, { code: "failed_precondition", message: "this process is no member" });
+    if (self === undefined || leader === undefined || removalOf(this.#members) !== undefined)
+      throw failed(name, outside);
     if (signal?.aborted) throw failed(name, gaveUp, signal.reason);
     let resolve!: (outcome: Outcome) => void;
     const settled = new Promise<Outcome>((resolved) => {
@@ -202,6 +209,7 @@ export class Meetings {
     const present = this.#members.view.members.map(({ rank }) => rank);
     const off = this.#members.on("view", ({ view }) => {
       const living = byRank(view);
+      if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
       // Without the leader nobody lets this member go.
       const gone = present.find((rank) => (onDeath === "break" || rank === leader) && !living.has(rank));
       if (gone === undefined) return;
@@ -209,7 +217,7 @@ export class Meetings {
     });
     try {
       if (self.rank === leader) {
-        const led = { kind, name, give, onDeath, deadlineMs, signal: end.signal, rank: leader };
+        const led = { kind, name, give, onDeath, deadlineMs, tree, signal: end.signal, rank: leader };
         this.#lead(led).then(settle, (error: unknown) =>
           settle({ error: failureOf(error), result: undefined }),
         );
@@ -229,15 +237,16 @@ export class Meetings {
    * Waits for all members, and lets them go on or tells them why not. The leader goes on last: when it asks for the next
    * meeting of this name, nobody is in this one any more.
    */
-  async #lead({ kind, name, give, onDeath, deadlineMs, signal, rank: leader }: Led): Promise<Outcome> {
+  async #lead({ kind, name, give, onDeath, deadlineMs, tree, signal, rank: leader }: Led): Promise<Outcome> {
     const untilMs = deadlineMs - leftOf(deadlineMs) * shareOfRelease;
     const meeting = randomBytes(16).toString("hex");
-    const { ok, failures, values } = await this.#collect({ name, kind, meeting }, untilMs, signal).catch(
-      async (thrown: unknown) => {
-        await this.#giveUp(name, meeting, failureOf(thrown));
-        throw thrown;
-      },
-    );
+    const { ok, failures, values } = await this.#collect({ name, kind, meeting }, untilMs, {
+      tree,
+      signal,
+    }).catch(async (thrown: unknown) => {
+      await this.#giveUp(name, meeting, failureOf(thrown));
+      throw thrown;
+    });
     const breaking = failures.find(([, { code }]) => onDeath === "break" || code !== "unavailable");
     let error = breaking && breakOf(breaking);
     let gift: Gift = { all: undefined };
@@ -250,7 +259,7 @@ export class Meetings {
     }
     const others = ok.filter((rank) => rank !== leader);
     const timeoutMs = leftOf(deadlineMs);
-    const options = { include: others, view: "root", onFailure: "partial", timeoutMs } as const;
+    const options = { include: others, view: "root", onFailure: "partial", tree, timeoutMs } as const;
     const resultOf = (rank: number): unknown => ("of" in gift ? gift.of(rank) : gift.all);
     const release = (rank: number): Release => ({ name, meeting, error, result: resultOf(rank) });
     const outcome = { error, result: resultOf(leader) };
@@ -277,10 +286,15 @@ export class Meetings {
   }
 
   /** Who has come when nobody is left to wait for. Asks again while members are there and have not opened meetings. */
-  async #collect(input: Collect, untilMs: number, signal: AbortSignal): Promise<Collected> {
+  async #collect(
+    input: Collect,
+    untilMs: number,
+    { tree, signal }: Pick<Led, "tree" | "signal">,
+  ): Promise<Collected> {
     const { collect } = this.#collectives.all(MeetingService);
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
-      const options = { view: "root", onFailure: "partial", timeoutMs: leftOf(untilMs), signal } as const;
+      const timeoutMs = leftOf(untilMs);
+      const options = { view: "root", onFailure: "partial", tree, timeoutMs, signal } as const;
       const { ok, failed, value } = await collect(input, options);
       const failures = [...failed];
       if (!failures.some(isNotReady) || leftOf(untilMs) <= pauseMs)
@@ -297,6 +311,7 @@ interface Led {
   readonly give: Give;
   readonly onDeath: "break" | "shrink";
   readonly deadlineMs: number;
+  readonly tree: TreeShape | "auto";
   readonly signal: AbortSignal;
   /** This process. */
   readonly rank: number;
@@ -334,14 +349,15 @@ function checked(name: string, options: MeetingOptions) {
     throw new TypeError(`meeting: unknown option "${unknown}"; known are ${known.join(", ")}`);
   if (typeof name !== "string" || name === "" || name.length > longestName)
     throw new TypeError(`meeting: the name of a meeting has 1 to ${longestName} characters`);
-  const { onDeath = "break", timeoutMs = defaultTimeoutMs, signal } = options;
+  const { onDeath = "break", timeoutMs = defaultTimeoutMs, tree = "auto", signal } = options;
   if (onDeath !== "break" && onDeath !== "shrink")
     throw new TypeError(`meeting: onDeath must be "break" or "shrink", it is ${String(onDeath)}`);
   if (!(timeoutMs > 0 && timeoutMs <= longestMs))
     throw new RangeError(
       `meeting: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
     );
-  return { onDeath, timeoutMs, signal };
+  if (tree !== "auto") assertTree("meeting: tree", tree);
+  return { onDeath, timeoutMs, tree, signal };
 }
 
 /** Why a meeting failed, with its name. */

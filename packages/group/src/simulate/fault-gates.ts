@@ -1,5 +1,5 @@
 import type { DetectorOptions } from "../detector/options.ts";
-import type { Figure } from "./figure.ts";
+import type { Figure } from "../gates/figure.ts";
 import { Record } from "./record.ts";
 import { Simulation } from "./simulation.ts";
 

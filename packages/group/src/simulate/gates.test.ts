@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { holds } from "./figure.ts";
+import { holds } from "../gates/figure.ts";
 import { gates } from "./gates.ts";
 
 describe.each(gates)("gate $id: $what", ({ short }) => {

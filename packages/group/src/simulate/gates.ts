@@ -1,6 +1,6 @@
+import type { Figure } from "../gates/figure.ts";
 import { cost, crash, massCrash, quiet } from "./crash-gates.ts";
 import { clockJumps, failedProbes, loss, partition, slowMembers } from "./fault-gates.ts";
-import type { Figure } from "./figure.ts";
 
 /** Something that the detector promises, with the runs that show it. */
 export interface Gate {

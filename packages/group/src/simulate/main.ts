@@ -4,7 +4,8 @@
 import { writeFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
-import { type Figure, holds } from "./figure.ts";
+import { holds } from "../gates/figure.ts";
+import { tableHead, tableRow, verdict } from "../gates/table.ts";
 import { gates } from "./gates.ts";
 
 const isShort = process.argv.includes("--short");
@@ -24,37 +25,22 @@ for (const { id, what, short, long } of gates.filter(
   const figures = isShort ? short() : long();
   const { user, system } = process.cpuUsage(before);
   failed += figures.filter((figure) => !holds(figure)).length;
-  const shown = figures.map((figure) => row(`${id} ${what}`, figure));
+  const shown = figures.map((figure) => tableRow(`${id} ${what}`, figure));
   console.log(`${shown.join("\n")}\n${id}: ${((user + system) / 1e6).toFixed(1)} s of processor time\n`);
   rows.push(...shown);
 }
 if (wanted.length === 0) writeFileSync(resultsFile(), page(rows, failed));
 process.exitCode = failed === 0 ? 0 : 1;
 
-function row(gate: string, figure: Figure): string {
-  const { run, name, value, min, max } = figure;
-  const limits = [min !== undefined && `at least ${min}`, max !== undefined && `at most ${max}`].filter(
-    Boolean,
-  );
-  const limit = limits.length === 0 ? "–" : `${limits.join(", ")}${holds(figure) ? "" : " **missed**"}`;
-  return `| ${gate} | ${run} | ${name} | ${rounded(value)} | ${limit} |`;
-}
-
-function rounded(value: number): string {
-  return Number.isInteger(value) ? String(value) : value.toPrecision(3);
-}
-
 function page(lines: readonly string[], missed: number): string {
-  const held = missed === 0 ? "all hold" : `${missed} figures miss their limit`;
   return `# The failure detector in simulation
 
-\`npm run simulate${isShort ? " -- --short" : ""}\` on ${new Date().toISOString().slice(0, 10)}, Node ${process.version}: **${held}.**
+\`npm run simulate${isShort ? " -- --short" : ""}\` on ${new Date().toISOString().slice(0, 10)}, Node ${process.version}: **${verdict(missed)}.**
 
 Written by that command. Times are in periods of the detector. Seeds are fixed, so all figures but those of S11 come out
 the same on every machine. The load of this machine was ${loadavg()[0]?.toFixed(1)} on ${availableParallelism()} processors, which S11 takes along.
 
-| Gate | Run | Figure | Value | Limit |
-| --- | --- | --- | ---: | --- |
+${tableHead}
 ${lines.join("\n")}
 `;
 }

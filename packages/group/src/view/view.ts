@@ -1,3 +1,11 @@
+/** Where the worker lanes of a member are reached. */
+export interface MemberLanes {
+  /** The incarnation of their dispatcher, as 16 hexadecimal digits. `undefined` where the authority does not know it. */
+  readonly engine: string | undefined;
+  /** Where the dispatcher listens, one URL for each fabric. */
+  readonly urls: readonly string[];
+}
+
 /** One member of a view. */
 export interface Member {
   /** Its number in the group, from 0. A process that restarts in its place keeps it. */
@@ -15,6 +23,8 @@ export interface Member {
   readonly host: string | undefined;
   /** Where its failure detector listens: `IP:PORT` or `[IPv6]:PORT`. `undefined` for a member without one. */
   readonly detector: string | undefined;
+  /** Its worker lanes. `undefined` for a member without. */
+  readonly lanes?: MemberLanes | undefined;
   /** What it says of itself. */
   readonly metadata: Readonly<Record<string, string>>;
 }
@@ -31,7 +41,20 @@ export interface View {
 
 /** The member with this rank; undefined where the view has none. */
 export function memberOf(view: View, rank: number): Member | undefined {
-  return view.members.find((member) => member.rank === rank);
+  return byRank(view).get(rank);
+}
+
+/** Views never change. */
+const memberTables = new WeakMap<View, ReadonlyMap<number, Member>>();
+
+/** The members of a view by their rank, made once for each view. */
+export function byRank(view: View): ReadonlyMap<number, Member> {
+  let table = memberTables.get(view);
+  if (table === undefined) {
+    table = new Map(view.members.map((member) => [member.rank, member]));
+    memberTables.set(view, table);
+  }
+  return table;
 }
 
 /** What tells a member from its predecessors in its place. */
@@ -46,13 +69,13 @@ export function isSameMember(one: MemberName, other: MemberName | undefined): bo
  * The view as a frozen value of its own, members by rank.
  *
  * @throws RangeError when it is no view: a version that is not a whole number from 1, a rank or an incarnation that is
- * not a whole number from 0, two members with one rank, or a member without a URL
+ * not a whole number from 0, two members with one rank, or a member or lanes without a URL
  */
 export function makeView(group: string, version: number, members: readonly Member[]): View {
   if (!(Number.isSafeInteger(version) && version >= 1))
     throw new RangeError(`group "${group}": the version of a view is a whole number from 1, not ${version}`);
   const sorted = members.map(frozen).sort((a, b) => a.rank - b.rank);
-  for (const [index, { rank, incarnation, urls }] of sorted.entries()) {
+  for (const [index, { rank, incarnation, urls, lanes }] of sorted.entries()) {
     if (!(Number.isInteger(rank) && rank >= 0 && rank <= maxRank))
       throw new RangeError(`group "${group}": a rank is a whole number from 0 to ${maxRank}, not ${rank}`);
     if (!(Number.isSafeInteger(incarnation) && incarnation >= 0))
@@ -62,6 +85,8 @@ export function makeView(group: string, version: number, members: readonly Membe
     if (rank === sorted[index - 1]?.rank)
       throw new RangeError(`group "${group}": two members have the rank ${rank}`);
     if (urls.length === 0) throw new RangeError(`group "${group}": rank ${rank} has no URL`);
+    if (lanes?.urls.length === 0)
+      throw new RangeError(`group "${group}": rank ${rank} has no URL of its lanes`);
   }
   return Object.freeze({ group, version, members: Object.freeze(sorted) });
 }
@@ -70,7 +95,7 @@ export function makeView(group: string, version: number, members: readonly Membe
 const maxRank = 0xffff_ffff;
 
 /** Fields in one order, so that views that say the same look the same as JSON. */
-const frozen = ({ rank, incarnation, engine, urls, host, detector, metadata }: Member): Member =>
+const frozen = ({ rank, incarnation, engine, urls, host, detector, lanes, metadata }: Member): Member =>
   Object.freeze({
     rank,
     incarnation,
@@ -78,5 +103,6 @@ const frozen = ({ rank, incarnation, engine, urls, host, detector, metadata }: M
     urls: Object.freeze([...urls]),
     host,
     detector,
+    lanes: lanes && Object.freeze({ engine: lanes.engine, urls: Object.freeze([...lanes.urls]) }),
     metadata: Object.freeze({ ...metadata }),
   });

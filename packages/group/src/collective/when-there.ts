@@ -1,0 +1,20 @@
+/** A value that is there already, or a promise of it. */
+export type MaybePromise<T> = T | PromiseLike<T>;
+
+/** Whether `value` comes later. */
+export function isLater<T>(value: MaybePromise<T>): value is PromiseLike<T> {
+  return (
+    typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function"
+  );
+}
+
+/**
+ * Goes on with a value: at once where it is there, so that a call whose handler and schemas are synchronous makes no
+ * promise at a member. What `next` throws is thrown or rejects, accordingly.
+ */
+export function whenThere<T, R>(
+  value: MaybePromise<T>,
+  next: (value: T) => MaybePromise<R>,
+): MaybePromise<R> {
+  return isLater(value) ? value.then(next) : next(value);
+}

@@ -1,0 +1,20 @@
+import { RpcError } from "cinnabar/standard";
+
+/** Whether another process does not let this one in, or is not who it should be: another try ends in the same way. */
+export function isRefusal(error: unknown): error is RpcError {
+  return (
+    error instanceof RpcError && (error.code === "permission_denied" || error.code === "unauthenticated")
+  );
+}
+
+/** The error of a group whose processes refuse this one. `who` is the request, or where it went to. */
+export function refusedBy(group: string, who: string, cause: RpcError): RpcError {
+  const { code, origin } = cause;
+  const why = cause.message.replace(`[${code}] `, "");
+  return new RpcError({
+    code,
+    message: `group "${group}": the request to ${who} failed: ${why}`,
+    origin,
+    cause,
+  });
+}

@@ -1,0 +1,214 @@
+import { createHash } from "node:crypto";
+import { type Engine, RpcError } from "cinnabar/standard";
+import { firstView } from "../view/first-view.ts";
+import { Newest } from "../view/newest.ts";
+import { notInViewFailure } from "../view/not-in-view.ts";
+import { isSameMember, type Member, makeView, memberOf, type View } from "../view/view.ts";
+import { Listeners } from "./listeners.ts";
+import type { MemberLink } from "./member-link.ts";
+import type { NamedMember } from "./strangers.ts";
+
+/** The options of `group.subgroup`. */
+export interface SubgroupOptions {
+  /**
+   * What happens when a member leaves the group, or another process takes its rank there. `true`: the subgroup goes on
+   * without it, and the process that takes its rank takes its place here. `false`: the subgroup breaks for good. Its
+   * calls and collectives fail with `aborted`. Default `true`.
+   */
+  readonly followRemovals?: boolean;
+}
+
+/** The events of `subgroup.on`, by name. */
+export interface SubgroupEvents {
+  /** There is another view of the group, and so of the subgroup. */
+  readonly view: { readonly view: View };
+  /** A member left, and the subgroup does not follow. */
+  readonly broken: { readonly error: RpcError };
+}
+
+/** The members of a subgroup: their ranks in the group, or which members are chosen. */
+export type SubgroupMembers = readonly number[] | ((member: Member) => boolean);
+
+/** A group as its subgroups need it. `Group` has this. */
+export interface ParentGroup {
+  readonly name: string;
+  readonly engine: Engine;
+  readonly self: Member | undefined;
+  readonly view: View;
+  at(rank: number): MemberLink;
+  reach(member: NamedMember): MemberLink;
+  on(event: "view", listener: (detail: { readonly view: View }) => void): () => void;
+  on(event: "lost", listener: (detail: { readonly error: unknown }) => void): () => void;
+}
+
+const longestName = 48;
+
+/**
+ * Some members of a group, with ranks of their own from 0. Its view is made of the group's view and has its version. So
+ * all processes with the same members and the same view of the group have the same view of the subgroup. It holds no
+ * connections of its own, and closes with its group.
+ */
+export class Subgroup implements Disposable {
+  /**
+   * The group's name, the subgroup's, and a digest of the ranks: collectives do not mix with those of a subgroup that has
+   * the same name and other members.
+   */
+  readonly name: string;
+  /** The ranks in the group, by the rank in the subgroup. */
+  readonly ranks: readonly number[];
+  readonly #group: ParentGroup;
+  readonly #begun: View;
+  readonly #views: Newest<View>;
+  readonly #listeners = new Listeners<SubgroupEvents>();
+  readonly #follows: boolean;
+  readonly #stop: readonly (() => void)[];
+  #broken: RpcError | undefined;
+
+  /** @internal Made by `group.subgroup`. */
+  constructor(
+    group: ParentGroup,
+    name: string,
+    members: SubgroupMembers,
+    options: SubgroupOptions,
+    onClose: () => void,
+  ) {
+    const { followRemovals = true, ...others } = options;
+    const [unknown] = Object.keys(others);
+    if (unknown !== undefined)
+      throw new TypeError(`subgroup: unknown option "${unknown}"; known is followRemovals`);
+    if (typeof followRemovals !== "boolean")
+      throw new TypeError("subgroup: followRemovals must be true or false");
+    if (typeof name !== "string" || !/^[^\p{Cc}/]+$/u.test(name) || name.length > longestName)
+      throw new TypeError(
+        `subgroup: a name has 1 to ${longestName} characters, no "/" and no control characters`,
+      );
+    const { view, self } = group;
+    this.ranks = Object.freeze(ranksOf(group, name, members));
+    this.name = `${group.name}/${name}-${digestOf(this.ranks)}`;
+    this.#group = group;
+    this.#follows = followRemovals;
+    if (self !== undefined && !this.ranks.includes(self.rank))
+      throw new RpcError({
+        code: "failed_precondition",
+        message: `subgroup "${name}": this process has the rank ${self.rank}, which is not among its members; observe the group to call it from outside`,
+      });
+    this.#begun = view;
+    this.#views = new Newest(this.#derived(view));
+    this.#stop = [
+      group.on("view", (event) => this.#adopt(event.view)),
+      group.on("lost", ({ error }) => this.#views.end(error)),
+      onClose,
+    ];
+  }
+
+  /** The engine of the group. */
+  get engine(): Engine {
+    return this.#group.engine;
+  }
+
+  /** Its newest view, with the ranks of the subgroup. Ranks whose members have left are missing. */
+  get view(): View {
+    return this.#views.value;
+  }
+
+  /** This process with its rank here; undefined for an observer of the group. */
+  get self(): Member | undefined {
+    const { self } = this.#group;
+    return self && { ...self, rank: this.ranks.indexOf(self.rank) };
+  }
+
+  /** Why it is broken: the `aborted` that its calls fail with. Undefined while it is whole, or follows. */
+  get broken(): RpcError | undefined {
+    return this.#broken;
+  }
+
+  /** As `group.views`. */
+  views(signal?: AbortSignal): AsyncIterableIterator<View> {
+    return this.#views.read("now", signal);
+  }
+
+  /** As `group.when`. */
+  when(accepts: (view: View) => boolean, signal?: AbortSignal): Promise<View> {
+    return firstView(this.views(signal), accepts, this.name, signal);
+  }
+
+  /**
+   * The member with this rank of the subgroup, as `group.at` gives it: its `member` has the rank in the group.
+   *
+   * @throws RpcError `failed_precondition` when the newest view has no such rank (`notInView(error)` is true then),
+   * `aborted` when the subgroup is broken, `unavailable` when the group is closed
+   */
+  at(rank: number): MemberLink {
+    if (this.#broken !== undefined) throw this.#broken;
+    if (memberOf(this.view, rank) === undefined) throw notInViewFailure(this.name, rank, this.view.version);
+    return this.#group.at(this.ranks[rank] as number);
+  }
+
+  /** @internal A member that a message of the subgroup names. */
+  reach(named: NamedMember): MemberLink {
+    if (this.#broken !== undefined) throw this.#broken;
+    const rank = this.ranks[named.rank];
+    if (rank === undefined) throw notInViewFailure(this.name, named.rank, this.view.version);
+    return this.#group.reach({ ...named, rank });
+  }
+
+  /** Calls `listener` for each event of that name. The returned function removes it. */
+  on<E extends keyof SubgroupEvents>(event: E, listener: (detail: SubgroupEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  /** Follows the group no more. Safe to call twice; the group does it when it closes. */
+  close(): void {
+    for (const stop of this.#stop) stop();
+    this.#views.end();
+    this.#listeners.clear();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  #derived({ version, members }: View): View {
+    const placed = members.map((member) => ({ ...member, rank: this.ranks.indexOf(member.rank) }));
+    return makeView(
+      this.name,
+      version,
+      placed.filter(({ rank }) => rank >= 0),
+    );
+  }
+
+  #adopt(parent: View): void {
+    const view = this.#derived(parent);
+    this.#views.set(view);
+    if (!this.#follows && this.#broken === undefined) this.#breakBy(parent);
+    this.#listeners.tell("view", { view });
+  }
+
+  #breakBy(parent: View): void {
+    const lost = this.ranks.find(
+      (rank) => !isSameMember(memberOf(this.#begun, rank) as Member, memberOf(parent, rank)),
+    );
+    if (lost === undefined) return;
+    this.#broken = new RpcError({
+      code: "aborted",
+      message: `subgroup "${this.name}": rank ${this.ranks.indexOf(lost)} left, and the subgroup does not follow`,
+      cause: notInViewFailure(this.#group.name, lost, parent.version),
+    });
+    this.#listeners.tell("broken", { error: this.#broken });
+  }
+}
+
+/** The ranks in the group, checked. */
+function ranksOf({ name: group, view }: ParentGroup, name: string, members: SubgroupMembers): number[] {
+  const ranks =
+    typeof members === "function" ? view.members.filter(members).map(({ rank }) => rank) : [...members];
+  if (ranks.length === 0) throw new RangeError(`subgroup "${name}": it has no members`);
+  const twice = ranks.find((rank, place) => ranks.indexOf(rank) !== place);
+  if (twice !== undefined) throw new RangeError(`subgroup "${name}": rank ${twice} is there twice`);
+  const unknown = ranks.find((rank) => memberOf(view, rank) === undefined);
+  if (unknown !== undefined) throw notInViewFailure(group, unknown, view.version);
+  return ranks;
+}
+
+const digestOf = (ranks: readonly number[]): string =>
+  createHash("sha256").update(ranks.join(" ")).digest("hex").slice(0, 8);

@@ -1,0 +1,385 @@
+import { setTimeout as pause } from "node:timers/promises";
+import {
+  type CallContext,
+  type InferInput,
+  type InferOutput,
+  RpcError,
+  type Schema,
+} from "cinnabar/standard";
+import type { Collectives } from "../collective/collectives.ts";
+import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
+import { removalOf } from "../collective/members.ts";
+import { parse } from "../collective/parse.ts";
+import { Copies } from "./copies.ts";
+import { type Opened, Owned } from "./owned.ts";
+import { unlessAborted } from "./unless-aborted.ts";
+import {
+  type Change,
+  type Copy,
+  longestName,
+  type OwnerAnswer,
+  type Question,
+  VariableService,
+} from "./variable-service.ts";
+
+/** What one group's variables are at this process. */
+interface Place {
+  readonly copies: Copies;
+  /** Undefined while this process has not opened them. */
+  variables: Variables | undefined;
+}
+
+/** The implementation of variables, for `Engine.open({ serve })` and `openCollectives`. */
+export interface VariableImplementation extends GroupImplementation {
+  /** @internal By the name of the group. */
+  readonly places: Map<string, Place>;
+}
+
+/** Makes what a member serves for the variables of its groups. */
+export function implementVariables(): VariableImplementation {
+  const places = new Map<string, Place>();
+  const elsewhere: OwnerAnswer = { state: "elsewhere", version: 0, hasValue: false, value: undefined };
+  const implementation = implementCollectives(VariableService, {
+    fetch: (question: Question, call: CallContext) =>
+      placeOf(places, question.group).variables?.onFetch(question, call) ?? elsewhere,
+    change: (change: Change, call: CallContext) =>
+      placeOf(places, change.group).variables?.onChange(change, call) ?? elsewhere,
+    put: (put, { group }) => placeOf(places, group).copies.put(put),
+    takeOver: (takeOver, { group }) => placeOf(places, group).copies.takeOver(takeOver),
+  });
+  return Object.freeze({ ...implementation, places });
+}
+
+function placeOf(places: Map<string, Place>, group: string): Place {
+  let place = places.get(group);
+  if (place === undefined) {
+    place = { copies: new Copies(), variables: undefined };
+    places.set(group, place);
+  }
+  return place;
+}
+
+/**
+ * Variables of a group: each member has a copy, and the member with the lowest rank decides about changes.
+ * `implementation` must be among what `collectives` serves. Close it before the collectives.
+ *
+ * @throws TypeError for an observer, and when this process has opened variables of the group already
+ *
+ * @example
+ * const variables = implementVariables();
+ * const engine = await Engine.open({ listen, serve: [variables] });
+ * const group = await joinGroup("store", { engine, authority });
+ * const collectives = openCollectives(group, { serve: [variables] });
+ * const limits = openVariables(collectives, variables).variable("limits", {
+ *   schema: z.object({ maxBytes: z.int() }),
+ *   initial: { maxBytes: 1 << 20 },
+ * });
+ */
+export function openVariables(collectives: Collectives, implementation: VariableImplementation): Variables {
+  const place = placeOf(implementation.places, collectives.members.name);
+  if (collectives.members.self === undefined)
+    throw new TypeError("openVariables: this process is no member of the group");
+  if (place.variables !== undefined)
+    throw new TypeError(`openVariables: the group "${collectives.members.name}" has them open already`);
+  const variables = new Variables(collectives, place.copies, () =>
+    implementation.places.delete(collectives.members.name),
+  );
+  place.variables = variables;
+  return variables;
+}
+
+/** The variables of one group at one member; made by `openVariables`. */
+export class Variables implements Disposable {
+  readonly #collectives: Collectives;
+  readonly #copies: Copies;
+  readonly #onClose: () => void;
+  readonly #opened = new Map<string, Opened>();
+  readonly #owned = new Map<string, Owned>();
+  readonly #end = new AbortController();
+
+  /** @internal Made by `openVariables`. */
+  constructor(collectives: Collectives, copies: Copies, onClose: () => void) {
+    this.#collectives = collectives;
+    this.#copies = copies;
+    this.#onClose = onClose;
+  }
+
+  /**
+   * The variable with this name. All members open it with the same schema.
+   *
+   * @throws TypeError for a bad name or option, and for a name that is open already
+   */
+  variable<S extends Schema>(name: string, options: VariableOptions<S>): Variable<S> {
+    const { schema, initial, ...others } = options;
+    const [unknown] = Object.keys(others);
+    if (unknown !== undefined)
+      throw new TypeError(`variable: unknown option "${unknown}"; known are schema, initial`);
+    if (typeof name !== "string" || name === "" || name.length > longestName)
+      throw new TypeError(`variable: a name has 1 to ${longestName} characters`);
+    if (this.#opened.has(name)) throw new TypeError(`variable "${name}": it is open already`);
+    const isFunction = typeof initial === "function";
+    this.#opened.set(name, {
+      initial: initial === undefined ? undefined : isFunction ? (initial as () => unknown) : () => initial,
+    });
+    return new Variable(name, schema, this, this.#copies);
+  }
+
+  /** Ends what waits here. This member answers nothing more as an owner. Safe to call twice. */
+  close(): void {
+    this.#end.abort();
+    this.#copies.end();
+    this.#onClose();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** @internal A question of another member. */
+  onFetch({ name }: Question, { signal, timeLeftMs }: CallContext): Promise<OwnerAnswer> {
+    return this.#ownedOf(name).fetch(signal, timeLeftMs);
+  }
+
+  /** @internal A change by another member. */
+  onChange(change: Change, { signal, timeLeftMs }: CallContext): Promise<OwnerAnswer> {
+    return this.#ownedOf(change.name).change(change, signal, timeLeftMs);
+  }
+
+  /**
+   * @internal Asks the owner, and the next one where that is certainly no owner. A question may be asked again in any
+   * case; a change that may have been made is not repeated.
+   */
+  async ask(
+    name: string,
+    change: Partial<Change> | undefined,
+    options: VariableCallOptions,
+  ): Promise<OwnerAnswer> {
+    const { timeoutMs, signal: given } = checked(options);
+    const untilMs = performance.now() + timeoutMs;
+    const { members } = this.#collectives;
+    const signals = [this.#end.signal, AbortSignal.timeout(timeoutMs), ...(given ? [given] : [])];
+    const signal = AbortSignal.any(signals);
+    const whole: Change = {
+      ...{ group: members.name, name, hasValue: false, value: undefined, sync: false, ifVersion: undefined },
+      ...change,
+    };
+    for (;;) {
+      const why = members.broken ?? removalOf(members);
+      if (why !== undefined) throw why;
+      const answer = await this.#askOnce(whole, change === undefined, untilMs, signal).catch(
+        (error: unknown) => {
+          throw signal.aborted ? this.#ended(name, given) : error;
+        },
+      );
+      if (answer !== undefined && answer.state !== "elsewhere") return answer;
+      await pause(againMs, undefined, { signal }).catch(() => {
+        throw this.#ended(name, given);
+      });
+    }
+  }
+
+  async #askOnce(
+    change: Change,
+    isQuestion: boolean,
+    untilMs: number,
+    signal: AbortSignal,
+  ): Promise<OwnerAnswer | undefined> {
+    const { members } = this.#collectives;
+    const [owner] = members.view.members;
+    const timeoutMs = Math.max(1, untilMs - performance.now());
+    if (owner === undefined) return undefined;
+    if (owner.rank === members.self?.rank) {
+      const owned = this.#ownedOf(change.name);
+      const work = isQuestion ? owned.fetch(signal, timeoutMs) : owned.change(change, signal, timeoutMs);
+      return unlessAborted(work, signal);
+    }
+    const client = members.reach(owner).client(VariableService, { inherit: false });
+    const result = isQuestion
+      ? await client.fetch.result({ group: members.name, name: change.name }, { timeoutMs, signal })
+      : await client.change.result(change, { timeoutMs, signal });
+    if (result.ok) return result.value;
+    const { error } = result;
+    const isGone = error.code === "unavailable" || error.code === "failed_precondition";
+    if (isGone && (isQuestion || error.notExecuted === true)) return undefined;
+    throw error;
+  }
+
+  #ownedOf(name: string): Owned {
+    let owned = this.#owned.get(name);
+    if (owned === undefined) {
+      // Bounds the names, too.
+      this.#copies.of(name);
+      const opened = () => this.#opened.get(name);
+      owned = new Owned(name, this.#collectives, this.#copies, opened, this.#end.signal);
+      this.#owned.set(name, owned);
+    }
+    return owned;
+  }
+
+  #ended(name: string, given: AbortSignal | undefined): RpcError {
+    const where = `variable "${name}"`;
+    if (this.#end.signal.aborted)
+      return new RpcError({ code: "unavailable", message: `${where}: the variables were closed` });
+    if (given?.aborted === true)
+      return new RpcError({
+        code: "cancelled",
+        message: `${where}: the caller gave up`,
+        cause: given.reason,
+      });
+    return new RpcError({ code: "deadline_exceeded", message: `${where}: the owner did not answer in time` });
+  }
+}
+
+/** Between two questions for the owner, in milliseconds. */
+const againMs = 20;
+const defaultTimeoutMs = 10_000;
+
+function checked({ timeoutMs = defaultTimeoutMs, signal }: VariableCallOptions) {
+  if (!(timeoutMs > 0 && timeoutMs <= 2_147_483_647))
+    throw new RangeError(`variable: timeoutMs must be from 1 to 2^31 - 1, it is ${timeoutMs}`);
+  return { timeoutMs, signal };
+}
+
+/** The options of `variables.variable`. */
+export interface VariableOptions<S extends Schema> {
+  /** Of the value. Values are checked when they are set and when they are read. */
+  readonly schema: S;
+  /**
+   * The value while no member knows one, or a function that makes it. The owner calls it, also after `invalidate`.
+   * Default: there is none until somebody sets it.
+   */
+  readonly initial?: InferInput<S> | (() => InferInput<S> | Promise<InferInput<S>>);
+}
+
+/** The options of all that asks the owner. */
+export interface VariableCallOptions {
+  /** How long it may take, in milliseconds. Default: 10,000. */
+  readonly timeoutMs?: number;
+  /** Gives up. A change may have been made then. */
+  readonly signal?: AbortSignal;
+}
+
+/** The options of `variable.get`. */
+export interface GetOptions extends VariableCallOptions {
+  /** The copy of this member must have this version or a later one; else the owner is asked. Default: any version. */
+  readonly minVersion?: number;
+}
+
+/** The options of `variable.set` and `variable.invalidate`. */
+export interface SetOptions extends VariableCallOptions {
+  /** Fails with a `VersionConflictError` unless this is the newest version. Default: sets it in any case. */
+  readonly ifVersion?: number;
+  /** Resolves when all members of the view have it, and not when the owner has. Default: false. */
+  readonly sync?: boolean;
+}
+
+/** A value and its version. */
+export interface Versioned<T> {
+  readonly version: number;
+  readonly value: T;
+}
+
+/** The variable has another version than `ifVersion` said. Nothing was changed. Its code is `failed_precondition`. */
+export class VersionConflictError extends RpcError {
+  /** The newest version. */
+  readonly version: number;
+
+  constructor(name: string, expected: number, version: number) {
+    const message = `variable "${name}": the newest version is ${version}, and not ${expected}`;
+    super({ code: "failed_precondition", message, origin: "remote", notExecuted: true });
+    this.version = version;
+  }
+}
+
+/** One variable at one member; made by `variables.variable`. */
+export class Variable<S extends Schema> {
+  readonly name: string;
+  readonly #schema: S;
+  readonly #variables: Variables;
+  readonly #copies: Copies;
+
+  /** @internal Made by `variables.variable`. */
+  constructor(name: string, schema: S, variables: Variables, copies: Copies) {
+    this.name = name;
+    this.#schema = schema;
+    this.#variables = variables;
+    this.#copies = copies;
+  }
+
+  /**
+   * The value: this member's copy, or the owner's where this member has none or an older one than `minVersion`.
+   *
+   * @throws RpcError `not_found` when there is no value, `failed_precondition` when no member knows `minVersion` or
+   * when this process was removed from the group and has no such copy, `unavailable`, `deadline_exceeded` or `cancelled` when the owner does not answer
+   */
+  async get({ minVersion = 0, ...options }: GetOptions = {}): Promise<Versioned<InferOutput<S>>> {
+    const { value: own } = this.#copies.of(this.name).newest;
+    if (own.hasValue && own.version >= minVersion) return this.#parsed(own);
+    const { version, hasValue, value } = await this.#variables.ask(this.name, undefined, options);
+    this.#copies.keep(this.name, { version, hasValue, value });
+    if (version < minVersion)
+      throw this.#error("failed_precondition", `the newest version is ${version}, before ${minVersion}`);
+    if (!hasValue) throw this.#error("not_found", "it has no value");
+    return this.#parsed({ version, hasValue, value });
+  }
+
+  /**
+   * Sets the value at the owner, which gives it to all members. Resolves to its version when the owner has it, or with
+   * `sync` when all members of the view have.
+   *
+   * @throws RpcError `invalid_argument` for a value that the schema refuses; `VersionConflictError`; `aborted` when
+   * another owner took over while members got it; `failed_precondition` when this process was removed from the group
+   * (`notInView(error)` is true then); `unavailable` and `deadline_exceeded` when nobody knows whether it was set: try
+   * again with `ifVersion`.
+   */
+  async set(value: InferInput<S>, options: SetOptions = {}): Promise<number> {
+    const parsed = await parse(this.#schema, value, "input");
+    if ("failure" in parsed) throw this.#error(parsed.failure.code, parsed.failure.message);
+    return this.#change({ hasValue: true, value }, options);
+  }
+
+  /**
+   * Makes all copies invalid, by another version without a value. The next `get` has what `initial` makes at the owner.
+   *
+   * @throws as `set`
+   */
+  invalidate(options: SetOptions = {}): Promise<number> {
+    return this.#change({ hasValue: false, value: undefined }, options);
+  }
+
+  /**
+   * The versions that come to this member, from the copy of now on. Who reads slowly sees the newest one. It ends when
+   * `signal` aborts or the variables are closed.
+   *
+   * @example
+   * for await (const { version, value } of limits.watch()) apply(value);
+   */
+  async *watch(signal?: AbortSignal): AsyncGenerator<Versioned<InferOutput<S>>, void, undefined> {
+    for await (const copy of this.#copies.of(this.name).newest.read("now", signal))
+      if (copy.hasValue) yield await this.#parsed(copy);
+  }
+
+  async #change(
+    what: Pick<Change, "hasValue" | "value">,
+    { ifVersion, sync = false, ...options }: SetOptions,
+  ): Promise<number> {
+    if (ifVersion !== undefined && !(Number.isSafeInteger(ifVersion) && ifVersion >= 0))
+      throw new RangeError(`variable: ifVersion must be a whole number from 0, it is ${ifVersion}`);
+    const answer = await this.#variables.ask(this.name, { ...what, ifVersion, sync }, options);
+    const { state, version } = answer;
+    if (state === "conflict") throw new VersionConflictError(this.name, ifVersion as number, version);
+    // Who sets it reads it.
+    this.#copies.keep(this.name, { version, ...what });
+    return version;
+  }
+
+  async #parsed({ version, value }: Copy): Promise<Versioned<InferOutput<S>>> {
+    const parsed = await parse(this.#schema, value, "output");
+    if ("failure" in parsed) throw this.#error(parsed.failure.code, parsed.failure.message);
+    return { version, value: parsed.value as InferOutput<S> };
+  }
+
+  #error(code: "not_found" | "failed_precondition" | RpcError["code"], message: string): RpcError {
+    return new RpcError({ code, message: `variable "${this.name}": ${message}` });
+  }
+}
