@@ -6,7 +6,7 @@
  * `node build/bench/main.js [WORKLOAD…] [OPTION…]`, see `--help`
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { contenders } from "./contenders/index.ts";
 import { report } from "./report/report.ts";
@@ -60,12 +60,15 @@ endChildrenOnSignal();
 const chosen = workloads.filter(({ name, isInQuick }) =>
   options.only.length > 0 ? options.only.includes(name) : isInQuick || !options.quick,
 );
+/** Without the place of the checkout: results are kept, and say nothing of the machine's folders. */
+const words = process.argv.slice(2).map((word) => (word.startsWith(root) ? relative(root, word) : word));
 const settings = {
-  command: ["npm run bench", ...(process.argv.length > 2 ? ["--", ...process.argv.slice(2)] : [])].join(" "),
+  command: ["npm run bench", ...(words.length > 0 ? ["--", ...words] : [])].join(" "),
   quick: options.quick,
   rounds: options.rounds,
   roundMs: options.roundMs,
   ...(options.machine === undefined ? {} : { machine: options.machine }),
+  ...(options.device === undefined ? {} : { device: options.device }),
 };
 const choice = {
   ...(options.verbs === undefined ? {} : { verbsHost: options.verbs }),

@@ -19,3 +19,9 @@ export interface Driver extends BulkParty {
   /** Moves transfers of the size prepared, in one of the ways this party knows. */
   measure(way: string, inFlight: number, durationMs: number): Promise<Measured>;
 }
+
+/** A driver whose memory is read. */
+export interface Owner extends Driver {
+  /** From now on its JavaScript thread computes for most of the time, or does so no more (`Busy`). */
+  compute(isBusy: boolean): Promise<void>;
+}

@@ -128,6 +128,16 @@ export class Running<D extends Driver = Driver> {
     return new Running(subject, all);
   }
 
+  /** One more of the parties that go there, as a subject at work that ends without the first party. */
+  async joined(): Promise<Running<D>> {
+    const [there] = this.#all;
+    const [, module] = this.subject.parties;
+    if (there === undefined || module === undefined) throw new Error("nobody goes there");
+    return new Running({ ...this.subject, driver: 0 }, [
+      await start(this.subject, module, await there.ask("address")),
+    ]);
+  }
+
   async prepare(bytes: number, lanes: number): Promise<void> {
     await Promise.all(this.#all.map((party) => party.ask("prepare", bytes, lanes)));
   }

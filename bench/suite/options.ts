@@ -21,6 +21,8 @@ export interface Options {
   readonly machine?: string;
   /** The address of an RDMA device. */
   readonly verbs?: string;
+  /** What that device is called in the names of ratios. */
+  readonly device?: string;
 }
 
 export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
@@ -36,7 +38,8 @@ export const usage = `npm run bench [-- [WORKLOAD…] [OPTION…]]
   --rounds N         how often each contender is measured in each way
   --round-ms MS      for how long each time
   --machine NAME     what this machine is called in the report
-  --verbs HOST       measure over the RDMA device of that address too, and over tcp at it`;
+  --verbs HOST       measure over the RDMA device of that address too, and over tcp at it
+  --device NAME      what that device is called in the names of ratios, such as rxe`;
 
 /**
  * @param workloads the names there are
@@ -65,6 +68,7 @@ export function parseOptions(
       "round-ms": { type: "string" },
       machine: { type: "string" },
       verbs: { type: "string" },
+      device: { type: "string" },
     },
   });
   const { quick, figures, rounds, "round-ms": roundMs, contenders: chosen, ...texts } = values;

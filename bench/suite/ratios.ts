@@ -68,10 +68,28 @@ const besideFloor = (size: string, inFlight: number): Definition[] => {
   ]);
 };
 
+/** Several peers at once, and peers that compute, beside node:net. */
+const besideNet = (fabric: string, peers: string): Definition[] =>
+  ["gbps", "cpu_ms_per_gb"].flatMap((measure) =>
+    ["get", "put"].map((op) => ({
+      name: `${fabric}.bulk_peers.${peers}.${op}_${measure.replace("_ms_per_gb", "")}_vs_net`,
+      ours: [`${fabric}.bulk_peers.${peers}.${op}_${measure}`],
+      theirs: (fabric === "shm" ? overShm.unix : overTcp.net).map(
+        (key) => `${key}.bulk_peers.${peers}.${measure}`,
+      ),
+    })),
+  );
+
 const stream = (transport: string, beside: string, theirs: readonly string[]): Definition => ({
   name: `${transport}.stream.items_vs_${beside}`,
   ours: [`${transport}.stream.items`],
   theirs: theirs.map((key) => `${key}.stream.items`),
+});
+
+const broadcast = (transport: string, theirs: readonly string[]): Definition => ({
+  name: `${transport}.group.broadcast16_vs_grpc`,
+  ours: [`${transport}.group.broadcast16.p50_us`],
+  theirs: theirs.map((key) => `${key}.group.broadcast16.p50_us`),
 });
 
 /** Those that `--quick` promises. */
@@ -95,9 +113,14 @@ export const quickRatios: readonly Definition[] = [
   stream("shm", "grpc", overShm.grpc),
   stream("tcp", "net", overTcp.net),
   stream("tcp", "grpc", overTcp.grpc),
+  broadcast("shm", overShm.grpc),
+  broadcast("tcp", overTcp.grpc),
   { name: "shm.oneway.ops_vs_call", ours: ["shm.oneway.ops"], theirs: ["shm.oneway.calls"] },
   { name: "idle_cpu_percent", ours: ["idle_cpu_percent"] },
 ];
+
+/** How long a piece is on average, of 1,024. */
+const scatterSizes = ["4KiB", "64KiB"];
 
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
@@ -111,12 +134,20 @@ const furtherRatios: readonly Definition[] = [
   ...["64KiB", "1MiB", "16MiB"].flatMap((size) =>
     [1, 4, 8].flatMap((inFlight) => besideFloor(size, inFlight)),
   ),
+  ...["tcp", "shm"].flatMap((fabric) => ["one", "four", "busy"].flatMap((peers) => besideNet(fabric, peers))),
   ...["shm", "tcp", "verbs"].flatMap((fabric) =>
-    ["1MiB", "16MiB"].map((size) => ({
-      name: `${fabric}.bulk.${size}.region_vs_call`,
-      ours: [`${fabric}.registration.${size}.moved.region_us`],
-      theirs: [`${fabric}.registration.${size}.moved.call_us`],
-    })),
+    ["64KiB", "1MiB", "16MiB", "256MiB"].flatMap((size) => [
+      {
+        name: `${fabric}.bulk.${size}.region_vs_call`,
+        ours: [`${fabric}.registration.${size}.moved.region_us`],
+        theirs: [`${fabric}.registration.${size}.moved.call_us`],
+      },
+      {
+        name: `${fabric}.bulk.${size}.registration_vs_move`,
+        ours: [`${fabric}.registration.${size}.register_us`],
+        theirs: [`${fabric}.registration.${size}.moved.region_us`],
+      },
+    ]),
   ),
   ...["shm", "tcp", "verbs"].flatMap((fabric) =>
     ["64B", "4KiB", "64KiB", "1MiB"].map((size) => ({
@@ -124,6 +155,15 @@ const furtherRatios: readonly Definition[] = [
       ours: [`${fabric}.few_bytes.${size}.lend_us`],
       theirs: [`${fabric}.few_bytes.${size}.carry_us`],
     })),
+  ),
+  ...["shm", "tcp", "verbs"].flatMap((fabric) =>
+    scatterSizes.flatMap((size) =>
+      ["get", "put"].map((op) => ({
+        name: `${fabric}.scatter.${size}.${op}_vs_one_piece`,
+        ours: [`${fabric}.scatter.${size}.scattered.${op}_gbps`],
+        theirs: [`${fabric}.scatter.${size}.contiguous.${op}_gbps`],
+      })),
+    ),
   ),
   ...["shm", "tcp"].flatMap((fabric) =>
     [1, 64].flatMap((inFlight) =>

@@ -24,6 +24,8 @@ export interface Settings {
   readonly roundMs: number;
   /** What the machine is called, if it was named. */
   readonly machine?: string;
+  /** What the RDMA device is called, if it was named: the ratios over it are called after it, not `verbs`. */
+  readonly device?: string;
 }
 
 /** All of one run, as `--json` writes it. `docs/guide/benchmarks.md` documents each field. */
@@ -60,7 +62,11 @@ export function resultsOf(measured: Measurements): Results {
     names.add(figure.name);
     return { ...figure, ...summarize(figure.rounds) };
   });
-  const ratioDetails = ratiosOf(figures);
+  const { device = "verbs" } = measured.settings;
+  const ratioDetails = ratiosOf(figures).map((ratio) => ({
+    ...ratio,
+    name: ratio.name.replace(/^verbs\./, `${device}.`),
+  }));
   return {
     schema,
     ...measured,

@@ -5,11 +5,14 @@ import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
 import { bulkFloor } from "./bulk-floor.ts";
 import { bulkMemory } from "./bulk-memory.ts";
+import { bulkPeers } from "./bulk-peers.ts";
 import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { bulkSmall } from "./bulk-small.ts";
+import { collectives } from "./collectives.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
+import { groupSize } from "./group-size.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
 import { memory } from "./memory.ts";
@@ -38,12 +41,15 @@ export const workloads: readonly Workload[] = [
   bulkBeside,
   bulkFloor,
   bulkMemory,
+  bulkPeers,
   bulkRegistration,
   bulkScatter,
   bulkSmall,
   fiRmaBw,
   floor,
   layers,
+  collectives,
+  groupSize,
   rest,
   memory,
   scaling,

@@ -4,6 +4,7 @@ import type { Footprint } from "../echo/usage.ts";
 import type { Caller } from "../memory/caller.ts";
 import type { Holder } from "../memory/holder.ts";
 import type { MemPeers } from "../memory/mem-peers.ts";
+import type { Reader } from "../memory/reader.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -19,16 +20,23 @@ export interface MemorySizes {
   readonly memEngines: number;
   readonly realPeers: number;
   readonly pending: number;
+  readonly streams: number;
 }
 
-const full: MemorySizes = { memPeers: [1_000, 10_000], memEngines: 1_000, realPeers: 64, pending: 1_000_000 };
+const full: MemorySizes = {
+  memPeers: [1_000, 10_000],
+  memEngines: 1_000,
+  realPeers: 64,
+  pending: 1_000_000,
+  streams: 50_000,
+};
 
-/** How much an idle peer and a pending call weigh. Memory hardly differs between runs: each figure is measured once. */
+/** How much an idle peer, a pending call and an idle stream weigh. Memory hardly differs between runs: each figure is measured once. */
 export const memory: Workload = {
   name: "memory",
   title: "Memory",
   about:
-    "What idle peers and pending calls weigh, by the growth of a process after collections. Over mem both ends are in one process; peers there are simulated: one client engine with that many sessions, or an engine each. A pending call is all that its caller holds, the promise included.",
+    "What idle peers, pending calls and idle streams weigh, by the growth of a process after collections. Over mem both ends are in one process; peers there are simulated: one client engine with that many sessions, or an engine each. A pending call is all that its caller holds, the promise included. Of an idle stream what its handler or its consumer would hold without it is told apart.",
   isInQuick: false,
   run: (run) => measureMemory(run, full),
 };
@@ -42,6 +50,7 @@ export async function measureMemory(run: Run, sizes: MemorySizes): Promise<Figur
     ...(await pendingOnMem(run, "sent", sizes.pending)),
     ...(await pendingOnMem(run, "waiting", sizes.pending)),
     ...(await pendingOnShm(run, sizes.pending)),
+    ...(await measureIdleStreams(run, sizes.streams)),
   ];
 }
 
@@ -220,6 +229,44 @@ function pendingOnShm(run: Run, count: number): Promise<Figure[]> {
           "bytes",
           atHandler,
         ),
+      ];
+    });
+  });
+}
+
+const streamsChart = "An idle server stream";
+
+/** Both ends wait for an item. What is the user's is measured in the same processes, without a stream. */
+export function measureIdleStreams(run: Run, count: number): Promise<Figure[]> {
+  const url = `shm://cinnabar-streams-${process.pid}`;
+  const holder = Child.start<Holder>("idle streams, handlers", module("memory/holder"), [url], { execArgv });
+  return using(holder, async (holder) => {
+    const reader = Child.start<Reader>("idle streams, consumer", module("memory/reader"), [url], {
+      execArgv,
+    });
+    return using(reader, async (reader) => {
+      const open = async (streams: number, inAll: number) => {
+        await reader.ask("begin", streams);
+        while ((await holder.ask("held")) < inAll) await new Promise((resolve) => setTimeout(resolve, 50));
+      };
+      await open(count, count);
+      const before = [await holder.ask("footprint"), await reader.ask("footprint")] as const;
+      await open(count, 2 * count);
+      const atHandler = heapGrowth(before[0], await holder.ask("footprint")) / count;
+      const atConsumer = heapGrowth(before[1], await reader.ask("footprint")) / count;
+      const ofHandler = await holder.ask("waitingHandlerBytes", count);
+      const ofConsumer = await reader.ask("waitingConsumerBytes", count);
+      run.tell(
+        `${count} idle streams over shm: ${atHandler.toFixed(0)} bytes each at the handler, ${ofHandler.toFixed(0)} its own; ` +
+          `${atConsumer.toFixed(0)} at the consumer, ${ofConsumer.toFixed(0)} its own`,
+      );
+      const figure = (name: string, subject: string, bytes: number) =>
+        once(`shm.idle_stream.${name}`, subject, streamsChart, "bytes", bytes);
+      return [
+        figure("callee_bytes", "callee, its handler included", atHandler),
+        figure("callee_own_bytes", "callee, Cinnabar's part", atHandler - ofHandler),
+        figure("caller_bytes", "caller, its consumer included", atConsumer),
+        figure("caller_own_bytes", "caller, Cinnabar's part", atConsumer - ofConsumer),
       ];
     });
   });

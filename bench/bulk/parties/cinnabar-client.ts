@@ -2,9 +2,10 @@ import { Engine, type PooledMemory, type Region, type RegionKeys } from "cinnaba
 import { cpuUs } from "../../echo/usage.ts";
 import { parseTransport, securityFor } from "../../security/options.ts";
 import { median, percentile } from "../../suite/statistics.ts";
+import { Busy } from "../busy.ts";
 import { Bulk, heartbeatMs } from "../contract.ts";
 import { type Measured, runLanes, type Stretch } from "../lanes.ts";
-import type { Driver } from "../party.ts";
+import type { Owner } from "../party.ts";
 import { patterned, Slots } from "../slots.ts";
 import { open as openServer } from "./cinnabar-server.ts";
 
@@ -61,14 +62,14 @@ export interface SmallCalls {
   readonly streamBytesPerMs: number;
 }
 
-export interface CinnabarClient extends Driver {
+export interface CinnabarClient extends Owner {
   lendingCosts(bytes: number, durationMs: number): Promise<LendingCosts>;
   poolCosts(bytes: number, durationMs: number): Promise<PoolCosts>;
   /** Rejects when other bytes arrive than were sent, or memory is registered more or less often than it should be. */
   registrationCosts(bytes: number, durationMs: number): Promise<RegistrationCosts>;
   smallTransfers(bytes: number, durationMs: number): Promise<SmallTransfers>;
-  /** Exposer memory in one piece and in many, and checks that both carry what they should. */
-  prepareScatter(): Promise<void>;
+  /** Exposes memory in one piece, and in many so long on average, and checks that both carry what they should. */
+  prepareScatter(averageBytes: number): Promise<void>;
   scatter(op: "get" | "put", kind: "contiguous" | "scattered", durationMs: number): Promise<Measured>;
   /** Beside a stream of so many transfers of the size prepared, or for a time beside nothing. */
   smallCalls(
@@ -80,9 +81,14 @@ const mySide = 1;
 const serverSide = 2;
 const exposures = 2_000;
 
-/** The scattered region: so many pieces, each as far from the next as it is long. */
-export const pieces = 256;
-export const pieceBytes = 4096;
+/** The scattered region has so many pieces. */
+export const pieces = 1024;
+
+/** Odd lengths, so many bytes a piece on average: a power of two. */
+function oddLengths(averageBytes: number): number[] {
+  const lengths = Array.from({ length: pieces - 1 }, (_, index) => 1 + 2 * ((index * 26_317) % averageBytes));
+  return [...lengths, pieces * averageBytes - lengths.reduce((sum, bytes) => sum + bytes, 0)];
+}
 
 /**
  * Lends its memory to the server, which moves the bytes. Ways: `get`, `put`, and with ` by call` one call for each
@@ -93,6 +99,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
   const engine = await Engine.open({ ...securityFor(isSealed), heartbeatMs });
   const server = address === "" ? await openServer(url) : undefined;
   const client = (await engine.connect(address || url)).client(Bulk, { timeoutMs: 300_000 });
+  const busy = new Busy();
   let slots = new Slots(0);
   let pooled: PooledMemory | undefined;
   let region: Region<"read_write"> = engine.expose(slots.memory, { access: "read_write" });
@@ -212,13 +219,17 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       return { carryUs, lendUs, lendKeptUs, getUs: await within("get"), putUs: await within("put") };
     },
 
-    async prepareScatter() {
-      const bytes = pieces * pieceBytes;
+    async prepareScatter(averageBytes) {
+      for (const former of Object.values(scatter ?? {})) former.dispose();
+      const bytes = pieces * averageBytes;
       const whole = new Uint8Array(bytes);
-      const apart = new Uint8Array(2 * bytes);
-      const views = Array.from({ length: pieces }, (_, index) =>
-        apart.subarray(2 * index * pieceBytes, (2 * index + 1) * pieceBytes),
-      );
+      const apart = new Uint8Array(bytes + pieces + 1);
+      let at = 1;
+      const views = oddLengths(averageBytes).map((length) => {
+        const view = apart.subarray(at, at + length);
+        at += length + 1;
+        return view;
+      });
       scatter = {
         contiguous: engine.expose(whole, { access: "read_write" }),
         scattered: engine.expose(views, { access: "read_write" }),
@@ -226,8 +237,11 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       const once = { transfers: 1 };
       const mine = patterned(new Uint8Array(bytes), mySide, 0);
       whole.set(mine);
-      for (const [index, view] of views.entries())
-        view.set(mine.subarray(index * pieceBytes, (index + 1) * pieceBytes));
+      let copied = 0;
+      for (const view of views) {
+        view.set(mine.subarray(copied, copied + view.byteLength));
+        copied += view.byteLength;
+      }
       const theirs = patterned(new Uint8Array(bytes), serverSide, 0);
       await client.prepare({ bytes, lanes: 1 });
       for (const lent of Object.values(scatter)) {
@@ -272,6 +286,7 @@ export async function open(transport: string, address: string): Promise<Cinnabar
       };
     },
 
+    compute: async (isBusy) => busy.set(isBusy),
     address: async () => "",
     cpuUs: async () => cpuUs(),
     async close() {

@@ -3,9 +3,10 @@ import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { cpuUs } from "../../echo/usage.ts";
+import { Busy } from "../busy.ts";
 import { runLanes } from "../lanes.ts";
 import { type Reading, readings } from "../net-readings.ts";
-import type { Driver } from "../party.ts";
+import type { Owner } from "../party.ts";
 import { Slots } from "../slots.ts";
 
 /**
@@ -13,7 +14,7 @@ import { Slots } from "../slots.ts";
  * the same as elsewhere. Ways: how the receiver reads, see net-readings.ts. It is the receiver that connects, since
  * only a socket that connects may bring its read buffer.
  */
-export async function open(transport: string): Promise<Driver> {
+export async function open(transport: string): Promise<Owner> {
   const server = createServer({ noDelay: true });
   const path = join(tmpdir(), `cinnabar-bench-bulk-${process.pid}.sock`);
   if (transport === "unix") server.listen(path);
@@ -22,6 +23,7 @@ export async function open(transport: string): Promise<Driver> {
 
   const links = new Map<Reading, Link>();
   let slots = new Slots(0);
+  const busy = new Busy();
 
   return {
     address: async () => addressOf(server),
@@ -49,6 +51,7 @@ export async function open(transport: string): Promise<Driver> {
       return runLanes(inFlight, { durationMs }, (lane) => link.send(slots.slot(lane)));
     },
 
+    compute: async (isBusy) => busy.set(isBusy),
     cpuUs: async () => cpuUs(),
     async close() {
       for (const link of links.values()) link.socket.destroy();
