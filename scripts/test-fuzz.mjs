@@ -1,4 +1,4 @@
-// `npm run test:fuzz`: ten million mutated sealed messages, natively under ASan and UBSan.
+// `npm run test:fuzz`: ten million mutated messages of each kind that native code reads, under ASan and UBSan.
 import { endChildrenOnSignal } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { fuzzUnderSanitizers } from "./test/sanitizers.mjs";

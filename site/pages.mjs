@@ -63,6 +63,7 @@ function listOfExamples() {
   const folders = [
     ["Begin", /^examples\/0\d[^/]*$/],
     ["Recipes", /^examples\/recipes\//],
+    ["Groups", /^examples\/group\//],
     ["Middleware", /^examples\/middleware\//],
   ];
   const rest = files.filter(isExample).filter((file) => !folders.some(([, those]) => those.test(file)));
@@ -79,7 +80,7 @@ function listOfExamples() {
       });
       return `## ${title}\n\n${lines.join("\n")}\n`;
     });
-  return `# Examples\n\nEach program runs by itself after \`npm run setup && npm run build:programs\`.\n\n${text.join("\n")}`;
+  return `# Examples\n\nEach program runs by itself: \`npm run example -- NAME\`.\n\n${text.join("\n")}`;
 }
 
 function read(file) {

@@ -58,8 +58,8 @@ export async function buildNative(preset, target) {
 
 /**
  * Builds the package into dist/, then what uses it: the command line into its own dist/ and dist/cli/, groups into their
- * own dist/, the programs (examples, benchmarks, processes of tests) into build/. The demo needs the package and the
- * examples alone.
+ * own dist/, the programs (examples, benchmarks, processes of tests) into build/. The demo needs the package, groups and
+ * the examples alone.
  *
  * @param {"demo" | "bench" | "test"} purpose
  */
@@ -72,11 +72,12 @@ export async function buildTypeScript(purpose) {
   });
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
   // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
-  const examples = fingerprint([...forPrograms, "tsconfig.examples.json"]);
+  const examples = fingerprint([...forPrograms, "tsconfig.examples.json", "packages/group"]);
   const programs = fingerprint([...forPrograms, "packages/group", "bench", "test"]);
   const forBuild = { stamp: "build", output: "build/examples" };
   if (purpose === "demo") {
     const project = "tsconfig.examples.json";
+    await buildGroups(forPackage);
     await buildProject({ ...forBuild, what: "the examples", project, prints: [examples, programs] });
     return;
   }
@@ -96,7 +97,7 @@ export async function buildTypeScript(purpose) {
   ]);
 }
 
-/** Processes of tests use them. @param {readonly string[]} forPackage */
+/** An example and processes of tests use them. @param {readonly string[]} forPackage */
 function buildGroups(forPackage) {
   return buildProject({
     ...{ stamp: "group", what: "groups", project: "packages/group/tsconfig.json" },

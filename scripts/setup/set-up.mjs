@@ -1,8 +1,8 @@
 import { buildAddon, buildTypeScript } from "./builds.mjs";
 import { allOf, SetupError } from "./command.mjs";
-import { getEtcd } from "./etcd.mjs";
 import { installNpmPackages } from "./npm-packages.mjs";
 import { installSystemPackages, rememberRefused } from "./system-packages.mjs";
+import { getProgramsOfTests } from "./test-programs.mjs";
 
 /**
  * Brings the checkout to where `purpose` can run, from whatever state it is in, and takes well under a second when
@@ -20,7 +20,11 @@ export async function setUp(purpose) {
   await allOf([installNpmPackages(), systemPackages()]);
   // The note is kept in node_modules, which npm has just made.
   rememberRefused(refused);
-  await allOf([buildAddon(), buildTypeScript(purpose), ...(purpose === "test" ? [getEtcd()] : [])]);
+  await allOf([
+    buildAddon(),
+    buildTypeScript(purpose),
+    ...(purpose === "test" ? [getProgramsOfTests()] : []),
+  ]);
 }
 
 /**

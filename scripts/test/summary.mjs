@@ -8,6 +8,9 @@ const slowestCount = 12;
 /** How many failures are named at the end. */
 const namedCount = 40;
 
+/** How many of them are named beside their stage. */
+const namedBesideStage = 5;
+
 /** A diff of long strings has long lines; the name of the file and the test comes first. */
 const maxProblemLength = 400;
 
@@ -25,6 +28,9 @@ export function summary(results, notRun = []) {
     const counts = outcome.skipped ?? `${outcome.passed} passed, ${outcome.failed} failed`;
     const time = `${seconds.toFixed(1)} s`.padStart(9);
     lines.push(`${mark.padEnd(9)}${name.padEnd(22)}${time}   ${counts}${kept ? " (kept from before)" : ""}`);
+    // Here too, since a reader may be shown this table without the end.
+    for (const problem of outcome.problems.slice(0, namedBesideStage))
+      lines.push(...firstLinesOf(problem, 3).map((line) => `${" ".repeat(9)}${line}`));
   }
   for (const { name, why } of notRun)
     lines.push(`${"not run".padEnd(9)}${name.padEnd(22)}${" ".repeat(9)}   ${why}`);
@@ -71,7 +77,16 @@ export function lastLines(passed, failed, problems) {
  * @param {string} problem
  */
 export function failureLine(problem) {
-  return `FAILED  ${problem.split("\n")[0]?.slice(0, maxProblemLength)}`;
+  return `FAILED  ${firstLinesOf(problem, 1)[0]}`;
+}
+
+/**
+ * @param {string} problem
+ * @param {number} count
+ */
+function firstLinesOf(problem, count) {
+  const lines = problem.split("\n").slice(0, count);
+  return lines.map((line) => line.slice(0, maxProblemLength));
 }
 
 /**

@@ -1,0 +1,27 @@
+import { service, unary } from "cinnabar";
+import { z } from "zod";
+
+/** What the members of the group serve each other. */
+export const Locks = service("locks.v1", {
+  /** Answers when the lock is free, which it never is here. */
+  acquire: unary({ input: z.string(), timeoutMs: 600_000 }),
+});
+
+/** How the program tells a member what it is. */
+export interface Assignment {
+  readonly rank: number;
+  readonly urls: readonly string[];
+}
+
+/** What a member tells the program. */
+export type News =
+  | {
+      readonly type: "view";
+      readonly version: number;
+      readonly ranks: readonly number[];
+      readonly atMs: number;
+    }
+  | { readonly type: "call"; readonly to: number; readonly code: string; readonly atMs: number };
+
+/** Milliseconds on the clock that all processes of a host share. */
+export const hostTimeMs = (): number => Number(process.hrtime.bigint()) / 1e6;
