@@ -28,7 +28,7 @@ const middleOf = (figures: readonly Figure[], name: string): number =>
 describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
   it.runIf(isLong)("tells of memory by peer and by call", async () => {
     const { measureMemory } = await built("memory");
-    const sizes = { memPeers: [50, 100], memEngines: 10, realPeers: 2, pending: 20_000 };
+    const sizes = { memPeers: [50, 100], memEngines: 10, realPeers: 2, pending: 20_000, streams: 5_000 };
     const figures: Figure[] = await measureMemory(run, sizes);
     expectFigures(
       figures,
@@ -36,11 +36,14 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
       "mem.idle_engines.10.bytes_per_peer",
       "tcp.idle_peers.2.server_bytes_per_peer",
       "shm.pending.sent.caller_bytes_per_call",
+      "shm.idle_stream.callee_bytes",
     );
     // Bounds on the heap, which is the same on every machine: far from what is aimed at, near enough for a leak or a
     // closure too many to show.
     expect(middleOf(figures, "mem.pending.sent.bytes_per_call")).toBeLessThan(2_000);
     expect(middleOf(figures, "shm.pending.sent.caller_bytes_per_call")).toBeLessThan(1_000);
+    expect(middleOf(figures, "shm.idle_stream.callee_own_bytes")).toBeLessThan(1_400);
+    expect(middleOf(figures, "shm.idle_stream.caller_own_bytes")).toBeLessThan(1_200);
   });
 
   it.runIf(isLong)("tells how cost grows with clients and with idle peers", async () => {
@@ -86,6 +89,28 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
       "shm.few_bytes.64B.carry_us",
       "tcp.few_bytes.1MiB.lend_kept_us",
     );
+  });
+
+  it.runIf(isLong)("tells how long calls of a group take, beside the same by hand", async () => {
+    const { measureCollectives } = await built("collectives");
+    const figures: Figure[] = await measureCollectives(run, 3);
+    expectFigures(
+      figures,
+      "shm.group.broadcast3.p50_us",
+      "tcp.group.broadcast3.binomial.p99_us",
+      "shm.group.barrier3.flat.p50_us",
+      "grpc-unix.group.broadcast3.p50_us",
+    );
+    expect(middleOf(figures, "tcp.group.barrier3.p50_us")).toBeGreaterThan(0);
+  });
+
+  it("tells what groups cost by their size", async () => {
+    const { measureGroupSize } = await built("group-size");
+    const figures: Figure[] = measureGroupSize(run, { calls: [2, 64], quiet: [16], crash: [16] });
+    expectFigures(figures, "group_size.quiet.16.messages", "group_size.crash.16.periods");
+    const call = (tree: string) => middleOf(figures, `group_size.call.${tree}.64.ms`);
+    expect(call("4-nomial")).toBeLessThan(call("flat"));
+    expect(middleOf(figures, "group_size.quiet.16.messages")).toBeCloseTo(2, 1);
   });
 
   it("tells where a call's time goes", async () => {

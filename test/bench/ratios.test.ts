@@ -23,6 +23,8 @@ describe("the named ratios", () => {
         "shm.stream.items_vs_grpc",
         "tcp.stream.items_vs_net",
         "tcp.stream.items_vs_grpc",
+        "shm.group.broadcast16_vs_grpc",
+        "tcp.group.broadcast16_vs_grpc",
         "shm.oneway.ops_vs_call",
         "idle_cpu_percent",
       ].sort(),

@@ -160,40 +160,44 @@ describe.each(transports)("transfers at their limits over $name", (provider) => 
     expect(await answer).toBe("the same");
   });
 
-  // Untouched pages take no memory, so what it needs are 2 GiB and not 9.
-  it.runIf(isLong && provider.carriesLargest && !isSecured)(
-    "move 1 GiB in a region of 8 GiB, far behind 4 GiB and across the ends of its pieces",
+  // Untouched pages take no memory, so what the long form needs are 2 GiB and not 9. A device pins all of them.
+  const isHuge = isLong && provider.carriesLargest;
+  const piece = isHuge ? gibi : 8 * mebi;
+  it.skipIf(isHuge && isSecured)(
+    `move ${piece / mebi} MiB in a region of eight times that, across the ends of its pieces`,
     async () => {
-      const offset = 6.5 * gibi + 1;
+      const offset = 6.5 * piece + 1;
       const { api, client } = await pair(provider, [
         doing(async (input, call) => {
           const region = regionOf(input);
-          const copy = new Uint8Array(gibi);
+          const copy = new Uint8Array(piece);
           await call.get(region, copy, { offset, checksum });
-          const found = [copy[0], copy[gibi / 2 - 1], copy[gibi - 1]];
+          const found = [copy[0], copy[piece / 2 - 1], copy[piece - 1]];
           copy[1] = 4;
-          copy[gibi - 2] = 5;
-          await call.put(copy, region, { offset: offset - 2 * gibi, checksum });
+          copy[piece - 2] = 5;
+          await call.put(copy, region, { offset: offset - 2 * piece, checksum });
           return found;
         }),
       ]);
-      const pieces = Array.from({ length: 8 }, () => new Uint8Array(gibi));
-      const byteAt = (at: number) => ({ piece: pieces[Math.floor(at / gibi)], index: at % gibi });
+      const pieces = Array.from({ length: 8 }, () => new Uint8Array(piece));
+      const byteAt = (at: number) => ({ within: pieces[Math.floor(at / piece)], index: at % piece });
       const write = (at: number, value: number) => {
-        const { piece, index } = byteAt(at);
-        if (piece !== undefined) piece[index] = value;
+        const { within, index } = byteAt(at);
+        if (within !== undefined) within[index] = value;
       };
-      const read = (at: number) => byteAt(at).piece?.[byteAt(at).index];
+      const read = (at: number) => byteAt(at).within?.[byteAt(at).index];
       write(offset, 1);
-      write(offset + gibi / 2 - 1, 2);
-      write(offset + gibi - 1, 3);
+      write(offset + piece / 2 - 1, 2);
+      write(offset + piece - 1, 3);
       using region = client.expose(pieces, { access: "read_write" });
-      expect(region.byteLength).toBe(8 * gibi);
+      expect(region.byteLength).toBe(8 * piece);
       expect(await api(Extremes, patient).run({ region })).toEqual([1, 2, 3]);
-      const moved = offset - 2 * gibi;
-      expect([0, 1, gibi / 2 - 1, gibi - 2, gibi - 1].map((at) => read(moved + at))).toEqual([1, 4, 2, 5, 3]);
+      const moved = offset - 2 * piece;
+      expect([0, 1, piece / 2 - 1, piece - 2, piece - 1].map((at) => read(moved + at))).toEqual([
+        1, 4, 2, 5, 3,
+      ]);
       expect(read(moved - 1)).toBe(0);
-      expect(read(moved + gibi)).toBe(0);
+      expect(read(moved + piece)).toBe(0);
     },
     300_000,
   );

@@ -82,7 +82,9 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
     };
     await endAll().catch(async (error: Error) => {
       const [ours, theirs] = [client.stats(), await writerStats()];
-      const isLost = ours.sessions === 0 || theirs.counters.sessionsLost > 0;
+      // Either side may lose it first, and a new one may be open already.
+      const isLost =
+        ours.sessions === 0 || Math.max(ours.counters.sessionsLost, theirs.counters.sessionsLost) > 0;
       const text = `${error.message}\n${JSON.stringify({ ours, theirs }, undefined, 1)}`;
       throw isLost ? new SessionLost(text) : new Error(text);
     });
@@ -142,8 +144,9 @@ describe("memory that is taken back is not written any more", () => {
           return attempt(left - 1);
         });
       };
-      // Cancels are sent while puts are under way: where that may end the connection, another one has to show it.
-      const total = await attempt(answersEmptyReads(fabric) ? 0 : 4);
+      // Cancels are sent while puts are under way: where that may end the connection, another one has to show it. On a
+      // busy machine five in a row have ended so.
+      const total = await attempt(answersEmptyReads(fabric) ? 0 : 20);
       console.log(`late writes over ${fabric}, ${end}: ${JSON.stringify(total)}`);
       // On shm and mem the reason is known: there is no such key.
       if (fabric === "shm") expectRefused(total);

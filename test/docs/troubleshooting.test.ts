@@ -71,8 +71,11 @@ const noMessages: readonly RegExp[] = [
   /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
   // Faults of the package itself.
   /^(sessions have|… has) no …?|^no two parts of a session/,
+  // What commands print when all is well.
+  /^Usage: cinnabar|^`cinnabar COMMAND --help`|^(Builds|Prints|Makes) .*\.$|^Built …|^Locked memory|^Fork safety/,
+  /^any amount can be pinned$/,
   // Paths, names of ciphers, and the platforms that a message lists.
-  /native\/build\/Release|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
+  /native\/build\/Release|^\/proc\/sys|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
 ];
 
 /** Texts of the addon that say something else than why it cannot do what was asked. */

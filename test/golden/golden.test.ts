@@ -169,12 +169,13 @@ function encoded({ session, nonce, number, frames }: Vector): string {
   }
   const port = new FakePort(2, 16_384);
   const ignore = () => {};
-  const progress = { wake: ignore, flushSoon: ignore, arrivedMs: 0 };
+  const progress = { wake: ignore, flushSoon: ignore, goOn: ignore, arrivedMs: 0 };
   const listener = {
     onRoom: ignore,
     onSendFailed: ignore,
     onMessagePosted: ignore,
     isWatched: true,
+    bodyLimit: 2 ** 29,
     watch: ignore,
     onOverrun: ignore,
     onDrained: ignore,

@@ -282,7 +282,7 @@ describe("a message longer than its receiver takes", () => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);
     await attacker.connect();
-    await attacker.sendFrames(request(new Uint8Array(20_000)));
+    await attacker.sendFrames(request(new Uint8Array(40_000)));
     await attacker.until(() => victim.counters.malformed === 1, "fault");
     expect(victim.engine.stats().sessions).toBe(2);
     await attacker.sendFrames({ kind: frameKind.ping });

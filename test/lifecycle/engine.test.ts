@@ -1,5 +1,5 @@
 import { type AddressInfo, createServer } from "node:net";
-import { Engine, implement, type Peer, type RpcError, service, unary } from "cinnabar";
+import { clientStream, Engine, implement, type Peer, type RpcError, service, unary } from "cinnabar";
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { expectAtRest, filesLeft } from "../matrix/at-rest.ts";
@@ -19,6 +19,11 @@ const living = (handlers: Partial<Handlers> = {}) =>
 
 /** The URL at which `engine` can be opened once more: a port that the system picked stays the same. */
 const again = (engine: Engine): string => engine.urls[0] as string;
+
+async function* oneAndNoMore(): AsyncGenerator<number> {
+  yield 1;
+  await new Promise(() => {});
+}
 
 describe.each(providers)("an engine over $name", (provider) => {
   it("tells where it listens, with the port it got", async () => {
@@ -151,6 +156,42 @@ describe.each(providers)("an engine over $name", (provider) => {
       expect(error.origin).toBe(closes === "server" ? "remote" : "local");
       expect(await fired(signal as unknown as AbortSignal)).toMatchObject({ code: "unavailable" });
       expect(peer.state).toBe(closes === "server" ? "lost" : "closed");
+    }
+  });
+
+  it("is closed already when its handlers hear of that, and they may close it again", async () => {
+    let heard: string | undefined;
+    const hold = (_: unknown, { signal }: { readonly signal: AbortSignal }) =>
+      new Promise((resolve) => {
+        signal.addEventListener("abort", () => {
+          heard = server.state;
+          resolve(server.close());
+        });
+      });
+    const { api, server } = await pair(provider, [living({ hold })]);
+    const held = failure(api(Life).hold());
+    await until(() => server.stats().callsIn === 1, "the handler runs");
+    await server.close();
+    expect(heard).toBe("closed");
+    expect(await held).toMatchObject({ code: "unavailable" });
+  });
+
+  it("tells the handler of a stream that its caller is gone, whether the peer or the engine is closed", async () => {
+    const Feed = service("feed.v1", { take: clientStream({ items: z.number() }) });
+    for (const closes of ["peer", "engine"] as const) {
+      let signal: AbortSignal | undefined;
+      const feed = implement(Feed, {
+        async take(items, call) {
+          signal = call.signal;
+          for await (const _ of items);
+        },
+      });
+      const { api, peer, client } = await pair(provider, [feed]);
+      const ended = failure(api(Feed).take(oneAndNoMore()));
+      await until(() => signal !== undefined, "the handler runs");
+      await (closes === "peer" ? peer : client).close();
+      expect(await fired(signal as unknown as AbortSignal)).toMatchObject({ code: "unavailable" });
+      expect(await ended).toMatchObject({ code: "unavailable", origin: "local" });
     }
   });
 

@@ -220,7 +220,7 @@ it("may be borrowed by one peer so many times at once, and any number of times o
 
 it("says at once why its owner cannot lend", async () => {
   // So many pieces make a longer descriptor than the owner may send.
-  const pieces = Array.from({ length: 1000 }, (_, i) => new Uint8Array(scattered, 16 * i, 8));
+  const pieces = Array.from({ length: 2000 }, (_, i) => new Uint8Array(scattered, 16 * i, 8));
   const mem = providers[0] as (typeof providers)[number];
   const { api, client, server } = await pair(
     mem,
@@ -233,7 +233,7 @@ it("says at once why its owner cannot lend", async () => {
   expect(await failure(client.borrow(await api(Shelf).take({})))).toMatchObject({ code: "invalid_argument" });
 });
 
-const scattered = new ArrayBuffer(16_000);
+const scattered = new ArrayBuffer(32_000);
 
 it("names each address of an owner that cannot be reached in the borrower's time", async () => {
   const silent = await Promise.all([listenSilently(), listenSilently()]);

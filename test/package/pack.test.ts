@@ -93,7 +93,7 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect({ ino, mtimeMs, mode }).toEqual({ ino: before.ino, mtimeMs: before.mtimeMs, mode: before.mode });
   });
 
-  it("has its code, its types and its command, and no source maps", () => {
+  it("has its code, its types and its command, and no tests", () => {
     for (const file of [
       "dist/index.js",
       "dist/index.d.ts",
@@ -101,7 +101,29 @@ describe("the package that `npm pack` makes of a clone", () => {
       "dist/cli/bin/cinnabar.js",
     ])
       expect(files).toContain(file);
-    expect(files.filter((file) => file.endsWith(".map") || file.endsWith(".test.js"))).toEqual([]);
+    expect(files.filter((file) => file.endsWith(".test.js"))).toEqual([]);
+  });
+
+  it("has source maps with the sources in them: the stack of an error names the line that threw it", () => {
+    const program = 'import { Engine } from "cinnabar"; await Engine.open({ listen: 5 });';
+    const { status, stderr } = run(
+      user,
+      process.execPath,
+      ...["--enable-source-maps", "--input-type=module", "--eval", program],
+    );
+    expect(status).toBe(1);
+    const [, file = "", line = ""] = /^cinnabar:\/\/\/(src\/\S+\.ts):(\d+)\n/m.exec(stderr) ?? [];
+    const thrower = readFileSync(join(root, file), "utf8").split("\n")[Number(line) - 1];
+    expect(thrower).toContain("listen must be a URL");
+    // Node shows the line above the error: it has it from the map.
+    expect(stderr).toContain(thrower);
+    for (const map of files.filter((name) => name.endsWith(".js.map"))) {
+      const { sources, sourcesContent } = JSON.parse(readFileSync(join(installed, map), "utf8")) as {
+        sources: string[];
+        sourcesContent: string[];
+      };
+      expect(sourcesContent, map).toHaveLength(sources.length);
+    }
   });
 
   it("has a command `cinnabar`", () => {

@@ -1,7 +1,8 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { EngineStats } from "cinnabar";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Child, endAllChildren } from "./support/child.ts";
 import { type Fabric, freshUrl } from "./support/fabrics.ts";
@@ -13,8 +14,12 @@ const inner = size / 2;
 /** The root of each of its subtrees: those that its parent has to reach when it is gone. */
 const below = size === 16 ? [9, 10, 12] : [5, 6];
 const tree = { kind: "knomial", ratio: 2 } as const;
+/** The long form has 1000 barriers and 16 processes, which takes minutes on two cores that others use, too. */
+if (isLong) vi.setConfig({ testTimeout: 900_000 });
 /** Of barriers. */
 const rounds = isLong ? 1000 : 20;
+/** Of the region that goes to all members. */
+const bulkBytes = (isLong ? 64 : 8) << 20;
 /** Long enough for any machine: nothing here waits for it. */
 const timeoutMs = 60_000;
 
@@ -32,6 +37,12 @@ interface Outcome {
   readonly ok: number[];
   readonly failed: { readonly rank: number; readonly code: string; readonly executed: string }[];
   readonly repaired: number[];
+}
+
+interface Spread extends Omit<Outcome, "value"> {
+  readonly value: { readonly rank: number; readonly sum: string }[];
+  /** What every member is to have. */
+  readonly sum: string;
 }
 
 /** Where members listen: all at one fabric, or every other one. */
@@ -85,6 +96,33 @@ describe.each(Object.entries(fabrics))(`a collective of ${size} processes over %
     const words = await Promise.all(members.map((child, rank) => child.ask("allReduce", `${rank}.`)));
     expect(new Set(words)).toEqual(new Set([all.map((rank) => `${rank}.`).join("")]));
 
+    // A region is copied once by each member, from its parent: what the caller sends is its fan-out times the size.
+    const counters = async () =>
+      (await Promise.all(members.map((child) => child.ask<EngineStats>("stats")))).map(
+        (each) => each.counters,
+      );
+    const before = await counters();
+    const spread = await root.ask<Spread>("spread", {
+      tree,
+      timeoutMs,
+      bytes: bulkBytes,
+      checksum: "crc32c",
+    });
+    expect(spread).toMatchObject({ ok: all, failed: [] });
+    expect(new Set(spread.value.map(({ rank, sum }) => `${rank} ${sum}`))).toEqual(
+      new Set(all.map((rank) => `${rank} ${spread.sum}`)),
+    );
+    const copied = (await counters()).map((after, rank) => ({
+      got: after.bytesGot - (before[rank]?.bytesGot ?? 0),
+      put: after.bytesPut - (before[rank]?.bytesPut ?? 0),
+      calls: after.callsStarted - (before[rank]?.callsStarted ?? 0),
+    }));
+    expect(copied.map(({ got, put }) => [got, put])).toEqual(
+      all.map((rank) => [rank === 0 ? 0 : bulkBytes, 0]),
+    );
+    // Each call lets one member copy, and nobody else may read the caller's memory.
+    expect(copied[0]?.calls).toBe(Math.log2(size));
+
     // A stopped process says nothing, so this takes as long as its deadline. The tree is flat and known to be
     // connected: whoever runs has answered long before.
     const flat = { tree: { kind: "flat" } };
@@ -127,12 +165,30 @@ describe.each(Object.entries(fabrics))(`a collective of ${size} processes over %
     const next = await second.ask<Outcome>("visit", { tree, timeoutMs, exclude: [0, inner] });
     expect(next).toMatchObject({ ok: rest, failed: [] });
 
+    // An inner member is killed while those below it copy from it. They go on from its parent.
+    const half = 2 ** Math.floor(Math.log2(rest.length - 1));
+    const [killed, first] = rest.slice(half) as [number, number];
+    const cut = second.ask<Spread>("spread", {
+      ...{ tree, timeoutMs, bytes: bulkBytes, exclude: [0, inner], holds: true, onFailure: "partial" },
+    });
+    await members[first]?.report("spreading", (report) => report.call === 2);
+    await (members[killed] as Child).destroy();
+    const others = rest.filter((rank) => rank !== killed);
+    await Promise.all(others.map((rank) => members[rank]?.report("held")));
+    await Promise.all(others.map((rank) => members[rank]?.ask("release")));
+    const { failed, ok, value, repaired, sum } = await cut;
+    expect([failed, ok]).toEqual([[{ ...lost, executed: "maybe", rank: killed }], others]);
+    expect(repaired).toContain(first);
+    expect(new Set(value.map((each) => `${each.rank} ${each.sum}`))).toEqual(
+      new Set(others.map((rank) => `${rank} ${sum}`)),
+    );
+
     for (const rank of all) {
       const executed = executedBy(rank);
       expect(new Set(executed).size).toBe(executed.length);
-      // A stopped member may have learned in time that nobody waits.
-      const most = rank === inner ? 5 : rank === 0 ? 7 : 8;
-      expect(executed.length).toBeGreaterThanOrEqual(most - (rank === stopped ? 1 : 0));
+      // A stopped member may have learned in time that nobody waits, and a killed one not have begun.
+      const most = rank === inner ? 6 : rank === 0 ? 8 : 10;
+      expect(executed.length).toBeGreaterThanOrEqual(most - (rank === stopped || rank === killed ? 1 : 0));
       expect(executed.length).toBeLessThanOrEqual(most);
     }
   });

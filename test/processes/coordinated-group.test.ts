@@ -1,18 +1,22 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { afterAll, describe, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import type { Report } from "./programs/commands.ts";
 import { Child, endAllChildren } from "./support/child.ts";
 
 const size = isLong ? 16 : 4;
-/** A suspicion lasts eight periods at least, so that a loaded machine takes no process for dead that only waits. */
-const detector = { periodMs: 250, suspicionFactor: 8, suspicionMaxFactor: 2 };
+/**
+ * A suspicion lasts six seconds at least. A loaded machine takes no process for dead that only waits, or that has joined
+ * and whose detector's engine is not open yet.
+ */
+const detector = { periodMs: 250, suspicionFactor: 24, suspicionMaxFactor: 2 };
 
-afterEach(endAllChildren);
+/** What carries the messages of the detectors, and how the address of one is written there. */
+const transports = {
+  udp: (host: string) => `${host}:7946`,
+  tcp: (host: string) => `tcp://${host}:7946`,
+};
 
-/** Loopback addresses of its own for each run: another network of 127.0.0.0/8. */
-const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
-const urlOf = (place: number) => `tcp://${network}.${place + 1}:7400`;
-const seeds = [urlOf(0), urlOf(1)];
+afterAll(endAllChildren);
 
 interface Place {
   readonly child: Child;
@@ -24,14 +28,21 @@ interface Started extends Place {
   readonly at: number;
 }
 
-async function start(place: number, rank?: number): Promise<Place> {
-  const child = new Child("coordinated-member", {
-    listen: [`shm://${network}-${place}`, urlOf(place)],
-    ...{ seeds, address: `${network}.${place + 1}:7946`, detector },
-    ...(rank !== undefined && { rank }),
-  });
-  const ready = await child.report("ready");
-  return { child, rank: ready.rank, incarnation: ready.incarnation };
+/** Starts members on loopback addresses of their own: each run has another network of 127.0.0.0/8. */
+function starter(addressOf: (host: string) => string): (place: number, rank?: number) => Promise<Place> {
+  const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
+  const hostOf = (place: number) => `${network}.${place + 1}`;
+  const urlOf = (place: number) => `tcp://${hostOf(place)}:7400`;
+  const seeds = [urlOf(0), urlOf(1)];
+  return async (place, rank) => {
+    const child = new Child("coordinated-member", {
+      listen: [`shm://${network}-${place}`, urlOf(place)],
+      ...{ seeds, address: addressOf(hostOf(place)), detector },
+      ...(rank !== undefined && { rank }),
+    });
+    const ready = await child.report("ready");
+    return { child, rank: ready.rank, incarnation: ready.incarnation };
+  };
 }
 
 /** Until each has a view of these ranks; gives their versions. */
@@ -45,9 +56,15 @@ async function agree(
   return views.map(({ version }) => version);
 }
 
-describe(`a group of ${size} processes with a coordinator`, () => {
+const tested = (isLong ? ["udp", "tcp"] : ["tcp"]) as (keyof typeof transports)[];
+
+// All at once: a detector finds out by waiting.
+describe.concurrent.each(tested)(`a group of ${size} processes with a coordinator, over %s`, (transport) => {
   // One group for all, since starting it takes most of the time; and some seconds, for a detector finds out by waiting.
-  it("goes on without processes that are killed, stand still or leave, and knows their successors", async () => {
+  it("goes on without processes that are killed, stand still or leave, and knows their successors", async ({
+    expect,
+  }) => {
+    const start = starter(transports[transport]);
     const started = await Promise.all(Array.from({ length: size }, (_, place) => start(place)));
     const ranks = started.map(({ rank }) => rank).sort((a, b) => a - b);
     expect(ranks).toEqual(Array.from({ length: size }, (_, rank) => rank));

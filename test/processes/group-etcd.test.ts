@@ -255,6 +255,58 @@ describe.skipIf(etcd === undefined)("a group in etcd", () => {
     }
   });
 
+  it("a reported death removes nobody before its lease ends where members end with theirs", async () => {
+    const name = fresh("bounded");
+    const engine = own(await Engine.open());
+    const candidate = (url: string) => ({
+      ...{ creates: false, engine: "0", urls: [url], host: undefined, detector: undefined, metadata: {} },
+    });
+    const ways = { endpoints: server.url, leaseMs: 600_000, whenUnreachable: "end" } as const;
+    const join = (url: string, more: Partial<EtcdOptions> = {}) =>
+      etcdAuthority({ ...ways, ...more }).join(name, candidate(url), { engine });
+    const [one, other, eager] = [
+      await join("mem://a"),
+      await join("mem://b"),
+      await join("mem://c", { evictReported: true }),
+    ];
+    try {
+      one.refresh?.(3);
+      await expect.poll(() => one.view.members.length, patience).toBe(3);
+      // Both are reported by the member that would remove them first.
+      for (const member of [other.self, eager.self]) one.report(member, "dead");
+      const lease = (await leaseOf(name, other.self.rank)) as string;
+      await server.post("/v3/lease/revoke", { ID: lease });
+      await expect.poll(() => one.view.members.map(({ rank }) => rank), patience).toEqual([0, 2]);
+      // The options may be chosen one by one.
+      eager.report(one.self, "dead");
+      await expect.poll(() => eager.view.members.map(({ rank }) => rank), patience).toEqual([2]);
+      await expectOneLine(name);
+      const ranks = (await history(name)).map(({ members }) => members.map(({ rank }) => rank));
+      expect(ranks).toEqual([[0], [0, 1], [0, 1, 2], [0, 2], [2]]);
+    } finally {
+      await Promise.all([one.close(), other.close(), eager.close()]);
+    }
+  });
+
+  it("pauses before it reads anew where a proxy ends every watch at once", async () => {
+    const name = fresh("ended");
+    let watches = 0;
+    const endsWatches: typeof fetch = async (url, init) => {
+      if (!String(url).endsWith("/v3/watch")) return fetch(url, init);
+      watches += 1;
+      return new Response("");
+    };
+    const engine = own(await Engine.open());
+    const group = await start(name);
+    const authority = etcdAuthority({ endpoints: server.url, fetch: endsWatches });
+    const observer = own(await observeGroup(name, { engine, authority }));
+    await start(name);
+    await observer.when(({ members }) => members.length === 2);
+    // Each pause is twice as long as the one before: a thousand would take longer than the test may.
+    expect(watches).toBeLessThan(1000);
+    expect(group.view.version).toBe(2);
+  });
+
   it("asks the next server where one does not answer, and says which one did not", async () => {
     const name = fresh("servers");
     const nowhere = `http://127.0.0.1:${await freePort()}`;
@@ -280,6 +332,8 @@ describe.skipIf(etcd === undefined)("etcd with authentication", () => {
     await secured.post("/v3/auth/user/add", { name: "root", password: "secret" });
     await secured.post("/v3/auth/role/add", { name: "root" });
     await secured.post("/v3/auth/user/grant", { user: "root", role: "root" });
+    const guest = { name: "guest", password: "of no role" };
+    await secured.post("/v3/auth/user/add", guest);
     await secured.post("/v3/auth/enable", {});
     const user = { name: "root", password: "secret" };
     const name = fresh("secured");
@@ -291,12 +345,16 @@ describe.skipIf(etcd === undefined)("etcd with authentication", () => {
     await group.when(({ members }) => members.length === 2);
     const wrong = { ...user, password: "wrong" };
     await expect(start(name, { endpoints: secured.url, user: wrong })).rejects.toMatchObject({
-      code: "failed_precondition",
+      code: "unauthenticated",
       message: expect.stringContaining("authentication failed"),
     });
     await expect(start(name, { endpoints: secured.url })).rejects.toMatchObject({
-      code: "failed_precondition",
+      code: "unauthenticated",
       message: expect.stringContaining("etcd refuses the request"),
+    });
+    await expect(start(name, { endpoints: secured.url, user: guest })).rejects.toMatchObject({
+      code: "permission_denied",
+      message: expect.stringContaining("permission denied"),
     });
   });
 });

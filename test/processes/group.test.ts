@@ -1,7 +1,8 @@
 import { rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import type { LiveMember } from "cinnabar-group";
+import { afterAll, describe, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import type { Report } from "./programs/commands.ts";
 import { Child, endAllChildren } from "./support/child.ts";
@@ -11,22 +12,29 @@ const size = isLong ? 16 : 4;
 const detector = { periodMs: 250, suspicionFactor: 8 };
 const stalledAfterMs = 1000;
 
-const blockFile = join(tmpdir(), `cinnabar-group-${process.pid}`);
+/** What carries the messages, and how the address of a member is written there. */
+const transports = {
+  udp: (host: string) => `${host}:7946`,
+  tcp: (host: string) => `tcp://${host}:7946`,
+  shm: (host: string) => `shm://detector-${host}`,
+};
+const tested = (isLong ? ["udp", "tcp", "shm"] : ["udp", "tcp"]) as (keyof typeof transports)[];
 
-afterEach(async () => {
-  rmSync(blockFile, { force: true });
-  await endAllChildren();
-});
+/** In the long form 48 processes share the machine. */
+const limits = { timeout: 300_000 };
 
-/** A group on loopback addresses of its own: each run has another network of 127.0.0.0/8. */
-async function startGroup(): Promise<Child[]> {
+afterAll(endAllChildren);
+
+/** Members on loopback addresses of their own: each run has another network of 127.0.0.0/8. */
+function membersAt(addressOf: (host: string) => string): LiveMember[] {
   const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
-  const members = Array.from({ length: size }, (_, id) => ({ id, address: `${network}.${id + 1}:7946` }));
-  const group = members.map(
-    ({ id: self }) => new Child("group-member", { group: "test", self, members, detector, stalledAfterMs }),
-  );
-  await Promise.all(group.map((child) => child.report("ready")));
-  return group;
+  return Array.from({ length: size }, (_, id) => ({ id, address: addressOf(`${network}.${id + 1}`) }));
+}
+
+async function start(members: readonly LiveMember[], self: number): Promise<Child> {
+  const child = new Child("group-member", { group: "test", self, members, detector, stalledAfterMs });
+  await child.report("ready");
+  return child;
 }
 
 /** Waits until all of these believe that of a member. */
@@ -46,37 +54,55 @@ function deathsOf(member: number, observers: readonly Child[]): number {
   return events.filter((event) => event.member === member && event.status === "dead").length;
 }
 
-describe(`a group of ${size} processes`, () => {
-  // One group for all, and seconds: a detector finds out by waiting.
-  it("tells members that stand still, crash, are stopped and leave from each other", async () => {
-    const group = await startGroup();
-    const [crashed, stalled, stopped, leaving, ...rest] = group as [Child, Child, Child, Child, ...Child[]];
+// All at once: a detector finds out by waiting.
+describe.concurrent.each(tested)(`a group of ${size} processes over %s`, (transport) => {
+  it(
+    "tells members that stand still, crash, are stopped and leave from each other",
+    limits,
+    async ({ expect, onTestFinished }) => {
+      const blockFile = join(tmpdir(), `cinnabar-group-${process.pid}-${transport}`);
+      onTestFinished(() => rmSync(blockFile, { force: true }));
+      const members = membersAt(transports[transport]);
+      const group = await Promise.all(members.map(({ id }) => start(members, id)));
+      const [crashed, stalled, stopped, leaving, ...others] = group as [
+        Child,
+        Child,
+        Child,
+        Child,
+        ...Child[],
+      ];
 
-    writeFileSync(blockFile, "");
-    await stalled.ask("block", blockFile);
-    await believe([crashed, stopped, leaving, ...rest], 1, "stalled");
-    // Finding out about a crash takes longer than a suspicion: a stalled member has outlived one then.
-    await crashed.destroy();
-    await believe([stopped, leaving, ...rest], 0, "dead");
-    expect(deathsOf(1, [stopped, leaving, ...rest])).toBe(0);
-    rmSync(blockFile);
-    await stalled.report("unblocked");
-    await believe([stopped, leaving, ...rest], 1, "alive", "stalled");
-    await believe([stalled], 0, "dead");
+      writeFileSync(blockFile, "");
+      await stalled.ask("block", blockFile);
+      await believe([crashed, stopped, leaving, ...others], 1, "stalled");
+      // Finding out about a crash takes longer than a suspicion: a stalled member has outlived one then.
+      await crashed.destroy();
+      await believe([stopped, leaving, ...others], 0, "dead");
+      expect(deathsOf(1, [stopped, leaving, ...others])).toBe(0);
+      rmSync(blockFile);
+      await stalled.report("unblocked");
+      await believe([stopped, leaving, ...others], 1, "alive", "stalled");
+      await believe([stalled], 0, "dead");
 
-    await stopped.stop();
-    await believe([stalled, leaving, ...rest], 2, "dead");
-    stopped.kill("SIGCONT");
-    expect(await stopped.report("excluded")).toMatchObject({ returns: true });
-    await believe([stalled, leaving, ...rest], 2, "alive", "dead");
-    // It has blamed itself.
-    expect(stopped.unread("slept").length).toBeGreaterThan(0);
-    expect([1, 3].map((id) => deathsOf(id, [stopped]))).toEqual([0, 0]);
+      // Its successor hears that it is dead, and takes a later incarnation.
+      const successor = await start(members, 0);
+      await believe([stalled, stopped, leaving, ...others], 0, "alive", "dead");
+      expect(await successor.report("excluded")).toMatchObject({ returns: true });
 
-    await leaving.ask("leave");
-    await believe([stalled, stopped, ...rest], 3, "left");
-    expect(await stalled.ask("stats")).toMatchObject({
-      ...{ refused: { malformed: 0, foreign: 0, unauthentic: 0 }, ignored: 0 },
-    });
-  });
+      await stopped.stop();
+      await believe([stalled, leaving, ...others], 2, "dead");
+      stopped.kill("SIGCONT");
+      expect(await stopped.report("excluded")).toMatchObject({ returns: true });
+      await believe([stalled, leaving, ...others], 2, "alive", "dead");
+      // It has blamed itself.
+      expect(stopped.unread("slept").length).toBeGreaterThan(0);
+      expect([1, 3].map((id) => deathsOf(id, [stopped]))).toEqual([0, 0]);
+
+      await leaving.ask("leave");
+      await believe([stalled, stopped, ...others], 3, "left");
+      expect(await stalled.ask("stats")).toMatchObject({
+        ...{ refused: { malformed: 0, foreign: 0, unauthentic: 0 }, ignored: 0 },
+      });
+    },
+  );
 });

@@ -1,5 +1,6 @@
 import { type Client, type ClientOptions, type ConnectOptions, Engine, type Peer, RpcError } from "cinnabar";
 import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { observeGroup, staticAuthority } from "../../packages/group/src/index.ts";
 import { hashToNumber } from "../../src/balance/hash.ts";
 import { PeerConnection } from "../../src/peers/peer-connection.ts";
 import { Laned } from "./programs/laned.ts";
@@ -83,6 +84,19 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
       const calls = [1, 2, 3].flatMap(() => [api.where({ key }), other.where({ key })]);
       expect(new Set(await lanesOf(calls))).toEqual(new Set([lane]));
     }
+  });
+
+  it("serve the clients that name them by their numbers, members of a group too", async () => {
+    const { url, peer, engine } = await startLanes({ listen: listen(), lanes: 3 });
+    const authority = staticAuthority([{ urls: [url] }]);
+    const group = await observeGroup("laned", { engine, authority });
+    onTestFinished(() => group.close());
+    for (const lane of [2, 0, 1])
+      for (const source of [peer, group.at(0)]) {
+        const api = source.client(Laned, { lane, timeoutMs: 30_000, retry: { attempts: 2 } });
+        expect(await lanesOf([1, 2, 3].map(() => api.where({})))).toEqual([lane, lane, lane]);
+      }
+    expect(await outcome(peer.client(Laned, { lane: 3 }).where({}))).toBe("failed_precondition");
   });
 
   it("that are one lane serve as one engine does", async () => {

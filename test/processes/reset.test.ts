@@ -81,20 +81,29 @@ describe.skipIf(!(await mayReset()))("a connection over tcp that is reset while 
     const others = connections();
     const engine = await openEngine({ heartbeatMs });
     const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 600_000 });
-    for (let round = 0; round < 2; round++) {
+    let answered = 0;
+    // Where the server answers before it notices the reset, its answers are lost too.
+    for (let round = 0; round < 2 || (answered === 0 && round < 10); round++) {
       expect(await outcome(trial.nothing())).toBe("answered");
       const used = connections().filter((connection) => !others.includes(connection));
       // The socket of a process that stands still takes some of this. The rest lies in this side's socket and goes with
       // it, though the provider has told that it was sent.
       await server.stop();
-      const calls = Array.from({ length: 14 }, () => outcome(trial.echo({ token: "t".repeat(15_000) })));
-      await until(() => engine.stats().callsOut === 14 && engine.stats().ports[0]?.sends === 0);
+      // One after the other, so that each has a message of its own, and that socket takes several as a whole.
+      const calls: Promise<string>[] = [];
+      for (let count = 1; count <= 14; count++) {
+        calls.push(outcome(trial.echo({ token: "t".repeat(15_000) })));
+        await until(() => engine.stats().callsOut === count && engine.stats().ports[0]?.sends === 0);
+      }
       await reset(used);
       server.kill("SIGCONT");
-      expect(new Set(await Promise.all(calls))).toEqual(new Set(["answered", "unavailable"]));
+      const lost = (await Promise.all(calls)).filter((how) => how !== "answered");
+      expect(new Set(lost)).toEqual(new Set(["unavailable"]));
+      answered += calls.length - lost.length;
     }
+    expect(answered).toBeGreaterThan(0);
     expect(engine.stats().counters.malformed).toBe(0);
-  }, 60_000);
+  }, 120_000);
 
   it("ends the calls under it, and nobody else's", async () => {
     const { server, url } = await startServer({ listen: "tcp://127.0.0.1:0", heartbeatMs });

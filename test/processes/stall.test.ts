@@ -161,6 +161,40 @@ describe.each(carriers)("a server whose handler computes for two seconds, over %
   });
 });
 
+describe.each(carriers)("a server that computes for 50 ms at a time, over %s", (fabric) => {
+  it("gives and takes whole transfers while it computes and in between", async () => {
+    const server = new Child("memory", { listen: freshUrl(fabric), heartbeatMs });
+    const [url] = (await server.report("listening")).urls;
+    const engine = await openEngine({ heartbeatMs });
+    const memory = (await engine.connect(url)).client(Memory);
+    const bytes = 3 * mebi;
+    // The handler looks at the words of the first two; what is moved here lies beside them.
+    await memory.share({ bytes: 4096, value: 0 });
+    await memory.share({ bytes: 4096, value: 0 });
+    await using region = await engine.borrow(await memory.share({ bytes, value: 0 }));
+    const sent = new Uint8Array(bytes);
+    const back = new Uint8Array(bytes);
+
+    let over = false;
+    const computing = (async () => {
+      for (let stretch = 0; stretch < 10; stretch++) await memory.stall({ ms: 50 });
+    })().finally(() => {
+      over = true;
+    });
+    let rounds = 0;
+    do {
+      rounds++;
+      // Other bytes each time, of a length that no chunk is a multiple of.
+      for (let at = 0; at < bytes; at++) sent[at] = (at % 4099) + rounds;
+      await region.put(sent);
+      await region.get(back);
+      expect(Buffer.compare(back, sent)).toBe(0);
+    } while (!over);
+    await computing;
+    expect(engine.stats().counters).toMatchObject({ sessionsLost: 0, callsFailed: 0 });
+  });
+});
+
 describe.each(carriers)("a client that computes while its call is served, over %s", (fabric) => {
   it("has its memory read and written meanwhile, and is not lost", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric), heartbeatMs });

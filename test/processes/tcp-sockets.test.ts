@@ -82,6 +82,35 @@ describe("over tcp a refused connection", () => {
   });
 });
 
+/** What libfabric says of zero-copy sends; both names of its provider. */
+async function zeroCopyLog(env: NodeJS.ProcessEnv): Promise<string[]> {
+  const asked = { FI_NET_ZEROCOPY_SIZE: "65536", FI_TCP_ZEROCOPY_SIZE: "65536" };
+  const server = new Child(
+    "server",
+    { listen: freshUrl("tcp") },
+    {
+      env: { ...asked, FI_LOG_LEVEL: "info", ...env },
+    },
+  );
+  const { urls } = await server.report("listening");
+  const engine = await openEngine({ connectTimeoutMs });
+  await (await engine.connect(urls[0])).client(Trial, { timeoutMs: 50_000 }).echo({ token: "there" });
+  await engine.close();
+  await server.destroy();
+  return server.stderr.split("\n").filter((line) => /zero.?copy/i.test(line));
+}
+
+describe("over tcp the kernel copies what is sent", () => {
+  it("even where libfabric is told to send without a copy", async () => {
+    const log = await zeroCopyLog({});
+    expect(log.some((line) => line.includes("zerocopy_size=65536"))).toBe(true);
+    expect(log.filter((line) => line.includes("enabled"))).toEqual([]);
+    // As it would be without the patch.
+    const without = await zeroCopyLog({ CINNABAR_NO_PATCHES: "tcp-sockets" });
+    expect(without.some((line) => line.includes("zero copy enabled"))).toBe(true);
+  });
+});
+
 async function startSpawner(): Promise<{ server: Child; url: string }> {
   const server = new Child("spawner", { listen: freshUrl("tcp") });
   const { urls } = await server.report("listening");

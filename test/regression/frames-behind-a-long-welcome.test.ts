@@ -3,9 +3,9 @@ import { describe, expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
 
-// Names of 45 KB, which no message holds: each welcome is pulled, and what came behind it was taken for a breach of the
+// Names of 80 KB, which no message holds: each welcome is pulled, and what came behind it was taken for a breach of the
 // protocol.
-const names = Array.from({ length: 900 }, (_, i) => `method${i}`.padEnd(50, "x"));
+const names = Array.from({ length: 900 }, (_, i) => `method${i}`.padEnd(90, "x"));
 const Wide = service("wide.v1", Object.fromEntries(names.map((name) => [name, unary()])));
 const wide = implement(Wide, Object.fromEntries(names.map((name) => [name, () => undefined])));
 
@@ -18,7 +18,11 @@ describe.each(transports)("clients of many methods over $name", (provider) => {
     const clients = await Promise.all([1, 2, 3].map(() => openEngine()));
     const peers = await Promise.all(clients.map((client) => client.connect(url)));
     for (const peer of peers) await peer.client(Wide)[names[7] as string]?.(undefined as never);
-    const malformed = clients.map((client) => client.stats().counters.malformed);
-    expect([malformed, server.stats().counters.bodiesOffered]).toEqual([[0, 0, 0], 3]);
+    for (const client of clients) {
+      const { malformed, bodiesPulled } = client.stats().counters;
+      expect(malformed).toBe(0);
+      // The welcome. A client whose welcome is slow to come says hello again, and may pull another.
+      expect(bodiesPulled).toBeGreaterThan(0);
+    }
   });
 });

@@ -6,6 +6,7 @@ import { faultsOfContents, faultsOfOther } from "../../scripts/test-package/cont
 
 const files = [
   ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
+  "dist/index.js.map",
   ...["dist/cli/bin/cinnabar.js", "licenses/README.txt", "licenses/libfabric/COPYING"],
   ...["licenses/libfabric/notices.txt", "licenses/node-addon-api.txt", "licenses/node-api-headers.txt"],
   ...["native/CMakeLists.txt", "native/include/node-api/napi.h", "native/include/rdma/fabric.h"],
@@ -32,8 +33,7 @@ describe("the contents of the package", () => {
   });
 
   it.each([
-    "dist/index.js.map",
-    "dist/call/slot-table.test.js",
+    "dist/call/slot-table.test.d.ts",
     "src/index.ts",
     "native/build/Release/cinnabar.node",
     "native/test/main.cc",
@@ -42,8 +42,16 @@ describe("the contents of the package", () => {
     expect(faultsOfContents([...files, name])).toEqual([`it has ${name}`]);
   });
 
+  it("are wrong with code that has no source map", () => {
+    const fault = "dist/call/slot-table.js has no source map";
+    expect(faultsOfContents([...files, "dist/call/slot-table.js"])).toEqual([fault]);
+  });
+
   it("of another package are right with code, types, licence and the page that npm shows", () => {
-    const other = ["package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"];
+    const other = [
+      ...["package.json", "README.md", "LICENSE"],
+      ...["dist/index.js", "dist/index.js.map", "dist/index.d.ts"],
+    ];
     expect(faultsOfOther(other)).toEqual([]);
     expect(faultsOfOther(other.filter((file) => file !== "LICENSE"))).toEqual(["it has no LICENSE"]);
     expect(faultsOfOther([...other, "src/index.ts"])).toEqual(["it has src/index.ts"]);

@@ -39,6 +39,11 @@ describe("the summary of stages", () => {
     ]);
   });
 
+  it("names what failed beside its stage too, with the first lines of the error", () => {
+    const { text } = summary([good, bad]);
+    expect(text).toMatch(/^FAILED +bad .*\n {9}a\.test\.ts: it fails\n {9}more$/m);
+  });
+
   it("bounds what it names, and says how much it leaves out", () => {
     const problems = Array.from({ length: 50 }, (_, index) => `${index} ${"long ".repeat(1_000)}`);
     const lines = lastLines(0, 50, problems).split("\n");

@@ -30,6 +30,8 @@ afterEach(() => {
 async function open(security: SecurityOptions | undefined, listen?: string): Promise<Engine> {
   const engine = await Engine.open({
     connectTimeoutMs: 30_000,
+    // A session that a busy machine loses takes the injected messages with it.
+    heartbeatMs: 20_000,
     ...(security && { security }),
     ...(listen && { listen, serve: [vault] }),
   });
@@ -103,6 +105,13 @@ describe("sealed messages that somebody sends elsewhere", () => {
     const peers = await Promise.all(clients.map((client) => client.connect(url)));
     const apis = peers.map((peer) => peer.client(SecretVault, { timeoutMs: 30_000 }));
 
+    const dropped = () => {
+      const { messagesForged, messagesRepeated, strays } = server.stats().counters;
+      return { messages: messagesForged + messagesRepeated, strays };
+    };
+    // A slow machine says hello twice, which has come when a call has been answered.
+    await Promise.all(apis.map((api) => api.unlockDoor({ text: "first" })));
+    const { strays } = dropped();
     const paths = new Map<NativePort, Path>();
     let injected = 0;
     /** The message as if it were one of this path. */
@@ -136,17 +145,8 @@ describe("sealed messages that somebody sends elsewhere", () => {
     NativePort.prototype.send = plainSend;
     expect(injected).toBeGreaterThan(100);
     // By its number a message of elsewhere may look like one that has been, or like one to come.
-    const { counters } = server.stats();
-    await expect
-      .poll(
-        () => {
-          const { messagesForged, messagesRepeated } = server.stats().counters;
-          return messagesForged + messagesRepeated;
-        },
-        { timeout: 20_000 },
-      )
-      .toBe(injected);
-    expect(counters).toMatchObject({ malformed: 0, strays: 0, sessionsLost: 0 });
+    await expect.poll(dropped, { timeout: 20_000 }).toEqual({ messages: injected, strays });
+    expect(server.stats().counters).toMatchObject({ malformed: 0, sessionsLost: 0 });
     expect(server.stats().sessions).toBe(2);
   });
 });

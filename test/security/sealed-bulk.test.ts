@@ -54,7 +54,7 @@ const fabrics = [
   ["shm", (): string => `shm://sealed-bulk-${process.pid}-${Math.random().toString(36).slice(2)}`],
 ] as const;
 
-describe.each(fabrics)("bulk of a sealed session over %s", (_scheme, url) => {
+describe.each(fabrics)("bulk of a sealed session over %s", (scheme, url) => {
   it("moves regions and long bodies, and registers no memory of a user", async () => {
     // The body of the request alone: ciphertext, until it has been pulled.
     expect(await swap({}, {}, url())).toBeLessThanOrEqual(1);
@@ -63,6 +63,31 @@ describe.each(fabrics)("bulk of a sealed session over %s", (_scheme, url) => {
   it("stays sealed where one side wants it so", async () => {
     expect(await swap({ bulk: "plain" }, {}, url())).toBeLessThanOrEqual(1);
     expect(await swap({}, { bulk: "plain" }, url())).toBeLessThanOrEqual(1);
+  });
+
+  it("moves pieces that stand in control requests, which have no limit of a body", async () => {
+    const security: SecurityOptions = {
+      psk: { identity: "pair", key: Buffer.alloc(32, 3) },
+      ...(scheme === "shm" && { shm: "tls" as const }),
+    };
+    const limits = { maxBodyBytes: 1024 };
+    const Mirror = service("mirror.v1", {
+      turn: unary({ input: z.object({ from: bulk("read"), into: bulk("write") }), output: z.void() }),
+    });
+    const mirror = implement(Mirror, {
+      async turn({ from, into }, call) {
+        const got = await call.pull(from, Uint8Array);
+        await call.put(got.reverse(), into);
+      },
+    });
+    const server = await open({ listen: url(), serve: [mirror], security, limits });
+    const client = await open({ security, limits });
+    const memory = Uint8Array.from({ length: 8000 }, (_, i) => i % 251);
+    const result = new Uint8Array(memory.length);
+    using from = client.expose(memory, { access: "read" });
+    using into = client.expose(result, { access: "write" });
+    await (await client.connect(server.urls[0] as string)).client(Mirror).turn({ from, into });
+    expect(Buffer.compare(result, memory.reverse())).toBe(0);
   });
 
   it("registers regions where both sides say that they travel as they are", async () => {

@@ -56,13 +56,16 @@ function expectRefusedByConnector({ connector, acceptor }: Pair, reason: string)
   expect(acceptor.secret).toBeUndefined();
 }
 
+/** These give a server the leaf of a client's chain alone (nodejs/node#65579). */
+const cutsChains = /^v(?:24\.21|26\.8)\./.test(process.version);
+
 describe("a TLS exchange", () => {
   it("gives the chain that each side has shown, without the authority that has signed itself", async () => {
     const shown = ca.intermediate("first").intermediate("second").issue("far", { names: "DNS:far.example" });
     const { connector, acceptor } = await run(tlsCredentials(shown, ca.cert), server);
     const certificates = shown.cert.split(/(?=-----BEGIN)/).map((pem) => new X509Certificate(pem).raw);
     expect(certificates).toHaveLength(3);
-    expect(acceptor.chain.map(Buffer.from)).toEqual(certificates);
+    expect(acceptor.chain.map(Buffer.from)).toEqual(cutsChains ? certificates.slice(0, 1) : certificates);
     const cert = server.kind === "tls" ? (server.cert() as string) : "";
     expect(connector.chain.map(Buffer.from)).toEqual([new X509Certificate(cert).raw]);
   });

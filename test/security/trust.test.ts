@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { Credentials } from "../../src/security/credential-options.ts";
+import type { Identity } from "../../src/security/identity.ts";
 import { Trust } from "../../src/security/trust.ts";
 import { Authority } from "./support/authority.ts";
 import { endpoint, exchange, tlsCredentials } from "./support/exchange-pair.ts";
@@ -50,6 +52,25 @@ describe("a later reading of authorities and lists", () => {
     const above = [ca.certificateOf("first"), ca.certificateOf("second")];
     expect(trust([ca.cert, ...above]).faultOf(chain.slice(0, 1))).toBe("");
     expect(trust(above).faultOf(chain)).toContain(untrusted);
+  });
+
+  it("says when a chain was cut by Node, and judges it by the authorities in the middle where it has them", () => {
+    const shown = far.issue("cut", { names: "DNS:cut.example" });
+    const [leaf] = chainIn(shown.cert) as [Uint8Array];
+    const identity = { kind: "certificate", name: "cut.example" } as Identity;
+    const proof = { identity, chain: [leaf] };
+    const pair = ca.issue("server", { names: "DNS:node-1.example" });
+    let authorities = [ca.cert];
+    const accepting = endpoint({ ...tlsCredentials(pair, ca.cert), ca: () => authorities } as Credentials);
+    accepting.reload();
+    expect(accepting.faultOf(proof)).toContain("put them into security.tls.ca");
+    expect(accepting.faultOf({ identity, chain: chainIn(shown.cert) })).toBe("");
+    authorities = [ca.cert, ca.certificateOf("first"), ca.certificateOf("second")];
+    accepting.reload();
+    expect(accepting.faultOf(proof)).toBe("");
+    authorities = [other.cert];
+    accepting.reload();
+    expect(accepting.faultOf(proof)).toContain(untrusted);
   });
 
   it("refuses an authority of the same name with another key", () => {

@@ -1,9 +1,10 @@
 import { bytes, implement, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { layoutFor } from "../../src/fabric/port.ts";
 import { isLong } from "../matrix/long.ts";
 import { pair } from "../matrix/pair.ts";
-import { transports } from "../matrix/providers.ts";
+import { type Provider, transports } from "../matrix/providers.ts";
 import { isSecured } from "../matrix/secured.ts";
 import { failure, until } from "../matrix/wait.ts";
 
@@ -48,18 +49,17 @@ const carrying = (any: Any = (input) => input) =>
   });
 
 /**
- * The longest msgpack body that travels in a message: a slot of 16 KiB less the message's header of 24 bytes and the
- * frame's of 16.
+ * The longest byte string that travels in a message: a slot, less the message's header of 24 bytes, the frame's of 16,
+ * and msgpack's own of 3.
  */
-const inMessage = 16 * KiB - 24 - 16;
-/** msgpack's own header of a byte string of that length. */
-const binaryHeader = 3;
-const boundary = inMessage - binaryHeader;
+const boundaryOf = ({ scheme }: Provider) => layoutFor(scheme).slotBytes - 24 - 16 - 3;
 
 const around = (middle: number, by: number) =>
   Array.from({ length: 2 * by + 1 }, (_, index) => middle - by + index);
 
 describe.each(transports)("a body over $name", (provider) => {
+  const boundary = boundaryOf(provider);
+
   it("of any length around the in-message limit arrives as it was sent, both ways", async () => {
     const { api, client, server } = await pair(provider, [carrying()]);
     // The tag of a sealed message takes 16 bytes.
@@ -133,7 +133,7 @@ describe.each(transports)("a body over $name", (provider) => {
   it("of text and nested binary decodes to the very same value", async () => {
     const { api } = await pair(provider, [carrying()]);
     const values = [
-      "ä".repeat(boundary / 2),
+      "ä".repeat(Math.ceil(boundary / 2)),
       "€😀".repeat(40_000),
       "x".repeat(MiB),
       { a: [pattern(3 * KiB, 1), { b: pattern(200 * KiB, 2) }], text: "😀".repeat(10_000), n: 7 },
@@ -187,6 +187,53 @@ describe.each(transports)("a body over $name", (provider) => {
     expect(answer).toMatchObject({ code: "internal", origin: "remote" });
     expect(answer.message).toContain("maxBodyBytes");
     expect(await api(Body).take({ bytes: pattern(1000, 1), seed: 1 })).toBe(1000);
+  });
+
+  it.each(["client", "server"])("in one message obeys maxBodyBytes of the %s, both ways", async (side) => {
+    const { api, server } = await pair(provider, [carrying()], {
+      [side]: { limits: { maxBodyBytes: 2048 } },
+    });
+    const longest = 2048 - 3;
+    const request = await failure(api(Body).echo(new Uint8Array(longest + 1)));
+    expect(request).toMatchObject({ code: "invalid_argument", origin: "local" });
+    expect(request.message).toContain("the body has 2049 bytes, maxBodyBytes is 2048");
+    expect(server.stats().counters.requestsStarted).toBe(0);
+    const answer = await failure(api(Body).give({ size: longest + 1, seed: 1 }));
+    expect(answer).toMatchObject({ code: "internal", origin: "remote" });
+    expect(answer.message).toContain("the body has 2049 bytes, maxBodyBytes is 2048");
+    expectPattern(await api(Body).echo(pattern(longest, 1)), longest, 1);
+    expect(server.stats().counters.bodiesPulled).toBe(0);
+  });
+
+  it("in one message counts against maxPullBytes until its call is answered", async () => {
+    let open = () => {};
+    const gate = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    const { api, server } = await pair(
+      provider,
+      [
+        carrying(async (input) => {
+          await gate;
+          return (input as Uint8Array).byteLength;
+        }),
+      ],
+      { server: { limits: { maxPullBytes: 64 * KiB } } },
+    );
+    const calls = Array.from({ length: 20 }, (_, seed) => api(Body).any.result(pattern(8000, seed)));
+    // One peer gets half: four of them.
+    expect(await Promise.race(calls)).toMatchObject({ ok: false, error: { code: "resource_exhausted" } });
+    await until(() => server.stats().counters.requestsStarted === 20, "all calls have come");
+    expect(server.stats()).toMatchObject({ callsIn: 4, pullingBytes: 4 * 8003 });
+    open();
+    const results = await Promise.all(calls);
+    expect(results.filter(({ ok }) => ok)).toHaveLength(4);
+    for (const result of results) {
+      if (result.ok) expect(result.value).toBe(8000);
+      else expect(result.error.message).toContain("maxPullBytes");
+    }
+    await until(() => server.stats().pullingBytes === 0, "the budget is whole");
+    expectPattern(await api(Body).echo(pattern(8000, 1)), 8000, 1);
   });
 
   it("beyond what may be pulled at once fails that call alone", async () => {

@@ -137,7 +137,11 @@ export class Schedule {
         moved ||= this.fabric.steps.length > 0;
       }
       if (done()) return true;
-      if (this.loop.nowMs >= untilMs) return false;
+      if (this.loop.nowMs >= untilMs) {
+        // What has come true last is told in microtasks, which run dry before the next task.
+        await settled();
+        return done();
+      }
       // Engines poll for a moment before they sleep, and longer when they close.
       const nextMs = Math.max(0.6, this.loop.nextTimerMs - this.loop.nowMs);
       await this.pass(

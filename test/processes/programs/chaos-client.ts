@@ -44,11 +44,24 @@ const report: ChaosReport = {
   longestMs: 0,
   bytes: 0,
 };
-const balanced = await engine.connect(urls, { timeoutMs: 5_000, reconnect: { whileLost: "wait" } });
+/** Nothing is killed before all are connected; but eight processes start at once, on a machine that may do other work. */
+async function patiently<T>(connect: () => Promise<T>): Promise<T> {
+  const untilMs = performance.now() + 60_000;
+  for (;;) {
+    try {
+      return await connect();
+    } catch (error) {
+      if (performance.now() > untilMs) throw error;
+    }
+  }
+}
+const balanced = await patiently(() =>
+  engine.connect(urls, { timeoutMs: 5_000, reconnect: { whileLost: "wait" } }),
+);
 const peers: Peer[] = [];
 for (const [index, url] of urls.entries()) {
   const whileLost = index % 2 === 0 ? "wait" : "fail";
-  peers.push(await engine.connect(url, { reconnect: { whileLost } }));
+  peers.push(await patiently(() => engine.connect(url, { reconnect: { whileLost } })));
 }
 const clients = [balanced, balanced, ...peers].map((target: Peer | BalancedPeer) =>
   target.client(Chaos, { timeoutMs }),

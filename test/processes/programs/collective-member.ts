@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { Engine, service } from "cinnabar";
@@ -31,20 +32,51 @@ const Visits = service("visits.v1", {
     output: z.array(z.number()),
     reduce: (some, others) => [...some, ...others],
   }),
+  /** Each member returns its rank and what it has of the bytes. */
+  spread: collective({
+    input: z.object({ holds: z.boolean() }),
+    output: z.array(z.object({ rank: z.number(), sum: z.string() })),
+    reduce: (some, others) => [...some, ...others],
+    bulk: { maxBytes: 64 << 20 },
+  }),
 });
 
+let spreads = 0;
 let release = (): void => undefined;
+
+async function execute(
+  { holds }: { readonly holds: boolean },
+  { id }: { readonly id: string },
+): Promise<void> {
+  appendFileSync(join(folder, `${rank}.log`), `${id}\n`);
+  if (!holds) return;
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  tell("held");
+  await held;
+}
+
+const sumOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+
+/** Bytes that no two words of have the same. */
+function fill(bytes: Uint8Array<ArrayBuffer>, seed: number): void {
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  for (let index = 0; index < words.length; index++) words[index] = Math.imul(index + seed, 0x9e3779b1);
+}
+
 const visits = implementCollectives(Visits, {
-  async visit({ holds }, call) {
-    appendFileSync(join(folder, `${rank}.log`), `${call.id}\n`);
-    if (holds) {
-      const held = new Promise<void>((resolve) => {
-        release = resolve;
-      });
-      tell("held");
-      await held;
-    }
+  async visit(input, call) {
+    await execute(input, call);
     return [rank];
+  },
+  spread: {
+    before: () => tell("spreading", { call: ++spreads }),
+    async handle(input, call) {
+      const sum = sumOf(call.bulk);
+      await execute(input, call);
+      return [{ rank, sum }];
+    },
   },
 });
 
@@ -61,6 +93,16 @@ const plain = ({ value, ok, failed, repaired }: CollectiveResult<unknown>) => ({
   failed: [...failed].map(([each, { code, executed }]) => ({ rank: each, code, executed })),
 });
 
+/** What a call comes to, whether it succeeds or fails. */
+async function outcomeOf(call: Promise<CollectiveResult<unknown>>) {
+  try {
+    return plain(await call);
+  } catch (error) {
+    if (error instanceof CollectiveError) return plain(error.result);
+    throw error;
+  }
+}
+
 obey({
   ...engineCommands(engine),
   async join(urls: string[][]) {
@@ -70,12 +112,25 @@ obey({
     meeting = openMeetings(collectives, meetings);
   },
   async visit({ holds = false, ...options }: CollectiveCallOptions & { holds?: boolean }) {
-    try {
-      return plain(await collectives.all(Visits).visit({ holds }, options));
-    } catch (error) {
-      if (error instanceof CollectiveError) return plain(error.result);
-      throw error;
-    }
+    return outcomeOf(collectives.all(Visits).visit({ holds }, options));
+  },
+  /** Also tells the sum that all are to have. */
+  async spread({
+    holds = false,
+    bytes,
+    checksum,
+    ...options
+  }: CollectiveCallOptions & {
+    readonly holds?: boolean;
+    readonly bytes: number;
+    readonly checksum?: "crc32c";
+  }) {
+    using memory = engine.pool.take(bytes, { access: "read" });
+    fill(memory.bytes, process.pid);
+    const call = collectives
+      .all(Visits)
+      .spread({ holds }, { ...options, bulk: memory.region, ...(checksum && { checksum }) });
+    return { sum: sumOf(memory.bytes), ...(await outcomeOf(call)) };
   },
   release: () => release(),
   /** When it came and when it left, on the clock that all processes of a host share. */

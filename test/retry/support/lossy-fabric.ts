@@ -102,6 +102,7 @@ export class Side {
       progress: {
         wake: () => {},
         flushSoon: (queue) => this.#queues.push(queue),
+        goOn: () => {},
         get arrivedMs() {
           return clock.now();
         },
