@@ -1,6 +1,6 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { allOf, root, step } from "./command.mjs";
+import { allOf, lastLines, root, step } from "./command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "./stamp.mjs";
 
 /**
@@ -52,8 +52,23 @@ export async function buildNative(preset, target) {
   // Stages that go on at the same time may want the same build, of which CMake and Ninja take no care.
   mkdirSync(join(root, folder), { recursive: true });
   const script = `${configure} && exec cmake --build ${folder} --target ${target}`;
-  await step(`${what}, ${preset}`, "flock", [`${folder}/lock`, "sh", "-c", script]);
+  await step(`${what}, ${preset}`, "flock", [`${folder}/lock`, "sh", "-c", script], {
+    excerpt: whyNativeFailed,
+  });
   return join(root, folder);
+}
+
+/**
+ * Compilers that run at the same time go on after an error, so the end of the output is often about other files.
+ *
+ * @param {string} output of a native build that failed
+ * @returns {string} the errors of the compiler and the linker, or the end of the output where there are none
+ */
+export function whyNativeFailed(output) {
+  const errors = output
+    .split("\n")
+    .filter((line) => /(\berror: |^CMake Error|undefined reference)/.test(line));
+  return errors.length > 0 ? errors.slice(0, 12).join("\n") : lastLines(output, 30);
 }
 
 /**

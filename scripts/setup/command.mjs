@@ -240,7 +240,7 @@ function seconds(started) {
  * @param {string} text
  * @param {number} count
  */
-function lastLines(text, count) {
+export function lastLines(text, count) {
   return text
     .trimEnd()
     .split(/[\r\n]+/)

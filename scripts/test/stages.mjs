@@ -42,6 +42,7 @@ import { runVitest } from "./vitest.mjs";
  * their long form in what `npm test` does not run
  * @property {boolean} [quiet] no commit's turn has it: it needs a machine that does nothing else, or much that takes
  * minutes to make
+ * @property {boolean} [everyTurn] each commit's turn has it, because nothing else finds what it finds
  * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not
  * have it yet
  * @property {(options: RunOptions) => Promise<Outcome>} run
@@ -195,6 +196,7 @@ export const stages = [
     what: "C++ tests, debug build, every file compiled by itself",
     seconds: 120,
     within: "all",
+    everyTurn: true,
     run: () => runNativeTests("debug"),
   },
   {

@@ -1,8 +1,9 @@
-/** @typedef {Pick<import("./stages.mjs").Stage, "name" | "seconds">} Timed */
+/** @typedef {Pick<import("./stages.mjs").Stage, "name" | "seconds" | "everyTurn">} Timed */
 
 /**
- * What of a long list runs this time: begins where the hash of the commit says, goes round once, and takes each stage
- * that still fits. The same commit has the same turn; over some commits each stage has one.
+ * What of a long list runs this time: first the stages of every turn. Then it begins where the hash of the commit says,
+ * goes round once, and takes each stage that still fits. The same commit has the same turn; over some commits each
+ * stage has one.
  *
  * @template {Timed} S
  * @param {readonly S[]} stages
@@ -17,7 +18,9 @@ export function turn(stages, hash, seconds) {
   /** @type {S[]} */
   const left = [];
   let remaining = seconds;
-  for (const stage of [...stages.slice(start), ...stages.slice(0, start)]) {
+  const round = [...stages.slice(start), ...stages.slice(0, start)];
+  const isOfEvery = (/** @type {S} */ { everyTurn }) => everyTurn === true;
+  for (const stage of [...round.filter(isOfEvery), ...round.filter((stage) => !isOfEvery(stage))]) {
     if (stage.seconds <= remaining) {
       remaining -= stage.seconds;
       chosen.push(stage);

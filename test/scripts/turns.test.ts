@@ -21,6 +21,11 @@ describe("the turn of a commit", () => {
     expect(turn(five, hash, 100)).toEqual(turn(five, hash, 100));
   });
 
+  it("has the stages of every turn first", () => {
+    const stages = [...five, { ...stage("f", 20), everyTurn: true }];
+    expect(names(turn(stages, "00000003", 100).chosen)).toEqual(["f", "d", "e", "c"]);
+  });
+
   it("takes everything where everything fits", () => {
     expect(names(turn(five, "00000001", 190).chosen)).toEqual(["b", "c", "d", "e", "a"]);
   });
