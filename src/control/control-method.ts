@@ -60,7 +60,8 @@ export function fail(call: IncomingCall, code: RpcCode, message: string): void {
   call.settle({ error: new RpcError({ code, message, origin: "remote" }) });
 }
 
-function failWith(call: IncomingCall, name: string, error: unknown): void {
+/** The same with what the method `name` has thrown. */
+export function failWith(call: IncomingCall, name: string, error: unknown): void {
   if (error instanceof RpcError) call.settle({ error });
   else fail(call, "internal", `${name} failed`);
 }

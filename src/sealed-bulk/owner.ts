@@ -1,5 +1,5 @@
 import type { IncomingCall } from "../call/incoming-call.ts";
-import { asCount, builtinMethod, fail, isUint64 } from "../control/control-method.ts";
+import { asCount, builtinMethod, fail, failWith, isUint64 } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type {
   OfferedPiece,
@@ -30,6 +30,14 @@ import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
  * vouched for by its guard for 30 s; one that reads later finds ciphertext of another piece, which its tag does not open.
  */
 const mostUnreadMs = 60_000;
+/** Puts of one session under way, those included that were given up and still wait for memory or for their bytes. */
+const mostOpening = 2 * piecesInFlight;
+
+/** A request for a piece. */
+interface Wanted {
+  readonly call: IncomingCall;
+  readonly ranges: readonly PieceRange[];
+}
 
 /**
  * The owner's side of the sealed transfers of one session: seals what the peer gets, and opens what it puts. Each
@@ -41,8 +49,9 @@ export class SessionOwner implements SealedOwner {
   readonly #clock: Clock;
   /** By the number that the peer gives each piece that it has under way. */
   readonly #pieces: (StagingPiece | undefined)[] = [];
-  readonly #sealing = new Set<number>();
-  #opening = 0;
+  /** By slot: the request that gets the piece once there is memory for it. */
+  readonly #wanted = new Map<number, Wanted>();
+  readonly #opening = new Set<IncomingCall>();
   #lastGetMs = 0;
   #cancelTimer: (() => void) | undefined;
   #ended = false;
@@ -54,22 +63,32 @@ export class SessionOwner implements SealedOwner {
   }
 
   async get(call: IncomingCall, { ranges, slot }: WantedPiece): Promise<void> {
-    if (this.#sealing.has(slot))
+    const former = this.#wanted.get(slot);
+    if (former?.call.open === true)
       return fail(call, "invalid_argument", `getPiece: piece ${slot} is being sealed already`);
-    this.#sealing.add(slot);
+    this.#wanted.set(slot, { call, ranges });
+    // The former was given up while it waited for memory: its wait goes on for this one.
+    if (former === undefined) await this.#sealInto(slot);
+  }
+
+  async #sealInto(slot: number): Promise<void> {
+    const wanted = (): Wanted => this.#wanted.get(slot) as Wanted;
     try {
       const place = await this.#placeFor(slot);
       if (this.#ended) return this.release();
       this.#lastGetMs = this.#clock.now();
       this.#cancelTimer ??= this.#releaseAfter(mostUnreadMs);
+      const { call, ranges } = wanted();
       if (!call.open) return;
       // After the wait: a grant may have ended meanwhile.
       const bytes = gathered(grantedViews(this.#peer, "read", ranges), gatherMemory);
       const target = place.memory.subarray(0, bytes.byteLength);
       const seal = this.#ciphers.sealer.seal(bytes, target, pieceContext("get", ranges));
       call.settle({ value: sealedParts(place, seal) });
+    } catch (error) {
+      failWith(wanted().call, "getPiece", error);
     } finally {
-      this.#sealing.delete(slot);
+      this.#wanted.delete(slot);
     }
   }
 
@@ -81,13 +100,14 @@ export class SessionOwner implements SealedOwner {
   }
 
   async put(call: IncomingCall, { ranges, sealed }: OfferedPiece): Promise<void> {
-    if (this.#opening === piecesInFlight)
+    const open = [...this.#opening].filter((each) => each.open);
+    if (open.length === piecesInFlight || this.#opening.size === mostOpening)
       return fail(
         call,
         "resource_exhausted",
         `putPiece: ${piecesInFlight} pieces are being put; that is the limit`,
       );
-    this.#opening++;
+    this.#opening.add(call);
     const isWanted = () => !this.#ended && call.open;
     try {
       await openPiece("put", this.#peer, this.#ciphers.opener, {
@@ -97,7 +117,7 @@ export class SessionOwner implements SealedOwner {
       });
       if (isWanted()) call.settle({ value: undefined });
     } finally {
-      this.#opening--;
+      this.#opening.delete(call);
     }
   }
 

@@ -71,6 +71,8 @@ export class SealedPair {
   >();
   /** Requests as they were sent. */
   readonly asked: { readonly method: number; readonly input: readonly unknown[] }[] = [];
+  /** The same as the owner has them. */
+  readonly served: IncomingCall[] = [];
   /** Changes an answer on its way. */
   onAnswer: (method: number, value: unknown) => unknown = (_method, value) => value;
   /** Called before a request is served. */
@@ -184,6 +186,7 @@ export class SealedPair {
         else reject(error);
       };
       const call = new IncomingCall({ answer } as ConstructorParameters<typeof IncomingCall>[0], 1, 0);
+      this.served.push(call);
       methods[method]?.serve(call, this.#ownerLink, sent);
     });
   }
