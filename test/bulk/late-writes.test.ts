@@ -53,6 +53,7 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
   let written = 0;
   const total = { tried: 0, handlesServed: 0, keysServed: 0, racing: 0, codes: {} as Record<string, number> };
   for (let done = 0; done < count; done += batch) {
+    let hasEnded = false;
     const grants = Array.from({ length: batch }, (_, i) => {
       const memory = new Uint8Array(bytes);
       // Every third region is of several pieces.
@@ -63,13 +64,17 @@ async function prove({ fabric, end, client, url, race, late, writerStats }: Proo
         () => "answered",
         (error: { code: string }) => error.code,
       );
+      ended.then(() => {
+        hasEnded = true;
+      });
       return { memory, into, controller, ended };
     });
     const endAll = async () => {
       if (!byTime)
         await untilTurn(
-          () => grants.every(({ memory }) => memory[0] === lateByte),
-          "every region is being put into",
+          // One that ends before that has lost its session, and so have the others.
+          () => hasEnded || grants.every(({ memory }) => memory[0] === lateByte),
+          "every region is being put into, or a call has ended",
         );
       await race();
       if (!byTime) for (const { controller } of grants) controller.abort();

@@ -61,7 +61,8 @@ it("members hear each other and no strangers, and nobody of an authority that is
     vi.waitFor(() => expect(driver.stats.lastSendError).toContain(why), soon);
   await whyLost(stranger, "takes sealed sessions only");
 
-  expect(isIsolated(first.events)).toBe(false);
+  // On a busy machine it may hear nobody for a moment.
+  await vi.waitFor(() => expect(isIsolated(first.events)).toBe(false), soon);
   first.security?.replace(readCredentials({ tls: certificate(other, 0) }), () =>
     first.driver.reloadSecurity(),
   );
