@@ -89,6 +89,8 @@ export class FollowedViews {
 
   async #run(): Promise<void> {
     let failures = 0;
+    // Members that gave nothing since the last view came. Only one that is not among them is asked without a pause.
+    const silent: Member[] = [];
     while (!this.#isClosed && this.#follower.engine.state !== "closed") {
       const { signal } = this.#turn;
       const chosen = this.#follower.choose();
@@ -98,7 +100,10 @@ export class FollowedViews {
         continue;
       }
       const outcome = await this.#follow(chosen, signal);
-      if (outcome === "some") failures = 0;
+      if (outcome === "some") {
+        failures = 0;
+        silent.length = 0;
+      } else if (!silent.some((member) => isSameMember(member, chosen))) silent.push(chosen);
       if (signal.aborted) continue;
       if (outcome === "refused" && this.#follower.onRefused !== undefined) {
         await this.#follower.onRefused(chosen, signal);
@@ -106,7 +111,8 @@ export class FollowedViews {
       }
       await this.#follower.onBroken(chosen);
       const again = this.#follower.choose();
-      if (again === undefined || !isSameMember(again, chosen)) continue;
+      if (again === undefined) continue;
+      if (!isSameMember(again, chosen) && !silent.some((member) => isSameMember(member, again))) continue;
       const ms = pausesMs[Math.min(failures++, pausesMs.length - 1)];
       await pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
     }

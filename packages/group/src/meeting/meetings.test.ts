@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { openCollectives } from "../collective/collectives.ts";
 import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
-import { makeView } from "../view/view.ts";
+import { type Member, makeView } from "../view/view.ts";
 import { implementMeetings, type MeetingImplementation, type Meetings, openMeetings } from "./meetings.ts";
 
 let opened: TestMember[] = [];
@@ -123,6 +123,32 @@ describe("a barrier", () => {
     ]);
     // The others go on in the next view.
     await Promise.all(meetings.slice(0, 4).map((meeting) => meeting.barrier("end", long)));
+  });
+
+  it("breaks when its leader is replaced in one view, also where it would shrink", async () => {
+    const meetings = await meetingsOf(3);
+    const options = { ...long, onDeath: "shrink" } as const;
+    const barriers = meetings.slice(1).map((meeting) => meeting.barrier("end", options));
+    const settled = settledOf(barriers);
+    for (const each of opened.slice(1)) {
+      const [leader, ...others] = each.view.members as [Member, ...Member[]];
+      const successor = { ...leader, incarnation: leader.incarnation + 1 };
+      each.view = makeView("test", each.view.version + 1, [successor, ...others]);
+    }
+    expect(await settled).toEqual(["aborted", "aborted"]);
+  });
+
+  it("breaks for all when one of its members is replaced in one view", async () => {
+    const meetings = await meetingsOf(3);
+    const barriers = meetings.slice(0, 2).map((meeting) => meeting.barrier("end", long));
+    const settled = settledOf(barriers);
+    for (const each of opened.slice(0, 2)) {
+      const { members, version } = each.view;
+      const [last] = members.slice(2) as [Member];
+      const successor = { ...last, incarnation: last.incarnation + 1 };
+      each.view = makeView("test", version + 1, [...members.slice(0, 2), successor]);
+    }
+    expect(await settled).toEqual(["aborted", "aborted"]);
   });
 
   it("shrinks by a member that dies", async () => {

@@ -206,14 +206,18 @@ export class Meetings {
     const timer = setTimeout(() => settle({ error: late, result: undefined }), timeoutMs);
     const onAbort = (): void => settle({ error: gaveUp, result: undefined });
     signal?.addEventListener("abort", onAbort, { once: true });
-    const present = this.#members.view.members.map(({ rank }) => rank);
+    const present = this.#members.view.members;
     const off = this.#members.on("view", ({ view }) => {
       const living = byRank(view);
       if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
       // Without the leader nobody lets this member go.
-      const gone = present.find((rank) => (onDeath === "break" || rank === leader) && !living.has(rank));
+      // A successor with the same rank is another member, and knows nothing of this meeting.
+      const gone = present.find(
+        (member) =>
+          (onDeath === "break" || member.rank === leader) && !isSameMember(member, living.get(member.rank)),
+      );
       if (gone === undefined) return;
-      settle({ error: { code: "aborted", message: `rank ${gone} left the group` }, result: undefined });
+      settle({ error: { code: "aborted", message: `rank ${gone.rank} left the group` }, result: undefined });
     });
     try {
       if (self.rank === leader) {
