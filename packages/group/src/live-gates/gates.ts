@@ -42,7 +42,7 @@ export const liveGates: readonly LiveGate[] = [
   {
     ...{ id: "L5", what: "a busy machine", place: "host" },
     short: () => busyMachine(20),
-    long: () => busyMachine(300),
+    long: () => busyMachine(600),
   },
   {
     ...{ id: "L6", what: "a busy main thread", place: "host" },
@@ -52,17 +52,17 @@ export const liveGates: readonly LiveGate[] = [
   {
     ...{ id: "L7", what: "lost packets", place: "guest" },
     short: () => lossyNetwork(30),
-    long: () => lossyNetwork(180),
+    long: () => lossyNetwork(300),
   },
   {
     ...{ id: "L8", what: "quiet load", place: "host" },
     short: () => quietLoad(20),
-    long: () => quietLoad(120),
+    long: () => quietLoad(300),
   },
   {
     ...{ id: "L9", what: "quiet cost", place: "host" },
     short: () => quietCost(20),
-    long: () => quietCost(60),
+    long: () => quietCost(300),
   },
   {
     ...{ id: "L10", what: "the network parts and heals", place: "namespace" },
