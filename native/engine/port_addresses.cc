@@ -72,9 +72,9 @@ bool Port::cutOff(uint32_t index) {
 
 /// Ends connections that nobody uses and that have not ended by themselves. A device may never tell
 /// what became of a send over a link that went down; the peer is refused another connection until
-/// then. What was said last, a goodbye say, has long arrived if it ever will. One that another
-/// session has, which may be a vain attempt to connect again, is ended when that one is forgotten:
-/// until then nothing is looked for.
+/// then. What was said last, a goodbye say, has long arrived if it ever will. Another session may
+/// have the connection, such as a vain attempt to connect again. Then it ends when that session is
+/// forgotten, and nothing is looked for until then.
 void Port::endLingering() {
   uint64_t nowNs = base::nowNs();
   auto lingerNs = std::chrono::nanoseconds(traits().linger).count();

@@ -76,7 +76,7 @@ struct EndpointTraits {
   std::chrono::milliseconds rest{0};
   /// The device library completes requests otherwise than libfabric is entitled to think.
   bool disordersCompletions = false;
-  /// If not 0, a run of at most so many bytes arrives damaged if it crosses a page of the memory
+  /// If not 0: a run of at most so many bytes arrives damaged where it crosses a page of the memory
   /// that it is read from.
   size_t tornBytes = 0;
   /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).

@@ -177,10 +177,10 @@ export class Outbox implements SendListener, Flushable {
 
   /**
    * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
-   * to pull and says where it lies; or refuses it, as it does any that is longer than the peer takes. `flags` is read
-   * after encoding, as only then is it known whether regions travel. `prefix`, a multiple of eight bytes and at most
-   * `maxPrefixBytes`, stands before the body, and in the frame even when the body does not; the head has its flags.
-   * Throws EncodeError, and then nothing is sent.
+   * to pull and says where it lies. It refuses one that is longer than the peer takes. `flags` is read after encoding,
+   * as only then is it known whether regions travel. `prefix` stands before the body, and in the frame even when the
+   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. Throws
+   * EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,

@@ -6,9 +6,9 @@ import { isBuiltin } from "../wire/builtin.ts";
 const smallInputBytes = 4096;
 
 /**
- * The input of a call counts in its peer's shares until the answer: what it holds of V8's heap, and the memory that its
- * binary is in. That is what it was pulled into, of `pulledBytes`, or about as much as came in the message. False when
- * the peer's share has no room for the latter. Control requests are answered without waiting, and so always have room.
+ * The input of a call counts in its peer's shares until the answer. It holds some of V8's heap, and the memory that its
+ * binary is in: what it was pulled into, of `pulledBytes`, or about as much as came in the message. False when the
+ * peer's share has no room for the latter. Control requests are answered without waiting, and so always have room.
  */
 export function holdInput(
   { bodies, account }: SessionContext,

@@ -18,9 +18,9 @@ export interface SessionLimits {
    */
   readonly maxDecodedBytes: number;
   /**
-   * Bytes of rendezvous bodies being pulled, of bodies of more than 4 KiB that unanswered calls have as their inputs,
-   * and of chunks of byte streams that handlers have open, over all sessions. Requests beyond it fail with
-   * `resource_exhausted`. One peer gets no more than it leaves for the others: half at most. Default 1 GiB.
+   * Bytes over all sessions: of rendezvous bodies being pulled, of inputs of more than 4 KiB until their calls are
+   * answered, and of chunks of byte streams that handlers have open. Requests beyond it fail with `resource_exhausted`.
+   * One peer gets no more than it leaves for the others: half at most. Default 1 GiB.
    */
   readonly maxPullBytes: number;
   /**

@@ -217,7 +217,7 @@ type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: (
 
 /**
  * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next one is
- * asked for when the ciphertext of one has been read, so that it is sealed and read while that one is opened.
+ * asked for when the ciphertext of one has been read. So it is sealed and read while that one is opened.
  */
 class PieceWindow {
   readonly #move: Move;

@@ -2,8 +2,8 @@ import { realTimers } from "../time/real-timers.ts";
 
 /**
  * The turns of this thread in which pieces are sealed and opened: one piece a turn, over all sessions, in the order of
- * asking. Ciphers take a quarter of a millisecond for a piece, and messages go first: what has been queued before a
- * piece asks for its turn leaves before the turn, and what a piece brings about leaves before the next one's.
+ * asking. Ciphers take a quarter of a millisecond for a piece, and messages go first. What has been queued before a
+ * piece asks for its turn leaves before that turn. What a piece brings about leaves before the turn of the next.
  */
 export class PieceTurns {
   readonly #waiting: (() => void)[] = [];
