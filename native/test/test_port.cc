@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Cinnabar Authors
 #include <doctest/doctest.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <rdma/fi_errno.h>
+#include <sys/ioctl.h>
 
 #include <thread>
+#include <vector>
 
 #include "test/harness.h"
+#include "transport/tcp/socket_calls.h"
+#include "transport/tcp/socket_table.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
@@ -172,6 +177,49 @@ TEST_SUITE("port") {
     b.port->wake();
     CHECK_FALSE(b.port->sleepsOn());
     REQUIRE(eventually({&a, &b}, [&] { return b.messages.size() == 2; }));
+  }
+
+  TEST_CASE_FIXTURE(PortFixture,
+                    "nothing that leaves between the requests of a read is kept back") {
+    TestPort a(Scheme::tcp), one(Scheme::tcp), other(Scheme::tcp);
+    for (TestPort* port : {&a, &one, &other}) REQUIRE(port->open());
+    std::vector<uint8_t> memory(4096, 1);
+    auto exposed = static_cast<uint32_t>(a.port->registerRegion(memory.data(), memory.size(), 1));
+    const fabric::Region* source = a.port->region(exposed);
+    std::vector<uint8_t> into(4096);
+    auto read = [&](TestPort& reader, int from) {
+      auto region = static_cast<uint32_t>(reader.port->registerRegion(into.data(), 64, 0));
+      REQUIRE(reader.transfer(transport::Operation::Type::read, from, region, 0, 64, source->key(),
+                              source->base(), 1) == 0);
+    };
+    // Both are connected, and what they ask for next lies in a's sockets.
+    int fromOne = one.admit(a), fromOther = other.admit(a);
+    read(one, fromOne);
+    read(other, fromOther);
+    REQUIRE(eventually({&a, &one, &other}, [&] {
+      return one.count(Completion::transfer) + other.count(Completion::transfer) == 2;
+    }));
+    read(one, fromOne);
+    read(other, fromOther);
+    // As libfabric 2 does within a read whose peer it is not connected to.
+    {
+      tcp::MoreFollows more;
+      a.port->progress(0);
+    }
+    tcp::sendWhatWaits();
+    size_t connections = 0;
+    tcp::SocketTable::each([&](int fd, tcp::Socket& socket) {
+      if (socket.stage != tcp::Socket::Stage::streaming) return;
+      ++connections;
+      int unsent = -1;
+      CHECK(ioctl(fd, SIOCOUTQNSD, &unsent) == 0);
+      CHECK(unsent == 0);
+    });
+    // Both ends of two.
+    if (a.port->transport().watchesSockets()) CHECK(connections >= 4);
+    REQUIRE(eventually({&one, &other}, [&] {
+      return one.count(Completion::transfer) + other.count(Completion::transfer) == 4;
+    }));
   }
 
   TEST_CASE_FIXTURE(PortFixture, "arm declines while completions are unread") {

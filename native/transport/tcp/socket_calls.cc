@@ -270,6 +270,8 @@ thread_local int waitingSocket = -1;
 
 int flagsFor(int fd, int flags) {
   if (moreFlag != 0) {
+    // A provider that has no connection to a peer yet makes progress for all the others.
+    if (waitingSocket != fd) sendWhatWaits();
     waitingSocket = fd;
   } else if (waitingSocket == fd) {
     waitingSocket = -1;
