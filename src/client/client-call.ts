@@ -48,8 +48,8 @@ export function beginCall(
   return promise;
 }
 
-type Resolve = (value: unknown) => void;
-const resolveNone: Resolve = () => {};
+export type Resolve = (value: unknown) => void;
+export const resolveNone: Resolve = () => {};
 let resolveLast: Resolve = resolveNone;
 const keepResolve = (resolve: Resolve): void => {
   resolveLast = resolve;
@@ -241,7 +241,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     this.#settle("ok", endedMs);
     this.method.source.engine.counters.callsSucceeded++;
     this.tellObservers(undefined);
-    this.#resolve(value);
+    this.resolve(value);
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
@@ -250,7 +250,12 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
-    this.#resolve(Promise.reject(error));
+    this.resolve(Promise.reject(error));
+  }
+
+  /** Its caller gets its value, or a promise that is rejected. Called once. */
+  protected resolve(value: unknown): void {
+    this.#resolve(value);
   }
 
   #where(): Partial<RpcErrorOptions> {
