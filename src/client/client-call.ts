@@ -178,6 +178,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
       // Given up from inside the encoding, before the request had left.
       if (this.settled) session.cancel(this);
     } catch (error) {
+      // A getter of the input's may have ended the call and then thrown.
+      if (this.settled) return;
       if (error instanceof RpcError) this.onFailure(error);
       else this.fail("internal", "the request could not be sent", { cause: error });
     }

@@ -3,12 +3,16 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import { FakeServices } from "../connection/fake-services.test-support.ts";
+import { MethodNumbers } from "../connection/handshake.ts";
+import { oneWay } from "../contract/one-way.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import type { FakeClock } from "../time/fake-clock.test-support.ts";
+import { methodKindNumbers } from "../wire/handshake.ts";
 import { createClient } from "./client.ts";
 import type { CallSession, SessionSource } from "./session-source.ts";
 
@@ -20,6 +24,8 @@ const Numbers = service("numbers.v1", {
   slow: unary({ timeoutMs: 70 }),
   ping: unary(),
 });
+
+const Notes = service("notes.v1", { note: oneWay() });
 
 /** A peer whose session is opened, or fails, when the test says so. */
 function unreachable() {
@@ -112,6 +118,42 @@ describe("a client", () => {
       .toBe(true);
   });
 
+  it("leaves the promise of a one-way call to its caller, however long the session keeps the call", async () => {
+    const { source } = unreachable();
+    const methods = new MethodNumbers();
+    methods.set([["notes.v1", [["note", methodKindNumbers.oneWay]]]]);
+    const kept: OutgoingCall[] = [];
+    const waiting: OutgoingCall[] = [];
+    let isFull = false;
+    const session = {
+      methods,
+      request(call: OutgoingCall) {
+        kept.push(call);
+        if (isFull) waiting.push(call);
+        else call.onLeft();
+      },
+      cancel() {},
+    };
+    source.session = () => session as unknown as CallSession;
+    const client = createClient(source, Notes);
+    const promiseOf = async (leave: () => void) => {
+      const promise = client.note();
+      leave();
+      expect(await promise).toBeUndefined();
+      return new WeakRef(promise);
+    };
+    const promises = [await promiseOf(() => {})];
+    isFull = true;
+    promises.push(await promiseOf(() => waiting.pop()?.onLeft()));
+    await expect
+      .poll(() => {
+        collect();
+        return promises.filter((promise) => promise.deref() !== undefined);
+      })
+      .toEqual([]);
+    expect(kept.map(({ settled }) => settled)).toEqual([true, true]);
+  });
+
   it("settles each call once, whatever comes after", async () => {
     const { source, host, fail, clock } = unreachable();
     const controller = new AbortController();
@@ -121,6 +163,25 @@ describe("a client", () => {
     clock.advance(20_000);
     await expect(call).rejects.toMatchObject({ code: "cancelled", cause: "first" });
     expect(host.counters).toMatchObject({ callsStarted: 1, callsFailed: 1, callsSucceeded: 0 });
+  });
+
+  it("settles a call once whose input gives it up and then cannot be encoded", async () => {
+    const { source, host } = unreachable();
+    const methods = new MethodNumbers();
+    methods.set([["numbers.v1", ["half"]]]);
+    const controller = new AbortController();
+    const session = {
+      methods,
+      request() {
+        controller.abort("first");
+        throw new RpcError({ code: "invalid_argument", message: "second", origin: "local" });
+      },
+      cancel() {},
+    };
+    source.session = () => session as unknown as CallSession;
+    const call = createClient(source, Numbers).half(1, { signal: controller.signal });
+    await expect(call).rejects.toMatchObject({ code: "cancelled", cause: "first" });
+    expect(host.counters).toMatchObject({ callsStarted: 1, callsFailed: 1 });
   });
 
   it("gives calls that wait for one session errors of their own when it fails", async () => {

@@ -71,6 +71,28 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     });
   });
 
+  it("settle each for itself, where a getter of the input gives one up and makes another", async () => {
+    const { implementation, gate } = counting();
+    const { api, client, server } = await pair(provider, [implementation]);
+    const metrics = api(Metrics);
+    await metrics.count({ by: 1 });
+    const controller = new AbortController();
+    const inner: Promise<void>[] = [];
+    const input = {
+      get by() {
+        controller.abort("given up");
+        inner.push(metrics.count({ by: "x" as unknown as number }));
+        return 1;
+      },
+    };
+    const outer = failure(metrics.note(input, { signal: controller.signal }));
+    expect(await failure(inner[0] as Promise<void>)).toMatchObject({ code: "invalid_argument" });
+    expect(await outer).toMatchObject({ code: "cancelled", cause: "given up" });
+    gate.resolve();
+    await until(() => client.stats().callsOut === 0, "all places free");
+    expect(server.stats().counters.requestsFailed).toBe(0);
+  });
+
   it("wait for the window like every call, and fail when they may not", async () => {
     const { implementation, gate } = counting();
     const { api, server } = await pair(provider, [implementation], {
