@@ -73,7 +73,8 @@ interface Wording {
   readonly message: string;
 }
 
-const handlerWording: EndWording = {
+/** For a call whose handler runs. */
+export const handlerWording: EndWording = {
   cancelled: { code: "cancelled", message: "the caller gave up" },
   outOfTime: { code: "deadline_exceeded", message: "the deadline passed before the handler ended" },
   ended: { code: "failed_precondition", message: "the call has ended, its regions are revoked" },

@@ -248,7 +248,22 @@ describe("answers kept for replay", () => {
     clock.advance(4990);
     expect(signal.aborted).toBe(false);
     clock.advance(20);
-    expect(signal.reason).toMatchObject({ code: "deadline_exceeded" });
+    expect(signal.reason).toMatchObject({ code: "aborted" });
+    const late = ask(1, { again: true, timeMs: weeks });
+    expect([late.execution, late.request.handler]).toEqual([undefined, "elsewhere"]);
+    expect(late.last()?.error).toMatchObject({ code: "aborted" });
+    expect(late.last()?.error?.message).toContain("may have been executed");
+  });
+
+  it("are out of time at the deadline of the last that waited, however long nobody did before", () => {
+    const { ask, clock } = setUp({ maxReplayMs: 500 });
+    const lost = new RpcError({ code: "unavailable", message: "lost" });
+    const first = ask(1, { timeMs: 10_000 });
+    first.request.abandon(lost);
+    clock.advance(400);
+    ask(1, { again: true, timeMs: 9000 });
+    clock.advance(9020);
+    expect(first.execution?.signal.reason).toMatchObject({ code: "deadline_exceeded" });
   });
 
   it("are worked on no longer than was asked for", () => {

@@ -1,4 +1,11 @@
-import { type Answering, type Awaited, IncomingCall, type Outcome } from "../call/incoming-call.ts";
+import {
+  type Answering,
+  type Awaited,
+  type EndWording,
+  handlerWording,
+  IncomingCall,
+  type Outcome,
+} from "../call/incoming-call.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { RpcError } from "../errors/rpc-error.ts";
 import { metadataLimits } from "../metadata/entry.ts";
@@ -38,6 +45,8 @@ export class ReplayEntry implements Answering, Awaited {
   readonly #listener: ReplayEntryListener;
   readonly #session: PeerLink;
   readonly #waiting = new Set<IncomingCall>();
+  /** The latest deadline that a request has come with. */
+  #askedUntilMs = 0;
   #answer: Answer | undefined;
   /** When it ended, on the engine's clock. */
   endedMs = 0;
@@ -91,7 +100,10 @@ export class ReplayEntry implements Answering, Awaited {
     request.handler = "elsewhere";
     this.#waiting.add(request);
     const { wheel } = session.services;
-    if (request.deadlineMs > this.call.deadlineMs) wheel.arm(this.call, request.deadlineMs);
+    if (request.deadlineMs > this.call.deadlineMs) {
+      this.#askedUntilMs = request.deadlineMs;
+      wheel.arm(this.call, request.deadlineMs);
+    }
     request.awaits = this;
   }
 
@@ -132,6 +144,7 @@ export class ReplayEntry implements Answering, Awaited {
   }
 
   onOverdue(call: IncomingCall): void {
+    if (call.deadlineMs < this.#askedUntilMs) call.wording = unawaitedWording;
     this.#session.onOverdue(call);
   }
 
@@ -157,6 +170,15 @@ export class ReplayEntry implements Answering, Awaited {
     }
   }
 }
+
+/** For an execution that was stopped before its deadline. A caller that comes later learns that it may have effects. */
+const unawaitedWording: EndWording = {
+  ...handlerWording,
+  outOfTime: {
+    code: "aborted",
+    message: "the call may have been executed: no request has waited for its end for limits.maxReplayMs",
+  },
+};
 
 /** Bytes of an entry beside its response, about. */
 const entryBytes = 256;

@@ -104,16 +104,28 @@ function collectAll(): void {
   }
 }
 
+/** Bytes of heap that a decoded value takes. */
+function heapBytesOf(bytes: Buffer): number {
+  collectAll();
+  const before = process.memoryUsage().heapUsed;
+  const value = decodeAt(bytes, 0, bytes.length);
+  collect();
+  const took = process.memoryUsage().heapUsed - before;
+  expect(value).toBeDefined();
+  return took;
+}
+
+/** The median of three: V8 may compile code during one of them, which can take more than `ownHeapBytes`. */
+function usualHeapBytesOf(bytes: Buffer): number {
+  const all = [heapBytesOf(bytes), heapBytesOf(bytes), heapBytesOf(bytes)];
+  return all.sort((a, b) => a - b)[1] as number;
+}
+
 describe("the memory of a decoded value", () => {
   it.each(Object.keys(values))("is counted for %s", (name) => {
     const bytes = values[name] as Buffer;
     decodeOften(bytes);
-    collectAll();
-    const before = process.memoryUsage().heapUsed;
-    const value = decodeAt(bytes, 0, bytes.length);
-    collect();
-    const took = process.memoryUsage().heapUsed - before;
-    expect(value).toBeDefined();
+    const took = usualHeapBytesOf(bytes);
     const counted = decodedHeapBytes();
     expect(counted).toBeGreaterThan(0.9 * took - ownHeapBytes);
     // So generous that values of honest peers are not refused for what they do not take.
