@@ -172,6 +172,8 @@ describe("maps that come often", () => {
       expect(made).toHaveBeenCalledTimes(513);
     } finally {
       vi.unstubAllGlobals();
+      // The modules of this test are not for the files that share the process.
+      vi.resetModules();
     }
   });
 
@@ -189,6 +191,8 @@ describe("maps that come often", () => {
       expect(made).toHaveBeenCalledOnce();
     } finally {
       vi.unstubAllGlobals();
+      // The modules of this test are not for the files that share the process.
+      vi.resetModules();
     }
   });
 });

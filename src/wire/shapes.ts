@@ -33,7 +33,7 @@ export class Shape {
     this.keyBytes = keys.map((key) =>
       Buffer.from(`${String.fromCharCode(0xa0 | key.length)}${key}`, "latin1"),
     );
-    const slowly = (values: readonly unknown[], base: number) => buildSlowly(keys, values, base);
+    const slowly = boxingNoIntegers(keys, (values, base) => buildSlowly(keys, values, base));
     this.build = (values, base) => {
       if (++this.#uses >= oftenEnough) this.build = builderFor(keys) ?? slowly;
       return slowly(values, base);
@@ -44,6 +44,15 @@ export class Shape {
   missed(): boolean {
     return ++this.#misses >= mostMisses;
   }
+}
+
+/**
+ * V8 keeps a box of 16 bytes for each integer in a property that has had doubles and integers only. In one that has had
+ * an object it keeps none, so the first map of a shape is made with objects in all of its properties.
+ */
+function boxingNoIntegers(keys: readonly string[], build: Builder): Builder {
+  build(new Array(keys.length).fill(keys), 0);
+  return build;
 }
 
 function buildSlowly(keys: readonly string[], values: readonly unknown[], base: number): object {
@@ -90,7 +99,8 @@ function builderFor(keys: readonly string[]): Builder | undefined {
   if (++builders % buildersPerDoubling === 0) oftenEnough *= 2;
   const properties = keys.map((key, i) => `${JSON.stringify(key)}: values[base + ${i}]`);
   try {
-    return new Function("values", "base", `return { ${properties.join(", ")} };`) as Builder;
+    const build = new Function("values", "base", `return { ${properties.join(", ")} };`) as Builder;
+    return boxingNoIntegers(keys, build);
   } catch {
     isForbidden = true;
     return undefined;
