@@ -144,6 +144,7 @@ export class ReplayEntry implements Answering, Awaited {
   }
 
   onOverdue(call: IncomingCall): void {
+    // Told just before the call ends. Its time was cut where it is shorter than what was asked for.
     if (call.deadlineMs < this.#askedUntilMs) call.wording = unawaitedWording;
     this.#session.onOverdue(call);
   }

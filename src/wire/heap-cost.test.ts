@@ -1,6 +1,6 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import * as codec from "./codec.ts";
 
 const { decodeAt, decodedHeapBytes, ValueTooLargeError } = codec;
@@ -126,35 +126,52 @@ function expectCounted(bytes: Buffer, by = codec): void {
   expect(counted).toBeLessThan(4.5 * took + ownHeapBytes);
 }
 
+/** The same for maps of eight keys, whose first doubles came when V8 might have forgotten all maps before. */
+async function expectCountedAfterDoubles(names: string, by = codec): Promise<void> {
+  const maps = (count: number, value: string) =>
+    same(count, `88 ${[...names].map((name) => `${keyOf(name)} ${value}`).join("")}`);
+  decodeOften(maps(100, "01"), by);
+  // V8 drops hidden classes without objects after some collections, and by tasks of the event loop.
+  for (let i = 0; i < 12; i++) {
+    collect();
+    await new Promise(setImmediate);
+  }
+  const doubles = maps(100, "cb 3ff8000000000000");
+  const kept = by.decodeAt(doubles, 0, doubles.length);
+  expectCounted(maps(10_000, "01"), by);
+  expect(kept).toHaveLength(100);
+}
+
 describe("the memory of a decoded value", () => {
   it.each(Object.keys(values))("is counted for %s", (name) => {
     expectCounted(values[name] as Buffer);
   });
 
-  it("is counted for integers in maps that have had doubles", () => {
-    const names = [..."qrstuvwx"];
-    const maps = (value: string) => `88 ${names.map((name) => `${keyOf(name)} ${value}`).join("")}`;
-    decodeOften(same(100, maps("cb 3ff8000000000000")));
-    expectCounted(same(10_000, maps("01")));
+  it("is counted for integers in maps that have had doubles", async () => {
+    await expectCountedAfterDoubles("qrstuvwx");
   });
 
-  it.each([1, 3, 8, 12])(
-    "is counted for maps of %i keys where code from strings is forbidden",
-    async (count) => {
-      const keys = Array.from({ length: count }, (_, i) => `${keyOf(String.fromCharCode(0x41 + i))} 01`);
-      const bytes = same(100_000, `8${count.toString(16)} ${keys.join("")}`);
+  describe("where code from strings is forbidden", () => {
+    beforeEach(() => {
       vi.stubGlobal("Function", function forbidden() {
         throw new EvalError("Code generation from strings disallowed for this context");
       });
       vi.resetModules();
-      try {
-        expectCounted(bytes, await import("./codec.ts"));
-      } finally {
+      onTestFinished(() => {
         vi.unstubAllGlobals();
         vi.resetModules();
-      }
-    },
-  );
+      });
+    });
+
+    it.each([1, 3, 8, 12])("is counted for maps of %i keys", async (count) => {
+      const keys = Array.from({ length: count }, (_, i) => `${keyOf(String.fromCharCode(0x41 + i))} 01`);
+      expectCounted(same(100_000, `8${count.toString(16)} ${keys.join("")}`), await import("./codec.ts"));
+    });
+
+    it("is counted for integers in maps that have had doubles", async () => {
+      await expectCountedAfterDoubles("QRSTUVWX", await import("./codec.ts"));
+    });
+  });
 
   it.each(Object.keys(values))("ends the decoding of %s at its limit", (name) => {
     const bytes = values[name] as Buffer;

@@ -25,6 +25,12 @@ export class Shape {
   readonly keyBytes: readonly Uint8Array[];
   /** Builds the object whose values begin at `base`. */
   build: Builder;
+  /**
+   * An object of the current builder with objects in all properties. V8 keeps a box of 16 bytes for each integer in a
+   * property that has had doubles and integers only. It keeps none in one that has had an object. The object is kept
+   * because V8 forgets this of properties that no object has any more.
+   */
+  unboxed: object;
   #uses = 0;
   #misses = 0;
 
@@ -33,26 +39,27 @@ export class Shape {
     this.keyBytes = keys.map((key) =>
       Buffer.from(`${String.fromCharCode(0xa0 | key.length)}${key}`, "latin1"),
     );
-    const slowly = boxingNoIntegers(keys, (values, base) => buildSlowly(keys, values, base));
+    const slowly = (values: readonly unknown[], base: number) => buildSlowly(keys, values, base);
     this.build = (values, base) => {
-      if (++this.#uses >= oftenEnough) this.build = builderFor(keys) ?? slowly;
+      if (++this.#uses >= oftenEnough) this.#take(builderFor(keys) ?? slowly);
       return slowly(values, base);
     };
+    this.unboxed = slowly(this.#objects, 0);
+  }
+
+  #take(build: Builder): void {
+    this.build = build;
+    this.unboxed = build(this.#objects, 0);
+  }
+
+  get #objects(): readonly object[] {
+    return new Array(this.keys.length).fill(this.keys);
   }
 
   /** Another map came at this place. True if the place should be given to it. */
   missed(): boolean {
     return ++this.#misses >= mostMisses;
   }
-}
-
-/**
- * V8 keeps a box of 16 bytes for each integer in a property that has had doubles and integers only. In one that has had
- * an object it keeps none, so the first map of a shape is made with objects in all of its properties.
- */
-function boxingNoIntegers(keys: readonly string[], build: Builder): Builder {
-  build(new Array(keys.length).fill(keys), 0);
-  return build;
 }
 
 function buildSlowly(keys: readonly string[], values: readonly unknown[], base: number): object {
@@ -99,8 +106,7 @@ function builderFor(keys: readonly string[]): Builder | undefined {
   if (++builders % buildersPerDoubling === 0) oftenEnough *= 2;
   const properties = keys.map((key, i) => `${JSON.stringify(key)}: values[base + ${i}]`);
   try {
-    const build = new Function("values", "base", `return { ${properties.join(", ")} };`) as Builder;
-    return boxingNoIntegers(keys, build);
+    return new Function("values", "base", `return { ${properties.join(", ")} };`) as Builder;
   } catch {
     isForbidden = true;
     return undefined;
