@@ -32,11 +32,11 @@ export const partsUnderSanitizers = [
     name: "calls",
     seconds: 150,
     filters: [
-      "src/connection/sealed",
+      "src/session/connection/sealed",
       "src/fabric/native-port",
       "src/memory/device-memory",
       "src/memory/slab-memory",
-      "src/sealing/",
+      "src/security/sealing/",
       "src/transfer/checksum",
       "test/streams/streams",
       "test/unary/cancel",

@@ -1,10 +1,10 @@
 import { setMaxListeners } from "node:events";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { Metadata } from "../metadata/metadata.ts";
-import { Timed } from "../time/deadline-wheel.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
 
 /**

@@ -1,11 +1,11 @@
+import { assertPriority, type Priority } from "../base/flow/priority.ts";
+import { assertOptions, assertTimeoutMs, shown } from "../base/options/assert-options.ts";
+import { ContextValues } from "../call/context-values.ts";
+import { assertMiddleware, type Middleware } from "../call/middleware.ts";
 import { resolveIdleTimeout, resolveWindow, type StreamWindow } from "../contract/method.ts";
-import { assertPriority, type Priority } from "../flow/priority.ts";
-import { entryFault } from "../metadata/entry.ts";
-import { Metadata, type MetadataInit } from "../metadata/metadata.ts";
-import { repeatedBlock } from "../metadata/repeated-object.ts";
-import { ContextValues } from "../middleware/context-values.ts";
-import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import { entryFault } from "../wire/metadata/entry.ts";
+import { Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
+import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
 import {
   type AttemptOptions,
   assertAttemptOptions,

@@ -1,6 +1,6 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import type { RpcError, RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
-import type { RpcCode } from "../errors/code.ts";
-import type { RpcError, RpcErrorOptions } from "../errors/rpc-error.ts";
 
 /** What came of a schema: the verdict, or a promise of it from an asynchronous one. */
 export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;

@@ -1,3 +1,5 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import {
   type Abortable,
   isTimeout,
@@ -11,8 +13,6 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { validate } from "../contract/schema.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";

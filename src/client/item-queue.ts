@@ -1,7 +1,7 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, validate } from "../contract/schema.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { InputSource } from "../streams/input-source.ts";
-import type { ItemProducer, ItemSender } from "../streams/item-sender.ts";
+import type { InputSource } from "../session/streams/input-source.ts";
+import type { ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
 import type { StreamCall } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */

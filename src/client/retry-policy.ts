@@ -1,6 +1,6 @@
-import { isRpcCode, type RpcCode } from "../errors/code.ts";
-import type { RetryBudgetOptions } from "../flow/retry-budget.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
+import type { RetryBudgetOptions } from "../base/flow/retry-budget.ts";
+import { assertOptions, assertTimeoutMs, shown } from "../base/options/assert-options.ts";
 
 /** How a failed call is retried. */
 export interface RetryOptions {

@@ -1,3 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Alarm } from "../base/time/deadline-wheel.ts";
 import {
   type Abortable,
   isTimeout,
@@ -11,14 +15,10 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import { idleLooks, isIdle, quietLooks, type Watched } from "../streams/idle-watch.ts";
-import type { InputSource } from "../streams/input-source.ts";
-import { ItemReceiver, type ReceiverOwner } from "../streams/item-receiver.ts";
-import type { ItemSender } from "../streams/item-sender.ts";
-import { Alarm } from "../time/deadline-wheel.ts";
+import { idleLooks, isIdle, quietLooks, type Watched } from "../session/streams/idle-watch.ts";
+import type { InputSource } from "../session/streams/input-source.ts";
+import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
+import type { ItemSender } from "../session/streams/item-sender.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";

@@ -1,8 +1,8 @@
+import type { Priority } from "../base/flow/priority.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
 import { resolveIdleTimeout, resolveWindow } from "../contract/method.ts";
-import type { ItemDirections } from "../control/control-method.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { ItemWindow } from "../streams/item-credits.ts";
+import type { ItemWindow } from "../session/streams/item-credits.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { RetryPolicy } from "./retry-policy.ts";

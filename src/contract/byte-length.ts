@@ -1,4 +1,4 @@
-import { shown } from "../options/assert-options.ts";
+import { shown } from "../base/options/assert-options.ts";
 
 /** Limits of a length in bytes, both inclusive. */
 export interface ByteLengthOptions {

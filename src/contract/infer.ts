@@ -1,4 +1,4 @@
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemSource, ItemStream } from "./item-stream.ts";
 import type { AnyMethod, ErrorSchemas } from "./method.ts";
 import type { InferInput, InferOutput, Schema } from "./schema.ts";

@@ -1,5 +1,5 @@
-import { assertPriority, type Priority } from "../flow/priority.ts";
-import { assertIdentifier, assertTimeoutMs } from "../options/assert-options.ts";
+import { assertPriority, type Priority } from "../base/flow/priority.ts";
+import { assertIdentifier, assertTimeoutMs } from "../base/options/assert-options.ts";
 import { assertSchema, type Schema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */

@@ -1,5 +1,5 @@
-import type { Priority } from "../flow/priority.ts";
-import { assertOptions } from "../options/assert-options.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { assertOptions } from "../base/options/assert-options.ts";
 import {
   type ErrorSchemas,
   type MethodBase,

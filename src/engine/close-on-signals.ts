@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import { assertOptions, shown } from "../options/assert-options.ts";
+import { assertOptions, shown } from "../base/options/assert-options.ts";
 import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 
 /** What `closeOnSignals` closes: an engine, or what `openLanes` gives. */

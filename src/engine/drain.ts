@@ -1,6 +1,6 @@
-import type { DrainGate } from "../connection/drain-gate.ts";
-import { shown } from "../options/assert-options.ts";
-import { type Clock, realClock } from "../time/clock.ts";
+import { shown } from "../base/options/assert-options.ts";
+import { type Clock, realClock } from "../base/time/clock.ts";
+import type { DrainGate } from "../session/connection/drain-gate.ts";
 import type { OpenCall } from "./open-call.ts";
 
 /** What `engine.drain` takes. */

@@ -1,9 +1,9 @@
+import { defaultLimits, type SessionLimits } from "../base/flow/session-limits.ts";
+import { assertOptions, shown } from "../base/options/assert-options.ts";
+import { assertEngineMiddleware, type EngineMiddleware } from "../call/middleware.ts";
 import { type AuthKeyOptions, AuthKeys } from "../fabric/auth-keys.ts";
-import { defaultLimits, type SessionLimits } from "../flow/session-limits.ts";
-import { nativeSchemes } from "../libfabric/url.ts";
-import { assertEngineMiddleware, type EngineMiddleware } from "../middleware/middleware.ts";
-import { assertOptions, shown } from "../options/assert-options.ts";
-import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../rdma/verbs-choice.ts";
+import { nativeSchemes } from "../fabric/libfabric/url.ts";
+import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import {
   type ResolvedSecurity,
   resolveSecurity,

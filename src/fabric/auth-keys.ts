@@ -1,4 +1,4 @@
-import type { NativeScheme } from "../libfabric/url.ts";
+import type { NativeScheme } from "./libfabric/url.ts";
 
 /**
  * Authorization keys by fabric (fi_domain(3)), as bytes or hexadecimal digits, 1 to 1024 bytes. The provider defines

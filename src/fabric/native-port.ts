@@ -1,18 +1,16 @@
-import { fabricError } from "../errors/fabric-error.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import type { Addon, NativeProcess, OpenedPort } from "../libfabric/addon.ts";
-import { extentWords, mostExtents } from "../libfabric/addon.ts";
-import { gauges } from "../libfabric/gauges.ts";
-import { requireLibfabric } from "../libfabric/libfabric.ts";
-import type { PortDescription } from "../libfabric/port-report.ts";
-import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "../libfabric/url.ts";
-import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "../rdma/connection-events.ts";
-import { lockedMemory } from "../rdma/pinned-memory.ts";
+import { fabricError } from "../base/errors/fabric-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { AuthKeys } from "./auth-keys.ts";
 import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
+import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
+import { extentWords, mostExtents } from "./libfabric/addon.ts";
+import { gauges } from "./libfabric/gauges.ts";
+import { requireLibfabric } from "./libfabric/libfabric.ts";
+import type { PortDescription } from "./libfabric/port-report.ts";
+import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import type {
   Absences,
@@ -28,6 +26,8 @@ import type {
   TransferOp,
   Vouch,
 } from "./port.ts";
+import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./rdma/connection-events.ts";
+import { lockedMemory } from "./rdma/pinned-memory.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
 import { warnIfUnfiltered } from "./unfiltered.ts";

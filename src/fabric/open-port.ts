@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
-import { hasHosts, parseUrl } from "../libfabric/url.ts";
 import type { AuthKeys } from "./auth-keys.ts";
 import { isWildcard } from "./host.ts";
+import { hasHosts, parseUrl } from "./libfabric/url.ts";
 import { MemPort } from "./mem-port.ts";
 import { NativePort } from "./native-port.ts";
 import type { Port, PortLayout } from "./port.ts";

@@ -1,7 +1,7 @@
-import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "../libfabric/url.ts";
-import { chosenSource } from "../rdma/choose-rail.ts";
-import type { VerbsChoice } from "../rdma/verbs-choice.ts";
 import { localAddressTowards, numericHost } from "./host.ts";
+import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "./libfabric/url.ts";
+import { chosenSource } from "./rdma/choose-rail.ts";
+import type { VerbsChoice } from "./rdma/verbs-choice.ts";
 
 /** The resolved address of a peer, with the local address from which the route leaves. */
 export interface Target {

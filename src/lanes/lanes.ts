@@ -1,10 +1,10 @@
 import { availableParallelism } from "node:os";
+import { channels } from "../base/observe/channels.ts";
+import { assertOptions } from "../base/options/assert-options.ts";
+import { systemClock } from "../base/time/clock.ts";
 import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "../engine/drain.ts";
 import { announceLanes, Engine } from "../engine/engine.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import { channels } from "../observe/channels.ts";
-import { assertOptions } from "../options/assert-options.ts";
-import { systemClock } from "../time/clock.ts";
 import { publishedUrls } from "./addresses.ts";
 import { Lane, type LaneListener, type LaneState } from "./lane.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";

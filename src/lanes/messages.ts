@@ -1,7 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { DrainReport } from "../engine/drain.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneEngineOptions } from "./options.ts";
 

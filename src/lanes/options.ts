@@ -1,6 +1,6 @@
+import { assertOptions, assertTimeoutMs, shown } from "../base/options/assert-options.ts";
 import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
-import { parseUrl } from "../libfabric/url.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { assertListFits } from "./addresses.ts";
 import { LaneSecurity, type LaneSecurityOptions } from "./lane-security.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { assertMemoryKind } from "./device-memory.ts";
 

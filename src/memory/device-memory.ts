@@ -1,8 +1,8 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { shown } from "../base/options/assert-options.ts";
+import { requireLibfabric } from "../fabric/libfabric/libfabric.ts";
+import type { NativeScheme } from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
-import { requireLibfabric } from "../libfabric/libfabric.ts";
-import type { NativeScheme } from "../libfabric/url.ts";
-import { shown } from "../options/assert-options.ts";
 
 /** Where memory lies: in the host, or in a device, by the device's number in its runtime (CUDA, ROCr, Level Zero). */
 export type MemoryKind =

@@ -1,5 +1,5 @@
-import { RpcError } from "../errors/rpc-error.ts";
-import { shown } from "../options/assert-options.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { shown } from "../base/options/assert-options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
 

@@ -1,8 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { closePool, type Exposer, Pool } from "./pool.ts";
 import { hold } from "./registration-cache.ts";

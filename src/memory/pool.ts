@@ -1,6 +1,6 @@
-import { closedError, RpcError } from "../errors/rpc-error.ts";
-import { shown } from "../options/assert-options.ts";
-import type { Clock } from "../time/clock.ts";
+import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import { shown } from "../base/options/assert-options.ts";
+import type { Clock } from "../base/time/clock.ts";
 import { assertMemoryKind, type MemoryKind } from "./device-memory.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";

@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Region } from "./region.ts";
 import type { Access } from "./region-kind.ts";
 

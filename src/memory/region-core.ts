@@ -1,8 +1,8 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { markAsUntransferable } from "node:worker_threads";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { type Clock, realClock } from "../base/time/clock.ts";
 import { access as right } from "../fabric/port.ts";
-import { type Clock, realClock } from "../time/clock.ts";
 import { coveredBytes } from "./covered-bytes.ts";
 import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
 import { unwatchForLeak } from "./leak-watch.ts";

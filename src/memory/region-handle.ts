@@ -1,6 +1,6 @@
+import { systemClock } from "../base/time/clock.ts";
 import { isWildcard } from "../fabric/host.ts";
-import { formatHostUrl, hasHosts, parseUrl } from "../libfabric/url.ts";
-import { systemClock } from "../time/clock.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 import { DecodeError, type PeerIdentity, registerHandleClass } from "../wire/codec.ts";
 import {
   type HandleDescriptor,

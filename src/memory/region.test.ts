@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { assertInside, exposable } from "./exposable.ts";
 import { coreOf, Region } from "./region.ts";
 import { type QuarantinedMemory, RegionCore } from "./region-core.ts";

@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { registerRegionClass } from "../wire/codec.ts";
 import { watchForLeak } from "./leak-watch.ts";
 import type { PutNotification } from "./put-notification.ts";

@@ -3,8 +3,8 @@ import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 import { ringBytes } from "../fabric/completion-ring.ts";
-import { extentWords, mostExtents } from "../libfabric/addon.ts";
-import { addonIfThere, providers } from "../libfabric/libfabric.ts";
+import { extentWords, mostExtents } from "../fabric/libfabric/addon.ts";
+import { addonIfThere, providers } from "../fabric/libfabric/libfabric.ts";
 import { allocateSlab, releaseSlab } from "./slab-memory.ts";
 
 const mebibyte = 1024 * 1024;

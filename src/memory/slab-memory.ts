@@ -1,6 +1,6 @@
 import { markAsUntransferable } from "node:worker_threads";
-import { RpcError } from "../errors/rpc-error.ts";
-import { addonIfThere } from "../libfabric/libfabric.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 
 /** Smaller slabs do not get pages of their own: that would cost more than it gains. */
 const minMappedBytes = 64 * 1024;

@@ -12,7 +12,7 @@ beforeEach(() => {
 
 describe("without the addon", () => {
   it("checksums are the same", async () => {
-    const { addonIfThere } = await import("../libfabric/libfabric.ts");
+    const { addonIfThere } = await import("../fabric/libfabric/libfabric.ts");
     const { crc32c } = await import("../transfer/checksum.ts");
     expect(addonIfThere()).toBeUndefined();
     const ones = new Uint8Array(32).fill(0xff);

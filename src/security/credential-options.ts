@@ -1,4 +1,4 @@
-import { assertOptions } from "../options/assert-options.ts";
+import { assertOptions } from "../base/options/assert-options.ts";
 
 /** One or several PEM texts. */
 export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];

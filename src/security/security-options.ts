@@ -1,5 +1,4 @@
-import { assertOptions, shown } from "../options/assert-options.ts";
-import { type SuiteName, suiteNames } from "../sealing/suites.ts";
+import { assertOptions, shown } from "../base/options/assert-options.ts";
 import type { Allow, Authorize } from "./authorization-options.ts";
 import {
   type Credentials,
@@ -9,6 +8,7 @@ import {
   type TlsOptions,
 } from "./credential-options.ts";
 import { type Identify, identifyByName } from "./identity.ts";
+import { type SuiteName, suiteNames } from "./sealing/suites.ts";
 
 /** What strangers may make an engine hold and do before they have proven who they are. */
 export interface HandshakeOptions {

@@ -1,4 +1,4 @@
-import { assertOptions, shown } from "../options/assert-options.ts";
+import { assertOptions, shown } from "../base/options/assert-options.ts";
 
 /**
  * Admission control: how many handlers run at once, and which requests wait. For an engine (`Engine.open({ admission

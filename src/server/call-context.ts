@@ -1,16 +1,15 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
-import { remoteReadable } from "../byte-stream/remote-reader.ts";
-import { openStream } from "../byte-stream/remote-stream.ts";
-import { remoteWritable } from "../byte-stream/remote-writer.ts";
-import type { RemoteStreamLike } from "../byte-stream/stream-kind.ts";
+import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
+import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { isRpcCode, type RpcCode } from "../errors/code.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
-import { Metadata, noMetadata } from "../metadata/metadata.ts";
-import { ContextValues } from "../middleware/context-values.ts";
 import type { Identity } from "../security/identity.ts";
+import { remoteReadable } from "../transfer/byte-stream/remote-reader.ts";
+import { openStream } from "../transfer/byte-stream/remote-stream.ts";
+import { remoteWritable } from "../transfer/byte-stream/remote-writer.ts";
+import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import {
   type PullType,
   pullRegion,
@@ -29,6 +28,7 @@ import type {
   TransferPart,
 } from "../transfer/transfer-options.ts";
 import { RemoteWord } from "../transfer/word.ts";
+import { Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 
 /** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { defaultLimits } from "../base/flow/session-limits.ts";
+import { systemClock } from "../base/time/clock.ts";
+import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
-import { defaultLimits } from "../flow/session-limits.ts";
-import { systemClock } from "../time/clock.ts";
-import { DeadlineWheel } from "../time/deadline-wheel.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
 import { codeOfReason } from "./call-context.ts";

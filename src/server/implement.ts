@@ -1,6 +1,6 @@
+import { assertMiddleware, type Middleware } from "../call/middleware.ts";
 import type { HandlersOf } from "../contract/infer.ts";
 import { type AnyService, isService } from "../contract/service.ts";
-import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
 import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
 import type { CallContext, HandlerCall } from "./call-context.ts";
 

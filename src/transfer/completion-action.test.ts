@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { IncomingCall } from "../call/incoming-call.ts";
-import { open } from "../exchange/scripted-session.test-support.ts";
 import { putNotificationData } from "../memory/put-notification.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
+import { open } from "../session/calls/scripted-session.test-support.ts";
 import { builtin } from "../wire/builtin.ts";
 import { completionActionOf } from "./completion-action.ts";
 import { transfer } from "./transfer.ts";

@@ -1,7 +1,7 @@
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 import { notify } from "./put-notification.ts";
 import type { CompletionAction } from "./transfer-operation.ts";
 import type { PutOptions } from "./transfer-options.ts";

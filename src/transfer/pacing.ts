@@ -1,6 +1,6 @@
+import { shown } from "../base/options/assert-options.ts";
+import { isNodeScheme, type NodeScheme, type Scheme } from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
-import { isNodeScheme, type NodeScheme, type Scheme } from "../libfabric/url.ts";
-import { shown } from "../options/assert-options.ts";
 
 /** How a transfer is cut into chunks, and how many are in flight. */
 export interface Pacing {

@@ -1,8 +1,8 @@
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { completionActionOf } from "./completion-action.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
 import { type Transfer, transfer, transferParts } from "./transfer.ts";
 import type { CompletionAction } from "./transfer-operation.ts";
 import {

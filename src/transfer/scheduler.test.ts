@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { type ChunkedTransfer, Scheduler } from "./scheduler.ts";
 
 const kibi = 1024;

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { IncomingCall } from "../call/incoming-call.ts";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import type { SealedPlan } from "../control/sealed-bulk.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import { watchUsers } from "../memory/memory-users.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import type { SealedPlan } from "./control/sealed-bulk.ts";
 import { transfer } from "./transfer.ts";
 
 function setUp() {

@@ -1,8 +1,8 @@
-import { asCount, builtinMethod, isUint64 } from "../control/control-method.ts";
-import type { RefusedTransfer, TransferRoute } from "../control/transfer-route.ts";
-import { fabricError, fabricErrorCode } from "../errors/fabric-error.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { fabricError, fabricErrorCode } from "../base/errors/fabric-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Access } from "../memory/region-kind.ts";
+import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
+import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** The transfer that failed, for its error. */

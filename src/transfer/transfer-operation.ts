@@ -1,8 +1,8 @@
-import type { SealedMover, SealedTransferListener } from "../control/sealed-bulk.ts";
-import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
+import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
+import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
 import { type ChunkedTransferListener, Scheduler } from "./scheduler.ts";

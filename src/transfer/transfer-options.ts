@@ -1,7 +1,7 @@
+import { shown } from "../base/options/assert-options.ts";
 import type { Region } from "../memory/region.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
-import { shown } from "../options/assert-options.ts";
 import { assertPacing } from "./pacing.ts";
 
 /** How a transfer proceeds, and when it stops. */

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import { FakePort, type PostedTransfer } from "../connection/fake-port.test-support.ts";
-import type { RefusedTransfer, TransferRoute } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import { Region } from "../memory/region.ts";
 import { RegionCore } from "../memory/region-core.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakePort, type PostedTransfer } from "../session/connection/fake-port.test-support.ts";
+import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
 import { pull } from "./region-operations.ts";
 import { transfer, transferParts } from "./transfer.ts";
 import type { LocalMemory, TransferOptions } from "./transfer-options.ts";

@@ -1,5 +1,5 @@
-import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
+import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
 import { type CompletionAction, TransferOperation, type TransferProgress } from "./transfer-operation.ts";
 import {
   assertControl,

@@ -1,15 +1,15 @@
 import { isSharedArrayBuffer } from "node:util/types";
-import { asCount, builtinMethod, isUint64 } from "../control/control-method.ts";
-import { requestInCall, unexpected } from "../control/control-request.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { shown } from "../base/options/assert-options.ts";
 import { assertInside } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";
 import { permits } from "../memory/region-kind.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
-import { shown } from "../options/assert-options.ts";
 import { builtin } from "../wire/builtin.ts";
+import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
+import { requestInCall, unexpected } from "./control/control-request.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 
 /** The operations on a word, by their wire numbers. */
 const operation = { read: 0, swap: 1, fetchAdd: 2, compareAndSwap: 3 } as const;

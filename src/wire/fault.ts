@@ -1,5 +1,5 @@
-import { codeFromNumber, codeToNumber, type RpcCode } from "../errors/code.ts";
-import { type ErrorMetadata, RpcError } from "../errors/rpc-error.ts";
+import { codeFromNumber, codeToNumber, type RpcCode } from "../base/errors/code.ts";
+import { type ErrorMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,

@@ -1,0 +1,207 @@
+import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
+import { realClock } from "../../base/time/clock.ts";
+import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
+
+/**
+ * The longest piece of sealed bulk. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
+ * can wait for. With shorter ones, messages, reads and turns take more of the processors than the ciphers.
+ */
+export const pieceBytes = 1024 * 1024;
+
+const piecesPerSlab = 2;
+/** Staging memory of a port: half of it for what peers read, half for what this side reads. */
+const maxStagingBytes = 64 * 1024 * 1024;
+const maxSlabs = maxStagingBytes / 2 / (piecesPerSlab * pieceBytes);
+/** Slabs that nobody uses are kept for one to two of these, in milliseconds: making one takes 100 µs. */
+const sweepMs = 500;
+
+/**
+ * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
+ * else. `own` is private: ciphertext is pulled into it and opened from there, as nobody else can write to it meanwhile.
+ */
+export class Staging {
+  readonly readable: PiecePool;
+  readonly own: PiecePool;
+
+  private constructor(port: Port) {
+    this.readable = new PiecePool(port, access.remoteRead);
+    this.own = new PiecePool(port, access.local);
+  }
+
+  /** The staging memory of a port; the first call creates it, without any memory. */
+  static of(port: Port): Staging {
+    let staging = stagings.get(port);
+    if (staging === undefined) {
+      staging = new Staging(port);
+      stagings.set(port, staging);
+    }
+    return staging;
+  }
+}
+
+const stagings = new WeakMap<Port, Staging>();
+
+/** Staging memory for one piece. Whoever took it gives it back once. */
+export class StagingPiece {
+  /** `pieceBytes` long. */
+  readonly memory: Uint8Array;
+  readonly registered: RegisteredMemory;
+  /** Of the first byte, in the registration. */
+  readonly offset: number;
+  readonly #slab: Slab;
+  /** Of the peer for which it is in use. */
+  share: ByteShare | undefined;
+
+  constructor(slab: Slab, memory: Uint8Array, offset: number) {
+    this.#slab = slab;
+    this.memory = memory;
+    this.registered = slab.registered;
+    this.offset = offset;
+  }
+
+  giveBack(): void {
+    this.share?.give(pieceBytes);
+    this.share = undefined;
+    this.#slab.give(this);
+  }
+}
+
+/** Who waits for a piece. */
+interface Taker {
+  readonly share: ByteShare;
+  readonly resolve: (piece: StagingPiece) => void;
+}
+
+/**
+ * Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. The
+ * pieces are shared by the peers for which they are used: none takes more than it leaves for the others.
+ */
+export class PiecePool {
+  readonly #port: Port;
+  readonly #rights: number;
+  readonly #slabs = new Set<Slab>();
+  readonly #budget = new ByteBudget(maxSlabs * piecesPerSlab * pieceBytes);
+  readonly #shares = new WeakMap<object, ByteShare>();
+  readonly #waiting: Taker[] = [];
+  #free = 0;
+  #sweeps = false;
+
+  constructor(port: Port, rights: number) {
+    this.#port = port;
+    this.#rights = rights;
+  }
+
+  /** Bytes that are registered now. */
+  get bytes(): number {
+    return this.#slabs.size * piecesPerSlab * pieceBytes;
+  }
+
+  /** Pieces that are in use. */
+  get taken(): number {
+    return this.#slabs.size * piecesPerSlab - this.#free;
+  }
+
+  /**
+   * A piece for a peer, which its account stands for: now, or in turn when pieces are given back. Rejects with an
+   * RpcError of the provider.
+   */
+  async take(account: object): Promise<StagingPiece> {
+    const share = this.#shareOf(account);
+    if (!share.take(pieceBytes)) return new Promise((resolve) => this.#waiting.push({ share, resolve }));
+    try {
+      return this.#pieceFor(share);
+    } catch (error) {
+      share.give(pieceBytes);
+      throw error;
+    }
+  }
+
+  #shareOf(account: object): ByteShare {
+    let share = this.#shares.get(account);
+    if (share === undefined) {
+      share = this.#budget.share();
+      this.#shares.set(account, share);
+    }
+    return share;
+  }
+
+  #pieceFor(share: ByteShare): StagingPiece {
+    if (this.#free === 0) {
+      this.#slabs.add(new Slab(this.#port, this.#rights, this));
+      this.#free += piecesPerSlab;
+    }
+    for (const slab of this.#slabs) {
+      const piece = slab.take();
+      if (piece === undefined) continue;
+      this.#free--;
+      piece.share = share;
+      return piece;
+    }
+    throw new Error("a piece is counted as free and is not");
+  }
+
+  /** @internal A piece has come back to its slab. */
+  onFree(slab: Slab): void {
+    this.#free++;
+    // Those whose peers have enough already are passed over.
+    const next = this.#waiting.findIndex(({ share }) => share.take(pieceBytes));
+    if (next >= 0) {
+      const [taker] = this.#waiting.splice(next, 1) as [Taker];
+      return taker.resolve(this.#pieceFor(taker.share));
+    }
+    if (slab.isFree) this.#sweepSoon();
+  }
+
+  #sweepSoon(): void {
+    if (this.#sweeps) return;
+    this.#sweeps = true;
+    realClock.timer(sweepMs, () => this.#sweep(), true);
+  }
+
+  /** Drops the slabs that nobody has used since the last sweep. */
+  #sweep(): void {
+    this.#sweeps = false;
+    for (const slab of this.#slabs) {
+      if (!slab.isFree) continue;
+      if (!slab.isIdle) {
+        slab.isIdle = true;
+        this.#sweepSoon();
+        continue;
+      }
+      this.#free -= piecesPerSlab;
+      this.#slabs.delete(slab);
+      this.#port.deregister(slab.registered.index);
+    }
+  }
+}
+
+/** Pieces that share a registration. */
+class Slab {
+  readonly registered: RegisteredMemory;
+  readonly #pool: PiecePool;
+  readonly #free: StagingPiece[] = [];
+  /** It was free at the last sweep, and is so since. */
+  isIdle = false;
+
+  constructor(port: Port, rights: number, pool: PiecePool) {
+    const memory = new ArrayBuffer(piecesPerSlab * pieceBytes);
+    this.registered = port.register(memory, 0, memory.byteLength, rights);
+    this.#pool = pool;
+    for (let at = 0; at < memory.byteLength; at += pieceBytes)
+      this.#free.push(new StagingPiece(this, new Uint8Array(memory, at, pieceBytes), at));
+  }
+
+  get isFree(): boolean {
+    return this.#free.length === piecesPerSlab;
+  }
+
+  take(): StagingPiece | undefined {
+    this.isIdle = false;
+    return this.#free.pop();
+  }
+
+  give(piece: StagingPiece): void {
+    this.#free.push(piece);
+    this.#pool.onFree(this);
+  }
+}
