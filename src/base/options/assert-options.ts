@@ -1,8 +1,9 @@
+import { maxTimeoutMs, shown } from "./options.ts";
+
+export { shown } from "./options.ts";
+
 const identifier = /^[A-Za-z_$][A-Za-z0-9_$]*$/;
 const maxIdentifierLength = 128;
-
-/** The longest time of a timer, and of a frame: 24.8 days. */
-const maxTimeoutMs = 2_147_483_647;
 
 /**
  * Names that cannot be methods. A client is an object of functions: it may be awaited (`then`), printed (`toJSON`), and
@@ -45,9 +46,4 @@ export function assertTimeoutMs(where: string, value: unknown): void {
       `${where} must be a number of milliseconds above 0, at most ${maxTimeoutMs}, it is ${shown(value)}`,
     );
   }
-}
-
-/** A value for an error message: a string in quotes, so that "5" does not look like 5. */
-export function shown(value: unknown): string {
-  return typeof value === "string" ? JSON.stringify(value) : String(value);
 }
