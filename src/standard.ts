@@ -124,7 +124,7 @@ export type { HandshakeOptions, SecurityOptions } from "./security/security-opti
 export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
-export type { HandlerErrorListener } from "./server/dispatcher.ts";
+export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
 export type { WaitingLevel } from "./session/calls/waiting-calls.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";

@@ -18,6 +18,7 @@ import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
 import { dispatchTable } from "../server/dispatcher.ts";
+import { HandlerErrorLog } from "../server/handler-error-log.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import { type DrainGate, drainingError } from "../session/connection/drain-gate.ts";
@@ -59,6 +60,7 @@ export class EngineParts {
   readonly decodeBudget: ByteBudget;
   readonly streamBudget: ByteBudget;
   readonly replays: ReplayCache;
+  readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
@@ -181,6 +183,7 @@ export class EngineParts {
     this.ports.close();
     this.quarantine.releaseAll();
     this.memory.close();
+    this.handlerErrors.close();
     this.wheel.close();
   }
 
@@ -196,7 +199,7 @@ export class EngineParts {
   }
 
   #createServices(options: ResolvedEngineOptions): EngineServices {
-    const { limits, serve, onHandlerError, middleware } = options;
+    const { limits, serve, onHandlerError = this.handlerErrors.report, middleware } = options;
     return {
       clock: systemClock,
       realClock,

@@ -14,7 +14,7 @@ import {
   type AdmissionOptions,
   resolveAdmission,
 } from "../server/admission-options.ts";
-import type { HandlerErrorListener } from "../server/dispatcher.ts";
+import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { mostHeapBytes } from "../wire/codec.ts";
@@ -98,7 +98,10 @@ export interface EngineOptions {
   readonly admission?: AdmissionOptions;
   /** Code around every call that this engine makes, and around every handler. Default: none. */
   readonly middleware?: EngineMiddleware;
-  /** Called with every error of a handler that its contract does not declare. Default: prints it with console.error. */
+  /**
+   * Called with every error of a handler that its contract does not declare, and with every failure of a one-way call.
+   * Default: prints the first of a kind with `console.error`, and then once a second how often it has come again.
+   */
   readonly onHandlerError?: HandlerErrorListener;
 }
 
@@ -117,7 +120,8 @@ export interface ResolvedEngineOptions {
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
-  readonly onHandlerError: HandlerErrorListener;
+  /** Undefined: the engine prints them. */
+  readonly onHandlerError: HandlerErrorListener | undefined;
 }
 
 const minHeartbeatMs = 100;
@@ -213,8 +217,8 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     throw new RangeError(
       `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
-  const { onHandlerError = printHandlerError } = options;
-  if (typeof onHandlerError !== "function")
+  const { onHandlerError } = options;
+  if (onHandlerError !== undefined && typeof onHandlerError !== "function")
     throw new TypeError("Engine.open: onHandlerError must be a function");
   const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   return {
@@ -258,8 +262,4 @@ function resolveAuthKeys(options: AuthKeyOptions | undefined): AuthKeys | undefi
 function assertBetween(name: string, value: number, low: number, high: number): void {
   if (typeof value === "number" && value >= low && value <= high) return;
   throw new RangeError(`Engine.open: ${name} must be a number from ${low} to ${high}, it is ${shown(value)}`);
-}
-
-function printHandlerError(error: unknown, call: { readonly method: string; readonly callId: number }): void {
-  console.error(`cinnabar: the handler of ${call.method} failed in call ${call.callId}:`, error);
 }

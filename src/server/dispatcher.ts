@@ -15,19 +15,11 @@ import type { Admission } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
 import { codeOfReason, DeclaredFailure, HandlerCall } from "./call-context.ts";
+import type { HandlerErrorListener } from "./handler-error-log.ts";
 import type { Handler, Implementation } from "./implement.ts";
 import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
 import { directionsOf, type HandlerEnds, StreamServer } from "./stream-server.ts";
-
-/**
- * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
- * text.
- */
-export type HandlerErrorListener = (
-  error: unknown,
-  call: { readonly method: string; readonly callId: number },
-) => void;
 
 /** All services of an engine: the table that the handshake tells peers, and the methods by their numbers in it. */
 export function dispatchTable(
@@ -283,7 +275,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   #report(call: IncomingCall, error: unknown): void {
-    const where = { method: this.path, callId: call.id };
+    const where = { method: this.path, callId: call.id, began: call.handler !== "none" };
     if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
     try {
       this.#onHandlerError(error, where);
