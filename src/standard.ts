@@ -49,9 +49,9 @@ export {
 export * from "./contract/standard.ts";
 export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
-export { Engine, type ExposeOptions } from "./engine/engine.ts";
+export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
-export type { EngineLimits, EngineOptions } from "./engine/options.ts";
+export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
 export type {

@@ -101,6 +101,8 @@ export class IncomingCall extends Timed {
   /** What came with its request, and what goes with its answer. */
   metadata: Metadata | undefined = undefined;
   responseMetadata: Metadata | undefined = undefined;
+  /** What the calls of its handler carry. Undefined: they inherit what `metadata` has for them. */
+  nestedMetadata: Metadata | undefined = undefined;
   /** How urgent its caller says it is. */
   priority: Priority = "normal";
   /** Of its request, as it travelled. */

@@ -41,6 +41,11 @@ export interface MiddlewareCall {
    * when `next()` has settled.
    */
   readonly responseMetadata: Metadata;
+  /**
+   * At the server: metadata of the calls that the handler makes, such as a request id. It begins with the trace context
+   * of the request. At the client undefined.
+   */
+  readonly nestedMetadata: Metadata | undefined;
   /** Values for other middleware of this call and, at the server, for its handler. They stay in this process. */
   readonly context: ContextValues;
   /**

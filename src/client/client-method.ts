@@ -7,7 +7,7 @@ import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts"
 import { type Schema, voidSchema } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
-import { inheritTrace, Metadata, packMetadata, traceOf } from "../wire/metadata/metadata.ts";
+import { inherit, Metadata, packMetadata, passesOn } from "../wire/metadata/metadata.ts";
 import type { CallOptions, WhenFull } from "./call-options.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -136,12 +136,12 @@ export class ClientMethod {
     around: IncomingCall | undefined,
   ): MergedMetadata | undefined {
     const own = options?.metadata;
-    const trace = traceOf(around);
-    if (own === undefined && trace === undefined && this.#metadata === undefined) return undefined;
+    const inherits = passesOn(around);
+    if (own === undefined && !inherits && this.#metadata === undefined) return undefined;
     const metadata = new MergedMetadata(this.#metadata);
     for (const [name, value] of own instanceof Metadata ? own : Object.entries(own ?? {}))
       metadata.set(name, value);
-    if (trace !== undefined) inheritTrace(metadata, trace);
+    if (around !== undefined) inherit(metadata, around);
     return metadata;
   }
 
@@ -153,10 +153,9 @@ export class ClientMethod {
   blockFor(options: CallOptions | undefined, around: IncomingCall | undefined): Uint8Array | undefined {
     const own = options?.metadata;
     if (own instanceof MergedMetadata) return packMetadata(own);
-    if (own === undefined && around?.metadata === undefined) return this.#block;
+    if (own === undefined && !passesOn(around)) return this.#block;
     // Nothing is merged: the entries, which have been checked, are packed as they are.
-    if (own !== undefined && this.#metadata === undefined && traceOf(around) === undefined)
-      return packMetadata(own);
+    if (own !== undefined && this.#metadata === undefined && !passesOn(around)) return packMetadata(own);
     const metadata = this.metadataFor(options, around);
     return metadata === undefined ? undefined : packMetadata(metadata);
   }

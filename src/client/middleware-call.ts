@@ -53,6 +53,7 @@ export interface InnerStream {
 /** A call as middleware of the client has it. */
 export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abortable {
   readonly side = "client";
+  readonly nestedMetadata = undefined;
   readonly contract: AnyService;
   readonly metadata: Metadata;
   readonly context: ContextValues;

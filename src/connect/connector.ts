@@ -36,6 +36,7 @@ import { type ConnectionOptions, PeerConnection } from "./peer-connection.ts";
 import { PeerLanes } from "./peer-lanes.ts";
 import type { Ports } from "./ports.ts";
 import { Backoff, backoffMs, type ResolvedReconnectOptions, resolveReconnectOptions } from "./reconnect.ts";
+import { mayPass } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
 /** What holds for every session of a connection. */
@@ -150,13 +151,19 @@ export class Connector {
       // A resolver may never say anything.
       await withTimeout(resolved.timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
     } catch (error) {
+      // A fixed list without a URL stays empty.
+      const mayCome = !Array.isArray(where) || where.length > 0;
+      if (backends.waitForReady && mayCome && !backends.closed && mayPass(error)) return balanced;
       balanced.close();
       throw error;
     }
     return balanced;
   }
 
-  /** Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. */
+  /**
+   * Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. Where calls
+   * wait for a lost peer, they also wait for one that is not there yet: then it resolves after the first try.
+   */
   async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
     const connection = this.#connectionOn([url], options);
     const untilMs = realClock.now() + (options.timeoutMs ?? this.#timeoutMs);
@@ -164,6 +171,7 @@ export class Connector {
       await connection.session();
       await connection.lanesReached(Math.max(1, untilMs - realClock.now()));
     } catch (error) {
+      if (connection.waitForReady && !connection.closed && mayPass(error)) return connection;
       connection.close();
       throw error;
     }

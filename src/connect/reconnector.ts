@@ -157,7 +157,7 @@ export class Reconnector {
 const forgetEveryMs = 100;
 
 /** Whether another try may succeed: nobody was there, or there was no room. A peer of another protocol stays one. */
-function mayPass(error: unknown): boolean {
+export function mayPass(error: unknown): boolean {
   return error instanceof RpcError && (error.retryable || error.code === "resource_exhausted");
 }
 

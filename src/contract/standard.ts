@@ -36,6 +36,7 @@ export type {
   ErrorsOf,
   FailData,
   Failing,
+  FailOptions,
   HandlerInputOf,
   HandlerItemOf,
   HandlerOutputOf,

@@ -17,8 +17,9 @@ import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
-import { dispatchTable } from "../server/dispatcher.ts";
+import { ServedServices } from "../server/dispatcher.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
+import type { Implementation } from "../server/implement.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import { type DrainGate, drainingError } from "../session/connection/drain-gate.ts";
@@ -62,6 +63,7 @@ export class EngineParts {
   readonly replays: ReplayCache;
   readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
+  readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
   readonly services: EngineServices;
@@ -93,6 +95,10 @@ export class EngineParts {
     this.streamBudget = new ByteBudget(limits.maxStreamBytes);
     this.replays = new ReplayCache(systemClock, limits, options.security !== undefined);
     this.admission = new Admission(systemClock, this.wheel, options.admission);
+    const { onHandlerError = this.handlerErrors.report, middleware } = options;
+    const { replays, admission, metrics } = this;
+    const around = middleware.server ?? [];
+    this.served = new ServedServices({ onHandlerError, replays, admission, metrics, middleware: around });
     this.services = this.#createServices(options);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
     this.sessions = new SessionTable({
@@ -108,6 +114,12 @@ export class EngineParts {
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
       this.connector.connection(url, { timeoutMs }),
     );
+  }
+
+  /** Serves more services, and tells every peer. @throws as `ServedServices.add`. */
+  serve(where: string, implementations: readonly Implementation[]): void {
+    this.served.add(where, implementations);
+    this.sessions.announceServices();
   }
 
   /** The calls on each session, of the sessions that there are whenever it is iterated. */
@@ -199,7 +211,7 @@ export class EngineParts {
   }
 
   #createServices(options: ResolvedEngineOptions): EngineServices {
-    const { limits, serve, onHandlerError = this.handlerErrors.report, middleware } = options;
+    const { limits, middleware } = options;
     return {
       clock: systemClock,
       realClock,
@@ -223,7 +235,8 @@ export class EngineParts {
       tls: this.tls,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
-      ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),
+      services: this.served.services,
+      methods: this.served.methods,
       builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation),
       lanesFor: (port) => this.laneBoard.at(port),
     };

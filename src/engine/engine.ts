@@ -15,6 +15,7 @@ import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
+import type { Implementation } from "../server/implement.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
 import type { BorrowedRegion } from "../transfer/handles/borrowed-region.ts";
@@ -22,7 +23,7 @@ import { assertBorrowable, type BorrowOptions } from "../transfer/handles/borrow
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
-import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
+import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { type EngineStats, statsOf } from "./stats.ts";
 
 /** The options of `engine.expose`. */
@@ -43,6 +44,9 @@ export interface ExposeOptions<A extends Access> {
    */
   readonly memory?: MemoryKind;
 }
+
+/** The options of `Engine.open`. */
+export type EngineOptions = EngineOptionsOf<Engine>;
 
 /** Tells the peers of `engine`, and those that connect later, where its worker lanes are. For `openLanes`. */
 export let announceLanes: (engine: Engine, lanes: readonly LaneEntry[]) => void;
@@ -85,6 +89,8 @@ export class Engine implements AsyncDisposable {
   static async open(options: EngineOptions = {}): Promise<Engine> {
     const engine = new Engine(resolveEngineOptions(options));
     try {
+      const { serve = [] } = options;
+      engine.#parts.serve("Engine.open", typeof serve === "function" ? await serve(engine) : serve);
       for (const url of engine.#options.listen) await engine.#parts.ports.listen(url);
     } catch (error) {
       await engine.close();
@@ -97,6 +103,21 @@ export class Engine implements AsyncDisposable {
   get state(): "open" | "draining" | "closed" {
     if (this.#parts.closed) return "closed";
     return this.#drain === undefined ? "open" : "draining";
+  }
+
+  /**
+   * Serves more services, to the peers that are connected too. A service is served until the engine closes.
+   *
+   * @example
+   * const storage = engine.peer("tcp://10.0.0.7:7400").client(Storage);
+   * engine.serve(implement(Gateway, { load: ({ id }) => storage.load({ id }) }));
+   *
+   * @throws TypeError for anything that `implement` has not made, and for a service that is served already; nothing is
+   * added then. RpcError `unavailable` when the engine drains or is closed.
+   */
+  serve(...implementations: Implementation[]): void {
+    this.#parts.assertOpen();
+    this.#parts.serve("engine.serve", implementations);
   }
 
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */

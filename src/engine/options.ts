@@ -15,7 +15,7 @@ import {
   resolveAdmission,
 } from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
-import { type Implementation, isImplementation } from "../server/implement.ts";
+import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { mostHeapBytes } from "../wire/codec.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
@@ -30,7 +30,7 @@ export interface EngineLimits extends SessionLimits {
 }
 
 /**
- * The options of `Engine.open`.
+ * The options of `Engine.open`, which names them `EngineOptions`. `E` is the engine that a function in `serve` receives.
  *
  * @example
  * const server = await Engine.open({
@@ -42,7 +42,7 @@ export interface EngineLimits extends SessionLimits {
  *   admission: { maxConcurrent: 64, maxQueued: 256 },
  * });
  */
-export interface EngineOptions {
+export interface EngineOptionsOf<E> {
   /**
    * One or several URLs to listen at: `tcp://host:port`, `verbs://host:port`, `shm://name`, `mem://name`, or one of
    * another fabric (`psm3://node:service`). Port 0 picks a free port. The host of a verbs URL may be a device, an
@@ -64,8 +64,11 @@ export interface EngineOptions {
    * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
    */
   readonly security?: SecurityOptions;
-  /** The services for all peers, made by `implement`. Default: none. */
-  readonly serve?: readonly Implementation[];
+  /**
+   * The services for all peers, made by `implement`; or a function that makes them of the engine, for handlers that
+   * call other services. It runs before the engine listens. `engine.serve` adds more later. Default: none.
+   */
+  readonly serve?: ServeOption<E>;
   /**
    * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
    * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
@@ -105,13 +108,17 @@ export interface EngineOptions {
   readonly onHandlerError?: HandlerErrorListener;
 }
 
-/** The same, complete. */
+/** The services of an engine, or a function that makes them of the engine. */
+export type ServeOption<E> =
+  | readonly Implementation[]
+  | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
+
+/** The same, complete, without what is served. */
 export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
   readonly verbs: VerbsChoice | undefined;
   readonly authKeys: AuthKeys | undefined;
   readonly security: ResolvedSecurity | undefined;
-  readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly maxStallMs: number;
   readonly connectTimeoutMs: number;
@@ -160,9 +167,9 @@ export const laneEngineOptions = [
   "measureLatency",
   "limits",
   "admission",
-] as const satisfies readonly (keyof EngineOptions)[];
+] as const satisfies readonly (keyof EngineOptionsOf<never>)[];
 
-const engineOptions: readonly (keyof EngineOptions)[] = [
+const engineOptions: readonly (keyof EngineOptionsOf<never>)[] = [
   "listen",
   "verbs",
   "authKeys",
@@ -174,11 +181,10 @@ const engineOptions: readonly (keyof EngineOptions)[] = [
 ];
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
-export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOptions {
+export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedEngineOptions {
   assertOptions("Engine.open", options, engineOptions);
   const {
     listen = [],
-    serve = [],
     heartbeatMs = defaultHeartbeatMs,
     maxStallMs = 30_000,
     connectTimeoutMs = 5000,
@@ -191,12 +197,6 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
   assertEngineMiddleware("Engine.open: middleware", middleware);
   const urls = typeof listen === "string" ? [listen] : listen;
   if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
-  if (!Array.isArray(serve))
-    throw new TypeError("Engine.open: serve must be an array of implementations made by implement()");
-  for (const [index, each] of serve.entries()) {
-    if (!isImplementation(each))
-      throw new TypeError(`Engine.open: serve[${index}] must be made by implement()`);
-  }
   assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
   assertBetween("maxStallMs", maxStallMs, 0, maxMs);
   assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
@@ -227,7 +227,6 @@ export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOpti
     authKeys: resolveAuthKeys(options.authKeys),
     security:
       options.security === undefined ? undefined : resolveSecurity("Engine.open: security", options.security),
-    serve,
     heartbeatMs,
     maxStallMs,
     connectTimeoutMs,

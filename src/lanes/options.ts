@@ -1,5 +1,6 @@
 import { assertOptions, assertTimeoutMs, shown } from "../base/options/assert-options.ts";
-import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
+import type { EngineOptions } from "../engine/engine.ts";
+import { laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { assertListFits } from "./addresses.ts";

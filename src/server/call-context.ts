@@ -1,7 +1,10 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
 import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { checkOptions, type FieldsOf, milliseconds, text } from "../base/options/options.ts";
 import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { FailOptions } from "../contract/infer.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 import type { Identity } from "../security/identity.ts";
@@ -28,7 +31,7 @@ import type {
   TransferPart,
 } from "../transfer/transfer-options.ts";
 import { RemoteWord } from "../transfer/word.ts";
-import { Metadata, noMetadata } from "../wire/metadata/metadata.ts";
+import { Metadata, nestedMetadataOf, noMetadata } from "../wire/metadata/metadata.ts";
 
 /** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
@@ -85,6 +88,18 @@ export class HandlerCall {
   get responseMetadata(): Metadata {
     this.#call.responseMetadata ??= new Metadata();
     return this.#call.responseMetadata;
+  }
+
+  /**
+   * Metadata of the calls that the handler makes, beside their own. It begins with `traceparent`, `tracestate` and
+   * `baggage` of the request. A call with `inherit: false` takes none of it. Middleware sets it for all handlers.
+   *
+   * @example
+   * call.nestedMetadata.set("x-request-id", call.metadata.get("x-request-id") ?? crypto.randomUUID());
+   */
+  get nestedMetadata(): Metadata {
+    this.#call.nestedMetadata ??= nestedMetadataOf(this.#call);
+    return this.#call.nestedMetadata;
   }
 
   /** Values that middleware has set for this call, by their keys. */
@@ -212,8 +227,8 @@ export class HandlerCall {
   /**
    * Fails the call with a declared error. It throws. Handlers see it typed: only the method's declared reasons compile.
    */
-  fail(reason: string, data?: unknown): never {
-    throw new DeclaredFailure(reason, data);
+  fail(reason: string, data?: unknown, options?: FailOptions): never {
+    throw new DeclaredFailure(reason, data, options);
   }
 }
 
@@ -228,15 +243,20 @@ export class StreamHandlerCall extends HandlerCall {
   }
 }
 
-/** The error that `call.fail` throws. The dispatcher checks its data and sends it. */
-export class DeclaredFailure extends Error {
-  readonly reason: string;
-  readonly data: unknown;
+const failOptions = {
+  message: text(1, 2048),
+  retryAfterMs: milliseconds(),
+} satisfies FieldsOf<FailOptions>;
 
-  constructor(reason: string, data: unknown) {
-    super(`the handler failed with ${reason}`);
-    this.reason = reason;
-    this.data = data;
+/**
+ * The error that `call.fail` throws. Middleware sees it as the caller will: with its code, reason and data. The
+ * dispatcher checks the data and sends it.
+ */
+export class DeclaredFailure extends RpcError {
+  constructor(reason: string, data: unknown, options: FailOptions = {}) {
+    checkOptions("call.fail", options, failOptions);
+    const { message = `the handler failed with ${reason}`, retryAfterMs } = options;
+    super({ code: codeOfReason(reason), message, reason, data, retryAfterMs });
   }
 }
 

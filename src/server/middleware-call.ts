@@ -81,6 +81,10 @@ class ServerMiddlewareCall implements MiddlewareCall {
     return this.#call.responseMetadata;
   }
 
+  get nestedMetadata(): Metadata {
+    return this.#call.nestedMetadata;
+  }
+
   get context(): ContextValues {
     return this.#call.context;
   }

@@ -236,6 +236,22 @@ describe("an open session", () => {
     expectFault(all, "an unexpected service table arrived");
   });
 
+  it("takes a longer table whenever the peer serves more", () => {
+    const all = open();
+    all.receive({ kind: frameKind.services, body: [["theirs", ["x"]]] });
+    const more = [
+      ["theirs", ["x"]],
+      ["new", ["y"]],
+    ];
+    all.receive({ kind: frameKind.services, word: 2, body: more });
+    expect([all.session.methods.of("theirs", "x"), all.session.methods.of("new", "y")]).toEqual([0, 1]);
+    // A table that was overtaken says less.
+    all.receive({ kind: frameKind.services, word: 3, body: [["theirs", ["x"]]] });
+    expect(all.session.methods.of("new", "y")).toBe(1);
+    all.receive({ kind: frameKind.services, word: 3, body: more });
+    expectFault(all, "an unexpected service table arrived");
+  });
+
   it("takes no table from the side that was connected to", async () => {
     const all = opening();
     all.receive({ kind: frameKind.welcome, body: packedGreeting() }, { kind: frameKind.services, body: [] });

@@ -49,6 +49,7 @@ export interface EngineServices extends LinkServices {
   readonly tls?: TlsEndpoint | undefined;
   /** Around every call that is made with this engine. */
   readonly clientMiddleware: readonly Middleware[];
+  /** What is served. It only grows. */
   readonly services: ServiceTable;
   /** Served methods by the number that `services` gives them. */
   readonly methods: readonly ServedMethod[];

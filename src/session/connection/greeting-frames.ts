@@ -19,7 +19,7 @@ interface Greeted {
 /** A greeting or a service table. Without its body there is no session, though the peer has done nothing wrong. */
 function takeGreeting(session: Greeted, handshake: Handshake): FrameHandler {
   return (at, bodyBytes, flags, kind) => {
-    const fault = handshake.faultOf(kind);
+    const fault = handshake.faultOf(kind, session.port.slabView.getUint32(at + 12, true));
     if (fault !== "") return session.fault(fault);
     const { bodies } = session;
     const take = (body: Body | undefined, status: number): void => {

@@ -47,6 +47,11 @@ export class MethodNumbers {
     return this.#kinds[number] as number;
   }
 
+  /** How many services the peer has. */
+  get size(): number {
+    return this.#services.size;
+  }
+
   names(): string[] {
     return [...this.#services.keys()];
   }
@@ -61,7 +66,7 @@ export interface HandshakeContext {
   /** Both sides have greeted each other. */
   begin(remote: Greeting): void;
   /** Sends a frame about the session. */
-  say(kind: number, value: unknown): void;
+  say(kind: number, value: unknown, word?: number): void;
   /** What has been said leaves now. */
   flush(): void;
   /** What is said from now on waits until a greeting that has to be pulled has been. */
@@ -89,6 +94,9 @@ export class Handshake {
   readonly #session: HandshakeContext;
   #sealed: SealedGreeting | undefined;
   #awaitsServices = false;
+  /** How many services the peer has been told of, and how many it has said that it serves since the session opened. */
+  #told = 0;
+  #announced = 0;
   /** Settles what opens the session: the greeting that is awaited came, or will not. */
   #onOpened: ((error: RpcError | undefined) => void) | undefined;
 
@@ -107,6 +115,7 @@ export class Handshake {
   accept(remote: Greeting, welcome: Record<string, unknown>): void {
     this.#session.begin(remote);
     this.#awaitsServices = true;
+    this.#told = this.#session.services.services.length;
     this.#sayAtOnce(frameKind.welcome, welcome);
   }
 
@@ -120,25 +129,41 @@ export class Handshake {
   welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
     this.#sealed = { path };
     this.#awaitsServices = true;
+    this.#told = this.#session.services.services.length;
     const opened = this.#opened();
     this.#sayAtOnce(frameKind.welcome, welcome);
     return opened;
   }
 
-  /** Why a welcome or a service table must not come now, or "". */
-  faultOf(kind: number): string {
+  /** Says that this side serves more than it has told the peer. */
+  announceServices(): void {
+    const session = this.#session;
+    const { services } = session.services;
+    if (session.state !== "open" || services.length <= this.#told) return;
+    this.#told = services.length;
+    session.say(frameKind.services, services, services.length);
+    session.flush();
+  }
+
+  /** Why a welcome or a service table must not come now, or "". `word`: of the frame. */
+  faultOf(kind: number, word: number): string {
     if (kind === frameKind.welcome) {
       const isAwaited = this.#session.state === "opening" && this.#onOpened !== undefined;
       return isAwaited && !this.#awaitsServices ? "" : secondWelcome;
     }
-    if (!this.#awaitsServices) return "an unexpected service table arrived";
+    // A later table: the peer serves more than before.
+    if (word > this.#announced && this.#session.state === "open") {
+      this.#announced = word;
+      return "";
+    }
+    if (!this.#awaitsServices || word !== 0) return "an unexpected service table arrived";
     this.#awaitsServices = false;
     return "";
   }
 
   onBody(kind: number, body: unknown): void {
     if (kind === frameKind.welcome) this.#onWelcome(body);
-    else if (this.#sealed === undefined) this.#onServices(body);
+    else if (this.#session.state === "open") this.#onServices(body);
     else if (this.#begin(body)) this.#settleOpened();
   }
 
@@ -160,6 +185,7 @@ export class Handshake {
     if (this.#onOpened === undefined) return session.fault(secondWelcome);
     if (!this.#begin(body)) return;
     const { services } = session.services;
+    this.#told = services.length;
     const greeting = this.#sealed?.greeting;
     if (greeting !== undefined) {
       this.#sayAtOnce(frameKind.services, greeting);
@@ -199,12 +225,16 @@ export class Handshake {
     const opened = this.#onOpened;
     this.#onOpened = undefined;
     opened?.(undefined);
+    // More may be served since the welcome was made.
+    this.announceServices();
   }
 
   #onServices(body: unknown): void {
     const services = parseServices(body);
-    if (typeof services === "string") this.#session.fault(services);
-    else this.#session.methods.set(services);
+    if (typeof services === "string") return this.#session.fault(services);
+    const { methods } = this.#session;
+    // A long table is pulled, and a later one may overtake it. Tables only grow.
+    if (services.length >= methods.size) methods.set(services);
   }
 
   #sayAtOnce(kind: number, value: unknown): void {

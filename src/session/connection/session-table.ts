@@ -357,7 +357,15 @@ export class SessionTable implements PortSink {
     this.#hellos.probeIdle();
   }
 
-  /** Whoever serves nothing is asked for nothing. */
+  /** The engine serves more than before: all peers are told. */
+  announceServices(): void {
+    for (const session of this) {
+      session.announceServices();
+      this.#tellCredits(session);
+    }
+  }
+
+  /** A peer that cannot call anything needs no credits. */
   #tellCredits(session: Session): void {
     if (this.#services.methods.length > 0) session.grantCredits(this.#services.credits.share);
   }

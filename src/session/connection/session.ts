@@ -237,6 +237,11 @@ export class Session implements SessionContext, OutboxListener {
     return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
   }
 
+  /** Lets the peer know of services that are served since the session opened. */
+  announceServices(): void {
+    this.#handshake.announceServices();
+  }
+
   /** Lets the peer know how many requests it may have in flight from now on. */
   grantCredits(credits: number): void {
     if (this.state === "open") for (const part of this.#parts) part.grantCredits?.(credits);

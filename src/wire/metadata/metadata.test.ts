@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { inheritTrace, Metadata, noMetadata, packMetadata, receivedMetadata, traceOf } from "./metadata.ts";
+import {
+  inherit,
+  Metadata,
+  nestedMetadataOf,
+  noMetadata,
+  packMetadata,
+  passesOn,
+  receivedMetadata,
+} from "./metadata.ts";
 import { writeMetadata } from "./metadata-block.ts";
 
 const received = () => {
@@ -88,15 +96,33 @@ describe("metadata", () => {
   });
 
   it("passes on trace context and baggage, and nothing else", () => {
-    const around = new Metadata({ traceparent: "00-a", baggage: "k=v", "x-tenant": "acme" });
-    expect(traceOf({ metadata: around })).toBe(around);
-    expect(traceOf({ metadata: new Metadata({ "x-tenant": "acme" }) })).toBeUndefined();
-    expect(traceOf(undefined)).toBeUndefined();
+    const metadata = new Metadata({ traceparent: "00-a", baggage: "k=v", "x-tenant": "acme" });
+    const around = { metadata, nestedMetadata: undefined };
+    expect(passesOn(around)).toBe(true);
+    expect(passesOn({ metadata: new Metadata({ "x-tenant": "acme" }), nestedMetadata: undefined })).toBe(
+      false,
+    );
+    expect(passesOn(undefined)).toBe(false);
     const own = new Metadata({ traceparent: "00-b" });
-    inheritTrace(own, around);
+    inherit(own, around);
     expect([...own]).toEqual([
       ["traceparent", "00-b"],
       ["baggage", "k=v"],
     ]);
+  });
+
+  it("passes on what was set for nested calls, instead of the request's own entries", () => {
+    const metadata = new Metadata({ traceparent: "00-a", "x-tenant": "acme" });
+    const nestedMetadata = nestedMetadataOf({ metadata });
+    expect([...nestedMetadata]).toEqual([["traceparent", "00-a"]]);
+    nestedMetadata.set("x-request-id", "7");
+    nestedMetadata.delete("traceparent");
+    const own = new Metadata({ "x-tenant": "other" });
+    inherit(own, { metadata, nestedMetadata });
+    expect([...own]).toEqual([
+      ["x-tenant", "other"],
+      ["x-request-id", "7"],
+    ]);
+    expect(passesOn({ metadata, nestedMetadata: new Metadata() })).toBe(false);
   });
 });

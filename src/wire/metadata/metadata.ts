@@ -157,24 +157,41 @@ function checkedBlock(
   throw new RpcError({ code: "invalid_argument", message: `metadata: ${block}`, origin: "local" });
 }
 
-/**
- * The entries that pass from a call that is being served to the calls that its handler makes: W3C Trace Context and
- * Baggage. No other entry does unless somebody names it.
- */
-const inheritedNames = ["traceparent", "tracestate", "baggage"] as const;
-
-/** Adds what a call inherits from the one it is made for. What the call has itself stays. */
-export function inheritTrace(into: Metadata, around: Metadata): void {
-  for (const name of inheritedNames) {
-    const value = around.get(name);
-    if (value !== undefined && !into.has(name)) into.set(name, value);
-  }
+/** A call that is being served, as the calls that its handler makes inherit from it. */
+export interface ServedMetadata {
+  /** What came with its request. */
+  readonly metadata: Metadata | undefined;
+  /** What its handler or its middleware passes on to nested calls. Undefined: nobody has looked at it. */
+  readonly nestedMetadata: Metadata | undefined;
 }
 
-/** The metadata of a call that is being served, if calls made for it inherit any. */
-export function traceOf(
-  around: { readonly metadata: Metadata | undefined } | undefined,
-): Metadata | undefined {
+/** The entries that nested calls inherit by default: W3C Trace Context and Baggage. */
+const inheritedNames = ["traceparent", "tracestate", "baggage"] as const;
+
+/** Metadata for nested calls, with what they inherit by default. */
+export function nestedMetadataOf({ metadata }: Pick<ServedMetadata, "metadata">): Metadata {
+  const nested = new Metadata();
+  if (metadata !== undefined) inheritNamed(nested, metadata);
+  return nested;
+}
+
+/** Whether a nested call inherits any metadata. */
+export function passesOn(around: ServedMetadata | undefined): boolean {
+  if (around?.nestedMetadata !== undefined) return around.nestedMetadata.size > 0;
   const metadata = around?.metadata;
-  return metadata !== undefined && inheritedNames.some((name) => metadata.has(name)) ? metadata : undefined;
+  return metadata !== undefined && inheritedNames.some((name) => metadata.has(name));
+}
+
+/** Adds what a nested call inherits. What the call has itself stays. */
+export function inherit(into: Metadata, { metadata, nestedMetadata }: ServedMetadata): void {
+  if (nestedMetadata !== undefined) {
+    for (const [name, value] of nestedMetadata) if (!into.has(name)) into.set(name, value);
+  } else if (metadata !== undefined) inheritNamed(into, metadata);
+}
+
+function inheritNamed(into: Metadata, metadata: Metadata): void {
+  for (const name of inheritedNames) {
+    const value = metadata.get(name);
+    if (value !== undefined && !into.has(name)) into.set(name, value);
+  }
 }

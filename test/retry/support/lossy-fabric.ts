@@ -19,7 +19,7 @@ import { Quarantine } from "../../../src/memory/quarantine.ts";
 import { SecurityMeter } from "../../../src/security/security-meter.ts";
 import { Admission } from "../../../src/server/admission.ts";
 import { defaultAdmission } from "../../../src/server/admission-options.ts";
-import { dispatchTable } from "../../../src/server/dispatcher.ts";
+import { ServedServices } from "../../../src/server/dispatcher.ts";
 import type { Implementation } from "../../../src/server/implement.ts";
 import { ReplayCache } from "../../../src/server/replay-cache.ts";
 import type { EngineServices } from "../../../src/session/connection/engine-services.ts";
@@ -75,6 +75,14 @@ export class Side {
     const all = { ...defaultLimits, ...limits };
     this.replays = new ReplayCache(clock, all);
     const wheel = new DeadlineWheel(clock);
+    const served = new ServedServices({
+      onHandlerError: () => {},
+      replays: this.replays,
+      admission: new Admission(clock, wheel, defaultAdmission),
+      metrics: new CallMetrics(),
+      middleware: [],
+    });
+    served.add("serve", serve);
     this.host = {
       clock,
       realClock: clock,
@@ -96,7 +104,8 @@ export class Side {
       streamBudget: new ByteBudget(all.maxStreamBytes),
       liveness: { heartbeatMs: 1000, maxStallMs: 0 },
       incarnation,
-      ...dispatchTable(serve, () => {}, this.replays, new Admission(clock, wheel, defaultAdmission)),
+      services: served.services,
+      methods: served.methods,
       builtins: [],
       lanesFor: () => [],
       progress: {
