@@ -6,6 +6,7 @@ import { Timed } from "../base/time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
+import { CallOperations, type OperationFailure } from "./call-operations.ts";
 
 /**
  * Where a call stands on the server's side.
@@ -142,6 +143,7 @@ export class IncomingCall extends Timed {
   #offered = 0;
   #abort: AbortController | undefined;
   #abortReason: RpcError | undefined;
+  #operations: CallOperations | undefined;
 
   constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
     super();
@@ -179,6 +181,20 @@ export class IncomingCall extends Timed {
   /** How many of its transfers are under way. */
   get transfers(): number {
     return this.#transfers;
+  }
+
+  /** What its handler has started. Undefined where no handler of its own has begun. */
+  get operations(): CallOperations | undefined {
+    if (this.#operations === undefined && this.handler === "here") this.#operations = new CallOperations();
+    return this.#operations;
+  }
+
+  /**
+   * Its handler has returned. Undefined when all that it started has settled; otherwise as
+   * `CallOperations.handlerReturned`. The call stays open until the server settles it.
+   */
+  handlerReturned(): Promise<OperationFailure | undefined> | undefined {
+    return this.#operations?.handlerReturned();
   }
 
   /** It is executed in the stead of the call it is like. */

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { callPromise } from "../call/call-operations.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { completionActionOf } from "./completion-action.ts";
 import type { PeerLink } from "./control/peer-link.ts";
@@ -61,7 +62,9 @@ export function pullRegion<T extends ArrayBufferView>(
   Type: PullType<T>,
   options: PullOptions | undefined,
 ): Promise<T> {
-  return pull(session, scope, remote, Type, options, completionActionOf("pull", scope, session, options));
+  return callPromise(scope.operations, () =>
+    pull(session, scope, remote, Type, options, completionActionOf("pull", scope, session, options)),
+  );
 }
 
 /** The class that `pull` returns: any typed array, `Buffer` or `DataView`. */

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import type { CallOperations, CallSettler } from "../call/call-operations.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
 import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
@@ -45,8 +46,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   moved = 0;
   #chunked: { stop(): void } | undefined;
   #held: { release(): void }[] = [];
-  #resolve!: (bytes: number) => void;
-  #reject!: (error: unknown) => void;
+  #settler!: CallSettler<number>;
   #settled = false;
   #landed = false;
   #onLanded: (() => void)[] = [];
@@ -75,16 +75,20 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     this.#completionAction = completionAction;
   }
 
+  /** Has its failure when nobody awaits it. */
+  get operations(): CallOperations | undefined {
+    return this.#scope.operations;
+  }
+
   /** Posts the first chunks, or settles at once. Never throws. */
-  begin(resolve: (bytes: number) => void, reject: (error: unknown) => void): void {
-    this.#resolve = resolve;
-    this.#reject = reject;
+  begin(settler: CallSettler<number>): void {
+    this.#settler = settler;
     try {
       this.#begin();
     } catch (error) {
       this.#settle();
       this.#land();
-      reject(error);
+      settler.reject(error);
     }
   }
 
@@ -219,7 +223,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
 
   #succeed(): void {
     this.#settle();
-    this.#resolve(this.total);
+    this.#settler.resolve(this.total);
   }
 
   #refuse(status: number): void {
@@ -254,7 +258,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle();
-    this.#reject(error);
+    this.#settler.reject(error);
     this.#chunked?.stop();
   }
 

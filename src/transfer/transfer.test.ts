@@ -8,7 +8,7 @@ import { registrations } from "../memory/registration-cache.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort, type PostedTransfer } from "../session/connection/fake-port.test-support.ts";
 import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
-import { pull } from "./region-operations.ts";
+import { pull, pullRegion } from "./region-operations.ts";
 import { transfer, transferParts } from "./transfer.ts";
 import type { LocalMemory, TransferOptions } from "./transfer-options.ts";
 
@@ -48,6 +48,25 @@ const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
 };
 
 describe("transfer", () => {
+  it("leaves its failure to the call when its handler forgets it", async () => {
+    const { port, get, call } = setUp();
+    call.begin();
+    const moving = get(new Uint8Array(20));
+    const settled = call.handlerReturned();
+    expect([call.operations?.open, call.open]).toEqual([1, true]);
+    port.pulls[0]?.settle(5);
+    expect(await settled).toMatchObject({ error: { code: "unavailable" } });
+    expect([call.operations?.open, call.open]).toEqual([0, true]);
+    await expect(moving).rejects.toMatchObject({ code: "unavailable" });
+  });
+
+  it("leaves a wrong argument of a forgotten pull to the call", async () => {
+    const { route, remote, call } = setUp();
+    call.begin();
+    void pullRegion(call, route as never, remote, Uint8Array, { size: 1 } as never);
+    expect(String((await call.handlerReturned())?.error)).toContain('unknown option "size"');
+  });
+
   it("moves what it is asked for and lets go of the local memory", async () => {
     const { port, get } = setUp();
     const local = new Uint8Array(20);

@@ -1,3 +1,4 @@
+import { CallSettler } from "../call/call-operations.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
 import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
 import { type CompletionAction, TransferOperation, type TransferProgress } from "./transfer-operation.ts";
@@ -26,6 +27,7 @@ import { checkPart } from "./transfer-part.ts";
  */
 export class Transfer extends Promise<number> {
   readonly #movement: TransferOperation;
+  readonly #settler: CallSettler<number>;
 
   /** `then` returns a plain promise. */
   static override get [Symbol.species](): PromiseConstructor {
@@ -34,8 +36,24 @@ export class Transfer extends Promise<number> {
 
   /** @internal Made by `call.get` and the like. */
   constructor(movement: TransferOperation) {
-    super((resolve, reject) => movement.begin(resolve, reject));
+    let settler!: CallSettler<number>;
+    super((resolve, reject) => {
+      settler = new CallSettler<number>(movement.operations, resolve, reject);
+      movement.begin(settler);
+    });
+    settler.attach(this);
     this.#movement = movement;
+    this.#settler = settler;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: it notes that somebody awaits the transfer
+  override then<A = number, B = never>(
+    onResolved?: ((bytes: number) => A | PromiseLike<A>) | null,
+    // biome-ignore lint/suspicious/noExplicitAny: as in the class of all promises
+    onRejected?: ((reason: any) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.#settler.onAwaited();
+    return super.then(onResolved, onRejected);
   }
 
   /**

@@ -1,6 +1,7 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { shown } from "../base/options/assert-options.ts";
+import { callPromise } from "../call/call-operations.ts";
 import { assertInside } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";
 import { permits } from "../memory/region-kind.ts";
@@ -79,7 +80,11 @@ export class RemoteWord {
     return this.#ask("compareAndSwap", expected, desired);
   }
 
-  async #ask(name: Operation, first: bigint, second: bigint): Promise<bigint> {
+  #ask(name: Operation, first: bigint, second: bigint): Promise<bigint> {
+    return callPromise(this.#scope.operations, () => this.#execute(name, first, second));
+  }
+
+  async #execute(name: Operation, first: bigint, second: bigint): Promise<bigint> {
     for (const value of [first, second]) {
       if (!isUint64(value))
         throw invalid(`${name}: the value must be a bigint from 0 to 2^64 - 1, it is ${shown(value)}`);

@@ -1,5 +1,6 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { Clock } from "../../base/time/clock.ts";
+import type { CallOperations } from "../../call/call-operations.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { SealedMover } from "./sealed-bulk.ts";
 
@@ -13,6 +14,8 @@ export interface TransferScope {
   readonly deadlineMs: number;
   /** Fires when the scope ends against the will of its user; the reason is an RpcError. */
   readonly signal: AbortSignal;
+  /** Has the failures of operations that nobody awaits; undefined where nobody reports them. */
+  readonly operations?: CallOperations | undefined;
   /** Throws what the scope has ended with. */
   assertOpen(): void;
   /**
