@@ -6,7 +6,7 @@ import type { Port } from "../fabric/port.ts";
 export interface Pacing {
   /** The most bytes of a chunk: one native call, one completion. */
   readonly chunkBytes: number;
-  /** The most bytes of a chunk while others wait behind it (`Company`), at most `chunkBytes`. Default: as many. */
+  /** The most bytes of a chunk while messages share the port (`Contention`), at most `chunkBytes`. Default: as many. */
   readonly sharedChunkBytes?: number;
   /** Chunks of one transfer in flight. */
   readonly inFlight: number;

@@ -6,7 +6,7 @@ import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.
 import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
-import { type ChunkedTransferListener, Scheduler } from "./scheduler.ts";
+import { type OneSidedListener, Scheduler } from "./scheduler.ts";
 import { givenUp, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
 import type { TransferControl } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
@@ -32,7 +32,7 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
  * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements ChunkedTransferListener, SealedTransferListener {
+export class TransferOperation implements OneSidedListener, SealedTransferListener {
   readonly op: "get" | "put";
   readonly route: TransferRoute;
   readonly #scope: TransferScope;
@@ -129,7 +129,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     const { port, address, clock, sealedMover } = this.route;
     this.#beganMs = clock.now();
     if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
-    const legs = parts.map(({ remote, offset, bytes, local }) => ({
+    const registered = parts.map(({ remote, offset, bytes, local }) => ({
       remote: remote.segments,
       remoteOffset: offset,
       local: local.map((view) => {
@@ -140,7 +140,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
       localOffset: 0,
       bytes,
     }));
-    const extents = planExtents(legs);
+    const extents = planExtents(registered);
     const pacing = pacingOf(port, this.#control);
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
     const notification = isOne ? this.#completionAction?.notification(parts) : undefined;

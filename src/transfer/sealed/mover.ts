@@ -1,6 +1,7 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { realClock } from "../../base/time/clock.ts";
 import { builtin } from "../../wire/builtin.ts";
+import { ChunkedTransfer, Turns } from "../chunked-transfer.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import type {
   PieceCiphers,
@@ -40,6 +41,11 @@ export class SessionMover implements SealedMover {
   readonly #ciphers: PieceCiphers;
   readonly #gets: PieceWindow;
   readonly #puts: PieceWindow;
+  readonly #inline: SealedWay = {
+    turns: new Turns(),
+    hasRoom: true,
+    move: (transfer, piece) => this.#moveInline(transfer, piece),
+  };
   #cancelRelease: (() => void) | undefined;
   #ended = false;
 
@@ -52,11 +58,10 @@ export class SessionMover implements SealedMover {
   }
 
   start(plan: SealedPlan): { stop(): void } {
-    const transfer = new SealedTransfer(plan);
-    const { pieces } = transfer;
+    const window = plan.op === "get" ? this.#gets : this.#puts;
     // A short one waits for nobody: it needs no staging memory.
-    if (pieces.remaining <= inlineBytes) transfer.run(() => this.#inline(transfer, pieces.take()));
-    else (plan.op === "get" ? this.#gets : this.#puts).add(transfer);
+    const transfer = new SealedTransfer(plan, bytesIn(plan.parts) <= inlineBytes ? this.#inline : window);
+    transfer.start();
     return transfer;
   }
 
@@ -66,7 +71,7 @@ export class SessionMover implements SealedMover {
     this.#cancelRelease?.();
   }
 
-  async #inline(transfer: SealedTransfer, piece: Piece): Promise<void> {
+  async #moveInline(transfer: SealedTransfer, piece: Piece): Promise<void> {
     const { op } = transfer;
     if (op === "put") {
       const bytes = gathered(piece.local, new Uint8Array(piece.bytes));
@@ -151,64 +156,81 @@ export class SessionMover implements SealedMover {
   }
 }
 
+function bytesIn(parts: SealedPlan["parts"]): number {
+  return parts.reduce((sum, { local }) => sum + local.reduce((bytes, view) => bytes + view.byteLength, 0), 0);
+}
+
 /** The ranges of a piece as numbers, in the order of docs/protocol.md. */
 function numbersOf({ ranges }: Piece): unknown[] {
   return ranges.flatMap(({ key, offset, bytes }) => [key, offset, bytes]);
 }
 
-/** One transfer: pieces under way, and an end when there are none. */
-class SealedTransfer {
+/** How the pieces of a transfer travel. */
+interface SealedWay {
+  readonly turns: Turns;
+  readonly hasRoom: boolean;
+  move(transfer: SealedTransfer, piece: Piece): Promise<void>;
+}
+
+/** A transfer whose chunks are sealed pieces. It ends when no piece is under way and none will be. */
+class SealedTransfer extends ChunkedTransfer {
   readonly op: "get" | "put";
   readonly pieces: PieceQueue;
   readonly deadlineMs: number;
   readonly #listener: SealedTransferListener;
-  #underWay = 0;
+  readonly #way: SealedWay;
   #error: RpcError | undefined;
-  #ended = false;
 
-  constructor({ op, parts, chunkBytes, deadlineMs, listener }: SealedPlan) {
+  constructor({ op, parts, chunkBytes, deadlineMs, listener }: SealedPlan, way: SealedWay) {
+    super(way.turns);
     this.op = op;
     this.pieces = new PieceQueue(parts, chunkBytes);
     this.deadlineMs = deadlineMs;
     this.#listener = listener;
+    this.#way = way;
+  }
+
+  override get remaining(): number {
+    return this.pieces.remaining;
+  }
+
+  /** The window of the session bounds them. */
+  override get maxInFlight(): number {
+    return Number.POSITIVE_INFINITY;
+  }
+
+  override get room(): number {
+    return this.#way.hasRoom ? this.pieces.nextBytes : 0;
   }
 
   get stopped(): boolean {
+    return this.isStopped;
+  }
+
+  protected override get isStopped(): boolean {
     return this.#error !== undefined || this.#listener.stopped();
   }
 
-  /** Whether it has pieces to move. */
-  get wants(): boolean {
-    return !this.#ended && this.pieces.remaining > 0 && !this.stopped;
+  protected override move(maxBytes: number): void {
+    void this.#moved(this.#way.move(this, this.pieces.take(maxBytes)));
   }
 
-  /** Pieces that are under way are waited for: the owner may have put them in place. */
-  stop(): void {
-    this.rest();
-  }
-
-  /** Ends where nothing is under way and nothing will be. */
-  rest(): void {
-    if (this.#ended || this.#underWay > 0 || this.wants) return;
-    this.#ended = true;
-    this.#listener.onSealedEnd(this.#error);
-  }
-
-  /** Moves some of its pieces. The promise never rejects. */
-  async run(move: () => Promise<void>): Promise<void> {
-    this.#underWay++;
+  async #moved(moving: Promise<void>): Promise<void> {
     try {
-      await move();
+      await moving;
     } catch (error) {
       this.#error ??= error as RpcError;
     }
-    this.#underWay--;
-    this.rest();
+    this.onChunkEnded();
   }
 
   /** `bytes` more are in place. */
   onMoved(bytes: number): void {
     this.#listener.onMoved(bytes);
+  }
+
+  protected override onEnded(): void {
+    this.#listener.onSealedEnd(this.#error);
   }
 }
 
@@ -219,12 +241,12 @@ type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: (
  * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next one is
  * asked for when the ciphertext of one has been read. So it is sealed and read while that one is opened.
  */
-class PieceWindow {
+class PieceWindow implements SealedWay {
+  readonly turns = new Turns();
   readonly #move: Move;
   readonly #onRest: () => void;
   /** Those of the owner's places that are free. */
   readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
-  readonly #waiting: SealedTransfer[] = [];
   #underWay = 0;
 
   /** `onRest` is called when a piece has moved and no more wait. */
@@ -237,33 +259,19 @@ class PieceWindow {
     return this.#slots;
   }
 
-  add(transfer: SealedTransfer): void {
-    this.#waiting.push(transfer);
-    this.#go();
+  get hasRoom(): boolean {
+    return this.#slots.length > 0 && this.#underWay < mostUnderWay;
   }
 
-  #go(): void {
-    while (this.#slots.length > 0 && this.#underWay < mostUnderWay) {
-      const transfer = this.#waiting.shift();
-      if (transfer === undefined) return;
-      if (!transfer.wants) {
-        transfer.rest();
-        continue;
-      }
-      const piece = transfer.pieces.takeNext();
-      const slot = this.#slots.pop() as number;
-      if (transfer.wants) this.#waiting.push(transfer);
-      void transfer.run(() => this.#through(transfer, piece, slot));
-    }
-  }
-
-  async #through(transfer: SealedTransfer, piece: Piece, slot: number): Promise<void> {
+  /** Moves a piece through a slot, of which one is free. */
+  async move(transfer: SealedTransfer, piece: Piece): Promise<void> {
+    const slot = this.#slots.pop() as number;
     let isFree = false;
     const onSlotFree = (): void => {
       if (isFree) return;
       isFree = true;
       this.#slots.push(slot);
-      this.#go();
+      this.turns.go();
     };
     this.#underWay++;
     try {
@@ -271,8 +279,8 @@ class PieceWindow {
     } finally {
       this.#underWay--;
       onSlotFree();
-      this.#go();
-      if (this.#waiting.length === 0) this.#onRest();
+      this.turns.go();
+      if (this.turns.isEmpty) this.#onRest();
     }
   }
 }

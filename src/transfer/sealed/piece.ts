@@ -1,4 +1,5 @@
 import type { PieceRange, SealedPart } from "../control/sealed-bulk.ts";
+import { CutQueue } from "../extents.ts";
 import { pieceBytes } from "./staging.ts";
 
 /** Ranges in a piece; more make another. */
@@ -37,69 +38,64 @@ export function bodyContext(bytes: number): Uint8Array {
   return new Uint8Array(BigUint64Array.of(BigInt(sealedFor.body), BigInt(bytes)).buffer);
 }
 
+/** Bytes of one local view and the range of the owner's memory that they are for. */
+interface SealedExtent {
+  readonly key: bigint;
+  readonly offset: number;
+  readonly local: Uint8Array;
+  readonly bytes: number;
+}
+
+function sliceSealed({ key, offset, local }: SealedExtent, from: number, bytes: number): SealedExtent {
+  return { key, offset: offset + from, local: local.subarray(from, from + bytes), bytes };
+}
+
 /** Cuts the parts of a transfer into pieces, from front to back. */
 export class PieceQueue {
-  readonly #parts: readonly SealedPart[];
-  readonly #mostBytes: number;
-  #part = 0;
-  #view = 0;
-  /** How much of the view was taken. */
-  #within = 0;
-  /** How much of the part was taken. */
-  #taken = 0;
+  readonly #extents: CutQueue<SealedExtent>;
+  readonly #maxBytes: number;
   /** Of all parts. */
   readonly #bytes: number;
-  #remaining: number;
 
   /** `chunkBytes` bounds a piece below `pieceBytes`. */
   constructor(parts: readonly SealedPart[], chunkBytes: number = pieceBytes) {
-    this.#parts = parts;
-    this.#mostBytes = Math.min(chunkBytes, pieceBytes);
-    this.#bytes = parts.reduce((sum, { local }) => sum + bytesIn(local), 0);
-    this.#remaining = this.#bytes;
+    this.#extents = new CutQueue(parts.flatMap(extentsOf), sliceSealed);
+    this.#maxBytes = Math.min(chunkBytes, pieceBytes);
+    this.#bytes = this.#extents.remaining;
   }
 
   get remaining(): number {
-    return this.#remaining;
+    return this.#extents.remaining;
   }
 
   /**
-   * The next piece. The first one is short, so that it can be read soon, and so are the last ones: some are sealed while
-   * others are read. Some bytes must remain.
+   * The length of the next piece. The first one is short, so that it can be read soon, and so are the last ones: some are
+   * sealed while others are read.
    */
-  takeNext(): Piece {
-    const isFirst = this.#remaining === this.#bytes;
-    return this.take(Math.min(this.#mostBytes, isFirst ? shortestBytes : usualBytes(this.#remaining)));
+  get nextBytes(): number {
+    const { remaining } = this;
+    return Math.min(this.#maxBytes, remaining === this.#bytes ? shortestBytes : usualBytes(remaining));
   }
 
-  /** The next piece, of so many bytes at most. Some bytes must remain. */
-  take(mostBytes = this.#mostBytes): Piece {
+  /** The next piece, of at most `maxBytes` bytes. Some bytes must remain. */
+  take(maxBytes = this.#maxBytes): Piece {
     const ranges: GrowingRange[] = [];
     const local: Uint8Array[] = [];
-    let bytes = 0;
-    while (bytes < mostBytes && bytes < this.#remaining && ranges.length < maxRanges) {
-      const part = this.#parts[this.#part] as SealedPart;
-      const view = part.local[this.#view];
-      if (view === undefined) {
-        this.#part++;
-        this.#view = 0;
-        this.#taken = 0;
-        continue;
-      }
-      const step = Math.min(view.byteLength - this.#within, mostBytes - bytes);
-      local.push(view.subarray(this.#within, this.#within + step));
-      addRange(ranges, part.key, part.offset + this.#taken, step);
-      bytes += step;
-      this.#taken += step;
-      this.#within += step;
-      if (this.#within === view.byteLength) {
-        this.#view++;
-        this.#within = 0;
-      }
+    for (const extent of this.#extents.take(maxBytes, maxRanges)) {
+      addRange(ranges, extent.key, extent.offset, extent.bytes);
+      local.push(extent.local);
     }
-    this.#remaining -= bytes;
-    return { ranges, local, bytes };
+    return { ranges, local, bytes: this.#extents.takenBytes };
   }
+}
+
+function extentsOf({ key, offset, local }: SealedPart): SealedExtent[] {
+  let from = offset;
+  return local.map((view) => {
+    const extent = { key, offset: from, local: view, bytes: view.byteLength };
+    from += view.byteLength;
+    return extent;
+  });
 }
 
 /** How long pieces are where so many bytes remain. */
@@ -114,10 +110,6 @@ function addRange(ranges: GrowingRange[], key: bigint, offset: number, bytes: nu
   const last = ranges.at(-1);
   if (last !== undefined && last.key === key && last.offset + last.bytes === offset) last.bytes += bytes;
   else ranges.push({ key, offset, bytes });
-}
-
-export function bytesIn(views: readonly { readonly byteLength: number }[]): number {
-  return views.reduce((sum, { byteLength }) => sum + byteLength, 0);
 }
 
 export function rangeBytes(ranges: readonly PieceRange[]): number {
