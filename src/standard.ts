@@ -131,8 +131,7 @@ export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-
 export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";
 export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowed-region.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
-export type { PullType } from "./transfer/region-operations.ts";
-export type { Transfer } from "./transfer/transfer.ts";
+export type { PullType, Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";
 export type {
   GetPart,

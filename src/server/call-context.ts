@@ -13,13 +13,7 @@ import { openStream } from "../transfer/byte-stream/remote-stream.ts";
 import { remoteWritable } from "../transfer/byte-stream/remote-writer.ts";
 import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import {
-  type PullType,
-  pullRegion,
-  transferRegion,
-  transferRegionParts,
-} from "../transfer/region-operations.ts";
-import type { Transfer } from "../transfer/transfer.ts";
+import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
 import type {
   GetPart,
   LocalMemory,
@@ -139,7 +133,7 @@ export class HandlerCall {
    * await call.get(region, head); // the first 16 bytes of the caller's region
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return transferRegion("get", this.#call, this.#session, remote as RemoteRegion, local, options);
+    return transfer("get", this.#session, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -152,7 +146,7 @@ export class HandlerCall {
    * await call.put(pixels, region, { offset: 4096, notify: frame });
    */
   put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
-    return transferRegion("put", this.#call, this.#session, remote as RemoteRegion, local, options);
+    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -160,12 +154,12 @@ export class HandlerCall {
    * any order.
    */
   getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("get", this.#call, this.#session, parts as readonly TransferPart[], options);
+    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options);
   }
 
   /** As `put`, for up to 4096 parts in one transfer. */
   putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("put", this.#call, this.#session, parts as readonly TransferPart[], options);
+    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options);
   }
 
   /**
@@ -183,7 +177,7 @@ export class HandlerCall {
     Type: PullType<T>,
     options?: PullOptions,
   ): Promise<T> {
-    return pullRegion(this.#call, this.#session, remote as RemoteRegion, Type, options);
+    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);
   }
 
   /**

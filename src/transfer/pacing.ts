@@ -1,4 +1,3 @@
-import { shown } from "../base/options/assert-options.ts";
 import { isNodeScheme, type NodeScheme, type Scheme } from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
 
@@ -47,9 +46,6 @@ const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
   verbs: always(256 * kibi, 4, 2 * mebi),
 };
 
-const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
-const inFlightBounds = { min: 1, max: 256 } as const;
-
 /** The pacing of transfers over `port`, with the user's options. A chunk is never longer than the port accepts. */
 export function pacingOf(
   port: Port,
@@ -75,25 +71,4 @@ function defaultsOf({ scheme }: Port): Defaults {
 /** The most bytes in flight to one peer over `port`. */
 export function windowOf(port: Port): Window {
   return defaultsOf(port).window;
-}
-
-/** @throws RangeError that names the option and its limits. */
-export function assertPacing(
-  op: string,
-  chunkBytes: unknown,
-  inFlight: unknown,
-): asserts chunkBytes is number | undefined {
-  assertCount(op, "chunkBytes", chunkBytes, chunkBounds);
-  assertCount(op, "inFlight", inFlight, inFlightBounds);
-}
-
-function assertCount(
-  op: string,
-  name: string,
-  value: unknown,
-  { min, max }: { readonly min: number; readonly max: number },
-): void {
-  if (value === undefined) return;
-  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
-  throw new RangeError(`${op}: ${name} must be an integer from ${min} to ${max}, it is ${shown(value)}`);
 }

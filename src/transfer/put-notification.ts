@@ -7,7 +7,7 @@ import type { PeerLink } from "./control/peer-link.ts";
 import type { TransferScope } from "./control/transfer-route.ts";
 
 /** Tells the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
-export async function notify(
+export async function sendPutNotification(
   scope: TransferScope,
   session: PeerLink,
   remote: RemoteGrant,

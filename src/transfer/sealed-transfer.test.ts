@@ -5,18 +5,21 @@ import { IncomingCall } from "../call/incoming-call.ts";
 import { watchUsers } from "../memory/memory-users.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedPlan } from "./control/sealed-bulk.ts";
+import type { TransferRoute } from "./control/transfer-route.ts";
 import { transfer } from "./transfer.ts";
 
 function setUp() {
   const port = new FakePort();
-  const route = {
+  const way: TransferRoute = {
     port,
     address: 1,
     clock: new FakeClock(),
     wakeProgress: () => {},
     onLanded: () => {},
   };
+  const route = way as PeerLink;
   const call = new IncomingCall({ answer: () => {} }, 1 << 20, 0);
   const segments = [{ key: 5n, address: 0n, bytes: 100 }];
   const remote = new RemoteRegion(call, { bytes: 100, access: 3, segments });

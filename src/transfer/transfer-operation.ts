@@ -1,22 +1,19 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallOperations, CallSettler } from "../call/call-operations.ts";
 import { useAll } from "../memory/memory-users.ts";
+import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
+import type { PeerLink } from "./control/peer-link.ts";
 import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
-import type { TransferRoute, TransferScope } from "./control/transfer-route.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
+import { sendPutNotification } from "./put-notification.ts";
 import { type OneSidedListener, Scheduler } from "./scheduler.ts";
 import { givenUp, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
-import type { TransferControl } from "./transfer-options.ts";
+import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
-
-/** What a transfer does when its bytes are in place, before it resolves. */
-export interface CompletionAction {
-  /** What a transfer that is a single write can carry to its target instead of `run`, if anything. */
-  notification(parts: readonly CheckedPart[]): bigint | undefined;
-  run(parts: readonly CheckedPart[], bytes: number): Promise<void>;
-}
+import { verify } from "./verify-checksum.ts";
 
 /** Progress of a transfer. */
 export interface TransferProgress {
@@ -34,11 +31,12 @@ export interface TransferProgress {
  */
 export class TransferOperation implements OneSidedListener, SealedTransferListener {
   readonly op: "get" | "put";
-  readonly route: TransferRoute;
+  readonly route: PeerLink;
   readonly #scope: TransferScope;
-  readonly #control: TransferControl;
+  readonly #options: PutOptions;
   #check: (() => readonly CheckedPart[]) | undefined;
-  #completionAction: CompletionAction | undefined;
+  /** The write carries the put notification to its target. */
+  #carriesNotification = false;
   parts: readonly CheckedPart[] = [];
   /** Bytes to move. */
   total = 0;
@@ -61,18 +59,16 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   /** `check` returns the parts, or throws what the transfer rejects with. */
   constructor(
     op: "get" | "put",
-    route: TransferRoute,
+    route: PeerLink,
     scope: TransferScope,
-    control: TransferControl,
+    options: PutOptions,
     check: () => readonly CheckedPart[],
-    completionAction?: CompletionAction,
   ) {
     this.op = op;
     this.route = route;
     this.#scope = scope;
-    this.#control = control;
+    this.#options = options;
     this.#check = check;
-    this.#completionAction = completionAction;
   }
 
   /** Has its failure when nobody awaits it. */
@@ -99,7 +95,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.parts = parts;
     this.total = parts.reduce((sum, { bytes }) => sum + bytes, 0);
     assertApart(this.op, parts);
-    const { signal } = this.#control;
+    const { signal } = this.#options;
     if (signal?.aborted === true) throw givenUp(this, signal.reason);
     this.#scope.beginTransfer();
     if (this.total === 0) {
@@ -141,10 +137,10 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
       bytes,
     }));
     const extents = planExtents(registered);
-    const pacing = pacingOf(port, this.#control);
+    const pacing = pacingOf(port, this.#options);
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
-    const notification = isOne ? this.#completionAction?.notification(parts) : undefined;
-    if (notification !== undefined) this.#completionAction = undefined;
+    const notification = isOne ? this.#carriedNotification() : undefined;
+    this.#carriesNotification = notification !== undefined;
     this.#chunked = Scheduler.of(port).start({
       op: this.op === "get" ? "read" : "write",
       address,
@@ -165,7 +161,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
         offset: grantOffset + offset,
         local,
       })),
-      chunkBytes: this.#control.chunkBytes,
+      chunkBytes: this.#options.chunkBytes,
       deadlineMs: this.#scope.deadlineMs,
       listener: this,
     });
@@ -210,15 +206,44 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#scope.endTransfer();
   }
 
+  /** The put notification as data of the write. Undefined where there is none, or where it follows as a message. */
+  #carriedNotification(): bigint | undefined {
+    const { notify, checksum } = this.#options;
+    const [part] = this.parts;
+    if (notify === undefined || checksum !== undefined || part === undefined) return undefined;
+    // The providers of both sides must support it, and they may differ.
+    const { port, peerImmediateBytes } = this.route;
+    if (port.immediateBytes !== putNotificationBytes || peerImmediateBytes !== putNotificationBytes)
+      return undefined;
+    return putNotificationData(part.remote.grantKey, notify);
+  }
+
   /** All bytes are in place. What remains needs no memory; until it is done, the transfer can be stopped. */
   #complete(): void {
-    if (this.#completionAction === undefined) return this.#succeed();
-    this.#completionAction.run(this.parts, this.total).then(
+    const { notify, checksum } = this.#options;
+    if (checksum === undefined && (notify === undefined || this.#carriesNotification)) return this.#succeed();
+    this.#verifyAndNotify().then(
       () => {
         if (!this.#settled) this.#succeed();
       },
       (error: unknown) => this.#fail(error),
     );
+  }
+
+  async #verifyAndNotify(): Promise<void> {
+    const { notify, checksum } = this.#options;
+    if (checksum !== undefined) await verify(this.op, this.#scope, this.route, this.parts);
+    if (notify === undefined || this.#carriesNotification) return;
+    const remote = this.parts[0]?.remote;
+    // A region of no bytes has no key, so its owner could not find it.
+    if (remote === undefined || remote.grantKey === 0n) {
+      throw new RpcError({
+        code: "invalid_argument",
+        message: `${this.op}: the option notify needs a region of at least 1 byte`,
+        origin: "local",
+      });
+    }
+    await sendPutNotification(this.#scope, this.route, remote, notify, this.total);
   }
 
   #succeed(): void {
@@ -239,7 +264,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   // ---- the two ends -----------------------------------------------------------------------------------------------
 
   #listen(): void {
-    const { signal, timeoutMs } = this.#control;
+    const { signal, timeoutMs } = this.#options;
     this.#listening = true;
     this.#scope.signal.addEventListener("abort", this.#onCallAborted, { once: true });
     signal?.addEventListener("abort", this.#onAborted, { once: true });
@@ -253,7 +278,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     const lost = this.#refusal !== undefined && reason instanceof RpcError && reason.code === "unavailable";
     this.#fail(lost ? this.#refusal : reason);
   };
-  readonly #onAborted = (): void => this.#fail(givenUp(this, this.#control.signal?.reason));
+  readonly #onAborted = (): void => this.#fail(givenUp(this, this.#options.signal?.reason));
 
   #fail(error: unknown): void {
     if (this.#settled) return;
@@ -267,7 +292,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
     this.#settledMs = this.route.clock.now();
     if (this.#listening) {
       this.#scope.signal.removeEventListener("abort", this.#onCallAborted);
-      this.#control.signal?.removeEventListener("abort", this.#onAborted);
+      this.#options.signal?.removeEventListener("abort", this.#onAborted);
       this.#cancelTimer?.();
     }
     this.#step();

@@ -2,9 +2,7 @@ import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { Access, Granting } from "../../memory/region-kind.ts";
 import type { RemoteRegion } from "../../memory/remote-region.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import type { PullType } from "../region-operations.ts";
-import { pullRegion, transferRegion, transferRegionParts } from "../region-operations.ts";
-import type { Transfer } from "../transfer.ts";
+import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer.ts";
 import type {
   LocalMemory,
   PullOptions,
@@ -63,27 +61,27 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
 
   /** Copies from the region into `local`; as `call.get` in a handler. */
   get(local: LocalMemory, options?: TransferOptions): Transfer {
-    return transferRegion("get", this.#call, this.#session, this.#remote, local, options);
+    return transfer("get", this.#session, this.#call, this.#remote, local, options);
   }
 
   /** Copies `local` into the region; as `call.put` in a handler. */
   put(local: LocalMemory, options?: PutOptions): Transfer {
-    return transferRegion("put", this.#call, this.#session, this.#remote, local, options);
+    return transfer("put", this.#session, this.#call, this.#remote, local, options);
   }
 
   /** As `get`, for many parts in one transfer. */
   getv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("get", this.#call, this.#session, this.#withRemote(parts), options);
+    return transferParts("get", this.#session, this.#call, this.#withRemote(parts), options);
   }
 
   /** As `put`, for many parts in one transfer. */
   putv(parts: readonly BorrowedPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("put", this.#call, this.#session, this.#withRemote(parts), options);
+    return transferParts("put", this.#session, this.#call, this.#withRemote(parts), options);
   }
 
   /** Copies the region into new memory and returns it as `Type`; as `call.pull` in a handler. */
   pull<T extends ArrayBufferView>(Type: PullType<T>, options?: PullOptions): Promise<T> {
-    return pullRegion(this.#call, this.#session, this.#remote, Type, options);
+    return pull(this.#session, this.#call, this.#remote, Type, options);
   }
 
   /** A 64-bit word of the region; as `call.word` in a handler. */

@@ -4,7 +4,6 @@ import { putNotificationData } from "../memory/put-notification.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
 import { open } from "../session/calls/scripted-session.test-support.ts";
 import { builtin } from "../wire/builtin.ts";
-import { completionActionOf } from "./completion-action.ts";
 import { transfer } from "./transfer.ts";
 import type { PutOptions } from "./transfer-options.ts";
 
@@ -23,8 +22,7 @@ function setUp({ ours = 8, theirs = 8, segments = [10_000] } = {}) {
   const bytes = segments.reduce((sum, one) => sum + one, 0);
   const remote = new RemoteRegion(call, { bytes, access: 2, segments: described });
   const put = async (length: number, options: PutOptions, to = remote) => {
-    const completionAction = completionActionOf("put", call, exchange, options);
-    const done = transfer("put", exchange, call, to, new Uint8Array(length), options, completionAction);
+    const done = transfer("put", exchange, call, to, new Uint8Array(length), options);
     done.catch(() => {});
     // Chunks that follow are posted when these have ended.
     for (let i = 0; i < port.transfers.length; i++) port.transfers[i]?.settle(0);
