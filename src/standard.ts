@@ -53,7 +53,6 @@ export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
-export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
 export type {
   DomainReport,
   PatchReport,
@@ -96,7 +95,6 @@ export {
 } from "./fabric/rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
-export type { MemoryKind } from "./memory/device-memory.ts";
 export type { Pool, PoolStats, TakeOptions } from "./memory/pool.ts";
 export type { PooledMemory, ViewConstructor } from "./memory/pooled-memory.ts";
 export type { PutNotification } from "./memory/put-notification.ts";

@@ -51,22 +51,10 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   hints->ep_attr->type = FI_EP_RDM;
   // The provider keeps those that it wants (fi_mr(3)).
   hints->domain_attr->mr_mode = servedRegistration();
-  if (request.deviceMemory) {
-    hints->caps |= FI_HMEM;
-    hints->domain_attr->mr_mode |= FI_MR_HMEM;
-  }
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (!copyInto(&hints->fabric_attr->prov_name, provider.name, strlen(provider.name) + 1))
     return {};
-  const auto& key = request.authKey;
-  if (!key.empty()) {
-    if (!copyInto(&hints->domain_attr->auth_key, key.data(), key.size()) ||
-        !copyInto(&hints->ep_attr->auth_key, key.data(), key.size()))
-      return {};
-    hints->domain_attr->auth_key_size = key.size();
-    hints->ep_attr->auth_key_size = key.size();
-  }
   const auto& source = request.source;
   if (!source.empty()) {
     if (!copyInto(&hints->src_addr, source.data(), source.size())) return {};

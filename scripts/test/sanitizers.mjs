@@ -34,7 +34,6 @@ export const partsUnderSanitizers = [
     filters: [
       "src/session/connection/sealed",
       "src/fabric/native-port",
-      "src/memory/device-memory",
       "src/memory/slab-memory",
       "src/security/sealing/",
       "src/transfer/checksum",

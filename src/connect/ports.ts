@@ -1,5 +1,4 @@
 import { closedError } from "../base/errors/rpc-error.ts";
-import type { AuthKeys } from "../fabric/auth-keys.ts";
 import { parseUrl, type Scheme } from "../fabric/libfabric/url.ts";
 import { canReach, openConnectingPort, openListeningPort } from "../fabric/open-port.ts";
 import { layoutFor, type Port, type PortLayout } from "../fabric/port.ts";
@@ -14,7 +13,6 @@ import type { ResolvedSecurity } from "../security/security-options.ts";
 /** What an engine was told of the fabrics it opens ports on. */
 export interface FabricChoice {
   readonly verbs?: VerbsChoice | undefined;
-  readonly authKeys?: AuthKeys | undefined;
   readonly security?: ResolvedSecurity | undefined;
   readonly limits?: { readonly maxConnections: number; readonly maxIdleConnectionMs: number } | undefined;
 }
@@ -58,7 +56,7 @@ export class Ports {
   async listen(url: string): Promise<void> {
     assertSecurable(this.#fabric.security, parseUrl(url).scheme);
     for (const each of listeningUrls(url, this.#fabric.verbs)) {
-      const port = await openListeningPort(each, this.#layout(parseUrl(each).scheme), this.#fabric.authKeys);
+      const port = await openListeningPort(each, this.#layout(parseUrl(each).scheme));
       this.#adopt(port, this.#listening);
       port.setRef(true);
     }
@@ -86,7 +84,7 @@ export class Ports {
   }
 
   async #open(target: Target): Promise<Port> {
-    const port = await openConnectingPort(target, this.#layout(target.scheme), this.#fabric.authKeys);
+    const port = await openConnectingPort(target, this.#layout(target.scheme));
     this.#adopt(port, this.#connecting);
     return port;
   }

@@ -2,14 +2,15 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallDirection } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
-import { assertOptions, assertTimeoutMs } from "../base/options/assert-options.ts";
+import { assertOptions } from "../base/options/assert-options.ts";
+import { checkOptions, resolveOptions } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { BalancedPeer } from "../connect/balanced-peer.ts";
 import type { BalanceOptions, ConnectOptions } from "../connect/connect-options.ts";
 import type { LaneEntry } from "../connect/lane-board.ts";
 import type { Peer } from "../connect/peer.ts";
 import type { Resolver } from "../connect/resolver.ts";
-import { assertMemoryKind, type MemoryKind } from "../memory/device-memory.ts";
+import { exposeFields } from "../memory/exposable.ts";
 import { callerOf } from "../memory/leak-watch.ts";
 import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
@@ -19,7 +20,7 @@ import type { Implementation } from "../server/implement.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
 import type { BorrowedRegion } from "../transfer/handles/borrowed-region.ts";
-import { assertBorrowable, type BorrowOptions } from "../transfer/handles/borrowing.ts";
+import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
@@ -38,11 +39,6 @@ export interface ExposeOptions<A extends Access> {
    * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
    */
   readonly keys?: RegionKeys;
-  /**
-   * Where the memory lies. Default "host", the only kind that can be registered so far. A device's memory is refused
-   * with `unimplemented`.
-   */
-  readonly memory?: MemoryKind;
 }
 
 /** The options of `Engine.open`. */
@@ -188,15 +184,14 @@ export class Engine implements AsyncDisposable {
    * const { sum } = await sums.sum({ numbers: region });
    *
    * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 pieces. RpcError: `failed_precondition`
-   * for detached memory; `unimplemented` for a device's; `unavailable` when the engine is closed.
+   * for detached memory; `unavailable` when the engine is closed.
    */
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     options: ExposeOptions<A>,
   ): Region<A> {
-    assertOptions("expose", options, ["access", "keys", "memory"]);
-    assertMemoryKind("expose", options.memory);
-    return this.#parts.memory.expose(views, options.access, callerOf(this.expose), options.keys);
+    const { access, keys } = resolveOptions("expose", options, exposeFields);
+    return this.#parts.memory.expose(views, access as A, callerOf(this.expose), keys);
   }
 
   /**
@@ -213,7 +208,6 @@ export class Engine implements AsyncDisposable {
    * @throws TypeError or RangeError for a bad direction or option. RpcError `unavailable` when the engine is closed.
    */
   bulkStream<D extends StreamDirection>(direction: D, options: BulkStreamOptions = {}): BulkStream<D> {
-    assertOptions("bulkStream", options, ["chunkBytes", "chunks"]);
     const shape = streamShape(direction, options);
     this.#parts.assertOpen();
     return new BulkStream(direction, shape, (ring, access) => this.expose(ring, { access }));
@@ -236,9 +230,8 @@ export class Engine implements AsyncDisposable {
     handle: RegionHandle<A>,
     options: BorrowOptions = {},
   ): Promise<BorrowedRegion<A>> {
-    assertOptions("borrow", options, ["signal", "timeoutMs"]);
+    checkOptions("borrow", options, borrowFields);
     const { signal, timeoutMs = this.#options.connectTimeoutMs } = options;
-    assertTimeoutMs("borrow: timeoutMs", timeoutMs);
     assertBorrowable(handle, this.incarnation);
     this.#parts.assertOpen();
     const untilMs = systemClock.now() + timeoutMs;

@@ -44,7 +44,7 @@ export class ExposedMemory implements RegionListener {
     at: string,
     keys: RegionKeys | undefined,
   ): Region<A> {
-    const segments = exposable(views, access, keys);
+    const segments = exposable(views);
     this.#context.assertOpen();
     const core = new RegionCore(this, segments, access, { keys, at });
     this.#regions.add(core);

@@ -1,8 +1,6 @@
 import { defaultLimits, type SessionLimits } from "../base/flow/session-limits.ts";
 import { assertOptions, shown } from "../base/options/assert-options.ts";
 import { assertEngineMiddleware, type EngineMiddleware } from "../call/middleware.ts";
-import { type AuthKeyOptions, AuthKeys } from "../fabric/auth-keys.ts";
-import { nativeSchemes } from "../fabric/libfabric/url.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import {
   type ResolvedSecurity,
@@ -54,11 +52,6 @@ export interface EngineOptionsOf<E> {
    * connecting. Default: any device.
    */
   readonly verbs?: VerbsOptions;
-  /**
-   * Authorization keys by fabric, for libfabric's provider: `{ psm3: "00112233…" }`. Opening a port fails with
-   * `unimplemented` if the provider takes no keys, as tcp, shm and verbs do. Keys are never printed. Default: none.
-   */
-  readonly authKeys?: AuthKeyOptions;
   /**
    * Who may connect and call, and how peers prove it: certificates or a pre-shared key, sealed messages, authorization.
    * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
@@ -117,7 +110,6 @@ export type ServeOption<E> =
 export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
   readonly verbs: VerbsChoice | undefined;
-  readonly authKeys: AuthKeys | undefined;
   readonly security: ResolvedSecurity | undefined;
   readonly heartbeatMs: number;
   readonly maxStallMs: number;
@@ -172,7 +164,6 @@ export const laneEngineOptions = [
 const engineOptions: readonly (keyof EngineOptionsOf<never>)[] = [
   "listen",
   "verbs",
-  "authKeys",
   "security",
   "serve",
   ...laneEngineOptions,
@@ -224,7 +215,6 @@ export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedE
   return {
     listen: urls,
     verbs: resolveVerbs(options.verbs),
-    authKeys: resolveAuthKeys(options.authKeys),
     security:
       options.security === undefined ? undefined : resolveSecurity("Engine.open: security", options.security),
     heartbeatMs,
@@ -250,12 +240,6 @@ function resolveVerbs(options: VerbsOptions | undefined): VerbsChoice | undefine
   assertOptions("Engine.open: verbs", options, ["device", "interface", "subnet", "gid"]);
   const choice = verbsChoice("Engine.open: verbs", options);
   return Object.keys(choice).length === 0 ? undefined : choice;
-}
-
-function resolveAuthKeys(options: AuthKeyOptions | undefined): AuthKeys | undefined {
-  if (options === undefined) return undefined;
-  assertOptions("Engine.open: authKeys", options, nativeSchemes);
-  return new AuthKeys("Engine.open: authKeys", options);
 }
 
 function assertBetween(name: string, value: number, low: number, high: number): void {

@@ -1,6 +1,5 @@
 import { fabricError } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import type { AuthKeys } from "./auth-keys.ts";
 import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
@@ -92,26 +91,14 @@ export class NativePort implements Port {
   #closed = false;
 
   /** Opens an endpoint that listens at `url`. Without a name or port it only connects. */
-  static async open(
-    url: FabricUrl,
-    listening: boolean,
-    layout: PortLayout,
-    keys?: AuthKeys,
-  ): Promise<NativePort> {
+  static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
     const addon = requireLibfabric();
-    if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout, keys);
+    if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout);
     const host = hasHosts(url.scheme) && url.host !== "" ? await numericHost(url.host) : "";
-    return new NativePort(addon, url, listening, host, layout, keys);
+    return new NativePort(addon, url, listening, host, layout);
   }
 
-  private constructor(
-    addon: Addon,
-    url: FabricUrl,
-    listening: boolean,
-    host: string,
-    layout: PortLayout,
-    keys: AuthKeys | undefined,
-  ) {
+  private constructor(addon: Addon, url: FabricUrl, listening: boolean, host: string, layout: PortLayout) {
     const { slotBytes, sendSlots, receiveSlots } = layout;
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     const ring = new ArrayBuffer(ringBytes);
@@ -122,7 +109,6 @@ export class NativePort implements Port {
       service: url.port,
       name: url.name,
       provider: process.env.CINNABAR_PROVIDER ?? "",
-      authKey: keys?.of(url.scheme as NativeScheme),
       slab,
       slotBytes,
       sendSlots,

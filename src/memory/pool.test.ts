@@ -86,11 +86,10 @@ describe("pool.take", () => {
     ["4096", {}, "bytes must be an integer"],
     [Number.POSITIVE_INFINITY, {}, "bytes must be an integer"],
     [2 ** 53, {}, "bytes must be an integer"],
-    [1, { zeros: true }, 'unknown option "zeros"; known are zero, access, keys, memory'],
+    [1, { zeros: true }, 'unknown option "zeros"; did you mean "zero"? known are zero, access, keys'],
     [1, { zero: 1 }, "zero must be true or false, it is 1"],
     [1, null, "options must be an object"],
-    [1, { memory: "gpu" }, "pool.take: memory must be"],
-    [1, { memory: { cuda: 0 } }, "[unimplemented] pool.take: memory { cuda: 0 } cannot be registered"],
+    [1, { memory: "host" }, 'unknown option "memory"'],
   ])("refuses %j with %j", (bytes, options, why) => {
     const { pool } = setUp();
     expect(() => pool.take(bytes as number, options as never)).toThrow(why);
@@ -158,7 +157,7 @@ describe("pooled memory", () => {
     const refused = new Pool(new FakeClock(), mebibyte, () => {
       throw new TypeError("no such access");
     });
-    expect(() => refused.take(100, { access: "no" as "read" })).toThrow("no such access");
+    expect(() => refused.take(100, { access: "read" })).toThrow("no such access");
     expect(refused.stats()).toMatchObject({ takenBytes: 0, freeBytes: 4096 });
   });
 

@@ -1,7 +1,7 @@
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
-import { shown } from "../base/options/assert-options.ts";
+import { boolean, checkOptions, type FieldsOf, shown } from "../base/options/options.ts";
 import type { Clock } from "../base/time/clock.ts";
-import { assertMemoryKind, type MemoryKind } from "./device-memory.ts";
+import { regionFields } from "./exposable.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 import { PooledMemory } from "./pooled-memory.ts";
@@ -17,8 +17,6 @@ export interface TakeOptions<A extends Access = never> {
   readonly access?: A;
   /** How long the region's keys live, as with `engine.expose`; only with `access`. Default "call". */
   readonly keys?: RegionKeys;
-  /** Where the memory lies. Only "host" is implemented. Default "host". */
-  readonly memory?: MemoryKind;
 }
 
 /** The pool at this moment, and its counters. */
@@ -54,7 +52,7 @@ export function closePool(pool: Pool): void {
 /** How long a free slab is kept, in milliseconds. */
 const idleMs = 5000;
 
-const knownOptions = ["zero", "access", "keys", "memory"];
+const takeFields = { zero: boolean(), ...regionFields } satisfies FieldsOf<TakeOptions>;
 
 /**
  * Reusable memory for bulk data: `engine.pool`. Take buffers here when you move much data. New memory is slow at first:
@@ -104,11 +102,11 @@ export class Pool {
    * instead causes a `CinnabarLeakWarning`.
    *
    * @throws TypeError or RangeError for invalid arguments; RpcError `resource_exhausted` when `limits.maxPoolBytes` or
-   * the system's memory is used up, `unimplemented` for memory of a GPU, `unavailable` when the engine is closed.
+   * the system's memory is used up, `unavailable` when the engine is closed.
    */
   take<A extends Access = never>(bytes: number, options: TakeOptions<A> = {}): PooledMemory<A> {
-    const { zero = true, access, keys, memory } = this.#checked(bytes, options);
-    assertMemoryKind("pool.take", memory);
+    assertTakes(bytes, options);
+    const { zero = true, access, keys } = options;
     if (this.#closed) throw closedError("the engine");
     const slab = this.#slabOf(slabBytesFor(bytes), zero, bytes);
     const { taking } = slab;
@@ -144,22 +142,6 @@ export class Pool {
       misses: this.#misses,
       trims: this.#trims,
     };
-  }
-
-  #checked<A extends Access>(bytes: number, options: TakeOptions<A>): TakeOptions<A> {
-    if (!Number.isSafeInteger(bytes) || bytes < 1)
-      throw new RangeError(`pool.take: bytes must be an integer of at least 1, it is ${shown(bytes)}`);
-    if (typeof options !== "object" || options === null)
-      throw new TypeError("pool.take: options must be an object");
-    for (const name of Object.keys(options)) {
-      if (!knownOptions.includes(name))
-        throw new TypeError(`pool.take: unknown option "${name}"; known are ${knownOptions.join(", ")}`);
-    }
-    if (options.zero !== undefined && typeof options.zero !== "boolean")
-      throw new TypeError(`pool.take: zero must be true or false, it is ${shown(options.zero)}`);
-    if (options.keys !== undefined && options.access === undefined)
-      throw new TypeError("pool.take: keys need access: without it the memory is no region");
-    return options;
   }
 
   #slabOf(slabBytes: number, zero: boolean, asked: number): Slab {
@@ -265,6 +247,14 @@ export class Pool {
     if (this.#freeBytes > 0)
       this.#stopTrimming = this.#clock.timer(Math.max(1, nextMs - nowMs), () => this.#trimIdle(), true);
   }
+}
+
+function assertTakes(bytes: number, options: TakeOptions<Access>): void {
+  if (!Number.isSafeInteger(bytes) || bytes < 1)
+    throw new RangeError(`pool.take: bytes must be an integer of at least 1, it is ${shown(bytes)}`);
+  checkOptions("pool.take", options, takeFields);
+  if (options.keys !== undefined && options.access === undefined)
+    throw new TypeError("pool.take: keys need access: without it the memory is no region");
 }
 
 /** A buffer, with one taker at a time. */

@@ -1,4 +1,4 @@
-import { shown } from "../base/options/assert-options.ts";
+import { shown } from "../base/options/options.ts";
 import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 
 /** From this length on a call into the addon is faster than the table. */

@@ -1,6 +1,6 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { shown } from "../base/options/assert-options.ts";
+import { shown } from "../base/options/options.ts";
 import { callPromise } from "../call/call-operations.ts";
 import { assertInside } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";

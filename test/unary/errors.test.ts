@@ -60,7 +60,12 @@ describe.each(transports)("a failing call over $name", (provider) => {
     ]);
     const { run } = api(Fail);
     const error = await failure(run("good"));
-    expect(error).toMatchObject({ code: "not_found", reason: "NotFound", retryAfterMs: 250, retryable: true });
+    expect(error).toMatchObject({
+      code: "not_found",
+      reason: "NotFound",
+      retryAfterMs: 250,
+      retryable: true,
+    });
     expect(error.message).toContain("no row has the id x");
     expect(await failure(run("bad"))).toMatchObject({ code: "internal" });
   });

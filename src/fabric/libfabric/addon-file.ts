@@ -35,7 +35,6 @@ const functions: Readonly<Record<keyof Addon, true>> = {
   allocate: true,
   release: true,
   allocatedBytes: true,
-  deviceMemory: true,
   libcrypto: true,
   openAead: true,
   closeAead: true,

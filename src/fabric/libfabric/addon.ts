@@ -102,8 +102,6 @@ export interface OpenRequest {
   readonly name: string;
   /** libfabric's provider name to insist on, "" lets the table choose. */
   readonly provider: string;
-  /** For the endpoint and its memory (fi_domain(3)); a secret. Refused where the provider takes none. */
-  readonly authKey: Uint8Array | undefined;
   /** Send slots followed by receive slots, each `slotBytes` long. Kept alive and registered until `close`. */
   readonly slab: ArrayBuffer;
   readonly slotBytes: number;
@@ -364,11 +362,6 @@ export interface Addon extends CryptoAddon, VerbsAddon {
   release(buffer: ArrayBuffer): boolean;
   /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
   allocatedBytes(): number;
-  /**
-   * Why the provider of a scheme cannot register such device memory here, as a sentence without its stop; "" if it can.
-   * Needs a successful `load`.
-   */
-  deviceMemory(scheme: NativeScheme, kind: "cuda" | "rocr" | "levelZero"): string;
 }
 
 /** The extents' buffer. */

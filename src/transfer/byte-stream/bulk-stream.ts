@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import { shown } from "../../base/options/assert-options.ts";
+import { type FieldsOf, fail, integer, resolveOptions } from "../../base/options/options.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { Region } from "../../memory/region.ts";
 import { registerStreamClass } from "../../wire/codec.ts";
@@ -210,23 +210,16 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
   }
 }
 
-/** @throws TypeError for an unknown direction; RangeError for options out of bounds. */
+const streamFields = {
+  chunkBytes: integer(minChunkBytes, maxChunkBytes, 4 * 1024 * 1024),
+  chunks: integer(minChunks, maxChunks, 3),
+} satisfies FieldsOf<BulkStreamOptions>;
+
+/** @throws TypeError for an unknown direction or option; RangeError for options out of bounds. */
 export function streamShape(direction: unknown, options: BulkStreamOptions): RingShape {
   if (direction !== "read" && direction !== "write")
-    throw new TypeError(
-      `bulkStream: direction must be "read" or "write", it is ${JSON.stringify(direction)}`,
-    );
-  const { chunkBytes = 4 * 1024 * 1024, chunks = 3 } = options;
-  assertBetween("chunkBytes", chunkBytes, minChunkBytes, maxChunkBytes);
-  assertBetween("chunks", chunks, minChunks, maxChunks);
-  return { chunkBytes, chunks };
-}
-
-function assertBetween(name: string, value: unknown, low: number, high: number): void {
-  if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) return;
-  throw new RangeError(
-    `bulkStream: ${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`,
-  );
+    fail(TypeError, "bulkStream", "direction", '"read" or "write"', direction);
+  return resolveOptions("bulkStream", options, streamFields);
 }
 
 registerStreamClass(BulkStream);

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { type FieldsOf, instance, milliseconds } from "../../base/options/options.ts";
 import { RegionHandle, tokenOf } from "../../memory/region-handle.ts";
 import { RemoteRegion } from "../../memory/remote-region.ts";
 import { builtin } from "../../wire/builtin.ts";
@@ -15,6 +16,11 @@ export interface BorrowOptions {
   /** Time limit for reaching the owner and its answer, in milliseconds. Default: the engine's `connectTimeoutMs`. */
   readonly timeoutMs?: number;
 }
+
+export const borrowFields = {
+  signal: instance(AbortSignal),
+  timeoutMs: milliseconds(),
+} satisfies FieldsOf<BorrowOptions>;
 
 /** A connection to a region's owner, released when the region is returned. */
 export interface OwnerLink {

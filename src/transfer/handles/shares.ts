@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { shown } from "../../base/options/assert-options.ts";
+import { shown } from "../../base/options/options.ts";
 import { systemClock } from "../../base/time/clock.ts";
 import { coreOf, type Region, type RegionSharing } from "../../memory/region.ts";
 import { RegionHandle, type ShareOptions } from "../../memory/region-handle.ts";
