@@ -95,8 +95,7 @@ export {
 } from "./fabric/rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
-export type { Pool, PoolStats, TakeOptions } from "./memory/pool.ts";
-export type { PooledMemory, ViewConstructor } from "./memory/pooled-memory.ts";
+export type { Pool, PooledMemory, PoolStats, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";
 export type { QuarantinedMemory } from "./memory/region-core.ts";
@@ -127,8 +126,8 @@ export { type Implementation, type ImplementOptions, implement } from "./server/
 export type { WaitingLevel } from "./session/calls/waiting-calls.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";
-export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowed-region.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
+export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowing.ts";
 export type { PullType, Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";
 export type {

@@ -34,7 +34,7 @@ export const partsUnderSanitizers = [
     filters: [
       "src/session/connection/sealed",
       "src/fabric/native-port",
-      "src/memory/slab-memory",
+      "src/memory/pool-slabs",
       "src/security/sealing/",
       "src/transfer/checksum",
       "test/streams/streams",

@@ -19,7 +19,7 @@ import type { Access, RegionKeys } from "../memory/region-kind.ts";
 import type { Implementation } from "../server/implement.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
-import type { BorrowedRegion } from "../transfer/handles/borrowed-region.ts";
+import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
 import { EngineParts } from "./engine-parts.ts";

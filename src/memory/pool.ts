@@ -1,13 +1,13 @@
+import { markAsUntransferable } from "node:worker_threads";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import { boolean, checkOptions, type FieldsOf, shown } from "../base/options/options.ts";
 import type { Clock } from "../base/time/clock.ts";
+import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 import { regionFields } from "./exposable.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
-import { PooledMemory } from "./pooled-memory.ts";
 import type { Region } from "./region.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
-import { allocateSlab, releaseSlab, slabBytesFor } from "./slab-memory.ts";
 
 /** Options of `pool.take`. */
 export interface TakeOptions<A extends Access = never> {
@@ -273,4 +273,170 @@ interface Taking {
   bytes: number;
   /** Where it was taken, for the warning. */
   at: string;
+}
+
+/** The class of a typed array, or DataView. */
+export interface ViewConstructor<V extends ArrayBufferView> {
+  readonly name: string;
+  /** A DataView has none: its elements are bytes. */
+  readonly BYTES_PER_ELEMENT?: number;
+  new (buffer: ArrayBuffer, byteOffset: number, length: number): V;
+}
+
+/** Is told when pooled memory is disposed. */
+export interface PooledMemoryListener {
+  onDisposed(): void;
+}
+
+/**
+ * Memory from `engine.pool.take(bytes)`. It is yours until `dispose`, which `using` calls. Then it returns to the pool
+ * as soon as no transfer and no region uses it. After `dispose` its bytes belong to somebody else: keep no view of it.
+ */
+export class PooledMemory<A extends Access = never> implements Disposable {
+  /** Length in bytes, as asked for. */
+  readonly byteLength: number;
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  readonly #owner: PooledMemoryListener;
+  readonly #region: Region<A> | undefined;
+  #disposed = false;
+
+  /** @internal Memory comes from `pool.take`. */
+  constructor(bytes: Uint8Array<ArrayBuffer>, owner: PooledMemoryListener, region?: Region<A>) {
+    this.byteLength = bytes.byteLength;
+    this.#bytes = bytes;
+    this.#owner = owner;
+    this.#region = region;
+  }
+
+  /**
+   * The memory as bytes: exactly as many as were asked for.
+   *
+   * @throws RpcError `failed_precondition` after `dispose`.
+   */
+  get bytes(): Uint8Array<ArrayBuffer> {
+    this.#assertUsable();
+    return this.#bytes;
+  }
+
+  /**
+   * The same memory as another view, without a copy: `memory.as(Float64Array)`.
+   *
+   * @throws RangeError when the length is not a multiple of the element size; RpcError `failed_precondition` after
+   * `dispose`.
+   */
+  as<V extends ArrayBufferView>(view: ViewConstructor<V>): V {
+    this.#assertUsable();
+    const length = this.byteLength / (view.BYTES_PER_ELEMENT ?? 1);
+    if (!Number.isInteger(length)) {
+      throw new RangeError(
+        `as: ${this.byteLength} bytes are not a multiple of ${view.BYTES_PER_ELEMENT}, the element size of ${view.name}`,
+      );
+    }
+    return new view(this.#bytes.buffer, this.#bytes.byteOffset, length);
+  }
+
+  /**
+   * The memory as a region for calls, when it was taken with `access`. It is disposed with the memory.
+   *
+   * @throws RpcError `failed_precondition` without `access`, and after `dispose`.
+   */
+  get region(): Region<A> {
+    this.#assertUsable();
+    if (this.#region !== undefined) return this.#region;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: "the memory has no region: take it with the option `access`",
+      origin: "local",
+    });
+  }
+
+  /** Whether `dispose` was called. */
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  /**
+   * Returns the memory to the pool: at once, or when the last transfer or region that uses it is done. Safe to call
+   * twice.
+   */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#region?.dispose();
+    this.#owner.onDisposed();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #assertUsable(): void {
+    if (!this.#disposed) return;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: "the memory has been disposed; it belongs to the pool again",
+      origin: "local",
+    });
+  }
+}
+
+/** Smaller slabs do not get pages of their own: that would cost more than it gains. */
+const minMappedBytes = 64 * 1024;
+/** From this length on, slabs use huge pages: one entry of the TLB (and of a NIC's table) instead of 512. */
+export const hugePageBytes = 2 * 1024 * 1024;
+/** The longest buffer that the addon allocates. */
+const maxMappedBytes = 2 ** 32;
+
+/**
+ * Allocates zeroed memory for the pool. Large slabs get pages of their own from the addon. Small ones come from
+ * JavaScript, and so do all without the addon. Slabs cannot be transferred to another thread.
+ *
+ * @throws RpcError `resource_exhausted` when the system is out of memory.
+ */
+export function allocateSlab(bytes: number): ArrayBuffer {
+  const memory = bytes < minMappedBytes || bytes > maxMappedBytes ? ordinary(bytes) : mapped(bytes);
+  markAsUntransferable(memory);
+  return memory;
+}
+
+/** Returns a slab that nobody uses to the system. Small ones wait for the garbage collector. */
+export function releaseSlab(memory: ArrayBuffer): void {
+  if (memory.byteLength >= minMappedBytes) addonIfThere()?.release(memory);
+}
+
+function mapped(bytes: number): ArrayBuffer {
+  const addon = addonIfThere();
+  if (addon === undefined) return ordinary(bytes);
+  const memory = addon.allocate(bytes, bytes >= hugePageBytes);
+  if (memory instanceof ArrayBuffer) return memory;
+  throw noRoom(bytes);
+}
+
+function ordinary(bytes: number): ArrayBuffer {
+  try {
+    return new ArrayBuffer(bytes);
+  } catch {
+    throw noRoom(bytes);
+  }
+}
+
+function noRoom(bytes: number): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `pool.take: the system has no memory for a slab of ${bytes} bytes`,
+    origin: "local",
+  });
+}
+
+const pageBytes = 4096;
+
+/**
+ * Length of the slab for `bytes` bytes. Sizes are powers of two from a page on, with three more between each two: that
+ * wastes less than a fifth, where powers of two alone waste up to half. Always whole pages, and whole huge pages above
+ * one.
+ */
+export function slabBytesFor(bytes: number): number {
+  const power = 2 ** Math.floor(Math.log2(bytes));
+  const step = Math.max(power / 4, bytes > hugePageBytes ? hugePageBytes : pageBytes);
+  return Math.ceil(bytes / step) * step;
 }

@@ -3,12 +3,11 @@ import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type Clock, realClock } from "../base/time/clock.ts";
 import { access as right } from "../fabric/port.ts";
-import { coveredBytes } from "./covered-bytes.ts";
-import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
+import { assertInside, coveredBytes, detached, isDetached, sliceSegments } from "./exposable.ts";
+import { RegionGrant, type UsedRegistration } from "./grant.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
-import { RegionGrant, type UsedRegistration } from "./region-grant.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
 import {
   type KeyIssuer,

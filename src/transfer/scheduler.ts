@@ -1,8 +1,7 @@
 import type { Extent, Port, TransferListener, TransferOp } from "../fabric/port.ts";
 import { ChunkedTransfer, Turns } from "./chunked-transfer.ts";
-import { Contention } from "./contention.ts";
 import { CutQueue, sliceExtent } from "./extents.ts";
-import { type Pacing, type Window, windowOf } from "./pacing.ts";
+import { Contention, type Pacing, type Window, windowOf } from "./pacing.ts";
 
 /** Is told how a one-sided transfer goes. */
 export interface OneSidedListener {

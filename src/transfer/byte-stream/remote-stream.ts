@@ -1,3 +1,4 @@
+import { type ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 import type { RemoteRegion } from "../../memory/remote-region.ts";
@@ -5,9 +6,12 @@ import { builtin } from "../../wire/builtin.ts";
 import { refuseClass } from "../../wire/codec.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import type { StreamDescriptor } from "../../wire/stream-descriptor.ts";
-import { requestInCall } from "../control/control-request.ts";
+import { isCount, isUint32 } from "../control/control-method.ts";
+import { requestInCall, unexpected } from "../control/control-request.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import { streamError } from "./ring.ts";
+import { transfer } from "../transfer.ts";
+import { type ChunkSource, chunkReadable, type ReadableControl } from "./chunk-readable.ts";
+import { Bell, chunkOffset, givenUp, streamError } from "./ring.ts";
 import { remoteStreamBrand, type StreamDirection } from "./stream-kind.ts";
 
 /** What a remote stream is made of. */
@@ -115,4 +119,260 @@ export function tellStopped(
     errorWord(error),
     { m: packError(error).m },
   ]).catch(() => {});
+}
+
+/** A stream of the caller, opened for reading by the handler. */
+export function remoteReadable(
+  call: IncomingCall,
+  session: PeerLink,
+  stream: RemoteRing,
+): ReadableStream<Uint8Array> {
+  return chunkReadable((control) => new RemoteReader(call, session, stream, control));
+}
+
+/** Gets the caller's chunks one after another, each while the one before is being read. Starts when somebody reads. */
+class RemoteReader implements ChunkSource {
+  readonly #call: IncomingCall;
+  readonly #session: PeerLink;
+  readonly #stream: RemoteRing;
+  readonly #control: ReadableControl;
+  readonly #buffers: Uint8Array[] = [];
+  /** Chunks that are here; the first has been used up to `#used`. */
+  readonly #ready: Uint8Array[] = [];
+  #used = 0;
+  #begun = false;
+  #complete = false;
+  #stopped = false;
+  #error: { readonly reason: unknown } | undefined;
+  readonly #changed = new Bell();
+
+  constructor(call: IncomingCall, session: PeerLink, stream: RemoteRing, control: ReadableControl) {
+    this.#call = call;
+    this.#session = session;
+    this.#stream = stream;
+    this.#control = control;
+  }
+
+  async peek(): Promise<Uint8Array | undefined> {
+    if (!this.#begun) {
+      this.#begun = true;
+      this.#run().catch((error: unknown) => this.#fail(error));
+    }
+    for (;;) {
+      const [first] = this.#ready;
+      if (first !== undefined) return first.subarray(this.#used);
+      if (this.#error !== undefined) throw this.#error.reason;
+      if (this.#complete) return undefined;
+      await this.#changed.rung();
+    }
+  }
+
+  use(bytes: number): void {
+    this.#used += bytes;
+    if (this.#used < (this.#ready[0] as Uint8Array).byteLength) return;
+    const used = this.#ready.shift() as Uint8Array;
+    this.#buffers.push(new Uint8Array(used.buffer));
+    this.#used = 0;
+    this.#changed.ring();
+  }
+
+  cancel(reason: unknown): void {
+    if (this.#complete || this.#stopped) return;
+    this.#stopped = true;
+    tellStopped(this.#call, this.#session, this.#stream, givenUp("the reader", reason));
+    this.#changed.ring();
+  }
+
+  #fail(reason: unknown): void {
+    this.#error = { reason };
+    this.#stopped = true;
+    this.#control.fail(reason);
+    this.#changed.ring();
+  }
+
+  async #run(): Promise<void> {
+    const { chunkBytes } = this.#stream.descriptor;
+    for (let i = 0; i < openBuffers; i++) this.#buffers.push(new Uint8Array(chunkBytes));
+    let asked = this.#next(0, 0);
+    for (let seq = 0; !this.#stopped; seq++) {
+      const { bytes, last } = await asked;
+      if (!last) {
+        asked = this.#next(seq + 1, seq);
+        // It may fail before somebody awaits it.
+        asked.catch(() => {});
+      }
+      if (bytes > 0) await this.#pull(seq, bytes);
+      if (!last) continue;
+      // The writer is told before the reader that everything is here: a stream succeeds at both sides or at none.
+      if (!this.#stopped) await this.#next(seq + 1, seq + 1);
+      this.#complete = true;
+      this.#changed.ring();
+      return;
+    }
+  }
+
+  async #pull(seq: number, bytes: number): Promise<void> {
+    while (this.#buffers.length === 0 && !this.#stopped) await this.#changed.rung();
+    const buffer = this.#buffers.pop();
+    if (buffer === undefined || this.#stopped) return;
+    const chunk = buffer.subarray(0, bytes);
+    await transfer("get", this.#session, this.#call, this.#stream.ring, chunk, {
+      offset: chunkOffset(this.#stream.descriptor, seq),
+    });
+    this.#ready.push(chunk);
+    this.#changed.ring();
+  }
+
+  async #next(seq: number, taken: number): Promise<{ readonly bytes: number; readonly last: boolean }> {
+    const { stream, chunkBytes } = this.#stream.descriptor;
+    const answer = await requestInCall(this.#call, this.#session, builtin.next, [stream, seq, taken]);
+    const [bytes, last] = Array.isArray(answer) ? (answer as unknown[]) : [];
+    if (!isUint32(bytes) || bytes > chunkBytes || typeof last !== "boolean") throw unexpected(this.#session);
+    return { bytes, last };
+  }
+}
+
+/** A stream of the caller, opened for writing by the handler. */
+export function remoteWritable(
+  call: IncomingCall,
+  session: PeerLink,
+  stream: RemoteRing,
+): WritableStream<Uint8Array> {
+  let writer!: RemoteWriter;
+  return new WritableStream<Uint8Array>({
+    start(controller) {
+      writer = new RemoteWriter(call, session, stream, (error) => controller.error(error));
+      // `abort` of the sink waits for a write, and that may wait for room.
+      const { signal } = controller as unknown as { readonly signal: AbortSignal };
+      signal.addEventListener("abort", () => writer.abort(signal.reason));
+    },
+    write(bytes) {
+      if (!(bytes instanceof Uint8Array)) throw new TypeError("a byte stream accepts only Uint8Array chunks");
+      return writer.write(bytes);
+    },
+    close: () => writer.close(),
+  });
+}
+
+/**
+ * Fills a chunk here while the one before moves to the caller. A chunk that is not full yet leaves when nothing else is
+ * moving.
+ */
+class RemoteWriter {
+  readonly #call: IncomingCall;
+  readonly #session: PeerLink;
+  readonly #stream: RemoteRing;
+  readonly #onError: (error: unknown) => void;
+  readonly #buffers: [Uint8Array, Uint8Array];
+  /** The chunk being filled, and how far. */
+  #seq = 0;
+  #filled = 0;
+  /** How many chunks the reader has used. */
+  #taken = 0;
+  /** The transfer of the chunk before. */
+  #sending: Promise<void> | undefined;
+  #error: { readonly reason: unknown } | undefined;
+  #complete = false;
+  readonly #changed = new Bell();
+
+  constructor(call: IncomingCall, session: PeerLink, stream: RemoteRing, onError: (error: unknown) => void) {
+    this.#call = call;
+    this.#session = session;
+    this.#stream = stream;
+    this.#onError = onError;
+    const { chunkBytes } = stream.descriptor;
+    this.#buffers = [new Uint8Array(chunkBytes), new Uint8Array(chunkBytes)];
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    const { chunkBytes } = this.#stream.descriptor;
+    for (let at = 0; at < bytes.byteLength; ) {
+      this.#throwIfFailed();
+      if (this.#filled === chunkBytes) {
+        await this.#sent();
+        continue;
+      }
+      const count = Math.min(chunkBytes - this.#filled, bytes.byteLength - at);
+      this.#buffer.set(bytes.subarray(at, at + count), this.#filled);
+      this.#filled += count;
+      at += count;
+      if (this.#filled === chunkBytes) this.#sendIfIdle();
+    }
+    this.#sendIfIdle();
+  }
+
+  /** Resolves when the reader has read everything. */
+  async close(): Promise<void> {
+    await this.#sent();
+    this.#throwIfFailed();
+    await this.#send(true);
+    this.#throwIfFailed();
+  }
+
+  abort(reason: unknown): void {
+    if (this.#complete || this.#error !== undefined) return;
+    const error = givenUp("the writer", reason);
+    this.#error = { reason: error };
+    tellStopped(this.#call, this.#session, this.#stream, error);
+    this.#changed.ring();
+  }
+
+  #throwIfFailed(): void {
+    if (this.#error !== undefined) throw this.#error.reason;
+  }
+
+  get #buffer(): Uint8Array {
+    return this.#buffers[this.#seq % 2] as Uint8Array;
+  }
+
+  /**
+   * Waits until nothing is moving. Sending continues with what was written meanwhile, so that can take several rounds.
+   */
+  async #sent(): Promise<void> {
+    while (this.#sending !== undefined && this.#error === undefined) await this.#changed.rung();
+  }
+
+  #sendIfIdle(): void {
+    if (this.#sending === undefined && this.#filled > 0 && this.#error === undefined) this.#send(false);
+  }
+
+  #send(last: boolean): Promise<void> {
+    const chunk = this.#buffer.subarray(0, this.#filled);
+    const seq = this.#seq++;
+    this.#filled = 0;
+    this.#sending = this.#push(seq, chunk, last).then(
+      () => {
+        this.#sending = undefined;
+        this.#complete = last;
+        this.#sendIfIdle();
+        this.#changed.ring();
+      },
+      (reason: unknown) => {
+        this.#sending = undefined;
+        this.#error ??= { reason };
+        this.#onError(reason);
+        this.#changed.ring();
+      },
+    );
+    return this.#sending;
+  }
+
+  async #push(seq: number, chunk: Uint8Array, last: boolean): Promise<void> {
+    const { descriptor, ring } = this.#stream;
+    if (chunk.byteLength > 0) {
+      await transfer("put", this.#session, this.#call, ring, chunk, { offset: chunkOffset(descriptor, seq) });
+    }
+    this.#throwIfFailed();
+    // The answer comes when there is room for another chunk; that to the last chunk, when everything was read.
+    const taken = await requestInCall(this.#call, this.#session, builtin.push, [
+      descriptor.stream,
+      seq,
+      chunk.byteLength,
+      last,
+    ]);
+    const room =
+      isCount(taken) && taken >= this.#taken && taken <= seq + 1 && seq + 1 - taken < descriptor.chunks;
+    if (!room || (last && taken !== seq + 1)) throw unexpected(this.#session);
+    this.#taken = taken;
+  }
 }

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { IncomingCall, type Outcome } from "../../call/incoming-call.ts";
-import { RingReader } from "./ring-reader.ts";
-import { RingWriter } from "./ring-writer.ts";
+import { RingReader, RingWriter } from "./ring.ts";
 
 const shape = { chunkBytes: 8, chunks: 2 };
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { expect, it, onTestFinished } from "vitest";
 import { builtin } from "../../wire/builtin.ts";
 import { SealedPair } from "./pair.test-support.ts";
-import { piecesInFlight } from "./sealed-piece.ts";
+import { piecesInFlight } from "./piece.ts";
 import { type PiecePool, pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 const key = 77n;

@@ -9,18 +9,20 @@ import type {
   SealedPlan,
   SealedTransferListener,
 } from "../control/sealed-bulk.ts";
-import { openPiece } from "./open-piece.ts";
 import {
+  asSealedPiece,
   gathered,
   gatherMemory,
   inlineBytes,
+  openPiece,
   type Piece,
   PieceQueue,
   pieceContext,
+  piecesInFlight,
+  pieceTurns,
   scatter,
+  sealedParts,
 } from "./piece.ts";
-import { pieceTurns } from "./piece-turns.ts";
-import { asSealedPiece, piecesInFlight, sealedParts } from "./sealed-piece.ts";
 import { Staging, type StagingPiece } from "./staging.ts";
 
 /**

@@ -11,18 +11,20 @@ import type {
   SealedOwner,
   WantedPiece,
 } from "../control/sealed-bulk.ts";
-import { openPiece } from "./open-piece.ts";
 import {
+  asSealedPiece,
   gathered,
   gatherMemory,
   inlineBytes,
   maxRanges,
+  openPiece,
   pieceContext,
+  piecesInFlight,
+  pieceTurns,
   rangeBytes,
   scatter,
+  sealedParts,
 } from "./piece.ts";
-import { pieceTurns } from "./piece-turns.ts";
-import { asSealedPiece, piecesInFlight, sealedParts } from "./sealed-piece.ts";
 import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { expect, it, onTestFinished } from "vitest";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
-import { PieceTurns } from "./piece-turns.ts";
+import { PieceTurns } from "./piece.ts";
 import { pieceBytes } from "./staging.ts";
 
 /** Counts the turns of the loop for as long as the test runs. */

@@ -1,6 +1,19 @@
-import type { PieceRange, SealedPart } from "../control/sealed-bulk.ts";
+import { fabricError } from "../../base/errors/fabric-error.ts";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { realTimers } from "../../base/time/real-timers.ts";
+import type { Port } from "../../fabric/port.ts";
+import { asCount, isUint64 } from "../control/control-method.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import type {
+  OfferedPiece,
+  PieceCiphers,
+  PieceRange,
+  SealedPart,
+  SealedPiece,
+} from "../control/sealed-bulk.ts";
 import { CutQueue } from "../extents.ts";
-import { pieceBytes } from "./staging.ts";
+import { Scheduler } from "../scheduler.ts";
+import { pieceBytes, Staging, type StagingPiece } from "./staging.ts";
 
 /** Ranges in a piece; more make another. */
 export const maxRanges = 1024;
@@ -144,3 +157,154 @@ export function scatter(source: Uint8Array, views: readonly Uint8Array[]): void 
 
 /** Where views are put together before they are sealed. Private, and used within one turn. */
 export const gatherMemory = new Uint8Array(pieceBytes);
+
+/** Pieces of one session and direction for which its sealer has memory: some are sealed while others are read. */
+export const piecesInFlight = 4;
+
+const tagBytes = 16;
+
+/** How many values `sealedParts` gives. */
+const sealedPartCount = 4;
+
+/** Where a sealed piece lies and what opens it, as it travels. */
+export function sealedParts(
+  place: StagingPiece,
+  { counter, tag }: Pick<SealedPiece, "counter" | "tag">,
+): unknown[] {
+  const { key, base } = place.registered;
+  return [key, base + BigInt(place.offset), counter, tag];
+}
+
+/** The reverse; undefined where the parts have another form. */
+export function asSealedPiece(parts: readonly unknown[]): SealedPiece | undefined {
+  if (parts.length !== sealedPartCount) return undefined;
+  const [key, address, count, tag] = parts;
+  const counter = asCount(count);
+  if (!isUint64(key) || !isUint64(address) || counter === undefined) return undefined;
+  if (!(tag instanceof Uint8Array) || tag.byteLength !== tagBytes) return undefined;
+  return { key, address, counter, tag };
+}
+
+/** The ciphertext is not what its owner has sealed. */
+export function forged(op: string, { peerName }: Pick<PeerLink, "peerName">): RpcError {
+  const message = `${op}: bytes from ${peerName} were changed on their way: their tag is wrong`;
+  return new RpcError({ code: "data_loss", message, origin: "local" });
+}
+
+/**
+ * The turns of this thread in which pieces are sealed and opened: one piece a turn, over all sessions, in the order of
+ * asking. Ciphers take a quarter of a millisecond for a piece, and messages go first. What has been queued before a
+ * piece asks for its turn leaves before that turn. What a piece brings about leaves before the turn of the next.
+ */
+export class PieceTurns {
+  readonly #waiting: (() => void)[] = [];
+
+  /** Resolves in a later turn that no other piece has. */
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      if (this.#waiting.length === 1) this.#arm();
+    });
+  }
+
+  readonly #arm = (): void => {
+    realTimers.setImmediate(this.#serve);
+  };
+
+  readonly #serve = (): void => {
+    this.#waiting[0]?.();
+    void Promise.resolve().then(this.#onServed);
+  };
+
+  /**
+   * The next turn is armed when all microtasks have run. Messages that were queued meanwhile may have woken the progress
+   * of their engine, and its turn comes first.
+   */
+  readonly #onServed = (): void => {
+    realTimers.nextTick(() => {
+      this.#waiting.shift();
+      if (this.#waiting.length > 0) this.#arm();
+    });
+  };
+}
+
+export const pieceTurns = new PieceTurns();
+
+/** A piece whose ciphertext lies at the peer, and what becomes of it here. */
+interface SealedArrival extends OfferedPiece {
+  /**
+   * Where its bytes go, asked before it is pulled and again before it is opened; undefined where nobody wants them any
+   * more. What this throws fails the piece.
+   */
+  target(): readonly Uint8Array[] | undefined;
+  /** Its ciphertext is here: the peer may use its memory again. */
+  onRead?(): void;
+}
+
+/**
+ * Pulls a piece into private memory and opens it from there into its place, in a turn of its own. When the promise
+ * settles, nothing of it is under way any more. False: nobody wants it, and its place was not touched.
+ */
+export async function openPiece(
+  op: "get" | "put",
+  peer: PeerLink,
+  opener: PieceCiphers["opener"],
+  piece: SealedArrival,
+): Promise<boolean> {
+  const { port, address, account } = peer;
+  const { ranges, sealed } = piece;
+  const own = await Staging.of(port).own.take(account);
+  try {
+    if (piece.target() === undefined) return false;
+    const source = own.memory.subarray(0, rangeBytes(ranges));
+    await pullPiece(port, address, sealed, own, source.byteLength);
+    piece.onRead?.();
+    await pieceTurns.next();
+    const views = piece.target();
+    if (views === undefined) return false;
+    // One view takes the bytes without a copy, and is zeros where the tag is wrong; several are not touched then.
+    const only = onlyView(views);
+    const context = pieceContext(op, ranges);
+    if (!opener.open(sealed.counter, sealed.tag, source, only ?? source, context)) throw forged(op, peer);
+    if (only === undefined) scatter(source, views);
+    return true;
+  } finally {
+    own.giveBack();
+  }
+}
+
+/**
+ * Reads the ciphertext of a piece into private memory, where it can be opened: memory that others can write must not be
+ * opened, as it may change while its tag is checked.
+ */
+export function pullPiece(
+  port: Port,
+  address: number,
+  { key, address: remote }: Pick<SealedPiece, "key" | "address">,
+  own: StagingPiece,
+  bytes: number,
+): Promise<void> {
+  let moved = 0;
+  return new Promise((resolve, reject) => {
+    Scheduler.of(port).start({
+      op: "read",
+      address,
+      extents: [{ local: own.registered, offset: own.offset, bytes, key, remote }],
+      // One chunk, as a piece is of no use before all of it is there. While it is opened, the next one is under way.
+      pacing: { chunkBytes: Math.min(pieceBytes, port.maxTransferBytes), inFlight: 1 },
+      listener: {
+        // A read cannot be recalled, and its memory is given back when it has ended.
+        stopped: () => false,
+        onMoved(more) {
+          moved += more;
+        },
+        onEnded(status) {
+          if (moved === bytes) return resolve();
+          const { provider } = port;
+          const message = `ciphertext could not be read: ${moved} of ${bytes} bytes came`;
+          reject(fabricError({ provider, op: "fi_read", code: status, message }));
+        },
+      },
+    });
+  });
+}

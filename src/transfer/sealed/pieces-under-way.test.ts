@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
 import { builtin } from "../../wire/builtin.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
-import { piecesInFlight } from "./sealed-piece.ts";
+import { piecesInFlight } from "./piece.ts";
 import { pieceBytes } from "./staging.ts";
 
 const key = 77n;

@@ -3,8 +3,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { access } from "../../fabric/port.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
-import { inlineBytes, maxRanges, PieceQueue, pieceContext } from "./piece.ts";
-import { piecesInFlight } from "./sealed-piece.ts";
+import { inlineBytes, maxRanges, PieceQueue, pieceContext, piecesInFlight } from "./piece.ts";
 import { PiecePool, pieceBytes, Staging } from "./staging.ts";
 
 const pairs: SealedPair[] = [];

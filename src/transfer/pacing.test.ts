@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Port } from "../fabric/port.ts";
-import { Contention } from "./contention.ts";
+import { Contention } from "./pacing.ts";
 
 const mebi = 1024 * 1024;
 
