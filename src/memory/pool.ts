@@ -4,6 +4,7 @@ import { boolean, checkOptions, type FieldsOf, shown } from "../base/options/opt
 import type { Clock } from "../base/time/clock.ts";
 import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 import { regionFields } from "./exposable.ts";
+import { IdleSlabs } from "./idle-slabs.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 import type { Region } from "./region.ts";
@@ -65,11 +66,11 @@ const takeFields = { zero: boolean(), ...regionFields } satisfies FieldsOf<TakeO
  * await peer.client(Sums).sum({ numbers: memory.region });
  */
 export class Pool {
-  readonly #clock: Clock;
   readonly #maxBytes: number;
   readonly #expose: Exposer;
   /** By length of the slabs; the one used last comes last. */
   readonly #free = new Map<number, Slab[]>();
+  readonly #idle: IdleSlabs<Slab>;
   /** Finds slabs that their taker lost: no view, transfer or region holds the buffer any more. */
   readonly #forgotten = new FinalizationRegistry((taking: Taking) => this.#onForgotten(taking));
   /** Places in the code that were warned about, once each. */
@@ -80,7 +81,6 @@ export class Pool {
   #hits = 0;
   #misses = 0;
   #trims = 0;
-  #stopTrimming: (() => void) | undefined;
   #closed = false;
 
   static {
@@ -92,7 +92,7 @@ export class Pool {
 
   /** @internal Engines have one. */
   constructor(clock: Clock, maxBytes: number, expose: Exposer) {
-    this.#clock = clock;
+    this.#idle = new IdleSlabs(clock, idleMs, (slab) => this.#onIdle(slab));
     this.#maxBytes = maxBytes;
     this.#expose = expose;
   }
@@ -127,9 +127,7 @@ export class Pool {
 
   /** Returns all free slabs to the system now. */
   trim(): void {
-    for (const slabs of this.#free.values()) while (slabs.length > 0) this.#drop(slabs.pop() as Slab);
-    this.#stopTrimming?.();
-    this.#stopTrimming = undefined;
+    this.#idle.dropAll();
   }
 
   /** The pool at this moment. */
@@ -151,6 +149,7 @@ export class Pool {
       return this.#make(slabBytes, asked);
     }
     this.#hits++;
+    this.#idle.delete(slab);
     this.#freeBytes -= slabBytes;
     // The whole slab: the view's buffer shows the rest of it.
     if (zero) new Uint8Array(slab.memory).fill(0);
@@ -158,8 +157,7 @@ export class Pool {
   }
 
   #make(slabBytes: number, asked: number): Slab {
-    while (this.#takenBytes + this.#freeBytes + slabBytes > this.#maxBytes && this.#freeBytes > 0)
-      this.#drop(this.#oldest());
+    while (this.#takenBytes + this.#freeBytes + slabBytes > this.#maxBytes && this.#idle.dropOldest());
     if (this.#takenBytes + slabBytes > this.#maxBytes) {
       throw new RpcError({
         code: "resource_exhausted",
@@ -171,7 +169,7 @@ export class Pool {
     }
     const memory = allocateSlab(slabBytes);
     const taking: Taking = { slabBytes, state: "free", bytes: 0, at: "" };
-    const slab: Slab = { memory, taking, freeSinceMs: 0 };
+    const slab: Slab = { memory, taking };
     this.#slabs++;
     // These entries do not keep the buffer alive.
     watchUsers(memory, () => {
@@ -195,11 +193,10 @@ export class Pool {
       this.#drop(slab);
       return;
     }
-    slab.freeSinceMs = this.#clock.now();
     const slabs = this.#free.get(taking.slabBytes);
     if (slabs === undefined) this.#free.set(taking.slabBytes, [slab]);
     else slabs.push(slab);
-    this.#stopTrimming ??= this.#clock.timer(idleMs, () => this.#trimIdle(), true);
+    this.#idle.add(slab);
   }
 
   /** The slab is gone with its last view; only its numbers are left. */
@@ -224,28 +221,10 @@ export class Pool {
     releaseSlab(memory);
   }
 
-  /** The free slab that was used least recently. There must be one. */
-  #oldest(): Slab {
-    let lists: Slab[] = [];
-    for (const slabs of this.#free.values()) {
-      const [first] = slabs;
-      if (first !== undefined && (lists[0] === undefined || first.freeSinceMs < lists[0].freeSinceMs))
-        lists = slabs;
-    }
-    return lists.shift() as Slab;
-  }
-
-  #trimIdle(): void {
-    this.#stopTrimming = undefined;
-    const nowMs = this.#clock.now();
-    let nextMs = Number.POSITIVE_INFINITY;
-    for (const slabs of this.#free.values()) {
-      const kept = slabs.findIndex(({ freeSinceMs }) => nowMs - freeSinceMs < idleMs);
-      for (const slab of slabs.splice(0, kept < 0 ? slabs.length : kept)) this.#drop(slab);
-      if (slabs[0] !== undefined) nextMs = Math.min(nextMs, slabs[0].freeSinceMs + idleMs);
-    }
-    if (this.#freeBytes > 0)
-      this.#stopTrimming = this.#clock.timer(Math.max(1, nextMs - nowMs), () => this.#trimIdle(), true);
+  /** The slab was the first of its length to become free. */
+  #onIdle(slab: Slab): void {
+    this.#free.get(slab.taking.slabBytes)?.shift();
+    this.#drop(slab);
   }
 }
 
@@ -261,7 +240,6 @@ function assertTakes(bytes: number, options: TakeOptions<Access>): void {
 interface Slab {
   readonly memory: ArrayBuffer;
   readonly taking: Taking;
-  freeSinceMs: number;
 }
 
 /** What is known of a slab without its buffer. */

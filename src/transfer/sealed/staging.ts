@@ -1,6 +1,8 @@
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
 import { realClock } from "../../base/time/clock.ts";
 import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
+import { IdleSlabs } from "../../memory/idle-slabs.ts";
+import { allocateSlab, releaseSlab } from "../../memory/pool.ts";
 
 /**
  * The longest piece of sealed bulk. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
@@ -12,8 +14,8 @@ const piecesPerSlab = 2;
 /** Staging memory of a port: half of it for what peers read, half for what this side reads. */
 const maxStagingBytes = 64 * 1024 * 1024;
 const maxSlabs = maxStagingBytes / 2 / (piecesPerSlab * pieceBytes);
-/** Slabs that nobody uses are kept for one to two of these, in milliseconds: making one takes 100 µs. */
-const sweepMs = 500;
+/** How long a slab that nobody uses is kept, in milliseconds: the first write to a new one is slow. */
+const idleMs = 500;
 
 /**
  * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
@@ -83,8 +85,8 @@ export class PiecePool {
   readonly #budget = new ByteBudget(maxSlabs * piecesPerSlab * pieceBytes);
   readonly #shares = new WeakMap<object, ByteShare>();
   readonly #waiting: Taker[] = [];
+  readonly #idle = new IdleSlabs<Slab>(realClock, idleMs, (slab) => this.#drop(slab));
   #free = 0;
-  #sweeps = false;
 
   constructor(port: Port, rights: number) {
     this.#port = port;
@@ -133,6 +135,7 @@ export class PiecePool {
     for (const slab of this.#slabs) {
       const piece = slab.take();
       if (piece === undefined) continue;
+      this.#idle.delete(slab);
       this.#free--;
       piece.share = share;
       return piece;
@@ -149,29 +152,13 @@ export class PiecePool {
       const [taker] = this.#waiting.splice(next, 1) as [Taker];
       return taker.resolve(this.#pieceFor(taker.share));
     }
-    if (slab.isFree) this.#sweepSoon();
+    if (slab.isFree) this.#idle.add(slab);
   }
 
-  #sweepSoon(): void {
-    if (this.#sweeps) return;
-    this.#sweeps = true;
-    realClock.timer(sweepMs, () => this.#sweep(), true);
-  }
-
-  /** Drops the slabs that nobody has used since the last sweep. */
-  #sweep(): void {
-    this.#sweeps = false;
-    for (const slab of this.#slabs) {
-      if (!slab.isFree) continue;
-      if (!slab.isIdle) {
-        slab.isIdle = true;
-        this.#sweepSoon();
-        continue;
-      }
-      this.#free -= piecesPerSlab;
-      this.#slabs.delete(slab);
-      this.#port.deregister(slab.registered.index);
-    }
+  #drop(slab: Slab): void {
+    this.#free -= piecesPerSlab;
+    this.#slabs.delete(slab);
+    slab.release(this.#port);
   }
 }
 
@@ -180,11 +167,10 @@ class Slab {
   readonly registered: RegisteredMemory;
   readonly #pool: PiecePool;
   readonly #free: StagingPiece[] = [];
-  /** It was free at the last sweep, and is so since. */
-  isIdle = false;
+  readonly #memory = allocateSlab(piecesPerSlab * pieceBytes);
 
   constructor(port: Port, rights: number, pool: PiecePool) {
-    const memory = new ArrayBuffer(piecesPerSlab * pieceBytes);
+    const memory = this.#memory;
     this.registered = port.register(memory, 0, memory.byteLength, rights);
     this.#pool = pool;
     for (let at = 0; at < memory.byteLength; at += pieceBytes)
@@ -196,12 +182,16 @@ class Slab {
   }
 
   take(): StagingPiece | undefined {
-    this.isIdle = false;
     return this.#free.pop();
   }
 
   give(piece: StagingPiece): void {
     this.#free.push(piece);
     this.#pool.onFree(this);
+  }
+
+  /** Returns the memory when no access of a peer can be in progress. */
+  release(port: Port): void {
+    port.deregister(this.registered.index, () => releaseSlab(this.#memory));
   }
 }
