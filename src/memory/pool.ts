@@ -371,8 +371,9 @@ const maxMappedBytes = 2 ** 32;
  *
  * @throws RpcError `resource_exhausted` when the system is out of memory.
  */
-export function allocateSlab(bytes: number): ArrayBuffer {
-  const memory = bytes < minMappedBytes || bytes > maxMappedBytes ? ordinary(bytes) : mapped(bytes);
+export function allocateSlab(bytes: number, what = "pool.take"): ArrayBuffer {
+  const memory =
+    bytes < minMappedBytes || bytes > maxMappedBytes ? ordinary(bytes, what) : mapped(bytes, what);
   markAsUntransferable(memory);
   return memory;
 }
@@ -382,28 +383,55 @@ export function releaseSlab(memory: ArrayBuffer): void {
   if (memory.byteLength >= minMappedBytes) addonIfThere()?.release(memory);
 }
 
-function mapped(bytes: number): ArrayBuffer {
+function mapped(bytes: number, what: string): ArrayBuffer {
   const addon = addonIfThere();
-  if (addon === undefined) return ordinary(bytes);
+  if (addon === undefined) return ordinary(bytes, what);
   const memory = addon.allocate(bytes, bytes >= hugePageBytes);
   if (memory instanceof ArrayBuffer) return memory;
-  throw noRoom(bytes);
+  throw noRoom(bytes, what);
 }
 
-function ordinary(bytes: number): ArrayBuffer {
+function ordinary(bytes: number, what: string): ArrayBuffer {
   try {
     return new ArrayBuffer(bytes);
   } catch {
-    throw noRoom(bytes);
+    throw noRoom(bytes, what);
   }
 }
 
-function noRoom(bytes: number): RpcError {
+function noRoom(bytes: number, what: string): RpcError {
   return new RpcError({
     code: "resource_exhausted",
-    message: `pool.take: the system has no memory for a slab of ${bytes} bytes`,
+    message: `${what}: the system has no memory for a slab of ${bytes} bytes`,
     origin: "local",
   });
+}
+
+/**
+ * Memory of one user that goes back to the system when it is disposed. Its pages are zeros, and take memory when they
+ * are first touched. A plain `ArrayBuffer` of some megabytes is filled with zeros when it is made.
+ */
+export class OwnMemory {
+  readonly bytes: Uint8Array;
+  readonly #memory: ArrayBuffer;
+  #disposed = false;
+
+  /** @throws RpcError `resource_exhausted` that begins with `what`. */
+  constructor(bytes: number, what: string) {
+    this.#memory = allocateSlab(bytes, what);
+    this.bytes = new Uint8Array(this.#memory);
+    watchUsers(this.#memory, () => this.#releaseIfUnused());
+  }
+
+  /** Its user is done. The memory is returned when no transfer and no region uses it; its views then have length 0. */
+  dispose(): void {
+    this.#disposed = true;
+    this.#releaseIfUnused();
+  }
+
+  #releaseIfUnused(): void {
+    if (this.#disposed && usersOf(this.#memory) === 0) releaseSlab(this.#memory);
+  }
 }
 
 const pageBytes = 4096;

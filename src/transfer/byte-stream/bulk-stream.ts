@@ -3,6 +3,7 @@ import { type ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { type FieldsOf, integer, fail as refuseOption, resolveOptions } from "../../base/options/options.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
+import { OwnMemory } from "../../memory/pool.ts";
 import type { Region } from "../../memory/region.ts";
 import { registerStreamClass } from "../../wire/codec.ts";
 import { parseError } from "../../wire/fault.ts";
@@ -94,7 +95,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
   readonly direction: D;
   readonly #shape: RingShape;
   readonly #expose: Exposer;
-  readonly #ring: Uint8Array;
+  readonly #ring: OwnMemory;
   readonly #number = randomBytes(8).readBigUInt64LE();
   #region: Region | undefined;
   #session: PeerLink | undefined;
@@ -112,8 +113,8 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
     this.direction = direction;
     this.#shape = shape;
     this.#expose = expose;
-    const ring = new Uint8Array(shape.chunkBytes * shape.chunks);
-    this.#ring = ring;
+    this.#ring = new OwnMemory(shape.chunkBytes * shape.chunks, "bulkStream");
+    const ring = this.#ring.bytes;
     if (direction === "read") {
       const writer = new RingWriter(shape, ring);
       this.#writer = writer;
@@ -182,7 +183,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
     }
     if (call.settled) throw streamError("cancelled", "the call ended before it was sent");
     this.#session = session;
-    this.#region = this.#expose(this.#ring, this.direction);
+    this.#region = this.#expose(this.#ring.bytes, this.direction);
     ofSession.set(this.#number, {
       writer: this.#writer,
       reader: this.#reader,
@@ -199,6 +200,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
     if (this.#session !== undefined) streams.get(this.#session)?.delete(this.#number);
     this.#region?.dispose();
     this.#fail(error ?? endedEarly());
+    this.#ring.dispose();
   }
 
   #fail(error: RpcError): void {

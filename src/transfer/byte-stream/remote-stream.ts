@@ -1,6 +1,7 @@
 import { type ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
+import { OwnMemory } from "../../memory/pool.ts";
 import type { RemoteRegion } from "../../memory/remote-region.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { refuseClass } from "../../wire/codec.ts";
@@ -136,6 +137,7 @@ class RemoteReader implements ChunkSource {
   readonly #session: PeerLink;
   readonly #stream: RemoteRing;
   readonly #control: ReadableControl;
+  readonly #memory: OwnMemory[] = [];
   readonly #buffers: Uint8Array[] = [];
   /** Chunks that are here; the first has been used up to `#used`. */
   readonly #ready: Uint8Array[] = [];
@@ -162,7 +164,10 @@ class RemoteReader implements ChunkSource {
       const [first] = this.#ready;
       if (first !== undefined) return first.subarray(this.#used);
       if (this.#error !== undefined) throw this.#error.reason;
-      if (this.#complete) return undefined;
+      if (this.#complete) {
+        this.#letGo();
+        return undefined;
+      }
       await this.#changed.rung();
     }
   }
@@ -186,13 +191,24 @@ class RemoteReader implements ChunkSource {
   #fail(reason: unknown): void {
     this.#error = { reason };
     this.#stopped = true;
+    this.#ready.length = 0;
+    this.#letGo();
     this.#control.fail(reason);
     this.#changed.ring();
   }
 
+  /** Nobody reads the buffers any more. */
+  #letGo(): void {
+    for (const memory of this.#memory) memory.dispose();
+  }
+
   async #run(): Promise<void> {
     const { chunkBytes } = this.#stream.descriptor;
-    for (let i = 0; i < openBuffers; i++) this.#buffers.push(new Uint8Array(chunkBytes));
+    for (let i = 0; i < openBuffers; i++) {
+      const memory = new OwnMemory(chunkBytes, "readable");
+      this.#memory.push(memory);
+      this.#buffers.push(memory.bytes);
+    }
     let asked = this.#next(0, 0);
     for (let seq = 0; !this.#stopped; seq++) {
       const { bytes, last } = await asked;
@@ -263,7 +279,7 @@ class RemoteWriter {
   readonly #session: PeerLink;
   readonly #stream: RemoteRing;
   readonly #onError: (error: unknown) => void;
-  readonly #buffers: [Uint8Array, Uint8Array];
+  readonly #buffers: readonly OwnMemory[];
   /** The chunk being filled, and how far. */
   #seq = 0;
   #filled = 0;
@@ -281,7 +297,7 @@ class RemoteWriter {
     this.#stream = stream;
     this.#onError = onError;
     const { chunkBytes } = stream.descriptor;
-    this.#buffers = [new Uint8Array(chunkBytes), new Uint8Array(chunkBytes)];
+    this.#buffers = Array.from({ length: openBuffers }, () => new OwnMemory(chunkBytes, "writable"));
   }
 
   async write(bytes: Uint8Array): Promise<void> {
@@ -322,7 +338,7 @@ class RemoteWriter {
   }
 
   get #buffer(): Uint8Array {
-    return this.#buffers[this.#seq % 2] as Uint8Array;
+    return (this.#buffers[this.#seq % openBuffers] as OwnMemory).bytes;
   }
 
   /**
@@ -344,17 +360,24 @@ class RemoteWriter {
       () => {
         this.#sending = undefined;
         this.#complete = last;
+        if (last) this.#letGo();
         this.#sendIfIdle();
         this.#changed.ring();
       },
       (reason: unknown) => {
         this.#sending = undefined;
         this.#error ??= { reason };
+        this.#letGo();
         this.#onError(reason);
         this.#changed.ring();
       },
     );
     return this.#sending;
+  }
+
+  /** Nothing is written into the buffers any more. */
+  #letGo(): void {
+    for (const memory of this.#buffers) memory.dispose();
   }
 
   async #push(seq: number, chunk: Uint8Array, last: boolean): Promise<void> {
