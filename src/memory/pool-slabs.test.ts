@@ -5,7 +5,8 @@ import { describe, expect, it } from "vitest";
 import { ringBytes } from "../fabric/completion-ring.ts";
 import { extentWords, mostExtents } from "../fabric/libfabric/addon.ts";
 import { addonIfThere, providers } from "../fabric/libfabric/libfabric.ts";
-import { allocateSlab, releaseSlab, slabBytesFor } from "./pool.ts";
+import { addUser, removeUser } from "./memory-users.ts";
+import { allocateSlab, OwnMemory, releaseSlab, slabBytesFor } from "./pool.ts";
 
 const mebibyte = 1024 * 1024;
 
@@ -15,6 +16,33 @@ if (addon === undefined) throw new Error("the addon is not built");
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;
+
+describe("memory of one user", () => {
+  it("returns to the system when it is disposed", async () => {
+    const mapped = addon.allocatedBytes();
+    const own = new OwnMemory(3 * mebibyte + 5, "test");
+    expect(own.bytes.byteLength).toBe(3 * mebibyte + 5);
+    expect(addon.allocatedBytes()).toBeGreaterThan(mapped);
+    own.dispose();
+    own.dispose();
+    expect(own.bytes.byteLength).toBe(0);
+    // Node runs the finalizer of the buffer in a later turn.
+    await expect.poll(() => addon.allocatedBytes()).toBe(mapped);
+  });
+
+  it("waits for transfers and regions that use it, before or after", () => {
+    const own = new OwnMemory(mebibyte, "test");
+    const { buffer } = own.bytes;
+    addUser(buffer);
+    removeUser(buffer);
+    expect(own.bytes.byteLength).toBe(mebibyte);
+    addUser(buffer);
+    own.dispose();
+    expect(own.bytes.byteLength).toBe(mebibyte);
+    removeUser(buffer);
+    expect(own.bytes.byteLength).toBe(0);
+  });
+});
 
 describe("slab memory", () => {
   it.each([1, 4096, 64 * 1024, 64 * 1024 + 1, 2 * mebibyte, 5 * mebibyte + 3])(

@@ -24,8 +24,8 @@ const rights = {
 } as const;
 
 /**
- * How long whoever waits for a region's memory waits for peers that have not answered the end of their calls. A peer
- * that is lost answers never, and one that lives within its heartbeat, unless it computes.
+ * How long a wait for a region's memory lasts where peers have not answered the end of their calls. A lost peer never
+ * answers. A living one answers within its heartbeat, unless it computes.
  */
 const patienceMs = 10_000;
 
@@ -275,7 +275,7 @@ export class RegionCore {
     this.#tell(0);
   }
 
-  /** Whoever waits is not kept waiting by peers that do not answer. */
+  /** Peers that do not answer bound the wait. */
   #beginPatience(): void {
     if (this.#cancelPatience !== undefined || this.#waiting.length === 0) return;
     // Transfers of this side have ends of their own.

@@ -133,10 +133,10 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   }
 
   /**
-   * Makes a handle of the region, or of this slice: plain data for any input or output. Who has it may `engine.borrow`
+   * Makes a handle of the region, or of this slice: plain data for any input or output. Its holder may `engine.borrow`
    * the region until the lease ends or the region is disposed. The engine must listen on an address.
    *
-   * @throws RangeError for `leaseMs` out of bounds; RpcError `failed_precondition` when the region was disposed or the
+   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the region was disposed or the
    * engine does not listen, `resource_exhausted` beyond 4096 valid handles.
    *
    * @example

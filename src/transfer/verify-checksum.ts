@@ -121,8 +121,8 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     return { key, ranges };
   },
   async ({ key, ranges }, call, session) => {
-    // A grant for writing is enough: whoever put bytes there may verify them. Note that a checksum of a few bytes
-    // reveals them.
+    // A grant for writing is enough: a peer that put bytes there may verify them. A checksum of a few bytes reveals
+    // them.
     const regions = ranges.map(({ offset, bytes }) => session.grants.check(key, undefined, offset, bytes));
     const granted = session.grants.find(key);
     const goOn = () => call.open && session.grants.find(key) === granted;

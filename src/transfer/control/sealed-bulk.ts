@@ -8,7 +8,7 @@ import type { IncomingCall } from "../../call/incoming-call.ts";
 export interface SealedPart {
   /** The owner's name for the grant. */
   readonly key: bigint;
-  /** Of the first byte, in what was granted. */
+  /** Offset of the first byte in the grant. */
   readonly offset: number;
   /** Exactly as many bytes as are to move. No view is empty. */
   readonly local: readonly Uint8Array[];
@@ -50,7 +50,7 @@ export interface PieceRange {
 
 /** Where the ciphertext of a piece lies, and what opens it. */
 export interface SealedPiece {
-  /** Of its memory, at the side that has sealed it. */
+  /** The key of its memory, at the side that has sealed it. */
   readonly key: bigint;
   readonly address: bigint;
   /** Which of its side's sealings this is: the nonce. */

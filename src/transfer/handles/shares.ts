@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { shown } from "../../base/options/options.ts";
+import { type FieldsOf, milliseconds, resolveOptions } from "../../base/options/options.ts";
 import { systemClock } from "../../base/time/clock.ts";
 import { coreOf, type Region, type RegionSharing } from "../../memory/region.ts";
 import { RegionHandle, type ShareOptions } from "../../memory/region-handle.ts";
@@ -10,8 +10,7 @@ import { handleTokenBytes } from "../../wire/handle-descriptor.ts";
 import { builtinMethod, fail, isUint64, type ServedMethod } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 
-const defaultLeaseMs = 60_000;
-const maxLeaseMs = 2_147_483_647;
+const shareFields = { leaseMs: milliseconds({ fallback: 60_000 }) } satisfies FieldsOf<ShareOptions>;
 /** Valid handles of one engine. */
 const maxShares = 4096;
 
@@ -34,14 +33,11 @@ export class Shares implements RegionSharing {
   }
 
   /**
-   * @throws RangeError for `leaseMs` out of bounds; RpcError `failed_precondition` when the engine does not listen,
+   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the engine does not listen,
    * `resource_exhausted` beyond 4096 handles.
    */
-  share(region: Region, { leaseMs = defaultLeaseMs }: ShareOptions): RegionHandle {
-    if (!(typeof leaseMs === "number" && leaseMs > 0 && leaseMs <= maxLeaseMs))
-      throw new RangeError(
-        `share: leaseMs must be a number above 0, at most ${maxLeaseMs}, it is ${shown(leaseMs)}`,
-      );
+  share(region: Region, options: ShareOptions): RegionHandle {
+    const { leaseMs } = resolveOptions("share", options, shareFields);
     const urls = this.#urls();
     if (urls.length === 0)
       throw refused(
@@ -135,7 +131,7 @@ export function borrowMethod(shares: Shares, incarnation: bigint): ServedMethod 
       return fits ? { token, incarnation: life, ticket } : undefined;
     },
     async ({ token, incarnation: life, ticket }, call, session) => {
-      // A handle is known to whoever has seen it: `allow` says who may use one.
+      // Anybody who has seen a handle knows it: `allow` says who may use it.
       const refused = session.refusalOf(borrowPath);
       if (refused !== undefined) return void call.settle({ error: refused });
       if (life !== incarnation)

@@ -67,7 +67,7 @@ function sliceSealed({ key, offset, local }: SealedExtent, from: number, bytes: 
 export class PieceQueue {
   readonly #extents: CutQueue<SealedExtent>;
   readonly #maxBytes: number;
-  /** Of all parts. */
+  /** The bytes of all parts. */
   readonly #bytes: number;
 
   /** `chunkBytes` bounds a piece below `pieceBytes`. */
@@ -111,7 +111,7 @@ function extentsOf({ key, offset, local }: SealedPart): SealedExtent[] {
   });
 }
 
-/** How long pieces are where so many bytes remain. */
+/** The length of the next piece where `remaining` bytes remain. */
 function usualBytes(remaining: number): number {
   if (remaining >= 4 * pieceBytes) return pieceBytes;
   return remaining >= pieceBytes ? pieceBytes / 2 : shortestBytes;

@@ -43,15 +43,15 @@ export class Staging {
 
 const stagings = new WeakMap<Port, Staging>();
 
-/** Staging memory for one piece. Whoever took it gives it back once. */
+/** Staging memory for one piece. Its taker gives it back once. */
 export class StagingPiece {
   /** `pieceBytes` long. */
   readonly memory: Uint8Array;
   readonly registered: RegisteredMemory;
-  /** Of the first byte, in the registration. */
+  /** Offset of the first byte in the registration. */
   readonly offset: number;
   readonly #slab: Slab;
-  /** Of the peer for which it is in use. */
+  /** The share of the peer that uses it. */
   share: ByteShare | undefined;
 
   constructor(slab: Slab, memory: Uint8Array, offset: number) {
