@@ -31,6 +31,7 @@ export type { BalancedPeer } from "./connect/balanced-peer.ts";
 export type {
   BalanceOptions,
   ConnectOptions,
+  KeyOf,
   LaneOptions,
   WindowOptions,
 } from "./connect/connect-options.ts";

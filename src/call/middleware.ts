@@ -1,4 +1,4 @@
-import { assertOptions } from "../base/options/assert-options.ts";
+import { checkedBy, type FieldsOf, fail } from "../base/options/options.ts";
 import type { Identity } from "../security/identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { ContextValues } from "./context-values.ts";
@@ -86,27 +86,23 @@ export type Middleware = (call: MiddlewareCall, next: Next) => unknown;
 /** Middleware of an engine, for each side. */
 export interface EngineMiddleware {
   /** Around every call that is made with this engine. Runs before that of the client and of the call. */
-  readonly client?: readonly Middleware[];
+  readonly client?: readonly Middleware[] | undefined;
   /** Around every handler of this engine. Runs before that of the service. */
-  readonly server?: readonly Middleware[];
+  readonly server?: readonly Middleware[] | undefined;
 }
 
-/** @throws TypeError naming the entry. */
-export function assertMiddleware(
-  where: string,
-  middleware: unknown,
-): asserts middleware is readonly Middleware[] {
-  if (!Array.isArray(middleware)) throw new TypeError(`${where} must be an array of functions`);
-  for (const [index, each] of middleware.entries())
-    if (typeof each !== "function") throw new TypeError(`${where}[${index}] must be a function`);
-}
+/** A list of middleware. */
+export const middlewareField = checkedBy((where, name, value): readonly Middleware[] => {
+  if (!Array.isArray(value)) return fail(TypeError, where, name, "an array of functions", value);
+  for (const [index, each] of value.entries())
+    if (typeof each !== "function") fail(TypeError, where, `${name}[${index}]`, "a function", each);
+  return value;
+});
 
-/** @throws TypeError naming the entry. */
-export function assertEngineMiddleware(where: string, middleware: EngineMiddleware): void {
-  assertOptions(where, middleware, ["client", "server"]);
-  if (middleware.client !== undefined) assertMiddleware(`${where}: client`, middleware.client);
-  if (middleware.server !== undefined) assertMiddleware(`${where}: server`, middleware.server);
-}
+export const engineMiddlewareFields = {
+  client: middlewareField,
+  server: middlewareField,
+} satisfies FieldsOf<EngineMiddleware>;
 
 /** Runs `chain`, the first one outermost, around `last`. */
 export function runChain(chain: readonly Middleware[], call: MiddlewareCall, last: Next): Promise<unknown> {

@@ -1,14 +1,26 @@
 import { defaultWindow, type WindowLimits } from "../base/flow/in-flight-window.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../base/options/assert-options.ts";
+import {
+  boolean,
+  callback,
+  checkedBy,
+  completed,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  number,
+  type Resolved,
+  resolveOptions,
+} from "../base/options/options.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { EjectionOptions } from "./outlier.ts";
 import { type Policy, type PolicyName, policies } from "./policy.ts";
-import {
-  type ReconnectOptions,
-  type ResolvedReconnectOptions,
-  resolveReconnectOptions,
-} from "./reconnect.ts";
+import { type ReconnectOptions, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
 import { type Resolver, staticResolver } from "./resolver.ts";
+
+/** Returns the key of a call, from its method as `service/method` and its input. */
+export type KeyOf = (call: { readonly method: string; readonly input: unknown }) => string | undefined;
 
 /**
  * The options of `engine.connect` for one URL.
@@ -67,7 +79,7 @@ export interface BalanceOptions {
    * key undefined goes to any backend. The function gets the input as the caller passed it. If it throws, or returns
    * anything but a string or undefined, the call fails with `internal`.
    */
-  readonly keyOf?: (call: { readonly method: string; readonly input: unknown }) => string | undefined;
+  readonly keyOf?: KeyOf | undefined;
   /** When outlier detection ejects a backend that fails calls. */
   readonly ejection?: EjectionOptions;
   /** How long the share of a new backend grows to its full size, in milliseconds. Default 0: full at once. */
@@ -106,71 +118,28 @@ export function resolveBalanceOptions(
   options: BalanceOptions,
   defaultTimeoutMs: number,
 ): ResolvedBalanceOptions {
-  const known = [
-    "timeoutMs",
-    "policy",
-    "keyOf",
-    "ejection",
-    "slowStartMs",
-    "reconnect",
-    "window",
-    "lanes",
-    "name",
-  ];
-  assertOptions("connect", options, known);
-  const {
-    timeoutMs = defaultTimeoutMs,
-    policy = "twoChoices",
-    keyOf,
-    slowStartMs = 0,
-    ejection = {},
-  } = options;
-  assertTimeoutMs("connect: timeoutMs", timeoutMs);
-  assertKeyOf("connect: keyOf", keyOf);
-  assertOptions("connect: ejection", ejection, ["consecutiveFailures", "failureShare", "baseMs", "maxShare"]);
-  const { consecutiveFailures = 5, failureShare = 0.3, baseMs = 10_000, maxShare = 0.5 } = ejection;
-  assertBetween("ejection.consecutiveFailures", consecutiveFailures, 1, 1_000_000);
-  assertBetween("ejection.failureShare", failureShare, Number.MIN_VALUE, 1);
-  assertBetween("ejection.baseMs", baseMs, 1, 2 ** 31 - 1);
-  assertBetween("ejection.maxShare", maxShare, 0, 1);
-  assertBetween("slowStartMs", slowStartMs, 0, 2 ** 31 - 1);
-  return {
-    timeoutMs,
-    policy: resolvePolicyOption("connect: policy", policy),
-    keyOf,
-    pins: false,
-    ejection: { consecutiveFailures, failureShare, baseMs, maxShare },
-    slowStartMs,
-    reconnect: resolveReconnectOptions(options.reconnect),
-    window: resolveWindowOptions(options.window),
-    lanes: resolveLaneOptions(options.lanes),
-    name: resolveName(options.name),
-  };
+  const resolved = resolveOptions("connect", options, balanceFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs, pins: false };
 }
 
-/** @throws TypeError when it is none. */
-export function resolveIncarnation(incarnation: unknown): bigint | undefined {
-  if (
-    incarnation === undefined ||
-    (typeof incarnation === "bigint" && BigInt.asUintN(64, incarnation) === incarnation)
-  )
-    return incarnation;
-  throw new TypeError(
-    `connect: incarnation must be a bigint from 0 to 2^64 - 1, it is ${shown(incarnation).slice(0, 80)}`,
-  );
+/** What one URL is connected on. */
+export interface ResolvedConnectOptions {
+  readonly timeoutMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
+  readonly lanes: LaneOptions;
+  readonly incarnation: bigint | undefined;
+  readonly name: string | undefined;
 }
 
-/** @throws TypeError when it is no name. */
-export function resolveName(name: unknown): string | undefined {
-  if (name === undefined) return undefined;
-  if (typeof name === "string" && name.length > 0 && name.length <= maxNameLength && !name.includes("\0"))
-    return name;
-  throw new TypeError(
-    `connect: name must be a string of 1 to ${maxNameLength} characters, it is ${shown(name).slice(0, 80)}`,
-  );
+/** @throws TypeError or RangeError naming the option. */
+export function resolveConnectOptions(
+  options: ConnectOptions,
+  defaultTimeoutMs: number,
+): ResolvedConnectOptions {
+  const resolved = resolveOptions("connect", options, connectFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
 }
-
-const maxNameLength = 2048;
 
 /** @throws TypeError for a malformed URL, and for anything but URLs and resolvers. */
 export function resolverOf(where: readonly string[] | Resolver): Resolver {
@@ -180,11 +149,6 @@ export function resolverOf(where: readonly string[] | Resolver): Resolver {
   }
   if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
   throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
-}
-
-function assertBetween(name: string, value: unknown, low: number, high: number): void {
-  if (typeof value === "number" && value >= low && value <= high) return;
-  throw new RangeError(`connect: ${name} must be a number from ${low} to ${high}, it is ${shown(value)}`);
 }
 
 /**
@@ -203,16 +167,7 @@ export interface LaneOptions {
    * undefined goes to any lane. The function gets the input as the caller passed it. If it throws, or returns anything
    * but a string or undefined, the call fails with `internal`.
    */
-  readonly keyOf?: (call: { readonly method: string; readonly input: unknown }) => string | undefined;
-}
-
-/** @throws TypeError naming the option. */
-export function resolveLaneOptions(options: LaneOptions = {}): LaneOptions {
-  assertOptions("connect: lanes", options, ["policy", "keyOf"]);
-  const { policy = "twoChoices", keyOf } = options;
-  resolvePolicyOption("connect: lanes.policy", policy);
-  assertKeyOf("connect: lanes.keyOf", keyOf);
-  return keyOf === undefined ? { policy } : { policy, keyOf };
+  readonly keyOf?: KeyOf | undefined;
 }
 
 /** Limits of the calls to a peer: how many are in flight, and how many wait. */
@@ -238,50 +193,83 @@ export interface WindowOptions {
   readonly adaptive?: boolean;
 }
 
-const windowBounds: Readonly<Record<keyof Omit<WindowOptions, "adaptive">, readonly [number, number]>> = {
-  maxInFlight: [1, 2 ** 20],
-  minInFlight: [1, 2 ** 20],
-  maxWaiting: [0, 10_000_000],
-  maxWaitingBytes: [1024, Number.MAX_SAFE_INTEGER],
+const policyField = checkedBy((where, name, value): Policy => {
+  const policy = value as PolicyName | Policy;
+  if (typeof policy === "object" && policy !== null && typeof policy.pick === "function") return policy;
+  if (typeof policy === "string" && Object.hasOwn(policies, policy)) return policies[policy]();
+  const names = Object.keys(policies).join(", ");
+  return fail(TypeError, where, name, `one of ${names}, or an object with pick()`, value);
+});
+
+const laneFields = {
+  // The lanes of each connection get a policy of their own of a name.
+  policy: checkedBy<PolicyName | Policy>((where, name, value) => {
+    policyField.resolve(where, name, value);
+    return value as PolicyName | Policy;
+  }, "twoChoices"),
+  keyOf: callback<KeyOf>(),
+} satisfies FieldsOf<LaneOptions>;
+
+const windowFields = {
+  maxInFlight: integer(1, 2 ** 20, defaultWindow.maxInFlight),
+  minInFlight: integer(1, 2 ** 20),
+  maxWaiting: integer(0, 10_000_000, defaultWindow.maxWaiting),
+  maxWaitingBytes: integer(1024, Number.MAX_SAFE_INTEGER, defaultWindow.maxWaitingBytes),
+  adaptive: boolean(defaultWindow.adaptive),
+} satisfies FieldsOf<WindowOptions>;
+
+const incarnationField = checkedBy((where, name, value): bigint => {
+  if (typeof value === "bigint" && BigInt.asUintN(64, value) === value) return value;
+  return fail(TypeError, where, name, "a bigint from 0 to 2^64 - 1", value);
+});
+
+const nameField = checkedBy((where, name, value): string => {
+  const isName = typeof value === "string" && value.length > 0 && value.length <= maxNameLength;
+  if (isName && !value.includes("\0")) return value;
+  return fail(TypeError, where, name, `a string of 1 to ${maxNameLength} characters`, value);
+});
+
+const maxNameLength = 2048;
+
+/** The options of one URL and of several. */
+const commonFields = {
+  timeoutMs: milliseconds(),
+  reconnect: reconnectField,
+  window: completed(group(windowFields), completeWindow),
+  lanes: group(laneFields),
+  name: nameField,
 };
 
-/** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
-export function resolveWindowOptions(options: WindowOptions = {}): WindowLimits {
-  assertOptions("connect: window", options, [...Object.keys(windowBounds), "adaptive"]);
-  const { adaptive, ...numbers } = options;
-  if (adaptive !== undefined && typeof adaptive !== "boolean")
-    throw new TypeError(`connect: window.adaptive must be true or false, it is ${shown(adaptive)}`);
-  for (const [name, value] of Object.entries(numbers)) {
-    const [low, high] = windowBounds[name as keyof typeof windowBounds];
-    if (value === undefined || (Number.isSafeInteger(value) && value >= low && value <= high)) continue;
-    throw new RangeError(
-      `connect: window.${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`,
-    );
-  }
-  const { maxInFlight = defaultWindow.maxInFlight, minInFlight } = options;
+const connectFields = {
+  ...commonFields,
+  incarnation: incarnationField,
+} satisfies FieldsOf<ConnectOptions>;
+
+const balanceFields = {
+  ...commonFields,
+  policy: {
+    resolve: policyField.resolve,
+    // Each peer has a policy of its own.
+    get fallback() {
+      return policies.twoChoices();
+    },
+  },
+  keyOf: callback<KeyOf>(),
+  ejection: group({
+    consecutiveFailures: integer(1, 1_000_000, 5),
+    failureShare: number(Number.MIN_VALUE, 1, 0.3),
+    baseMs: milliseconds({ low: 1, fallback: 10_000 }),
+    maxShare: number(0, 1, 0.5),
+  }),
+  slowStartMs: milliseconds({ low: 0, fallback: 0 }),
+} satisfies FieldsOf<BalanceOptions>;
+
+/** @throws RangeError when the least window is above the largest. */
+function completeWindow({ minInFlight, ...window }: Resolved<typeof windowFields>): WindowLimits {
+  const { maxInFlight } = window;
   if (minInFlight !== undefined && minInFlight > maxInFlight)
     throw new RangeError(
       `connect: window.minInFlight is ${minInFlight}, above maxInFlight ${maxInFlight}; it must not be`,
     );
-  return {
-    maxInFlight,
-    minInFlight: minInFlight ?? Math.min(defaultWindow.minInFlight, maxInFlight),
-    maxWaiting: options.maxWaiting ?? defaultWindow.maxWaiting,
-    maxWaitingBytes: options.maxWaitingBytes ?? defaultWindow.maxWaitingBytes,
-    adaptive: adaptive ?? defaultWindow.adaptive,
-  };
-}
-
-/** @throws TypeError naming `where`. */
-function resolvePolicyOption(where: string, policy: PolicyName | Policy): Policy {
-  if (typeof policy === "object" && policy !== null && typeof policy.pick === "function") return policy;
-  if (typeof policy === "string" && Object.hasOwn(policies, policy)) return policies[policy]();
-  throw new TypeError(
-    `${where} must be one of ${Object.keys(policies).join(", ")}, or an object with pick()`,
-  );
-}
-
-/** @throws TypeError naming `where`. */
-function assertKeyOf(where: string, keyOf: unknown): void {
-  if (keyOf !== undefined && typeof keyOf !== "function") throw new TypeError(`${where} must be a function`);
+  return { ...window, minInFlight: minInFlight ?? Math.min(defaultWindow.minInFlight, maxInFlight) };
 }

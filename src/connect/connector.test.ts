@@ -58,7 +58,9 @@ it("another hello is said when the welcome was lost with its connection", async 
 
 it("a lane with another identity than its dispatcher gets no calls", async () => {
   const services = new FakeServices();
-  services.security = resolveSecurity("security", { psk: { identity: "front", key: new Uint8Array(32) } });
+  services.security = resolveSecurity("test", "security", {
+    psk: { identity: "front", key: new Uint8Array(32) },
+  });
   const lane = (number: number) => `tcp://127.0.0.1:${7400 + number}`;
   const opened: { readonly peerName: string; readonly provenName: string | undefined; session: Session }[] =
     [];

@@ -3,7 +3,6 @@ import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
-import { assertOptions, assertTimeoutMs } from "../base/options/assert-options.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
 import { isWildcard } from "../fabric/host.ts";
@@ -25,17 +24,14 @@ import {
   type ConnectOptions,
   type LaneOptions,
   resolveBalanceOptions,
-  resolveIncarnation,
-  resolveLaneOptions,
-  resolveName,
+  resolveConnectOptions,
   resolverOf,
-  resolveWindowOptions,
 } from "./connect-options.ts";
 import { Peer } from "./peer.ts";
 import { type ConnectionOptions, PeerConnection } from "./peer-connection.ts";
 import { PeerLanes } from "./peer-lanes.ts";
 import type { Ports } from "./ports.ts";
-import { Backoff, backoffMs, type ResolvedReconnectOptions, resolveReconnectOptions } from "./reconnect.ts";
+import { Backoff, backoffMs, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
 import { mayPass } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
@@ -140,7 +136,7 @@ export class Connector {
     const resolver = resolverOf(where);
     this.#assertOpen();
     // The set tries its lost backends again, so a connection need not.
-    const terms = { ...resolved, reconnect: resolveReconnectOptions() };
+    const terms = { ...resolved, reconnect: reconnectField.fallback };
     const openLanes = this.#laneOpener(terms, resolved.lanes, false);
     const backends = new BackendSet(this.#engine, resolver, resolved, (url) =>
       this.#connect([url], terms, openLanes),
@@ -185,17 +181,12 @@ export class Connector {
   }
 
   #connectionOn(urls: readonly string[], options: ConnectOptions): PeerConnection {
-    assertOptions("connect", options, ["timeoutMs", "reconnect", "window", "lanes", "incarnation", "name"]);
-    const { timeoutMs = this.#timeoutMs } = options;
-    assertTimeoutMs("connect: timeoutMs", timeoutMs);
-    const reconnect = resolveReconnectOptions(options.reconnect);
-    const window = resolveWindowOptions(options.window);
-    const incarnation = resolveIncarnation(options.incarnation);
+    const { incarnation, lanes, ...resolved } = resolveConnectOptions(options, this.#timeoutMs);
     const terms: ConnectionTerms = {
-      ...{ timeoutMs, reconnect, window, name: resolveName(options.name) },
+      ...resolved,
       incarnation: incarnation === undefined ? undefined : () => incarnation,
     };
-    return this.#connect(urls, terms, this.#laneOpener(terms, resolveLaneOptions(options.lanes), true));
+    return this.#connect(urls, terms, this.#laneOpener(terms, lanes, true));
   }
 
   #connect(urls: readonly string[], terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
@@ -219,7 +210,7 @@ export class Connector {
    */
   #laneOpener(terms: ConnectionTerms, lanes: LaneOptions, keeps: boolean): OpenLanes {
     const { timeoutMs, reconnect, window } = terms;
-    const options = { ...resolveBalanceOptions({ ...lanes }, timeoutMs), reconnect, window, pins: true };
+    const options = { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true };
     const { clock } = this.#engine;
     return (dispatcher, announced) => {
       const listener = {

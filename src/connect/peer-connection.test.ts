@@ -4,7 +4,7 @@ import { FakeCall, FakeServices } from "../session/connection/fake-services.test
 import { BackendSet } from "./backend-set.ts";
 import { resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { resolveReconnectOptions } from "./reconnect.ts";
+import { reconnectField } from "./reconnect.ts";
 import { staticResolver } from "./resolver.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
@@ -16,7 +16,7 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
     const host = new FakeServices();
     const connection = new PeerConnection("mem://away", host, {
       open: nobody,
-      reconnect: resolveReconnectOptions(patiently),
+      reconnect: reconnectField.resolve("connect", "reconnect", patiently),
     });
     const session = Promise.resolve(connection.session(new FakeCall()));
     const failed = expect(session).rejects.toMatchObject({ code: "unavailable" });
@@ -30,7 +30,7 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
   it("a set of backends", async () => {
     const host = new FakeServices();
     const connectionTo = (url: string) =>
-      new PeerConnection(url, host, { open: nobody, reconnect: resolveReconnectOptions() });
+      new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
     const options = resolveBalanceOptions({ reconnect: patiently }, 1000);
     const backends = new BackendSet(host, staticResolver(["mem://a", "mem://b"]), options, connectionTo);
     const session = Promise.resolve(backends.session(new FakeCall()));
@@ -48,7 +48,7 @@ it("a connection to a peer that is away has only so many calls wait for it, and 
   const host = new FakeServices();
   const connection = new PeerConnection("mem://away", host, {
     open: nobody,
-    reconnect: resolveReconnectOptions(patiently),
+    reconnect: reconnectField.resolve("connect", "reconnect", patiently),
     window: { maxWaiting: 0 },
   });
   const calls = Array.from({ length: 1024 }, () => new FakeCall());
@@ -72,7 +72,7 @@ it("a connection to a peer that is away has only so many calls wait for it, and 
 it("a set of backends that are all away has only so many calls wait for it", async () => {
   const host = new FakeServices();
   const connectionTo = (url: string) =>
-    new PeerConnection(url, host, { open: nobody, reconnect: resolveReconnectOptions() });
+    new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
   const options = resolveBalanceOptions({ reconnect: patiently, window: { maxWaiting: 0 } }, 1000);
   const backends = new BackendSet(host, staticResolver(["mem://a"]), options, connectionTo);
   const waits = Array.from({ length: 1024 }, () =>

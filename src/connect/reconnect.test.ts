@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { backoffMs, resolveReconnectOptions } from "./reconnect.ts";
+import { backoffMs, reconnectField } from "./reconnect.ts";
 
 describe("the pause between tries", () => {
   it("is between nothing and what it doubles to, never beyond its bound", () => {
@@ -22,16 +22,16 @@ describe("the pause between tries", () => {
 
 describe("reconnect options", () => {
   it("have defaults, and a greatest delay that is no less than the least", () => {
-    expect(resolveReconnectOptions()).toEqual({ whileLost: "fail", minDelayMs: 50, maxDelayMs: 2000 });
-    expect(resolveReconnectOptions({ minDelayMs: 5000 }).maxDelayMs).toBe(5000);
+    expect(reconnectField.fallback).toEqual({ whileLost: "fail", minDelayMs: 50, maxDelayMs: 2000 });
+    expect(reconnectField.resolve("connect", "reconnect", { minDelayMs: 5000 }).maxDelayMs).toBe(5000);
   });
 
   it.each([
     [{ whileLost: "hope" }, TypeError],
     [{ minDelayMs: 0 }, RangeError],
-    [{ maxDelayMs: Number.NaN }, RangeError],
+    [{ maxDelayMs: Number.NaN }, TypeError],
     [{ retries: 3 }, TypeError],
   ])("refuse %j", (options, kind) => {
-    expect(() => resolveReconnectOptions(options as never)).toThrow(kind);
+    expect(() => reconnectField.resolve("connect", "reconnect", options as never)).toThrow(kind);
   });
 });

@@ -1,4 +1,4 @@
-import { assertOptions, shown } from "../base/options/assert-options.ts";
+import { completed, type FieldsOf, group, milliseconds, oneOf } from "../base/options/options.ts";
 import type { Clock } from "../base/time/clock.ts";
 
 /** How a peer connects again after it was lost. */
@@ -21,20 +21,20 @@ export interface ReconnectOptions {
 /** The same, complete. */
 export type ResolvedReconnectOptions = Required<ReconnectOptions>;
 
-/** @throws TypeError or RangeError naming the option. */
-export function resolveReconnectOptions(options: ReconnectOptions = {}): ResolvedReconnectOptions {
-  assertOptions("connect: reconnect", options, ["whileLost", "minDelayMs", "maxDelayMs"]);
-  const { whileLost = "fail", minDelayMs = 50, maxDelayMs = 2000 } = options;
-  if (whileLost !== "fail" && whileLost !== "wait")
-    throw new TypeError(`connect: reconnect.whileLost must be "fail" or "wait", it is ${shown(whileLost)}`);
-  for (const [name, value] of Object.entries({ minDelayMs, maxDelayMs })) {
-    if (typeof value === "number" && value > 0 && value < 2 ** 31) continue;
-    throw new RangeError(
-      `connect: reconnect.${name} must be a number above 0 and below 2147483648, it is ${shown(value)}`,
-    );
-  }
-  return { whileLost, minDelayMs, maxDelayMs: Math.max(minDelayMs, maxDelayMs) };
-}
+const reconnectFields = {
+  whileLost: oneOf(["fail", "wait"], "fail"),
+  minDelayMs: milliseconds({ fallback: 50 }),
+  maxDelayMs: milliseconds({ fallback: 2000 }),
+} satisfies FieldsOf<ReconnectOptions>;
+
+/** The option `reconnect`. The maximum is never below the minimum. */
+export const reconnectField = completed(
+  group(reconnectFields),
+  ({ maxDelayMs, ...options }): ResolvedReconnectOptions => ({
+    ...options,
+    maxDelayMs: Math.max(options.minDelayMs, maxDelayMs),
+  }),
+);
 
 /**
  * The pause after a failed try, the first being number 0, with full jitter (Marc Brooker, "Exponential backoff and

@@ -1,5 +1,5 @@
 import { lookup } from "node:dns/promises";
-import { assertOptions, shown } from "../base/options/assert-options.ts";
+import { anything, callback, type FieldsOf, milliseconds, resolveOptions } from "../base/options/options.ts";
 import { type Clock, systemClock } from "../base/time/clock.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 
@@ -80,15 +80,10 @@ export interface DnsResolverOptions {
  * @throws TypeError for a URL without a host, or an unknown option. RangeError for a time out of bounds.
  */
 export function dnsResolver(url: string, options: DnsResolverOptions = {}): Resolver {
-  assertOptions("dnsResolver", options, ["everyMs", "lookUp", "clock"]);
-  const { everyMs = 30_000, lookUp = lookUpAll, clock = systemClock } = options;
+  const { everyMs, lookUp, clock } = resolveOptions("dnsResolver", options, dnsFields);
   const { scheme, host, port } = parseUrl(url);
   if (!hasHosts(scheme))
     throw new TypeError(`dnsResolver: ${url} has no host to look up, only tcp and verbs URLs have`);
-  if (!(typeof everyMs === "number" && everyMs >= 1 && everyMs < 2 ** 31))
-    throw new RangeError(
-      `dnsResolver: everyMs must be a number from 1 to ${2 ** 31 - 1}, it is ${shown(everyMs)}`,
-    );
   return {
     name: url,
     start(listener) {
@@ -119,6 +114,12 @@ export function dnsResolver(url: string, options: DnsResolverOptions = {}): Reso
     },
   };
 }
+
+const dnsFields = {
+  everyMs: milliseconds({ low: 1, fallback: 30_000 }),
+  lookUp: callback(lookUpAll),
+  clock: { ...anything<Clock>(), fallback: systemClock },
+} satisfies FieldsOf<DnsResolverOptions>;
 
 async function lookUpAll(host: string): Promise<readonly string[]> {
   return (await lookup(host, { all: true })).map(({ address }) => address);

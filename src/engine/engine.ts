@@ -2,7 +2,6 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallDirection } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
-import { assertOptions } from "../base/options/assert-options.ts";
 import { checkOptions, resolveOptions } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { BalancedPeer } from "../connect/balanced-peer.ts";
@@ -21,7 +20,7 @@ import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byt
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
 import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
-import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
 import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
@@ -311,9 +310,7 @@ export class Engine implements AsyncDisposable {
    * @throws TypeError or RangeError for bad options.
    */
   async drain(options: DrainOptions = {}): Promise<DrainReport> {
-    assertOptions("drain", options, ["graceMs"]);
-    const { graceMs = defaultGraceMs } = options;
-    assertGraceMs("drain", graceMs);
+    const { graceMs } = resolveOptions("drain", options, drainFields);
     if (this.#drain !== undefined) this.#drain.shorten(graceMs);
     else if (!this.#parts.closed) this.#drain = this.#beginDrain(graceMs);
     if (this.#parts.closed) await this.#parts.close();

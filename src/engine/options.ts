@@ -1,6 +1,18 @@
 import { defaultLimits, type SessionLimits } from "../base/flow/session-limits.ts";
-import { assertOptions, shown } from "../base/options/assert-options.ts";
-import { assertEngineMiddleware, type EngineMiddleware } from "../call/middleware.ts";
+import {
+  anything,
+  boolean,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  type Resolved,
+  resolveOptions,
+} from "../base/options/options.ts";
+import { type EngineMiddleware, engineMiddlewareFields } from "../call/middleware.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import {
   type ResolvedSecurity,
@@ -10,7 +22,8 @@ import {
 import {
   type AdmissionLimits,
   type AdmissionOptions,
-  resolveAdmission,
+  admissionFields,
+  completeAdmission,
 } from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import type { Implementation } from "../server/implement.ts";
@@ -123,126 +136,97 @@ export interface ResolvedEngineOptions {
   readonly onHandlerError: HandlerErrorListener | undefined;
 }
 
-const minHeartbeatMs = 100;
-const maxMs = 2_147_483_647;
-
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
-const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]>> = {
-  maxBodyBytes: [1024, 0xffff_ffff],
-  maxValueBytes: [64 * 1024, mostHeapBytes],
-  maxDecodedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxBodyStallMs: [100, maxMs],
-  maxStreamBytes: [8192, Number.MAX_SAFE_INTEGER],
+const limitFields = {
+  maxBodyBytes: integer(1024, 0xffff_ffff),
+  maxValueBytes: integer(64 * 1024, mostHeapBytes),
+  maxDecodedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxPullBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxOfferBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxBodyStallMs: milliseconds({ low: 100 }),
+  maxStreamBytes: integer(8192, Number.MAX_SAFE_INTEGER),
   // The slots of control methods follow.
-  maxRequests: [1, 2 ** 20 - builtinSlots],
-  maxRequestsInAll: [1, 1_000_000_000],
-  maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxQueuedBytesInAll: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxConnections: [1, 1_000_000],
-  maxIdleConnectionMs: [100, maxMs],
-  maxSessions: [1, 1_000_000],
-  maxSessionsByPeer: [1, 1_000_000],
-  maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
-  maxReplayCalls: [1, 10_000_000],
-  maxReplayBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxReplayMs: [1, maxMs],
-};
+  maxRequests: integer(1, 2 ** 20 - builtinSlots),
+  maxRequestsInAll: integer(1, 1_000_000_000),
+  maxQueuedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxQueuedBytesInAll: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxConnections: integer(1, 1_000_000),
+  maxIdleConnectionMs: milliseconds({ low: 100 }),
+  maxSessions: integer(1, 1_000_000),
+  maxSessionsByPeer: integer(1, 1_000_000),
+  maxPoolBytes: integer(4096, Number.MAX_SAFE_INTEGER),
+  maxReplayCalls: integer(1, 10_000_000),
+  maxReplayBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxReplayMs: milliseconds({ low: 1 }),
+} satisfies FieldsOf<EngineLimits>;
 
 /** The options that a structured clone can carry to a thread: `openLanes` takes them for the engine of each lane. */
-export const laneEngineOptions = [
-  "heartbeatMs",
-  "maxStallMs",
-  "connectTimeoutMs",
-  "slowCallMs",
-  "measureLatency",
-  "limits",
-  "admission",
-] as const satisfies readonly (keyof EngineOptionsOf<never>)[];
+export const cloneableFields = {
+  heartbeatMs: milliseconds({ low: 100, fallback: defaultHeartbeatMs }),
+  maxStallMs: milliseconds({ low: 0, fallback: 30_000 }),
+  connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
+  slowCallMs: milliseconds({ low: 0 }),
+  measureLatency: boolean(true),
+  limits: group(limitFields),
+  admission: group(admissionFields),
+} satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
 
-const engineOptions: readonly (keyof EngineOptionsOf<never>)[] = [
-  "listen",
-  "verbs",
-  "security",
-  "serve",
-  ...laneEngineOptions,
-  "middleware",
-  "onHandlerError",
-];
+/** The names of the options that `openLanes` takes for the engine of each lane. */
+export const laneEngineOptions = Object.keys(cloneableFields) as (keyof typeof cloneableFields)[];
+
+/** One URL or several. */
+export const listenField = checkedBy((where, name, value): readonly string[] => {
+  if (typeof value === "string") return [value];
+  if (Array.isArray(value) && value.every((url) => typeof url === "string")) return value;
+  return fail(TypeError, where, name, "a URL or an array of URLs", value);
+});
+
+const engineFields = {
+  ...cloneableFields,
+  listen: { ...listenField, fallback: [] as readonly string[] },
+  verbs: checkedBy(verbsField),
+  security: checkedBy((where, name, value) => resolveSecurity(where, name, value as SecurityOptions)),
+  // `ServedServices` checks them, since a function may make them.
+  serve: anything(),
+  middleware: group(engineMiddlewareFields),
+  onHandlerError: callback<HandlerErrorListener>(),
+} satisfies FieldsOf<EngineOptionsOf<never>>;
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
 export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedEngineOptions {
-  assertOptions("Engine.open", options, engineOptions);
   const {
-    listen = [],
-    heartbeatMs = defaultHeartbeatMs,
-    maxStallMs = 30_000,
-    connectTimeoutMs = 5000,
+    serve: _,
+    limits,
+    admission,
     slowCallMs,
-    measureLatency = true,
-    limits = {},
-    admission = {},
-    middleware = {},
-  } = options;
-  assertEngineMiddleware("Engine.open: middleware", middleware);
-  const urls = typeof listen === "string" ? [listen] : listen;
-  if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
-  assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
-  assertBetween("maxStallMs", maxStallMs, 0, maxMs);
-  assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
-  if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
-  if (typeof measureLatency !== "boolean")
-    throw new TypeError("Engine.open: measureLatency must be a boolean");
-  assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
-  for (const [name, value] of Object.entries(limits)) {
-    if (value === undefined) continue;
-    const [low, high] = limitBounds[name as keyof EngineLimits];
-    if (!Number.isSafeInteger(value))
-      throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${shown(value)}`);
-    assertBetween(`limits.${name}`, value, low, high);
-  }
+    ...resolved
+  } = resolveOptions("Engine.open", options, engineFields);
+  return {
+    ...resolved,
+    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
+    limits: completeLimits(limits),
+    admission: completeAdmission(admission),
+  };
+}
+
+function completeLimits(limits: Resolved<typeof limitFields>): EngineLimits {
   const { maxRequests = defaultLimits.maxRequests, maxRequestsInAll } = limits;
   const { maxSessions = defaultLimits.maxSessions } = limits;
   if (maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
     throw new RangeError(
       `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
-  const { onHandlerError } = options;
-  if (onHandlerError !== undefined && typeof onHandlerError !== "function")
-    throw new TypeError("Engine.open: onHandlerError must be a function");
-  const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   return {
-    listen: urls,
-    verbs: resolveVerbs(options.verbs),
-    security:
-      options.security === undefined ? undefined : resolveSecurity("Engine.open: security", options.security),
-    heartbeatMs,
-    maxStallMs,
-    connectTimeoutMs,
-    measureLatency,
-    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
-    limits: {
-      ...defaultLimits,
-      maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
-      maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
-      maxPoolBytes: 1024 * 1024 * 1024,
-      ...set,
-    },
-    admission: resolveAdmission("Engine.open: admission", admission),
-    middleware,
-    onHandlerError,
+    ...defaultLimits,
+    maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
+    maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
+    maxPoolBytes: 1024 * 1024 * 1024,
+    ...given,
   };
 }
 
-function resolveVerbs(options: VerbsOptions | undefined): VerbsChoice | undefined {
-  if (options === undefined) return undefined;
-  assertOptions("Engine.open: verbs", options, ["device", "interface", "subnet", "gid"]);
-  const choice = verbsChoice("Engine.open: verbs", options);
+function verbsField(where: string, name: string, value: unknown): VerbsChoice | undefined {
+  const choice = verbsChoice(where, name, value as VerbsOptions);
   return Object.keys(choice).length === 0 ? undefined : choice;
-}
-
-function assertBetween(name: string, value: number, low: number, high: number): void {
-  if (typeof value === "number" && value >= low && value <= high) return;
-  throw new RangeError(`Engine.open: ${name} must be a number from ${low} to ${high}, it is ${shown(value)}`);
 }

@@ -1,4 +1,3 @@
-import { shown } from "../options/assert-options.ts";
 /**
  * Priorities, the most urgent first. `control` is for what keeps a system alive (health checks, membership, elections).
  * It goes before all others, so it must be rare. The others share by weight, and none of them starves.
@@ -14,12 +13,6 @@ export const turns: Readonly<Record<Exclude<Priority, "control">, number>> = { h
 /** Whether `a` is more urgent than `b`. */
 export function isMoreUrgent(a: Priority, b: Priority): boolean {
   return priorities.indexOf(a) < priorities.indexOf(b);
-}
-
-/** @throws TypeError naming the option. */
-export function assertPriority(where: string, value: unknown): void {
-  if (value === undefined || (priorities as readonly unknown[]).includes(value)) return;
-  throw new TypeError(`${where} must be one of ${priorities.join(", ")}, it is ${shown(value)}`);
 }
 
 const shared = ["high", "normal", "low"] as const;

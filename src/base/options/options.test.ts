@@ -6,12 +6,12 @@ import {
   checkOptions,
   type FieldsOf,
   group,
-  groupOrFalse,
   instance,
   integer,
   milliseconds,
   number,
   oneOf,
+  orFalse,
   required,
   resolveOptions,
   text,
@@ -40,7 +40,7 @@ const fields = {
   onDeath: callback<(code: number) => void>(),
   signal: instance(AbortSignal),
   limits: group({ maxBytes: integer(1024, 4096, 2048), maxCalls: integer(1, 10) }),
-  retry: groupOrFalse({ attempts: integer(1, 10, 3) }),
+  retry: orFalse(group({ attempts: integer(1, 10, 3) })),
 } satisfies FieldsOf<OpenOptions>;
 
 const resolved = (options: object) => resolveOptions("open", options, fields);
@@ -115,6 +115,7 @@ describe("what does not fit", () => {
   it.each([
     ["lane", 'open: unknown option "lane"; did you mean "lanes"? known are lanes, share'],
     ["timeoutms", 'open: unknown option "timeoutms"; did you mean "timeoutMs"? known are lanes'],
+    ["lnaes", 'open: unknown option "lnaes"; did you mean "lanes"? known are lanes'],
     ["wholly", 'open: unknown option "wholly"; known are lanes, share'],
     ["constructor", 'open: unknown option "constructor"; known are lanes'],
     ["__proto__", 'open: unknown option "__proto__"; known are lanes'],
@@ -132,8 +133,9 @@ describe("what does not fit", () => {
     );
   });
 
-  it.each([null, 5, "text", [], undefined])("refuses %j for the options themselves", (options) => {
-    expect(() => checkOptions("open", options as never, fields)).toThrow(/^open: options must be an object/);
+  it.each([null, 5, "text", []])("refuses %j for the options themselves", (options) => {
+    for (const read of [resolved, (given: object) => checkOptions("open", given, fields)])
+      expect(() => read(options as never)).toThrow(/^open: options must be an object/);
   });
 
   it("shows at most 80 characters of a value, and survives one that cannot be shown", () => {

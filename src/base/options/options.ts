@@ -66,7 +66,17 @@ export function resolveOptions<F extends Fields>(
   options: object | undefined,
   fields: F,
 ): Resolved<F> {
-  return resolve(where, "", options ?? {}, fields);
+  return resolve(where, "", options === undefined ? {} : options, fields);
+}
+
+/** As `resolveOptions`, for options inside options: `path` is the name of the field that has them. */
+export function resolveNested<F extends Fields>(
+  where: string,
+  path: string,
+  options: unknown,
+  fields: F,
+): Resolved<F> {
+  return resolve(where, path, options, fields);
 }
 
 /** An integer from `low` to `high`. */
@@ -180,11 +190,9 @@ export function group<F extends Fields>(fields: F): Defaulted<Resolved<F>> {
   };
 }
 
-/** Options inside options, or `false` to turn them off. */
-export function groupOrFalse<F extends Fields>(fields: F): Field<Resolved<F> | false> {
-  return {
-    resolve: (where, name, value) => (value === false ? false : resolve(where, name, value, fields)),
-  };
+/** A field that `false` turns off. */
+export function orFalse<R>({ resolve }: Field<R>): Field<R | false> {
+  return { resolve: (where, name, value) => (value === false ? false : resolve(where, name, value)) };
 }
 
 /** A field that a function of its subject checks: it returns the resolved value or throws. */
@@ -198,6 +206,16 @@ export function checkedBy<R>(
   fallback?: R,
 ): Field<R> {
   return defaulted(fallback, resolve);
+}
+
+/** A field with a default whose value, checked, is completed by a function. The function may throw, too. */
+export function completed<A, R>(field: Defaulted<A>, complete: (value: A) => R): Defaulted<R> {
+  return {
+    resolve: (where, name, value) => complete(field.resolve(where, name, value)),
+    get fallback() {
+      return complete(field.fallback);
+    },
+  };
 }
 
 /** A field of any value, which its reader checks. */
@@ -300,20 +318,19 @@ function nearest(name: string, known: readonly string[]): string | undefined {
   return best;
 }
 
-/** Levenshtein's distance: insertions, deletions and replacements. */
+/** Letters inserted, deleted, replaced, or swapped with their neighbour (optimal string alignment). */
 function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  const rows = [Array.from({ length: b.length + 1 }, (_, index) => index)];
+  const at = (i: number, j: number): number => rows[i]?.[j] as number;
   for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++)
-      next.push(
-        Math.min(
-          (row[j] as number) + 1,
-          (next[j - 1] as number) + 1,
-          (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1),
-        ),
-      );
-    row = next;
+    const row = [i];
+    rows.push(row);
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row[j] = Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, replaced);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        row[j] = Math.min(row[j] as number, at(i - 2, j - 2) + 1);
+    }
   }
-  return row[b.length] as number;
+  return at(a.length, b.length);
 }

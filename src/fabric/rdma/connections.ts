@@ -1,4 +1,4 @@
-import { shown } from "../../base/options/assert-options.ts";
+import { checkedBy, type FieldsOf, fail, resolveOptions } from "../../base/options/options.ts";
 import { addonIfThere } from "../libfabric/libfabric.ts";
 import { type Attributes, addressIn, nested, numberIn, parseAnswer, textIn } from "./netlink.ts";
 
@@ -68,6 +68,14 @@ export interface RdmaConnectionsOptions {
   readonly pid?: number | "all";
 }
 
+const connectionsFields = {
+  pid: checkedBy((where, name, value): number | "all" =>
+    value === "all" || Number.isSafeInteger(value)
+      ? (value as number | "all")
+      : fail(TypeError, where, name, 'an integer or "all"', value),
+  ),
+} satisfies FieldsOf<RdmaConnectionsOptions>;
+
 /**
  * Lists RDMA connections and listening ports as the kernel sees them, like `rdma resource show`. Empty where there is
  * no RDMA device or the kernel has no such interface. Costs some system calls and does not disturb the connections.
@@ -75,11 +83,7 @@ export interface RdmaConnectionsOptions {
  * @throws TypeError for an unknown option or a bad process number.
  */
 export function rdmaConnections(options: RdmaConnectionsOptions = {}): RdmaConnection[] {
-  for (const name of Object.keys(options))
-    if (name !== "pid") throw new TypeError(`rdmaConnections: unknown option "${name}"`);
-  const { pid = process.pid } = options;
-  if (pid !== "all" && !Number.isSafeInteger(pid))
-    throw new TypeError(`rdmaConnections: pid must be an integer or "all", it is ${shown(pid)}`);
+  const { pid = process.pid } = resolveOptions("rdmaConnections", options, connectionsFields);
   const addon = addonIfThere();
   if (addon === undefined) return [];
   const ask: Ask = (what, device) => {

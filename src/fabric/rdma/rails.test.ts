@@ -84,7 +84,7 @@ describe("a choice", () => {
     [{ gid: "fe80::1" }, []],
   ])("%j takes %j", (options, addresses) => {
     const all = rails();
-    const choice = verbsChoice("verbs", options);
+    const choice = verbsChoice("test", "verbs", options);
     expect(all.filter((rail) => fits(rail, choice, all)).map(({ address }) => address)).toEqual(addresses);
   });
 });

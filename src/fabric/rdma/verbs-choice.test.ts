@@ -13,7 +13,7 @@ describe("verbsChoice", () => {
     [{ subnet: "fd00::/64" }, { subnet: "fd00::/64" }],
     [{ gid: "FE80:0000::a06a:5bff:fec4:8cc3" }, { gid: "fe80::a06a:5bff:fec4:8cc3" }],
     [{ gid: "::ffff:10.77.1.1" }, { gid: "::ffff:a4d:101" }],
-  ])("reads %j", (options, choice) => expect(verbsChoice(where, options)).toEqual(choice));
+  ])("reads %j", (options, choice) => expect(verbsChoice("test", where, options)).toEqual(choice));
 
   it.each([
     [{ device: "" }, "verbs.device must be an RDMA device"],
@@ -29,8 +29,8 @@ describe("verbsChoice", () => {
     [{ gid: "10.77.1.1" }, "verbs.gid must be a global identifier"],
     [{ gid: "fe80::1%eth0" }, "verbs.gid must be a global identifier"],
   ])("refuses %j", (options, message) => {
-    expect(() => verbsChoice(where, options as object)).toThrow(TypeError);
-    expect(() => verbsChoice(where, options as object)).toThrow(message);
+    expect(() => verbsChoice("test", where, options as object)).toThrow(TypeError);
+    expect(() => verbsChoice("test", where, options as object)).toThrow(message);
   });
 });
 

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from "node:net";
+import { checkedBy, type Field, type FieldsOf, fail, resolveNested } from "../../base/options/options.ts";
 
 /**
  * Selects the RDMA devices for `verbs://`. All given fields must match. Default: any device. `npx cinnabar info` lists
@@ -35,36 +36,34 @@ const devicePattern = /^([A-Za-z0-9][A-Za-z0-9_.-]{0,62})(?::(\d{1,3}))?$/;
 // What Linux allows is nearly everything; what has a name like this is all that people have.
 const interfacePattern = /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$/;
 
+const verbsFields = {
+  device: written('an RDMA device or a port of it, "mlx5_0" or "mlx5_0:1"', (text) =>
+    devicePattern.test(text),
+  ),
+  interface: written('a network interface, "eth0"', (text) => interfacePattern.test(text)),
+  subnet: written('an address and a prefix length, "10.77.1.0/24"', (text) => subnetOf(text) !== undefined),
+  gid: written(
+    'a global identifier, eight groups as an IPv6 address, "fe80::1"',
+    (text) => isIP(text) === 6 && !text.includes("%"),
+  ),
+} satisfies FieldsOf<VerbsOptions>;
+
+/** A string of a form. */
+function written(form: string, fits: (text: string) => boolean): Field<string> {
+  return checkedBy((where, name, value) =>
+    typeof value === "string" && fits(value) ? value : fail(TypeError, where, name, form, value),
+  );
+}
+
 /** @throws TypeError that names the field and the form it must have. */
-export function verbsChoice(where: string, options: VerbsOptions): VerbsChoice {
-  const { device, interface: name, subnet, gid } = options;
-  const refuse = (field: string, form: string): never => {
-    const value = options[field as keyof VerbsOptions];
-    throw new TypeError(`${where}.${field} must be ${form}, it is ${JSON.stringify(value)}`);
+export function verbsChoice(where: string, path: string, options: VerbsOptions): VerbsChoice {
+  const { device, gid, ...others } = resolveNested(where, path, options, verbsFields);
+  const [, name, port] = (device === undefined ? undefined : devicePattern.exec(device)) ?? [];
+  const choice = {
+    ...{ ...others, device: name, port: port === undefined ? undefined : Number(port) },
+    gid: gid === undefined ? undefined : canonicalGid(gid),
   };
-  const choice: { -readonly [F in keyof VerbsChoice]: VerbsChoice[F] } = {};
-  if (device !== undefined) {
-    const match = typeof device === "string" ? devicePattern.exec(device) : null;
-    if (match === null) return refuse("device", 'an RDMA device or a port of it, "mlx5_0" or "mlx5_0:1"');
-    choice.device = match[1] as string;
-    if (match[2] !== undefined) choice.port = Number(match[2]);
-  }
-  if (name !== undefined) {
-    if (typeof name !== "string" || !interfacePattern.test(name))
-      return refuse("interface", 'a network interface, "eth0"');
-    choice.interface = name;
-  }
-  if (subnet !== undefined) {
-    if (typeof subnet !== "string" || subnetOf(subnet) === undefined)
-      return refuse("subnet", 'an address and a prefix length, "10.77.1.0/24"');
-    choice.subnet = subnet;
-  }
-  if (gid !== undefined) {
-    if (typeof gid !== "string" || isIP(gid) !== 6 || gid.includes("%"))
-      return refuse("gid", 'a global identifier, eight groups as an IPv6 address, "fe80::1"');
-    choice.gid = canonicalGid(gid);
-  }
-  return choice;
+  return Object.fromEntries(Object.entries(choice).filter(([, value]) => value !== undefined));
 }
 
 /** The one way to write a global identifier, or the identifier that belongs to an IP address. */

@@ -8,7 +8,7 @@ import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
 import { FakeClock } from "../../../src/base/time/fake-clock.test-support.ts";
 import { Peer } from "../../../src/connect/peer.ts";
 import { PeerConnection } from "../../../src/connect/peer-connection.ts";
-import { resolveReconnectOptions } from "../../../src/connect/reconnect.ts";
+import { reconnectField } from "../../../src/connect/reconnect.ts";
 import { sessionParts } from "../../../src/engine/session-parts.ts";
 import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
 import { MemPort } from "../../../src/fabric/mem-port.ts";
@@ -180,7 +180,7 @@ export class LossyPair {
           peerName: name,
           timeoutMs: 1000,
         }),
-      reconnect: resolveReconnectOptions(),
+      reconnect: reconnectField.fallback,
     });
     this.peer = new Peer(this.connection);
     this.client.port.onSessionLost = () => {
