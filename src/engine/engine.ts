@@ -182,7 +182,7 @@ export class Engine implements AsyncDisposable {
    * using region = engine.expose(samples, { access: "read" });
    * const { sum } = await sums.sum({ numbers: region });
    *
-   * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 pieces. RpcError: `failed_precondition`
+   * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 segments. RpcError: `failed_precondition`
    * for detached memory; `unavailable` when the engine is closed.
    */
   expose<A extends Access>(

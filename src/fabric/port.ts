@@ -20,7 +20,7 @@ export interface SendListener {
 /** Named from the side that posts it: `read` pulls (a get), `write` pushes (a put). */
 export type TransferOp = "read" | "write";
 
-/** One contiguous piece of a one-sided transfer, between a local registration and a peer's memory. */
+/** What is posted: contiguous bytes between a local registration and a peer's memory. */
 export interface Extent {
   readonly local: RegisteredMemory;
   /** Offset of the first byte in the local registration. */

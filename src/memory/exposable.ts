@@ -50,7 +50,7 @@ function joined(views: readonly Uint8Array[]): Uint8Array[] {
   );
 }
 
-/** The same bytes in the same order, in as few pieces as possible. None of them is empty. */
+/** The same bytes in the same order, in as few segments as possible. None of them is empty. */
 export function joinNeighbours(views: readonly Uint8Array[]): Uint8Array[] {
   const segments: Uint8Array[] = [];
   for (const view of views) {

@@ -338,7 +338,7 @@ describe("exposable", () => {
     expect(() => exposable([new Uint8Array(resizable)])).toThrow("view 0 must not lie in a resizable");
   });
 
-  it("takes 4096 pieces and no more", () => {
+  it("takes 4096 segments and no more", () => {
     const pieces = Array.from({ length: 4097 }, () => new Uint8Array(new ArrayBuffer(2), 0, 1));
     expect(exposable(pieces.slice(1))).toHaveLength(4096);
     expect(() => exposable(pieces)).toThrow("the views make 4097 segments; the limit is 4096");

@@ -51,7 +51,7 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
     if (parent === undefined) watchForLeak(this, core);
   }
 
-  /** The exposed memory in order: one view for each contiguous piece, none for an empty region. */
+  /** The exposed memory in order: one view for each segment, none for an empty region. */
   get segments(): readonly Uint8Array[] {
     return this.#core.segments;
   }

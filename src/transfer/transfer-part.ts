@@ -20,7 +20,7 @@ export interface CheckedPart {
   readonly remote: RemoteGrant;
   readonly offset: number;
   readonly bytes: number;
-  /** Exactly the local bytes to move, in order; no piece is empty. */
+  /** Exactly the local bytes to move, in order; no view is empty. */
   readonly local: readonly Uint8Array[];
   /** The region of this engine that the local memory belongs to, if one was given. */
   readonly region: RegionCore | undefined;
