@@ -194,10 +194,22 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     }
   }
 
-  /** The response leaves before the next handler starts. */
+  /**
+   * The answer waits for operations on the caller's memory that the handler has started and not awaited. One that fails
+   * fails the call. The response leaves before the next handler starts.
+   */
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
-    this.#onReturned(call, session, value);
-    call.place?.leave();
+    const forgotten = call.handlerReturned();
+    if (forgotten === undefined) {
+      this.#onReturned(call, session, value);
+      call.place?.leave();
+      return;
+    }
+    void forgotten.then((failure) => {
+      if (failure === undefined) this.#onReturned(call, session, value);
+      else this.#onForgottenFailed(call, session, failure.error);
+      call.place?.leave();
+    });
   }
 
   onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
@@ -218,6 +230,13 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } catch (error) {
       this.#onThrown(call, session, error);
     }
+  }
+
+  /** The handler does not know of the failure, so its owner is told, whatever the error. */
+  #onForgottenFailed(call: IncomingCall, session: PeerLink, error: unknown): void {
+    // An error that is no RpcError is reported as a handler's own.
+    if (call.open && error instanceof RpcError && !this.isOneWay) this.#report(call, error);
+    this.#onThrown(call, session, error);
   }
 
   #answer(call: IncomingCall, session: PeerLink, output: Validation<unknown>): void {
