@@ -6,7 +6,8 @@ export interface ReconnectOptions {
   /**
    * What new calls do while the peer is lost. `fail`: the first call tries once to connect, and calls that come
    * meanwhile share the attempt. `wait`: the peer keeps trying while any call waits, and each call waits until its own
-   * deadline. Calls that were in flight when the peer was lost fail in both cases. Default `fail`.
+   * deadline; `engine.connect` resolves although nobody answers yet. Calls that were in flight when the peer was lost
+   * fail in both cases. Default `fail`.
    */
   readonly whileLost?: "fail" | "wait";
   /**

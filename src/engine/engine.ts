@@ -131,8 +131,8 @@ export class Engine implements AsyncDisposable {
    * @example
    * const peer = await engine.connect("tcp://files.internal:7400");
    *
-   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when nobody answers;
-   * the code of the refusal when the peer refuses.
+   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when nobody answers,
+   * unless `reconnect.whileLost` is "wait"; the code of the refusal when the peer refuses.
    */
   connect(url: string, options?: ConnectOptions): Promise<Peer>;
   /**
