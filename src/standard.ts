@@ -55,18 +55,6 @@ export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type {
-  DomainReport,
-  PatchReport,
-  ProviderReport,
-} from "./fabric/libfabric/addon.ts";
-export type { Origin } from "./fabric/libfabric/candidates.ts";
-export {
-  type AddonAttempt,
-  type LoadReport,
-  type ProvidersReport,
-  providers,
-} from "./fabric/libfabric/libfabric.ts";
-export type {
   ConnectionCounts,
   GrantedAttributes,
   PortDescription,
@@ -78,23 +66,6 @@ export type {
 export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
 export type { Absences, PortGauges } from "./fabric/port.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
-export {
-  type QueuePairState,
-  type RdmaConnection,
-  type RdmaConnectionState,
-  type RdmaConnectionsOptions,
-  type RdmaQueuePair,
-  rdmaConnections,
-} from "./fabric/rdma/connections.ts";
-export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./fabric/rdma/devices.ts";
-export {
-  describeFabrics,
-  type FabricReport,
-  type FabricsReport,
-  type MemReport,
-  type RdmaDeviceReport,
-} from "./fabric/rdma/fabrics.ts";
-export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
 export type { Pool, PooledMemory, PoolStats, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
@@ -115,7 +86,6 @@ export type {
   ProcessIdentity,
   PskIdentity,
 } from "./security/identity.ts";
-export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
 export type { SuiteName } from "./security/sealing/suites.ts";
 export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";

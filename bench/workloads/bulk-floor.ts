@@ -1,4 +1,4 @@
-import { providers } from "cinnabar";
+import { providers } from "cinnabar/inspect";
 import { sizeKey } from "../bulk/settings.ts";
 import { Running, subjects } from "../bulk/subjects.ts";
 import { FiRma, type RmaMeasured } from "../floor/fi-rma.ts";

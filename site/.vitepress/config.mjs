@@ -87,7 +87,7 @@ function listed(page) {
  * page of all exports and in the search.
  */
 function reference() {
-  return Object.entries({ index: "cinnabar", lanes: "cinnabar/lanes", group: "cinnabar-group" }).map(
+  return Object.entries({ index: "cinnabar", inspect: "cinnabar/inspect", lanes: "cinnabar/lanes", group: "cinnabar-group" }).map(
     ([entry, text]) => ({
       text,
       items: [

@@ -1,4 +1,5 @@
-import { bulk, describeFabrics, implement, service, unary } from "cinnabar";
+import { bulk, implement, service, unary } from "cinnabar";
+import { describeFabrics } from "cinnabar/inspect";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { openEngine } from "../matrix/pair.ts";

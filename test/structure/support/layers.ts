@@ -6,6 +6,7 @@
 export const layers = [
   "index",
   "standard",
+  "inspect",
   "lanes",
   "engine",
   "connect",
