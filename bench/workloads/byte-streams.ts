@@ -75,6 +75,7 @@ export const byteStreams: Workload = {
     "stream, and through a socket of node:net. The clock runs from the opening of a stream until the client knows " +
     "that all of it has come. For the time there and back the server returns what it gets, over streams that stay " +
     "open. A short stream carries one piece.",
+  families: ["byte_streams"],
   isInQuick: false,
 
   async run(run: Run): Promise<readonly Figure[]> {
