@@ -1,4 +1,5 @@
 import { type Client, Engine } from "cinnabar";
+import { heartbeatMs } from "../bulk/contract.ts";
 import { cpuUs } from "../echo/usage.ts";
 import type { Party } from "../suite/child.ts";
 import { percentile } from "../suite/statistics.ts";
@@ -46,7 +47,7 @@ export interface ByteClient extends Party {
 
 /** `where`: the URL for Cinnabar, "tcp" or "unix" for node:net. */
 export async function open(where: string, address: string): Promise<ByteClient> {
-  const engine = where.includes("://") ? await Engine.open() : undefined;
+  const engine = where.includes("://") ? await Engine.open({ heartbeatMs }) : undefined;
   const ways = engine === undefined ? netWays(address) : await cinnabarWays(engine, address);
   const pieceOf = new Map<number, Uint8Array>();
   const piece = (bytes: number) => {
@@ -112,7 +113,7 @@ export async function open(where: string, address: string): Promise<ByteClient> 
 }
 
 async function cinnabarWays(engine: Engine, address: string): Promise<Ways> {
-  const peer = await engine.connect(address);
+  const peer = await engine.connect(address, { timeoutMs: heartbeatMs });
   return {
     bulk_stream: bulkStreams(engine, peer.client(ByBulkStream, { timeoutMs: 60_000 })),
     items: items(peer.client(ByItems)),

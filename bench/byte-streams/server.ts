@@ -1,4 +1,5 @@
 import { type CallContext, Engine, implement } from "cinnabar";
+import { heartbeatMs } from "../bulk/contract.ts";
 import { cpuUs } from "../echo/usage.ts";
 import type { Party } from "../suite/child.ts";
 import { ByBulkStream, ByItems, ByWebStreams, ByWideItems } from "./contract.ts";
@@ -35,6 +36,7 @@ async function serveCinnabar(listen: string) {
     },
   };
   const engine = await Engine.open({
+    heartbeatMs,
     listen,
     serve: [
       implement(ByBulkStream, {
