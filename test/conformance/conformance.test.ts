@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
-import { afterEach, describe, expect, it } from "vitest";
+import { Engine } from "cinnabar";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openEngine as openInPair, pair } from "../matrix/pair.ts";
 import { providers } from "../matrix/providers.ts";
 import { Child } from "../processes/support/child.ts";
 import { fabrics, freshUrl } from "../processes/support/fabrics.ts";
-import { endAllPeers, openEngine } from "../processes/support/peers.ts";
+import { endAllPeers } from "../processes/support/peers.ts";
 import { type Connection, cases } from "./cases.ts";
 import { TestService, testServer } from "./service.ts";
 
@@ -23,17 +24,26 @@ describe.each(providers)("conformance over $name", (provider) => {
   });
 });
 
-// One server for each case, in a process of its own, with the defaults of an engine.
+// The server is a process of its own, with the defaults of an engine.
 describe.each(fabrics)("conformance between processes over %s", (fabric) => {
-  afterEach(endAllPeers);
+  // Processes of a busy machine wait for a processor longer than the default bound.
+  const heartbeatMs = 20_000;
+  let url: string;
+  const engines: Engine[] = [];
 
-  it.each(cases.filter(({ server }) => server === undefined))("$name", async ({ run }) => {
-    // Processes of a busy machine wait for a processor longer than the default bound.
-    const heartbeatMs = 20_000;
+  beforeAll(async () => {
     const child = new Child("conformance-server", { listen: freshUrl(fabric), heartbeatMs });
     const { urls } = await child.report("listening");
+    url = urls[0] as string;
+  });
+  afterEach(() => Promise.all(engines.splice(0).map((engine) => engine.close())));
+  afterAll(endAllPeers);
+
+  it.each(cases.filter(({ server }) => server === undefined))("$name", async ({ run }) => {
     const connectAnew = async (): Promise<Connection> => {
-      const peer = await (await openEngine({ heartbeatMs })).connect(urls[0] as string);
+      const engine = await Engine.open({ heartbeatMs });
+      engines.push(engine);
+      const peer = await engine.connect(url, { timeoutMs: heartbeatMs });
       return { peer, client: peer.client(TestService), connectAnew };
     };
     await run(await connectAnew());

@@ -1,5 +1,6 @@
 import {
   bytes,
+  type CallContext,
   clientStream,
   duplexStream,
   type Implementation,
@@ -65,29 +66,23 @@ export const itemBytes = 64 << 10;
 export const initialKey = "x-grpc-test-echo-initial";
 export const trailingKey = "x-grpc-test-echo-trailing-bin";
 
-interface HasMetadata {
-  readonly metadata: { get(name: string): string | Uint8Array | undefined };
-  readonly responseMetadata: { set(name: string, value: string | Uint8Array): unknown };
-}
-
-function echoMetadata({ metadata, responseMetadata }: HasMetadata): void {
-  for (const key of [initialKey, trailingKey]) {
-    const value = metadata.get(key);
-    if (value !== undefined) responseMetadata.set(key, value);
-  }
+function echoMetadata({
+  metadata,
+  responseMetadata,
+}: Pick<CallContext, "metadata" | "responseMetadata">): void {
+  for (const [name, value] of metadata)
+    if (name === initialKey || name === trailingKey) responseMetadata.set(name, value);
 }
 
 function throwStatus(wanted: z.infer<typeof status> | undefined): void {
   if (wanted !== undefined) throw new RpcError({ code: wanted.code as "unknown", message: wanted.message });
 }
 
-/** A test server, with counts of its own. */
+/** A test server. Its counts begin at 0 and are never reset. */
 export function testServer(): Implementation {
   const counts = { given: 0, executed: 0, aborted: 0 };
-  let release!: () => void;
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  /** Handlers that wait for `release`. */
+  let held: (() => void)[] = [];
   return implement(Served, {
     empty: () => {
       counts.executed++;
@@ -121,12 +116,15 @@ export function testServer(): Implementation {
         else signal.addEventListener("abort", () => resolve());
       }),
     async heldInput(items) {
-      await released;
+      await new Promise<void>((resolve) => held.push(resolve));
       let total = 0;
       for await (const item of items) total += item.byteLength;
       return total;
     },
-    release: () => release(),
+    release: () => {
+      for (const go of held) go();
+      held = [];
+    },
     async *give({ items }) {
       for (let count = 0; count < items; count++) {
         counts.given++;
