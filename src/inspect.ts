@@ -26,5 +26,5 @@ export {
   type MemReport,
   type RdmaDeviceReport,
 } from "./fabric/rdma/fabrics.ts";
-export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
+export type { ForkSafety } from "./fabric/rdma/pinned-memory.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";

@@ -51,6 +51,7 @@ export * from "./contract/standard.ts";
 export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.ts";
+export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
@@ -66,6 +67,7 @@ export type {
 export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
 export type { Absences, PortGauges } from "./fabric/port.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
+export type { LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
 export type { Pool, PooledMemory, PoolStats, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";

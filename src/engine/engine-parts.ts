@@ -4,6 +4,7 @@ import { ByteBudget } from "../base/flow/byte-budget.ts";
 import { RequestCredits } from "../base/flow/request-credits.ts";
 import { CallMetrics } from "../base/observe/call-metrics.ts";
 import { type Counters, newCounters } from "../base/observe/counters.ts";
+import { Listeners } from "../base/observe/listeners.ts";
 import { realClock, systemClock } from "../base/time/clock.ts";
 import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { realTimers } from "../base/time/real-timers.ts";
@@ -29,6 +30,7 @@ import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { PeerShed } from "../session/opening/end-reasons.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
+import type { EngineEvents, SessionEvent } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
 import { hasOpenCalls, isServing } from "./open-call.ts";
 import type { ResolvedEngineOptions } from "./options.ts";
@@ -61,6 +63,7 @@ export class EngineParts {
   readonly decodeBudget: ByteBudget;
   readonly streamBudget: ByteBudget;
   readonly replays: ReplayCache;
+  readonly events = new Listeners<EngineEvents>();
   readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
   readonly served: ServedServices;
@@ -105,6 +108,7 @@ export class EngineParts {
       services: this.services,
       watch: this.heartbeat,
       parts: sessionParts,
+      onSessionOpened: (session) => this.events.tell("sessionOpened", sessionEvent(session)),
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
     });
     this.progress.sink = this.sessions;
@@ -196,6 +200,7 @@ export class EngineParts {
     this.quarantine.releaseAll();
     this.memory.close();
     this.handlerErrors.close();
+    this.events.clear();
     this.wheel.close();
   }
 
@@ -204,6 +209,7 @@ export class EngineParts {
     session.observer?.onEnded(reason);
     // Refused, or never answered: there was no session.
     if (session.remote === undefined) return;
+    this.events.tell("sessionEnded", { ...sessionEvent(session), reason });
     if (reason instanceof PeerShed) this.counters.sessionsShed++;
     // Both sides close by a goodbye. A session that the fabric, silence or broken bytes end is lost.
     if (reason.origin === "fabric") this.counters.sessionsLost++;
@@ -241,4 +247,8 @@ export class EngineParts {
       lanesFor: (port) => this.laneBoard.at(port),
     };
   }
+}
+
+function sessionEvent({ peerName: peer, remote, identity }: Session): SessionEvent {
+  return { peer, agent: remote?.agent ?? "", incarnation: remote?.incarnation ?? 0n, identity };
 }

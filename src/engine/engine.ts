@@ -21,6 +21,7 @@ import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
 import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
+import type { EngineEvents } from "./engine-events.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
 import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
@@ -113,6 +114,17 @@ export class Engine implements AsyncDisposable {
   serve(...implementations: Implementation[]): void {
     this.#parts.assertOpen();
     this.#parts.serve("engine.serve", implementations);
+  }
+
+  /**
+   * Calls `listener` at each event of that name, until the returned function is called or the engine is closed. An error
+   * that a listener throws becomes an uncaught exception.
+   *
+   * @example
+   * const stop = engine.on("sessionEnded", ({ peer, reason }) => console.warn(`${peer}: ${reason.message}`));
+   */
+  on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
+    return this.#parts.events.on(event, listener);
   }
 
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */

@@ -42,6 +42,8 @@ export interface SessionTerms {
   readonly watch: SessionWatch;
   /** The kinds of traffic, in the order in which they hear of what happens. */
   readonly parts: readonly SessionPartFactory[];
+  /** Both sides have greeted each other. */
+  onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
 }
 
@@ -202,6 +204,7 @@ export class Session implements SessionContext, OutboxListener {
     const { agent, incarnation } = remote;
     if (channels.sessionOpened.hasSubscribers)
       channels.sessionOpened.publish({ peer: this.peerName, agent, incarnation });
+    this.#terms.onSessionOpened?.(this);
   }
 
   // ---- what is open -----------------------------------------------------------------------------------------------
