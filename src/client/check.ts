@@ -100,7 +100,7 @@ function restated(error: RpcError): RpcErrorOptions {
   const { code, origin, retryable, retryAfterMs, fabric, notExecuted, metadata } = error;
   return {
     code,
-    message: plainMessage(error),
+    message: error.plainMessage,
     origin,
     retryable,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
@@ -109,9 +109,4 @@ function restated(error: RpcError): RpcErrorOptions {
     ...(metadata === undefined ? {} : { metadata }),
     ...(error.cause === undefined ? {} : { cause: error.cause }),
   };
-}
-
-/** The sentence without the code that stands before it. */
-function plainMessage({ code, message }: RpcError): string {
-  return message.startsWith(`[${code}] `) ? message.slice(code.length + 3) : message;
 }

@@ -220,7 +220,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   override onDeadline(): void {
     if (this.settled) return;
     const phase = this.id === 0 ? "before it could be sent" : "without an answer";
-    const timeoutMs = Math.round((this.deadlineMs - this.startedMs) * 1000) / 1000;
+    const timeoutMs = Math.round(this.deadlineMs - this.startedMs);
     this.fail("deadline_exceeded", `${timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }

@@ -2,7 +2,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, validate } from "../contract/schema.ts";
 import type { InputSource } from "../session/streams/input-source.ts";
 import type { ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
-import type { StreamCall } from "./stream-call.ts";
+import { type StreamCall, unsendable } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */
 export const maxWaitingItems = 1024;
@@ -168,10 +168,4 @@ function schemaThrew(cause: unknown): RpcError {
     origin: "local",
     cause,
   });
-}
-
-function unsendable(error: unknown): RpcError {
-  if (error instanceof RpcError) return error;
-  const { message } = error as Error;
-  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
 }

@@ -226,7 +226,7 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
   }
 
   override onDeadline(): void {
-    const message = `${this.#timeoutMs} ms have passed in middleware of the client`;
+    const message = `${Math.round(this.#timeoutMs)} ms have passed in middleware of the client`;
     this.#end(new RpcError({ code: "deadline_exceeded", message, method: this.#method.path }));
   }
 

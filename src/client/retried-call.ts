@@ -321,7 +321,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   override onDeadline(): void {
     if (this.settled) return;
-    this.fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${this.#progress}`, this.#because());
+    const message = `${Math.round(this.#timeoutMs)} ms have passed ${this.#progress}`;
+    this.fail("deadline_exceeded", message, this.#because());
   }
 
   get #progress(): string {

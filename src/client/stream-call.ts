@@ -163,13 +163,16 @@ export class StreamCall
     else this.onAbort(reason);
   }
 
-  /** The source of its inputs has failed. */
+  /** The source of its inputs, or a schema, threw `cause`. */
   onSourceFailed(cause: unknown): void {
+    if (!this.settled) this.#end("internal", "the items of the stream threw an error", { cause }, "now");
+  }
+
+  /** One of its inputs cannot be sent. The code is the one that `send` of a writer gives. */
+  onItemUnsendable(cause: unknown): void {
     if (this.settled) return;
-    const isFull =
-      cause instanceof RpcError && cause.origin === "local" && cause.code === "resource_exhausted";
-    if (isFull) this.#end(cause.code, "an item could not be sent", { cause }, "now");
-    else this.#end("cancelled", "the items of the stream threw an error", { cause }, "now");
+    const { code, plainMessage } = unsendable(cause);
+    this.#end(code, `an item could not be sent: ${plainMessage}`, { cause }, "now");
   }
 
   onItemMisfit(issues: string): void {
@@ -300,7 +303,7 @@ export class StreamCall
     if (this.settled) return;
     const nowMs = this.method.source.engine.clock.now();
     if (nowMs < this.endMs) return this.#look(nowMs);
-    const timeoutMs = Math.round((this.endMs - this.startedMs) * 1000) / 1000;
+    const timeoutMs = Math.round(this.endMs - this.startedMs);
     this.#end("deadline_exceeded", `${timeoutMs} ms have passed before the stream ended`, {}, "now");
   }
 
@@ -396,4 +399,11 @@ export class StreamCall
     this.#attempt?.giveUp();
     recordEnd(this.method, this.startedMs, code);
   }
+}
+
+/** The error of an item that cannot be encoded, or for which there is no room. */
+export function unsendable(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  const { message } = error as Error;
+  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
 }

@@ -250,6 +250,10 @@ class PumpedInputs extends Pump implements InputSource {
     this.#stream.onSourceFailed(error);
   }
 
+  protected override onItemUnsendable(error: unknown): void {
+    this.#stream.onItemUnsendable(error);
+  }
+
   protected override onItemMisfit(issues: string): void {
     this.#stream.onItemMisfit(issues);
   }

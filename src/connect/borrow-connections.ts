@@ -123,7 +123,7 @@ export class BorrowConnections {
         isGone = true;
         tried.push(`${url}: another engine answers there`);
       } catch (error) {
-        tried.push((error as Error).message.replace(/^\[\w+\] /, ""));
+        tried.push(error instanceof RpcError ? error.plainMessage : (error as Error).message);
       }
     }
     throw unreachable(isGone ? "not_found" : "unavailable", tried.join("; ") || "the handle has no URL");

@@ -85,7 +85,7 @@ function admit(port: Port, address: Uint8Array, url: string): number {
     const { scheme, host } = parseUrl(url);
     const { name } = error.fabric;
     const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
-    let message = `cannot connect to ${url}: ${lack ?? error.message.replace(/^\[\w+\] /, "")}`;
+    let message = `cannot connect to ${url}: ${lack ?? error.plainMessage}`;
     if (scheme === "shm" && error.fabric.name === "ECONNREFUSED")
       message = `nobody listens at ${url}: no server of this user and host has that name`;
     else if (hasHosts(scheme) && isWildcard(host))

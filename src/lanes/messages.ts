@@ -59,8 +59,8 @@ export interface ToldError {
 export function tellError(error: unknown): ToldError {
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? (error.stack ?? message) : message;
-  const code = error instanceof RpcError ? error.code : "internal";
-  return { code, message: message.replace(/^\[\w+\] /, ""), stack };
+  if (error instanceof RpcError) return { code: error.code, message: error.plainMessage, stack };
+  return { code: "internal", message, stack };
 }
 
 export function toldError({ code, message, stack }: ToldError): RpcError {

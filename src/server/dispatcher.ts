@@ -339,10 +339,9 @@ function restate(
   error: RpcError,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },
 ): RpcError {
-  const prefix = `[${error.code}] `;
   return new RpcError({
     code: error.code,
-    message: error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message,
+    message: error.plainMessage,
     origin: "remote",
     retryAfterMs: error.retryAfterMs,
     ...declared,

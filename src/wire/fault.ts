@@ -21,10 +21,8 @@ export function errorWord(error: RpcError): number {
 }
 
 export function packError(error: RpcError): ErrorBody {
-  const prefix = `[${error.code}] `;
-  const text = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
   return {
-    m: text.slice(0, maxMessageLength),
+    m: error.plainMessage.slice(0, maxMessageLength),
     ...(error.reason === undefined ? {} : { r: error.reason }),
     ...(error.data === undefined ? {} : { d: error.data }),
     ...(error.retryAfterMs === undefined ? {} : { a: error.retryAfterMs }),

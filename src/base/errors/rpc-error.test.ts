@@ -105,3 +105,17 @@ describe("instanceof RpcError", () => {
     expect(new RpcError({ code: "internal", message: "x" })).not.toBeInstanceOf(Special);
   });
 });
+
+describe("the plain message", () => {
+  it("is the message without the code, whatever the text begins with", () => {
+    for (const message of ["no such user", "[internal] odd", ""]) {
+      const error = new RpcError({ code: "internal", message });
+      expect(error.plainMessage).toBe(message);
+      expect(error.message).toBe(`[internal] ${message}`);
+    }
+  });
+
+  it("is no field of the error as data", () => {
+    expect(Object.keys(new RpcError({ code: "internal", message: "no" }))).not.toContain("plainMessage");
+  });
+});

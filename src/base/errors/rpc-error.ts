@@ -98,6 +98,7 @@ export class RpcError extends Error {
   declare readonly method?: string;
   /** Metadata that the server sent with the error; absent when it sent none. */
   declare readonly metadata?: ErrorMetadata;
+  readonly #plainMessage: string;
 
   static {
     // On the prototype, so that the name and the brand are no own fields of each error.
@@ -111,6 +112,7 @@ export class RpcError extends Error {
 
   constructor(options: RpcErrorOptions) {
     super(`[${options.code}] ${options.message}`, "cause" in options ? { cause: options.cause } : undefined);
+    this.#plainMessage = options.message;
     this.code = options.code;
     this.origin = options.origin ?? (options.fabric === undefined ? "local" : "fabric");
     this.retryable =
@@ -125,6 +127,11 @@ export class RpcError extends Error {
     if (options.callId !== undefined) this.callId = options.callId;
     if (options.method !== undefined) this.method = options.method;
     if (options.metadata !== undefined) this.metadata = options.metadata;
+  }
+
+  /** `message` without the code in front of it: what another error repeats of this one. */
+  get plainMessage(): string {
+    return this.#plainMessage;
   }
 
   /** True for an `RpcError` of any copy of this package. Subclasses keep the ordinary `instanceof`. */

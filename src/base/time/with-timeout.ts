@@ -12,7 +12,7 @@ export async function withTimeout<T>(timeoutMs: number, failed: string, work: Pr
       reject(
         new RpcError({
           code: "unavailable",
-          message: `${failed} within ${timeoutMs} ms`,
+          message: `${failed} within ${Math.round(timeoutMs)} ms`,
           origin: "local",
         }),
       ),

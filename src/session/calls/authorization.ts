@@ -111,11 +111,10 @@ export class Authorization {
     services.securityMeter.onRefused({ refusal: "failed", peer: peerName, identity, method, why, error });
     if (!(error instanceof RpcError))
       return new RpcError({ code: "internal", message: "the authorization failed", origin: "remote" });
-    const prefix = `[${error.code}] `;
-    const { code, message, retryAfterMs } = error;
+    const { code, plainMessage, retryAfterMs } = error;
     return new RpcError({
       code,
-      message: message.startsWith(prefix) ? message.slice(prefix.length) : message,
+      message: plainMessage,
       origin: "remote",
       retryAfterMs,
     });

@@ -35,16 +35,11 @@ export async function explainDenial(
     endAfterTransfer();
     return undefined;
   } catch (error) {
-    const { code, message, origin } = error as RpcError;
+    const { code, plainMessage, origin } = error as RpcError;
     if (origin === "remote") endAfterTransfer();
     else endSession(brokenByRefusal(peer.peerName));
     if (code === "not_found")
-      return new RpcError({ code: "permission_denied", message: bare(message), origin: "remote" });
+      return new RpcError({ code: "permission_denied", message: plainMessage, origin: "remote" });
     return code === "permission_denied" || code === "out_of_range" ? (error as RpcError) : undefined;
   }
-}
-
-/** A message without its code. */
-function bare(message: string): string {
-  return message.replace(/^\[\w+\] /, "");
 }

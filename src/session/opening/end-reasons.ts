@@ -198,7 +198,7 @@ export function notTrusted(peerName: string, why: string): RpcError {
 export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
   return new RpcError({
     code: "unauthenticated",
-    message: `${peerName} has not shown within ${timeoutMs} ms that it has the keys of the session`,
+    message: `${peerName} has not shown within ${Math.round(timeoutMs)} ms that it has the keys of the session`,
     origin: "local",
   });
 }
@@ -231,7 +231,7 @@ export class ConnectSilence extends RpcError {
   ) {
     super({
       code: "unavailable",
-      message: `${peerName} did not answer within ${timeoutMs} ms; is a server running there?`,
+      message: `${peerName} did not answer within ${Math.round(timeoutMs)} ms; is a server running there?`,
       origin: "fabric",
     });
   }

@@ -40,8 +40,12 @@ export abstract class Pump implements ItemProducer {
 
   /** All items have been sent. */
   protected abstract onSourceEnded(): void;
-  /** The source threw, or a schema, or an item cannot be sent. */
+  /** The source threw, or a schema. */
   protected abstract onSourceFailed(error: unknown): void;
+  /** An item cannot be encoded, or there is no room for it. Default: the source has failed. */
+  protected onItemUnsendable(error: unknown): void {
+    this.onSourceFailed(error);
+  }
   /** An item does not fit the contract. */
   protected abstract onItemMisfit(issues: string): void;
 
@@ -154,7 +158,7 @@ export abstract class Pump implements ItemProducer {
     try {
       sender.send(value);
     } catch (error) {
-      this.#onFailed(error);
+      if (!this.#stopped && !this.#ended) this.onItemUnsendable(error);
     }
   }
 

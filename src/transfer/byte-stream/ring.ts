@@ -35,11 +35,7 @@ export class Bell {
  * `cancelled` with its text.
  */
 export function givenUp(who: string, reason: unknown): RpcError {
-  if (reason instanceof RpcError) {
-    const prefix = `[${reason.code}] `;
-    const said = reason.message.startsWith(prefix) ? reason.message.slice(prefix.length) : reason.message;
-    return streamError(reason.code, said, reason);
-  }
+  if (reason instanceof RpcError) return streamError(reason.code, reason.plainMessage, reason);
   const text = reason instanceof Error ? reason.message : reason === undefined ? "" : String(reason);
   return streamError("cancelled", `${who} gave the stream up${text === "" ? "" : `: ${text}`}`, reason);
 }
