@@ -337,7 +337,7 @@ function evaluated(gift: Gift, ranks: readonly number[]): Gift {
 const leftOf = (untilMs: number): number => Math.max(1, untilMs - performance.now());
 
 const isNotReady = ([, { code, executed, retryable }]: readonly [number, RankFailure]): boolean =>
-  code === "failed_precondition" && executed === "no" && retryable;
+  code === "failed_precondition" && executed !== "yes" && retryable;
 
 function breakOf([rank, { code, message }]: readonly [number, RankFailure]): NonNullable<Release["error"]> {
   if (code === "deadline_exceeded") return { code, message: `rank ${rank} did not come in time` };
