@@ -1,6 +1,6 @@
 import { type AnyService, RpcError, service } from "cinnabar/standard";
 import { makeView, type View } from "../view/view.ts";
-import { type Collectives, openCollectives } from "./collectives.ts";
+import { Collectives } from "./collectives.ts";
 import type { Envelope, OnFailure, Reply } from "./envelope.ts";
 import { member } from "./group-of.test-support.ts";
 import {
@@ -130,10 +130,8 @@ class Play {
         },
       }),
     );
-    this.#collectives = ranks.map((rank) =>
-      openCollectives(this.#membersOf(rank), {
-        serve: [this.#implementations[rank] as GroupImplementation],
-      }),
+    this.#collectives = ranks.map(
+      (rank) => new Collectives(this.#membersOf(rank), [this.#implementations[rank] as GroupImplementation]),
     );
     this.#histories = ranks.map(() => "");
   }
