@@ -102,11 +102,7 @@ export class Collectives implements Disposable {
   constructor(members: Members, serve: readonly GroupImplementation[]) {
     this.#members = members;
     this.#serve = serve;
-    const taken = serve.find(({ hosts }) => hosts.has(members.name));
-    if (taken !== undefined)
-      throw new TypeError(
-        `joinGroup: "${taken.service.name}" serves the group "${members.name}" already; close that first`,
-      );
+    assertFree(members.name, serve);
     const host: CollectiveHost = {
       serve: (served, envelope, call, offers) => this.#take(served, envelope, call, offers),
     };
@@ -329,6 +325,15 @@ export class Collectives implements Disposable {
     this.#counts.refused++;
     return refusal(why);
   }
+}
+
+/** @throws TypeError for an implementation that serves this group already */
+export function assertFree(group: string, serve: readonly GroupImplementation[]): void {
+  const taken = serve.find(({ hosts }) => hosts.has(group));
+  if (taken !== undefined)
+    throw new TypeError(
+      `joinGroup: "${taken.service.name}" serves the group "${group}" already; close that first`,
+    );
 }
 
 /** What names a call on the channels. */

@@ -1,6 +1,7 @@
 import type { Engine, Implementation } from "cinnabar/standard";
 import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
+import { assertFree } from "../collective/collectives.ts";
 import { GroupHost } from "../host/group-host.ts";
 import { assertAddress, transportOf } from "../live/address.ts";
 import type { Member, MemberLanes } from "../view/view.ts";
@@ -108,6 +109,7 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
   const host = GroupHost.of(engine);
   // Before others can know of this member.
   const served = host.serve(serve, authority.isFixed !== true);
+  assertFree(name, served.implementations);
   const membership = await authority.join(name, candidate, { engine, signal });
   return Group.open({
     engine,

@@ -1,7 +1,7 @@
 import type { RpcError } from "cinnabar/standard";
 import { afterEach, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { closeAll, groupOf, observerOf, type TestMember } from "../collective/group-of.test-support.ts";
+import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
 import { notInView } from "../view/not-in-view.ts";
 import { makeView, type View } from "../view/view.ts";
 import type { Copies } from "./copies.ts";
@@ -336,7 +336,4 @@ it("refuses what is no value, no name and no option", async () => {
     'unknown option "value"',
   );
   expect(() => openVariables(member.collectives, implementation)).toThrow("has them open already");
-  const observer = await observerOf([member]);
-  open.push(() => closeAll([observer]));
-  expect(() => openVariables(observer.collectives, implementVariables())).toThrow("is no member");
 });

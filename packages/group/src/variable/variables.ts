@@ -203,7 +203,7 @@ export class Variables implements Disposable {
   #ended(name: string, given: AbortSignal | undefined): RpcError {
     const where = `variable "${name}"`;
     if (this.#end.signal.aborted)
-      return new RpcError({ code: "unavailable", message: `${where}: the variables were closed` });
+      return new RpcError({ code: "unavailable", message: `${where}: the group was closed` });
     if (given?.aborted === true)
       return new RpcError({
         code: "cancelled",
