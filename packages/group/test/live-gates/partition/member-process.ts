@@ -3,10 +3,10 @@
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { Engine, implement, service, unary } from "cinnabar/standard";
-import { messageSchema } from "../../collective/message-schema.ts";
-import { etcdAuthority } from "../../etcd/etcd-authority.ts";
-import type { Group } from "../../group/group.ts";
-import { joinGroup } from "../../group/join-group.ts";
+import { messageSchema } from "../../../src/collective/message-schema.ts";
+import { etcdAuthority } from "../../../src/etcd/etcd-authority.ts";
+import type { Group } from "../../../src/group/group.ts";
+import { joinGroup } from "../../../src/group/join-group.ts";
 import { monotonicMs } from "../monotonic.ts";
 import type { Order, Report } from "./orders.ts";
 
