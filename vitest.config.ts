@@ -64,7 +64,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "units",
-          include: ["src/**/*.test.ts", "packages/*/src/**/*.test.ts"],
+          include: ["src/**/*.test.ts", "packages/*/{src,test}/**/*.test.ts"],
           exclude: [...configDefaults.exclude, ...needProcess],
           ...inSharedProcesses,
         },

@@ -1,6 +1,6 @@
-import { crash, quiet } from "../../packages/group/src/simulate/crash-gates.ts";
 import { completionMs } from "../../packages/group/src/tree/choose.ts";
 import type { TreeShape } from "../../packages/group/src/tree/shape.ts";
+import { crash, quiet } from "../../packages/group/test/simulate/crash-gates.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
 import type { Run, Workload } from "../suite/workload.ts";

@@ -1,8 +1,8 @@
-import type { DetectorEvent } from "../detector/events.ts";
-import type { MemberId } from "../detector/message.ts";
-import type { DetectorOptions } from "../detector/options.ts";
-import type { LiveStats } from "../live/driver.ts";
-import type { LiveMember } from "../live/failure-detector.ts";
+import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { MemberId } from "../../src/detector/message.ts";
+import type { DetectorOptions } from "../../src/detector/options.ts";
+import type { LiveStats } from "../../src/live/driver.ts";
+import type { LiveMember } from "../../src/live/failure-detector.ts";
 
 /** What the process of a member is told to do. `start` comes first, and once. */
 export type Order =

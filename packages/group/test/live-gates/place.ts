@@ -9,7 +9,7 @@ import { hasEtcd } from "./partition/etcd-server.ts";
  */
 export type Place = "host" | "guest" | "namespace";
 
-const guest = fileURLToPath(new URL("../../../../test/rdma/guest", import.meta.url));
+const guest = fileURLToPath(new URL("../../../../../test/rdma/guest", import.meta.url));
 const main = fileURLToPath(new URL("./main.js", import.meta.url));
 
 /** Set where a program has a network of its own, which it may change. */

@@ -1,4 +1,4 @@
-import type { MemberId } from "../detector/message.ts";
+import type { MemberId } from "../../src/detector/message.ts";
 import { type Figure, mean, quantile } from "../gates/figure.ts";
 import { LiveGroup, liveMembers } from "./live-group.ts";
 import { declaredDead, firstTold } from "./sightings.ts";

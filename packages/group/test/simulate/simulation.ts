@@ -1,9 +1,9 @@
-import { decode, encode } from "../detector/codec.ts";
-import { Detector } from "../detector/detector.ts";
-import type { DetectorEvent } from "../detector/events.ts";
-import type { MemberId, Message } from "../detector/message.ts";
-import { type DetectorOptions, resolveOptions } from "../detector/options.ts";
-import { Roster } from "../detector/roster.ts";
+import { decode, encode } from "../../src/detector/codec.ts";
+import { Detector } from "../../src/detector/detector.ts";
+import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { MemberId, Message } from "../../src/detector/message.ts";
+import { type DetectorOptions, resolveOptions } from "../../src/detector/options.ts";
+import { Roster } from "../../src/detector/roster.ts";
 import { EventQueue } from "./event-queue.ts";
 import { seededRandom } from "./random.ts";
 

@@ -1,4 +1,4 @@
-import type { DetectorOptions } from "../detector/options.ts";
+import type { DetectorOptions } from "../../src/detector/options.ts";
 import type { Figure } from "../gates/figure.ts";
 import { Record } from "./record.ts";
 import { Simulation } from "./simulation.ts";

@@ -9,18 +9,18 @@ import { assertTree } from "../collective/options.ts";
 import type { RankFailure } from "../collective/result.ts";
 import type { TreeShape } from "../tree/shape.ts";
 import { byRank, isSameMember } from "../view/view.ts";
+import { Arrivals, type Outcome, type Waiter } from "./arrivals.ts";
 import {
   type Collect,
   type Contribution,
+  type ExchangeKind,
+  ExchangeService,
   longestName,
-  type MeetingKind,
-  MeetingService,
   type Release,
-} from "./meeting-service.ts";
-import { type Outcome, type Waiter, Waiting } from "./waiting.ts";
+} from "./exchange-service.ts";
 
-/** The options of a barrier and its kin. */
-export interface MeetingOptions {
+/** The options of a barrier and of exchanges. */
+export interface ExchangeOptions {
   /**
    * What happens when a member dies before all have come. "break": all others fail with `aborted`. "shrink": they go on
    * without it. Default "break".
@@ -32,7 +32,7 @@ export interface MeetingOptions {
    * The shape of the tree, as collectives have it. That of the member with the lowest rank counts. Default "auto".
    */
   readonly tree?: TreeShape | "auto";
-  /** Gives up waiting. This member counts as one that has come, where that is known already. */
+  /** Combines up waiting. This member counts as one that has come, where that is known already. */
   readonly signal?: AbortSignal;
 }
 
@@ -45,70 +45,54 @@ const shareOfRelease = 0.1;
 const firstPauseMs = 20;
 const longestPauseMs = 500;
 
-/** The implementation of meetings, for `Engine.open({ serve })` and `openCollectives`. */
-export interface MeetingImplementation extends GroupImplementation {
+/** What a member serves for barriers and exchanges. */
+export interface ExchangeImplementation extends GroupImplementation {
   /** @internal Who waits, by the name of the group. */
-  readonly waiting: Map<string, Waiting>;
+  readonly arrivals: (group: string) => Arrivals;
 }
 
 const gaveUp = { code: "cancelled", message: "this process gave up" } as const;
 const outside = { code: "failed_precondition", message: "this process is no member" } as const;
 const late = { code: "deadline_exceeded", message: "not all members came in time" } as const;
 
-/** Makes what a member serves for barriers and their kin. */
-export function implementMeetings(): MeetingImplementation {
-  const waiting = new Map<string, Waiting>();
-  const implementation = implementCollectives(MeetingService, {
-    collect: (collect, { group, rank, signal }) => waitingOf(waiting, group).collect(collect, rank, signal),
-    release: (release, { group }) => waitingOf(waiting, group).release(release),
+/** Makes what a member serves for barriers and exchanges. One serves any number of groups. */
+export function implementExchanges(): ExchangeImplementation {
+  const groups = new Map<string, Arrivals>();
+  const implementation = implementCollectives(ExchangeService, {
+    collect: (collect, { group, rank, signal }) => arrivalsOf(groups, group).collect(collect, rank, signal),
+    release: (release, { group }) => arrivalsOf(groups, group).release(release),
   });
-  return Object.freeze({ ...implementation, waiting });
+  return Object.freeze({ ...implementation, arrivals: (group: string) => arrivalsOf(groups, group) });
 }
 
-function waitingOf(groups: Map<string, Waiting>, group: string): Waiting {
-  let waiting = groups.get(group);
-  if (waiting === undefined) {
-    waiting = new Waiting();
-    groups.set(group, waiting);
+function arrivalsOf(groups: Map<string, Arrivals>, group: string): Arrivals {
+  let arrivals = groups.get(group);
+  if (arrivals === undefined) {
+    arrivals = new Arrivals();
+    groups.set(group, arrivals);
   }
-  return waiting;
+  return arrivals;
 }
 
-/**
- * Barriers and exchanges of values among all members of a group. `implementation` must be among what `collectives`
- * serves.
- *
- * @example
- * const meetings = implementMeetings();
- * const engine = await Engine.open({ listen, serve: [store, meetings] });
- * const group = await joinGroup("store", { engine, authority });
- * const collectives = openCollectives(group, { serve: [store, meetings] });
- * const meeting = openMeetings(collectives, meetings);
- * await meeting.barrier("ready");
- */
-export function openMeetings(collectives: Collectives, implementation: MeetingImplementation): Meetings {
-  return new Meetings(collectives, waitingOf(implementation.waiting, collectives.members.name));
-}
-
-/** What a meeting gives to its members: the same to all, or to each rank its own. */
-type Gift = { readonly all: unknown } | { readonly of: (rank: number) => unknown };
-/** Makes it of what all have brought, by rank, ascending. It runs at the member that leads the meeting. */
-type Give = (values: ReadonlyMap<number, unknown>) => Gift;
+/** What members get: all the same, or each rank its own. */
+type Results = { readonly all: unknown } | { readonly of: (rank: number) => unknown };
+/** Makes the results of what all have brought, by rank, ascending. It runs at the leader. */
+type Combine = (values: ReadonlyMap<number, unknown>) => Results;
 
 /**
- * Meetings of all members of a group. All members come to a meeting by the same method and name, and none goes on before
- * all have come. The member with the lowest rank of its view leads it. When that one dies the meeting breaks for all.
+ * Barriers and exchanges of values among all members of a group. All members call the same method with the same name,
+ * and none goes on before all have come. The member with the lowest rank of its view leads. When that one dies, the
+ * exchange breaks for all.
  */
-export class Meetings {
+export class Exchanges {
   readonly #collectives: Collectives;
   readonly #members: Members;
-  readonly #waiting: Waiting;
+  readonly #arrivals: Arrivals;
 
-  /** @internal Made by `openMeetings`. */
-  constructor(collectives: Collectives, waiting: Waiting) {
+  constructor(collectives: Collectives, arrivals: Arrivals) {
     this.#collectives = collectives;
     this.#members = collectives.members;
-    this.#waiting = waiting;
+    this.#arrivals = arrivals;
   }
 
   /**
@@ -119,28 +103,40 @@ export class Meetings {
    * waits there already, is no member, or others do something else there.
    *
    * @example
-   * await meeting.barrier("loaded", { timeoutMs: 30_000 });
+   * await group.barrier("loaded", { timeoutMs: 30_000 });
    */
-  async barrier(name: string, options: MeetingOptions = {}): Promise<void> {
-    await this.#meet("barrier", name, undefined, () => ({ all: undefined }), options);
+  async barrier(name: string, options: ExchangeOptions = {}): Promise<void> {
+    await this.#exchange("barrier", name, undefined, () => ({ all: undefined }), options);
   }
 
   /** Brings the values of all members to the one with the lowest rank. The others get undefined. @throws as `barrier` */
   gather<T>(
     name: string,
     value: T,
-    options: MeetingOptions = {},
+    options: ExchangeOptions = {},
   ): Promise<ReadonlyMap<number, T> | undefined> {
-    const lowest = this.#leader;
-    const give: Give = (values) => ({ of: (rank) => (rank === lowest ? values : undefined) });
-    return this.#meet("gather", name, value, give, options) as Promise<ReadonlyMap<number, T> | undefined>;
+    const combine: Combine = (values) => this.#forLowest(values);
+    return this.#exchange("gather", name, value, combine, options) as Promise<
+      ReadonlyMap<number, T> | undefined
+    >;
   }
 
   /** Brings the values of all members to all members, by rank, ascending. @throws as `barrier` */
-  allGather<T>(name: string, value: T, options: MeetingOptions = {}): Promise<ReadonlyMap<number, T>> {
-    return this.#meet("allGather", name, value, (values) => ({ all: values }), options) as Promise<
+  allGather<T>(name: string, value: T, options: ExchangeOptions = {}): Promise<ReadonlyMap<number, T>> {
+    return this.#exchange("allGather", name, value, (values) => ({ all: values }), options) as Promise<
       ReadonlyMap<number, T>
     >;
+  }
+
+  /** As `allReduce`, for the member with the lowest rank. The others get undefined. @throws as `allReduce` */
+  reduce<T>(
+    name: string,
+    value: T,
+    reduce: (one: T, other: T) => T,
+    options: ExchangeOptions = {},
+  ): Promise<T | undefined> {
+    const combine: Combine = (values) => this.#forLowest(reduced(values, reduce));
+    return this.#exchange("reduce", name, value, combine, options) as Promise<T | undefined>;
   }
 
   /**
@@ -152,24 +148,30 @@ export class Meetings {
     name: string,
     value: T,
     reduce: (one: T, other: T) => T,
-    options: MeetingOptions = {},
+    options: ExchangeOptions = {},
   ): Promise<T> {
-    const give: Give = (values) => {
-      const result = [...(values as ReadonlyMap<number, T>).values()].reduce((one, other) =>
-        reduce(one, other),
-      );
-      return { all: result };
-    };
-    return this.#meet("allReduce", name, value, give, options) as Promise<T>;
+    const combine: Combine = (values) => ({ all: reduced(values, reduce) });
+    return this.#exchange("allReduce", name, value, combine, options) as Promise<T>;
+  }
+
+  /** Gives all members the value of the one with the lowest rank. What the others pass is not used. @throws as `barrier` */
+  broadcast<T>(name: string, value?: T, options: ExchangeOptions = {}): Promise<T> {
+    const combine: Combine = () => ({ all: value });
+    return this.#exchange("broadcast", name, undefined, combine, options) as Promise<T>;
   }
 
   /**
    * Gives each member a value of the one with the lowest rank, which passes a function of the rank. What the others pass
    * is not used. @throws as `barrier`, and `internal` when the function throws
    */
-  scatter<T>(name: string, valueFor?: (rank: number) => T, options: MeetingOptions = {}): Promise<T> {
-    const give: Give = () => ({ of: (rank) => valueFor?.(rank) });
-    return this.#meet("scatter", name, undefined, give, options) as Promise<T>;
+  scatter<T>(name: string, valueFor?: (rank: number) => T, options: ExchangeOptions = {}): Promise<T> {
+    const combine: Combine = () => ({ of: (rank) => valueFor?.(rank) });
+    return this.#exchange("scatter", name, undefined, combine, options) as Promise<T>;
+  }
+
+  #forLowest(result: unknown): Results {
+    const lowest = this.#leader;
+    return { of: (rank) => (rank === lowest ? result : undefined) };
   }
 
   /** The lowest rank of the view. */
@@ -177,12 +179,12 @@ export class Meetings {
     return this.#members.view.members[0]?.rank;
   }
 
-  async #meet(
-    kind: MeetingKind,
+  async #exchange(
+    kind: ExchangeKind,
     name: string,
     value: unknown,
-    give: Give,
-    options: MeetingOptions,
+    combine: Combine,
+    options: ExchangeOptions,
   ): Promise<unknown> {
     const { onDeath, timeoutMs, tree, signal } = checked(name, options);
     const { self } = this.#members;
@@ -194,13 +196,13 @@ export class Meetings {
     const settled = new Promise<Outcome>((resolved) => {
       resolve = resolved;
     });
-    // It leaves at once: the question of the next meeting of this name must not find it here.
+    // It leaves at once: the next round of this name must not find it here.
     const settle = (outcome: Outcome): void => {
-      this.#waiting.leave(name, waiter);
+      this.#arrivals.leave(name, waiter);
       resolve(outcome);
     };
-    const waiter: Waiter = { kind, value, meeting: undefined, settle };
-    this.#waiting.enter(name, waiter);
+    const waiter: Waiter = { kind, value, round: undefined, settle };
+    this.#arrivals.enter(name, waiter);
     const deadlineMs = performance.now() + timeoutMs;
     const end = new AbortController();
     const timer = setTimeout(() => settle({ error: late, result: undefined }), timeoutMs);
@@ -211,7 +213,7 @@ export class Meetings {
       const living = byRank(view);
       if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
       // Without the leader nobody lets this member go.
-      // A successor with the same rank is another member, and knows nothing of this meeting.
+      // A successor with the same rank is another member, and knows nothing of this round.
       const gone = present.find(
         (member) =>
           (onDeath === "break" || member.rank === leader) && !isSameMember(member, living.get(member.rank)),
@@ -221,7 +223,7 @@ export class Meetings {
     });
     try {
       if (self.rank === leader) {
-        const led = { kind, name, give, onDeath, deadlineMs, tree, signal: end.signal, rank: leader };
+        const led = { kind, name, combine, onDeath, deadlineMs, tree, signal: end.signal, rank: leader };
         this.#lead(led).then(settle, (error: unknown) =>
           settle({ error: failureOf(error), result: undefined }),
         );
@@ -239,24 +241,33 @@ export class Meetings {
 
   /**
    * Waits for all members, and lets them go on or tells them why not. The leader goes on last: when it asks for the next
-   * meeting of this name, nobody is in this one any more.
+   * round of this name, nobody is in this one any more.
    */
-  async #lead({ kind, name, give, onDeath, deadlineMs, tree, signal, rank: leader }: Led): Promise<Outcome> {
+  async #lead({
+    kind,
+    name,
+    combine,
+    onDeath,
+    deadlineMs,
+    tree,
+    signal,
+    rank: leader,
+  }: Led): Promise<Outcome> {
     const untilMs = deadlineMs - leftOf(deadlineMs) * shareOfRelease;
-    const meeting = randomBytes(16).toString("hex");
-    const { ok, failures, values } = await this.#collect({ name, kind, meeting }, untilMs, {
+    const round = randomBytes(16).toString("hex");
+    const { ok, failures, values } = await this.#collect({ name, kind, round }, untilMs, {
       tree,
       signal,
     }).catch(async (thrown: unknown) => {
-      await this.#giveUp(name, meeting, failureOf(thrown));
+      await this.#combineUp(name, round, failureOf(thrown));
       throw thrown;
     });
     const breaking = failures.find(([, { code }]) => onDeath === "break" || code !== "unavailable");
     let error = breaking && breakOf(breaking);
-    let gift: Gift = { all: undefined };
+    let results: Results = { all: undefined };
     if (error === undefined) {
       try {
-        gift = evaluated(give(new Map([...values].sort(([one], [other]) => one - other))), ok);
+        results = evaluated(combine(new Map([...values].sort(([one], [other]) => one - other))), ok);
       } catch (thrown) {
         error = { code: "internal", message: `${kind} threw: ${String(thrown)}` };
       }
@@ -264,38 +275,38 @@ export class Meetings {
     const others = ok.filter((rank) => rank !== leader);
     const timeoutMs = leftOf(deadlineMs);
     const options = { include: others, view: "root", onFailure: "partial", tree, timeoutMs } as const;
-    const resultOf = (rank: number): unknown => ("of" in gift ? gift.of(rank) : gift.all);
-    const release = (rank: number): Release => ({ name, meeting, error, result: resultOf(rank) });
+    const resultOf = (rank: number): unknown => ("of" in results ? results.of(rank) : results.all);
+    const release = (rank: number): Release => ({ name, round, error, result: resultOf(rank) });
     const outcome = { error, result: resultOf(leader) };
     if (others.length === 0) return outcome;
     const released =
-      "of" in gift
-        ? this.#collectives.scatter(MeetingService, "release", release, options)
-        : this.#collectives.all(MeetingService).release(release(leader), options);
-    // Whoever cannot be reached finds out by itself that the meeting has ended.
+      "of" in results
+        ? this.#collectives.scatter(ExchangeService, "release", release, options)
+        : this.#collectives.all(ExchangeService).release(release(leader), options);
+    // Members that cannot be reached find out by themselves that the round has ended.
     await released.catch(() => undefined);
     return outcome;
   }
 
-  /** The leader gives up, or cannot lead: those that it has counted wait in vain. */
-  async #giveUp(
+  /** The leader combines up, or cannot lead: those that it has counted wait in vain. */
+  async #combineUp(
     name: string,
-    meeting: string,
+    round: string,
     { code, message }: NonNullable<Release["error"]>,
   ): Promise<void> {
     const error = { code: code === "cancelled" ? "aborted" : code, message } as const;
     const options = { view: "root", onFailure: "partial" } as const;
-    const { release } = this.#collectives.all(MeetingService);
-    await release({ name, meeting, error, result: undefined }, options).catch(() => undefined);
+    const { release } = this.#collectives.all(ExchangeService);
+    await release({ name, round, error, result: undefined }, options).catch(() => undefined);
   }
 
-  /** Who has come when nobody is left to wait for. Asks again while members are there and have not opened meetings. */
+  /** Who has come when nobody is left to wait for. Asks again while members are there and have not joined yet. */
   async #collect(
     input: Collect,
     untilMs: number,
     { tree, signal }: Pick<Led, "tree" | "signal">,
   ): Promise<Collected> {
-    const { collect } = this.#collectives.all(MeetingService);
+    const { collect } = this.#collectives.all(ExchangeService);
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
       const timeoutMs = leftOf(untilMs);
       const options = { view: "root", onFailure: "partial", tree, timeoutMs, signal } as const;
@@ -308,11 +319,14 @@ export class Meetings {
   }
 }
 
-/** A meeting as its leader knows it. */
+const reduced = <T>(values: ReadonlyMap<number, unknown>, reduce: (one: T, other: T) => T): T =>
+  [...(values as ReadonlyMap<number, T>).values()].reduce((one, other) => reduce(one, other));
+
+/** A round as its leader knows it. */
 interface Led {
-  readonly kind: MeetingKind;
+  readonly kind: ExchangeKind;
   readonly name: string;
-  readonly give: Give;
+  readonly combine: Combine;
   readonly onDeath: "break" | "shrink";
   readonly deadlineMs: number;
   readonly tree: TreeShape | "auto";
@@ -328,16 +342,17 @@ interface Collected {
 }
 
 /** With the results of all ranks: a function that throws does so before anybody is let go. */
-function evaluated(gift: Gift, ranks: readonly number[]): Gift {
-  if (!("of" in gift)) return gift;
-  const results = new Map(ranks.map((rank) => [rank, gift.of(rank)]));
-  return { of: (rank) => results.get(rank) };
+function evaluated(results: Results, ranks: readonly number[]): Results {
+  if (!("of" in results)) return results;
+  const made = new Map(ranks.map((rank) => [rank, results.of(rank)]));
+  return { of: (rank) => made.get(rank) };
 }
 
 const leftOf = (untilMs: number): number => Math.max(1, untilMs - performance.now());
 
+/** The member has not joined yet: its engine serves nothing of the group, or has no such group. Asking again is safe. */
 const isNotReady = ([, { code, executed, retryable }]: readonly [number, RankFailure]): boolean =>
-  code === "failed_precondition" && executed === "no" && retryable;
+  code === "unimplemented" || (code === "failed_precondition" && executed !== "yes" && retryable);
 
 function breakOf([rank, { code, message }]: readonly [number, RankFailure]): NonNullable<Release["error"]> {
   if (code === "deadline_exceeded") return { code, message: `rank ${rank} did not come in time` };
@@ -347,26 +362,26 @@ function breakOf([rank, { code, message }]: readonly [number, RankFailure]): Non
 }
 
 /** The options with defaults. @throws TypeError or RangeError that names the option */
-function checked(name: string, options: MeetingOptions) {
+function checked(name: string, options: ExchangeOptions) {
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
-    throw new TypeError(`meeting: unknown option "${unknown}"; known are ${known.join(", ")}`);
+    throw new TypeError(`exchange: unknown option "${unknown}"; known are ${known.join(", ")}`);
   if (typeof name !== "string" || name === "" || name.length > longestName)
-    throw new TypeError(`meeting: the name of a meeting has 1 to ${longestName} characters`);
+    throw new TypeError(`exchange: the name has 1 to ${longestName} characters`);
   const { onDeath = "break", timeoutMs = defaultTimeoutMs, tree = "auto", signal } = options;
   if (onDeath !== "break" && onDeath !== "shrink")
-    throw new TypeError(`meeting: onDeath must be "break" or "shrink", it is ${String(onDeath)}`);
+    throw new TypeError(`exchange: onDeath must be "break" or "shrink", it is ${String(onDeath)}`);
   if (!(timeoutMs > 0 && timeoutMs <= longestMs))
     throw new RangeError(
-      `meeting: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
+      `exchange: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
     );
-  if (tree !== "auto") assertTree("meeting: tree", tree);
+  if (tree !== "auto") assertTree("exchange: tree", tree);
   return { onDeath, timeoutMs, tree, signal };
 }
 
-/** Why a meeting failed, with its name. */
+/** Why an exchange failed, with its name. */
 function failed(name: string, { code, message }: NonNullable<Release["error"]>, cause?: unknown): RpcError {
-  const text = `meeting "${name}": ${message}`;
+  const text = `exchange "${name}": ${message}`;
   return new RpcError({
     code,
     message: text,

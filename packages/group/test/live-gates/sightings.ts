@@ -1,4 +1,4 @@
-import type { MemberId, Status } from "../detector/message.ts";
+import type { MemberId, Status } from "../../src/detector/message.ts";
 import type { Sighting } from "./live-group.ts";
 
 /** When members first told of that status of a member, by observer, of what was told from `sinceMs` on. */

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
-const program = fileURLToPath(new URL("../../../../../build/etcd/usr/bin/etcd", import.meta.url));
+const program = fileURLToPath(new URL("../../../../../../build/etcd/usr/bin/etcd", import.meta.url));
 
 /** Whether set-up has got the program. */
 export const hasEtcd = existsSync(program);

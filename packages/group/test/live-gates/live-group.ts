@@ -1,6 +1,6 @@
-import type { DetectorEvent } from "../detector/events.ts";
-import type { MemberId, Status } from "../detector/message.ts";
-import type { LiveMember } from "../live/failure-detector.ts";
+import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { MemberId, Status } from "../../src/detector/message.ts";
+import type { LiveMember } from "../../src/live/failure-detector.ts";
 import { Child } from "./child.ts";
 import { Expectations } from "./expectations.ts";
 import { monotonicMs } from "./monotonic.ts";

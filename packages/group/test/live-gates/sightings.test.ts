@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Status } from "../detector/message.ts";
+import type { Status } from "../../src/detector/message.ts";
 import type { Sighting } from "./live-group.ts";
 import { declaredDead, firstTold, suspicions } from "./sightings.ts";
 

@@ -3,11 +3,10 @@
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { Engine, implement, service, unary } from "cinnabar/standard";
-import { messageSchema } from "../../collective/message-schema.ts";
-import { etcdAuthority } from "../../etcd/etcd-authority.ts";
-import type { Group } from "../../group/group.ts";
-import { joinGroup } from "../../group/join-group.ts";
-import { GroupHost } from "../../host/group-host.ts";
+import { messageSchema } from "../../../src/collective/message-schema.ts";
+import { etcdAuthority } from "../../../src/etcd/etcd-authority.ts";
+import type { Group } from "../../../src/group/group.ts";
+import { joinGroup } from "../../../src/group/join-group.ts";
 import { monotonicMs } from "../monotonic.ts";
 import type { Order, Report } from "./orders.ts";
 
@@ -23,13 +22,8 @@ const tell = (report: Report) => void process.send?.(report, undefined, undefine
 /** One time in the group. Resolves when it has ended. */
 async function live(order: Order): Promise<void> {
   const { rank, ip, etcd, leaseMs, periodMs, evictReported } = order;
-  const host = new GroupHost();
   const standing = implement(Standing, { who: () => ({ rank }) });
-  await using engine = await Engine.open({
-    listen: `tcp://${ip}:7400`,
-    serve: [standing, ...host.serve],
-    middleware: host.middleware,
-  });
+  await using engine = await Engine.open({ listen: `tcp://${ip}:7400` });
   const ended = new AbortController();
   const left = once(ended.signal, "abort");
   const end = (why: "lost" | "excluded") => {
@@ -40,7 +34,7 @@ async function live(order: Order): Promise<void> {
     ended.abort();
   };
   await using group = await joinGroup("live-gates", {
-    ...{ engine, host, rank, onExcluded: () => end("excluded") },
+    ...{ engine, serve: [standing], rank, onExcluded: () => end("excluded") },
     authority: etcdAuthority({
       ...{ endpoints: etcd, leaseMs, evictReported, whenUnreachable: "end" },
       // What is sent while the network is parted is lost, so another try must not wait for long.

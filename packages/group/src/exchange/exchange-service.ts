@@ -2,8 +2,15 @@ import { type RpcCode, service } from "cinnabar/standard";
 import { messageSchema } from "../collective/message-schema.ts";
 import { collective } from "../collective/method.ts";
 
-/** What members do together at a meeting. */
-export type MeetingKind = "barrier" | "gather" | "allGather" | "allReduce" | "scatter";
+/** What members do together. */
+export type ExchangeKind =
+  | "barrier"
+  | "gather"
+  | "allGather"
+  | "reduce"
+  | "allReduce"
+  | "broadcast"
+  | "scatter";
 
 /** A rank and what it brought. */
 export type Contribution = readonly [rank: number, value: unknown];
@@ -11,21 +18,21 @@ export type Contribution = readonly [rank: number, value: unknown];
 /** The question whether a member has come. */
 export interface Collect {
   readonly name: string;
-  readonly kind: MeetingKind;
-  /** Chosen by the leader for this time of asking. */
-  readonly meeting: string;
+  readonly kind: ExchangeKind;
+  /** The id of this round; the leader chooses it. */
+  readonly round: string;
 }
 
-/** What a meeting gives to one member. */
+/** How a round ends for one member. */
 export interface Release {
   readonly name: string;
-  /** That of the collecting call which the member answered last. */
-  readonly meeting: string;
+  /** The round that the member was counted for last. */
+  readonly round: string;
   readonly error: { readonly code: RpcCode; readonly message: string } | undefined;
   readonly result: unknown;
 }
 
-/** The most characters of a meeting's name. */
+/** The most characters of an exchange's name. */
 export const longestName = 128;
 
 const isText = (value: unknown): value is string => typeof value === "string";
@@ -38,14 +45,14 @@ export interface Brought {
 
 const isContribution = (value: unknown): boolean => Array.isArray(value) && Number.isInteger(value[0]);
 
-/** What the members of a group send each other for barriers and their kin. */
-export const MeetingService = service("cinnabar.meetings.v1", {
-  /** Answers when the member has come to the meeting, with what it brought. */
+/** What the members of a group send each other for barriers and exchanges. */
+export const ExchangeService = service("cinnabar.exchanges.v1", {
+  /** Answers when the member has come, with what it brought. */
   collect: collective({
-    input: messageSchema<Collect>("a meeting", {
+    input: messageSchema<Collect>("an exchange", {
       name: isName,
       kind: isText,
-      meeting: isText,
+      round: isText,
     }),
     output: messageSchema<Brought>("contributions", {
       brought: (value) => Array.isArray(value) && value.every(isContribution),
@@ -54,9 +61,9 @@ export const MeetingService = service("cinnabar.meetings.v1", {
   }),
   /** Lets the member go on. */
   release: collective({
-    input: messageSchema<Release>("the end of a meeting", {
+    input: messageSchema<Release>("the end of an exchange", {
       name: isName,
-      meeting: isText,
+      round: isText,
       error: (value) => value === undefined || (typeof value === "object" && value !== null),
       result: () => true,
     }),

@@ -1,5 +1,5 @@
 // A member of a live group: a process with a real detector, which carries out the orders of its group.
-import { FailureDetector } from "../live/failure-detector.ts";
+import { FailureDetector } from "../../src/live/failure-detector.ts";
 import { monotonicMs } from "./monotonic.ts";
 import type { Order, Report } from "./orders.ts";
 

@@ -46,5 +46,5 @@ ${lines.join("\n")}
 }
 
 function resultsFile(): string {
-  return fileURLToPath(new URL("../../../../docs/results/group-detector.md", import.meta.url));
+  return fileURLToPath(new URL("../../../../../docs/results/group-detector.md", import.meta.url));
 }

@@ -1,5 +1,5 @@
-import type { DetectorEvent } from "../detector/events.ts";
-import type { MemberId } from "../detector/message.ts";
+import type { DetectorEvent } from "../../src/detector/events.ts";
+import type { MemberId } from "../../src/detector/message.ts";
 
 /** What the members of a simulation have told of, by whom it is about. */
 export class Record {

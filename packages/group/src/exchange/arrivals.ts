@@ -1,15 +1,15 @@
 import { type RpcCode, RpcError } from "cinnabar/standard";
-import type { Brought, Collect, MeetingKind, Release } from "./meeting-service.ts";
+import type { Brought, Collect, ExchangeKind, Release } from "./exchange-service.ts";
 
-/** How a meeting ended for a member. */
+/** How an exchange ended for a member. */
 export type Outcome = Pick<Release, "error" | "result">;
 
-/** This member at a meeting: it has come, and waits for the others. */
+/** This member has come to an exchange, and waits for the others. */
 export interface Waiter {
-  readonly kind: MeetingKind;
+  readonly kind: ExchangeKind;
   readonly value: unknown;
-  /** The time of asking at which it was counted last. Only that one lets it go. */
-  meeting: string | undefined;
+  /** The round that it was counted for last. Only that one lets it go. */
+  round: string | undefined;
   /** Ends the waiting. The waiter leaves at once. */
   readonly settle: (outcome: Outcome) => void;
 }
@@ -17,7 +17,7 @@ export interface Waiter {
 /** How long a member that is told to stop waits for the reason. */
 const graceMs = 1000;
 
-/** Why a meeting is broken, by the code of what ended the question. */
+/** Why an exchange is broken, by the code of what ended the question. */
 const broken: Readonly<
   Partial<Record<RpcCode, Release["error"]>> & { readonly unavailable: Release["error"] }
 > = {
@@ -25,17 +25,17 @@ const broken: Readonly<
   unavailable: { code: "aborted", message: "the member that led it was lost, or gave up" },
 };
 
-/** Who of this process waits at which meeting, and which meetings wait for it. */
-export class Waiting {
+/** At which exchanges this process waits, and which exchanges wait for it. */
+export class Arrivals {
   readonly #waiters = new Map<string, Waiter>();
   readonly #awaited = new Map<string, Set<() => void>>();
 
-  /** @throws RpcError `failed_precondition` when this process waits at a meeting of that name */
+  /** @throws RpcError `failed_precondition` when this process waits at an exchange of that name */
   enter(name: string, waiter: Waiter): void {
     if (this.#waiters.has(name))
       throw new RpcError({
         code: "failed_precondition",
-        message: `meeting "${name}": this process waits there already`,
+        message: `exchange "${name}": this process waits there already`,
       });
     this.#waiters.set(name, waiter);
     for (const notify of [...(this.#awaited.get(name) ?? [])]) notify();
@@ -46,26 +46,26 @@ export class Waiting {
   }
 
   /**
-   * Counts this process for a meeting as soon as it has come.
+   * Counts this process for a round as soon as it has come.
    *
    * @throws RpcError `failed_precondition` when it does something else there; the reason of `signal`, which ends waiting
    */
-  async collect({ name, kind, meeting }: Collect, rank: number, signal: AbortSignal): Promise<Brought> {
+  async collect({ name, kind, round }: Collect, rank: number, signal: AbortSignal): Promise<Brought> {
     const waiter = this.#waiters.get(name) ?? (await this.#arrival(name, signal));
     if (waiter.kind !== kind)
       throw new RpcError({
         code: "failed_precondition",
-        message: `meeting "${name}": rank ${rank} is there for ${waiter.kind}, others for ${kind}`,
+        message: `exchange "${name}": rank ${rank} is there for ${waiter.kind}, others for ${kind}`,
       });
-    waiter.meeting = meeting;
-    // The meeting has lost who led it, or has no time left.
+    waiter.round = round;
+    // The leader was lost, or the time is up.
     const onAbort = (): void => {
       const { code } = signal.reason as RpcError;
       const settle = (): void => {
-        if (waiter.meeting === meeting)
+        if (waiter.round === round)
           waiter.settle({ error: broken[code] ?? broken.unavailable, result: undefined });
       };
-      // Whoever cancels is about to say why, unless it heard of its own end.
+      // A member that cancels is about to send the reason, unless it was told to stop itself.
       if (code === "cancelled") setTimeout(settle, graceMs).unref();
       else settle();
     };
@@ -73,10 +73,10 @@ export class Waiting {
     return { brought: [[rank, waiter.value]] };
   }
 
-  /** Lets this process go on, if it is the meeting that it was counted for. */
-  release({ name, meeting, error, result }: Release): void {
+  /** Lets this process go on, if it was counted for this round. */
+  release({ name, round, error, result }: Release): void {
     const waiter = this.#waiters.get(name);
-    if (waiter?.meeting === meeting) waiter.settle({ error, result });
+    if (waiter?.round === round) waiter.settle({ error, result });
   }
 
   async #arrival(name: string, signal: AbortSignal): Promise<Waiter> {
