@@ -5,7 +5,7 @@ import { networkInterfaces } from "node:os";
 import { describeFabrics, type Engine, implement, RpcError, service, unary } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { formatHostUrl, parseUrl } from "../../src/libfabric/url.ts";
+import { formatHostUrl, parseUrl } from "../../src/fabric/libfabric/url.ts";
 import { root, userPages } from "../docs/pages.test-support.ts";
 import { openEngine } from "../matrix/pair.ts";
 import { namePrefix } from "../matrix/providers.ts";
