@@ -73,6 +73,17 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   return hints;
 }
 
+/// The native tcp provider (`net`, `tcp`) answers 0.0.0.0 and :: without the port that was asked
+/// for. The endpoint binds to what `fi_info` has, so the port would be any free one. False if there
+/// is no memory.
+bool bindTo(fi_info& info, const InfoRequest& request) {
+  const auto& source = request.source;
+  if (source.empty() || addressingOf(request.provider->scheme) != Addressing::socket) return true;
+  free(info.src_addr);
+  info.src_addrlen = source.size();
+  return copyInto(reinterpret_cast<uint8_t**>(&info.src_addr), source.data(), source.size());
+}
+
 // libfabric's shm provider offers nothing when /dev/shm is short of room for one endpoint.
 constexpr uint64_t kShmRoom = 32 << 20;
 
@@ -123,7 +134,8 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
   for (fi_info* info = all->get(); info != nullptr; info = info->next) {
     if (name != info->fabric_attr->prov_name) continue;
     InfoPtr chosen(library.dupinfo(info), InfoDeleter{&library});
-    if (!chosen) return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
+    if (!chosen || !bindTo(*chosen, request))
+      return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
     return chosen;
   }
   return library.fail("fi_getinfo", FI_ENODATA,

@@ -5,8 +5,7 @@ import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../base/flow/in-flight-window.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
-import { isWildcard } from "../fabric/host.ts";
-import { hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
 import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
@@ -82,14 +81,12 @@ function admit(port: Port, address: Uint8Array, url: string): number {
     return port.admit(address);
   } catch (error) {
     if (!(error instanceof RpcError) || error.fabric === undefined) throw error;
-    const { scheme, host } = parseUrl(url);
+    const { scheme } = parseUrl(url);
     const { name } = error.fabric;
     const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
     let message = `cannot connect to ${url}: ${lack ?? error.plainMessage}`;
     if (scheme === "shm" && error.fabric.name === "ECONNREFUSED")
       message = `nobody listens at ${url}: no server of this user and host has that name`;
-    else if (hasHosts(scheme) && isWildcard(host))
-      message = `cannot connect to ${url}: ${host} is for listening; connect to an address of the server, such as 127.0.0.1`;
     throw fabricError({ ...error.fabric, rpcCode: error.code, retryable: error.retryable, message });
   }
 }
