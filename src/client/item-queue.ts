@@ -1,7 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, validate } from "../contract/schema.ts";
-import type { InputSource } from "../session/streams/input-source.ts";
-import type { ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
+import type { InputSource, ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
 import { type StreamCall, unsendable } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */

@@ -10,7 +10,7 @@ import type {
 } from "../contract/item-stream.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
-import type { InputSource } from "../session/streams/input-source.ts";
+import type { InputSource } from "../session/streams/item-sender.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../../base/errors/rpc-error.ts";
 import { RequestCredits } from "../../base/flow/request-credits.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { GrantedCredits } from "./granted-credits.ts";
@@ -68,7 +69,7 @@ describe("a session whose peer has fewer credits than before", () => {
     for (const { call } of all.method.calls.splice(0, 3)) call.settle({ value: 1 });
     all.receive(request(5));
     expect(all.method.calls).toHaveLength(2);
-    all.session.end(new Error("over") as never);
+    all.session.end(new RpcError({ code: "unavailable", message: "over" }));
     expect(all.host.credits.open).toBe(0);
   });
 });

@@ -1,7 +1,10 @@
+import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { type Answering, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
+import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
@@ -16,12 +19,9 @@ import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
-import { countFailed, countOverdue, countSucceeded } from "./count-served.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
-import { answerPrefix } from "./frame-prefix.ts";
+import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
-import { giveBackInput, holdInput } from "./held-input.ts";
-import { RequestPrefix } from "./request-prefix.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
 /** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
@@ -397,4 +397,69 @@ export class IncomingCalls implements Answering {
     if (slot < maxRequests) this.#calls[slot] = call;
     else this.#builtinCalls[slot - maxRequests] = call;
   }
+}
+
+/** Inputs of at most so many bytes that came in a message do not count: the number of requests bounds them. */
+const smallInputBytes = 4096;
+
+/**
+ * The input of a call counts in its peer's shares until the answer. It holds some of V8's heap, and the memory that its
+ * binary is in: what it was pulled into, of `pulledBytes`, or about as much as came in the message. False when the
+ * peer's share has no room for the latter. Control requests are answered without waiting, and so always have room.
+ */
+function holdInput({ bodies, account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
+  call.heapBytes = bodies.heapBytes;
+  account.decoded.hold(call.heapBytes);
+  if (pulledBytes > 0) account.pulls.hold(pulledBytes);
+  else if (call.bodyBytes <= smallInputBytes || isBuiltin(call.method)) return true;
+  else if (!account.pulls.take(call.bodyBytes)) return false;
+  call.heldBytes = call.bodyBytes;
+  return true;
+}
+
+/** The memory of its input does not count any more. */
+function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
+  account.decoded.give(call.heapBytes);
+  call.heapBytes = 0;
+  if (call.heldBytes === 0) return;
+  account.pulls.give(call.heldBytes);
+  call.heldBytes = 0;
+}
+
+// What is counted, recorded and told of a call that was served here. Control requests are counted nowhere.
+
+/** Its time is up, and its handler has not ended. */
+function countOverdue({ services }: SessionContext, call: IncomingCall): void {
+  services.counters.overdueHandlers++;
+  const method = services.methods[call.method]?.path;
+  if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+}
+
+/** Returns the time, where the clock was read, otherwise -1. */
+function countSucceeded(session: SessionContext, call: IncomingCall): number {
+  if (isBuiltin(call.method)) return -1;
+  session.services.counters.requestsSucceeded++;
+  return record(session, call, "ok");
+}
+
+function countFailed(session: SessionContext, call: IncomingCall, error: RpcError): void {
+  if (isBuiltin(call.method)) return;
+  const { counters, methods } = session.services;
+  counters.requestsFailed++;
+  record(session, call, error.code);
+  methods[call.method]?.onFailed?.(call, error);
+}
+
+function record({ services, peerName }: SessionContext, call: IncomingCall, code: RpcCode | "ok"): number {
+  const metrics = services.methods[call.method]?.metrics;
+  // A number that no method has is counted nowhere: what peers send must not make us keep more.
+  if (metrics === undefined) return -1;
+  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  if (!services.metrics.timed) return -1;
+  const nowMs = services.clock.now();
+  const tookMs = nowMs - call.startedMs;
+  metrics.latencyMs.record(tookMs);
+  if (tookMs >= services.metrics.slowCallMs)
+    publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
+  return nowMs;
 }

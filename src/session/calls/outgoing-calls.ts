@@ -6,7 +6,7 @@ import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
 import { parseError } from "../../wire/fault.ts";
-import { frameFlag, frameHeaderBytes, frameKind, priorityFlags } from "../../wire/frame.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
@@ -19,7 +19,6 @@ import type { FrameHandler } from "../connection/session-part.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
-import { pullAnswer } from "./pulled-answer.ts";
 import { GrantingCodec } from "./request-regions.ts";
 import {
   type WaitingCall,
@@ -397,4 +396,47 @@ export class OutgoingCalls implements ControlRequestSender {
   #tableOf(callId: number): SlotTable<OutgoingCall> {
     return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#controlRequests;
   }
+}
+
+/** Where a body that must be pulled is described, in the slab. */
+interface DescribedBody {
+  readonly at: number;
+  readonly flags: number;
+  readonly bytes: number;
+}
+
+/**
+ * Pulls the body of an answer. `finish` gives the call's number and grants back, `end` takes the value if the call still
+ * waits for it.
+ */
+function pullAnswer(
+  session: SessionContext,
+  call: OutgoingCall,
+  described: DescribedBody,
+  finish: () => void,
+  end: (value: unknown) => void,
+): void {
+  const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
+  if (call.settled) {
+    // Whoever waited for what it had granted may send a request in this very slot at once: the peer must have heard
+    // before that its body is not wanted.
+    session.outbox.bare(pulledHead);
+    finish();
+    return;
+  }
+  call.phase = "pulling";
+  call.pullingUs = call.elapsedUs(session.services.clock.now());
+  session.bodies.take(
+    described.at,
+    described.flags,
+    described.bytes,
+    () => call.settled,
+    (body, status) => {
+      finish();
+      if (call.settled) return;
+      if (body === undefined) call.onFailure(session.bodies.failure(status));
+      else end(session.bodies.decode(body));
+    },
+    pulledHead,
+  );
 }

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { RpcError } from "../../base/errors/rpc-error.ts";
 import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { KeyChain } from "../../security/sealing/key-schedule.ts";
 import { MessageSealer } from "../../security/sealing/message-sealer.ts";
@@ -33,7 +34,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  for (const one of table) one.end(new Error("over") as never, { quiet: true });
+  for (const one of table) one.end(new RpcError({ code: "unavailable", message: "over" }), { quiet: true });
   for (const { seal } of port.vouches.values()) addonIfThere()?.closeAead(seal?.release() ?? -1);
   peer.close();
   expect(addonIfThere()?.aeads()).toBe(0);
@@ -172,7 +173,7 @@ describe("a sealed session", () => {
   });
 
   it("says goodbye under its keys, and has none afterwards", () => {
-    session.end(new Error("enough") as never);
+    session.end(new RpcError({ code: "unavailable", message: "enough" }));
     expect(opened()).toMatchObject([{ frames: [{ kind: frameKind.goodbye }] }]);
     // Those of the peer: two for messages, one for pieces that it has not sealed, two for keepalives.
     expect(addonIfThere()?.aeads()).toBe(5);
@@ -187,7 +188,7 @@ describe("a sealed session", () => {
     accepted.seal(SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"));
     const welcomed = accepted.welcome({ ...peerGreeting, address: new Uint8Array(0) }, {});
     welcomed.catch(() => undefined);
-    accepted.end(new Error("not any more") as never);
+    accepted.end(new RpcError({ code: "unavailable", message: "not any more" }));
     expect(opened()).toMatchObject([
       { frames: [{ kind: frameKind.welcome }] },
       { frames: [{ kind: frameKind.goodbye }] },

@@ -1,3 +1,4 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { RendezvousBody } from "../../wire/frame.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
@@ -120,4 +121,12 @@ export class ItemSender extends SendCredits implements TurnTaker {
     this.#offers?.beginOffer();
     return rendezvous;
   }
+}
+
+/** What sends the inputs of a stream: a pump from an iterable, or a writer. */
+export interface InputSource {
+  attach(sender: ItemSender): void;
+  detach(): void;
+  /** The stream is over: `error` unless it ended well. */
+  close(error: RpcError | undefined): void;
 }

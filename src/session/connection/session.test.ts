@@ -3,12 +3,6 @@ import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 import { frameFlag, frameKind, rendezvousOwner, senderState } from "../../wire/frame.ts";
 import {
-  FakeCall,
-  messageOf,
-  packedGreeting,
-  peerGreeting,
-} from "../connection/fake-services.test-support.ts";
-import {
   decoded,
   expectFault,
   gone,
@@ -19,7 +13,8 @@ import {
   rendezvousBody,
   settled,
   setUp,
-} from "./scripted-session.test-support.ts";
+} from "../calls/scripted-session.test-support.ts";
+import { FakeCall, messageOf, packedGreeting, peerGreeting } from "./fake-services.test-support.ts";
 
 describe("a session that opens", () => {
   it("says hello and is open once it is welcomed", async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { packMetadata } from "../../wire/metadata/metadata.ts";
-import { RequestMetadata } from "./request-metadata.ts";
+import { RequestMetadata } from "./frame-prefix.ts";
 
 const slab = Buffer.alloc(4096);
 const view = new DataView(slab.buffer, slab.byteOffset, slab.byteLength);

@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { frameFlag, frameKind, rendezvousOwner } from "../../wire/frame.ts";
-import type { FrameSpec } from "../connection/fake-services.test-support.ts";
 import {
   expectFault,
   id,
@@ -8,7 +7,8 @@ import {
   open,
   rendezvousBody,
   settled,
-} from "./scripted-session.test-support.ts";
+} from "../calls/scripted-session.test-support.ts";
+import type { FrameSpec } from "./fake-services.test-support.ts";
 
 describe("rendezvous bodies", () => {
   const long = "x".repeat(10_000);
