@@ -29,8 +29,7 @@ struct OpenRequest {
   std::string host;
   uint32_t service = 0;
   std::string name;
-  std::string provider;          // "" lets the table choose
-  std::vector<uint8_t> authKey;  // empty for none; a secret
+  std::string provider;  // "" lets the table choose
   uint32_t slotBytes = 0;
   uint32_t receiveSlots = 0;
   uint32_t maxConnections = UINT32_MAX;

@@ -149,6 +149,7 @@ const sourceOfEntry = {
   "cinnabar/standard": "src/standard.ts",
   "cinnabar/contract": "src/contract.ts",
   "cinnabar/contract/standard": "src/contract/standard.ts",
+  "cinnabar/inspect": "src/inspect.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 

@@ -244,7 +244,18 @@ export const allStages = stages.filter(({ within }) => within !== "test");
 
 /** Beside test/processes and test/model: see test/matrix/long.ts. */
 export const foldersWithLongForm = [
-  ...["admission", "balance", "bench", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
+  ...[
+    "admission",
+    "balance",
+    "bench",
+    "bulk",
+    "conformance",
+    "flow",
+    "hostile",
+    "lifecycle",
+    "memory",
+    "observe",
+  ],
   ...["middleware", "regression", "retry", "security", "streams", "types", "unary"],
 ];
 

@@ -1,6 +1,6 @@
-import { systemTimeOf } from "../time/clock.ts";
-import { armDetached, runDetached } from "../time/detached-context.ts";
-import { realTimers } from "../time/real-timers.ts";
+import { systemTimeOf } from "../base/time/clock.ts";
+import { armDetached, runDetached } from "../base/time/detached-context.ts";
+import { realTimers } from "../base/time/real-timers.ts";
 import type { Port, PortSink } from "./port.ts";
 import { SpinPolicy } from "./spin-policy.ts";
 
