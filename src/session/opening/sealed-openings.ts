@@ -67,9 +67,9 @@ export class SealedOpenings {
     this.#host = host;
     this.#endpoint = endpoint;
     this.#options = options;
-    const { maxOpen, share } = options.handshakes;
+    const { maxOpen, timeoutMs, share } = options.handshakes;
     const { realClock } = host.services;
-    this.#places = new HandshakePlaces(maxOpen, realClock);
+    this.#places = new HandshakePlaces(maxOpen, timeoutMs, realClock);
     this.#time = new ShareOfTime(realClock, share);
   }
 
@@ -164,11 +164,16 @@ export class SealedOpenings {
     const admission = this.#places.admit(hello, hello.cookie);
     // The peer says hello again.
     if (admission === "full") return this.#tell(port, crowded);
-    const address = this.#host.admit(port, hello);
-    if (address === undefined) return;
-    if (admission === "retry") return this.#sayRetry(port, address, hello);
+    if (admission === "retry") return this.#sayRetry(port, hello);
     const message = Uint8Array.prototype.slice.call(port.slab, offset, offset + bytes);
-    this.#accept({ port, address, hello, message, suite });
+    const accept = (): void => {
+      // It may have been answered while it waited, under another return address.
+      if (this.#accepting.has(hello.nonce)) return void counters.strays++;
+      const address = this.#host.admit(port, hello);
+      if (address !== undefined) this.#accept({ port, address, hello, message, suite });
+    };
+    if (admission === "answer") accept();
+    else if (!this.#places.wait(hello, accept)) this.#tell(port, crowded);
   }
 
   /** The connector has given up the hello with this nonce. */
@@ -179,6 +184,7 @@ export class SealedOpenings {
   /** The engine closes. */
   close(error: RpcError): void {
     for (const giveUp of [...this.#connecting]) giveUp(error);
+    this.#places.close();
     for (const nonce of [...this.#accepting.keys()]) this.#leave(nonce)?.end(error);
     this.#time.close();
   }
@@ -206,7 +212,11 @@ export class SealedOpenings {
         },
       },
     );
-    const givePlace = this.#places.take(hello);
+    const shed = (): void => {
+      this.#leave(hello.nonce)?.end();
+      this.#tell(port, crowded);
+    };
+    const givePlace = this.#places.take(hello, this.#places.isProven(hello, hello.cookie), shed);
     services.securityMeter.openHandshakes++;
     const { timeoutMs } = this.#options.handshakes;
     const onLate = (): void => {
@@ -238,7 +248,9 @@ export class SealedOpenings {
   }
 
   /** Nothing is kept of a peer that must show first that it is where it says. */
-  #sayRetry(port: Port, address: number, hello: SecureHello): void {
+  #sayRetry(port: Port, hello: SecureHello): void {
+    const address = this.#host.admit(port, hello);
+    if (address === undefined) return;
     const channel = new OpeningChannel(port, address, this.#host.services, () => {});
     channel.addressTo(hello);
     channel.retry(this.#places.cookieFor(hello));
