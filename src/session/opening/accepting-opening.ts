@@ -133,7 +133,7 @@ export class AcceptingOpening implements SealedOpening {
     },
     onProven: (identity, chain) => this.#onProven(identity, chain),
     onRefused: (refusal) => {
-      const message = `who connects has not proven who it is: ${refusal.why}`;
+      const message = `who connects has not proven who it is: ${refusal.told ?? refusal.why}`;
       this.end(new RpcError({ code: "unauthenticated", message, origin: "local" }));
       this.#listener.onFailed(refusal);
     },

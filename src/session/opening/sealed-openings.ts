@@ -22,8 +22,10 @@ export interface OpeningHost {
   readonly services: OpeningServices;
   takeIndex(): number;
   giveIndex(index: number): void;
-  /** Enters a return address into the port; undefined when nobody can be there, or too many answers are on their way. */
+  /** Enters a return address into the port; undefined when nobody can be there. */
   admit(port: Port, path: ReturnPath): number | undefined;
+  /** The same for one answer; undefined also when too many answers are on their way beside so many handshakes. */
+  admitForAnswer(port: Port, path: ReturnPath, handshakes: number): number | undefined;
   /** Says no in the clear. */
   refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void;
   /** A peer has proven who it is, and waits for its welcome. */
@@ -71,6 +73,11 @@ export class SealedOpenings {
     const { realClock } = host.services;
     this.#places = new HandshakePlaces(maxOpen, timeoutMs, realClock);
     this.#time = new ShareOfTime(realClock, share);
+  }
+
+  /** How many handshakes are open, in both roles. */
+  get open(): number {
+    return this.#openings.size;
   }
 
   /** Takes a message for an opening. False: no opening has this index and nonce at this port. */
@@ -249,7 +256,7 @@ export class SealedOpenings {
 
   /** Nothing is kept of a peer that must show first that it is where it says. */
   #sayRetry(port: Port, hello: SecureHello): void {
-    const address = this.#host.admit(port, hello);
+    const address = this.#host.admitForAnswer(port, hello, this.open);
     if (address === undefined) return;
     const channel = new OpeningChannel(port, address, this.#host.services, () => {});
     channel.addressTo(hello);
