@@ -323,7 +323,7 @@ export class SessionTable implements PortSink {
       takeIndex: () => this.#takeIndex(),
       giveIndex: (index) => void this.#free.push(index),
       admit: (port, path) => this.#hellos.admit(port, path),
-      admitForAnswer: (port, path, handshakes) => this.#hellos.admitForAnswer(port, path, handshakes),
+      admitForAnswer: (port, path) => this.#hellos.admitForAnswer(port, path),
       refuse: (port, path, code, message) => this.#hellos.refuse(port, path, code, message),
       onAccepted: (sealed) => this.#hellos.acceptSealed(sealed),
     };

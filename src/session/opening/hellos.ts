@@ -255,11 +255,8 @@ export class Hellos<Session extends OpenedSession> {
   }
 
   /** An answer connects to wherever the hello says, which may be anybody: few at a time, and none beyond them. */
-  admitForAnswer(
-    port: Port,
-    path: ReturnPath,
-    handshakes = this.#host.openings?.open ?? 0,
-  ): number | undefined {
+  admitForAnswer(port: Port, path: ReturnPath): number | undefined {
+    const handshakes = this.#host.openings?.open ?? 0;
     // Handshakes have places of their own, and must not keep answers from others.
     const leaving = port.gauges().addresses - this.#host.size - handshakes;
     return leaving < mostLeaving ? this.admit(port, path) : undefined;

@@ -24,8 +24,8 @@ export interface OpeningHost {
   giveIndex(index: number): void;
   /** Enters a return address into the port; undefined when nobody can be there. */
   admit(port: Port, path: ReturnPath): number | undefined;
-  /** The same for one answer; undefined also when too many answers are on their way beside so many handshakes. */
-  admitForAnswer(port: Port, path: ReturnPath, handshakes: number): number | undefined;
+  /** The same for one answer; undefined also when too many answers are on their way. */
+  admitForAnswer(port: Port, path: ReturnPath): number | undefined;
   /** Says no in the clear. */
   refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void;
   /** A peer has proven who it is, and waits for its welcome. */
@@ -256,7 +256,7 @@ export class SealedOpenings {
 
   /** Nothing is kept of a peer that must show first that it is where it says. */
   #sayRetry(port: Port, hello: SecureHello): void {
-    const address = this.#host.admitForAnswer(port, hello, this.open);
+    const address = this.#host.admitForAnswer(port, hello);
     if (address === undefined) return;
     const channel = new OpeningChannel(port, address, this.#host.services, () => {});
     channel.addressTo(hello);
