@@ -75,5 +75,16 @@ export function hostOfAddress(address: Uint8Array): string {
   return groups.join(":");
 }
 
+/**
+ * What one owner of addresses holds for sure, as a key of maps: the IPv4 address, or the /64 network of an IPv6 address,
+ * in a raw tcp address; a raw address of another kind as it is.
+ */
+export function networkOfAddress(address: Uint8Array): string {
+  const host = hostOfAddress(address);
+  if (!host.includes(":")) return host === "" ? Buffer.from(address).toString("latin1") : host;
+  if (host.startsWith("0:0:0:0:0:ffff:")) return address.subarray(20, 24).join(".");
+  return host.split(":").slice(0, 4).join(":");
+}
+
 const inet = 2;
 const inet6 = 10;

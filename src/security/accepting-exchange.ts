@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { randomBytes, X509Certificate } from "node:crypto";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import { certificateOf } from "./certificate.ts";
 import type { Credentials } from "./credential-options.ts";
@@ -11,7 +11,7 @@ import {
   type TlsExchange,
   type TlsExchangeListener,
 } from "./tls-exchange.ts";
-import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
+import { type ExchangeRefusal, otherKey, tlsFailure } from "./tls-failure.ts";
 import type { CertificateChain } from "./trust.ts";
 
 /**
@@ -55,10 +55,11 @@ export class AcceptingServer {
     try {
       const key = this.#credentials.lookup(identity);
       exchange.onPskNamed(identity, key === undefined ? "the pre-shared key is not known" : "");
-      return key === undefined ? null : Buffer.from(key);
+      // With no key, TLS would fail in another way than with a wrong one: strangers would learn which identities exist.
+      return key === undefined ? randomBytes(32) : Buffer.from(key);
     } catch (error) {
       exchange.onPskNamed(identity, `the pre-shared key could not be looked up: ${(error as Error).message}`);
-      return null;
+      return randomBytes(32);
     }
   }
 }
@@ -138,8 +139,10 @@ export class AcceptingExchange implements TlsExchange {
 
   onFailed(error: Error, socket: TLSSocket): void {
     const fault = this.#pskFault;
-    const reason = fault === "" ? tlsFailure(error, socket) : { refusal: "key" as const, why: fault };
-    this.#tell(() => this.#listener.onRefused(reason));
+    const failure = tlsFailure(error, socket);
+    const reason = fault === "" ? failure : { refusal: "key" as const, why: fault };
+    const told = reason.refusal === "key" ? { told: otherKey } : {};
+    this.#tell(() => this.#listener.onRefused({ ...reason, ...told }));
   }
 
   /** The server tells once. */

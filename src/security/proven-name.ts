@@ -10,6 +10,8 @@ const isUri = (name: string): boolean => /^[A-Za-z][A-Za-z0-9+.-]*:/.test(name) 
  * address, a URI, or a host name. It must stand in the subjectAltName in that kind: the CN proves nothing.
  */
 export function nameFault(der: Uint8Array, name: string): string {
+  if (name === "")
+    return "the URL has no host that the certificate could prove: give the option `name` of `connect`";
   const certificate = new X509Certificate(der);
   if (proves(certificate, name)) return "";
   const shown = (certificate.subjectAltName ?? "no names").slice(0, 300);

@@ -1,7 +1,7 @@
 import type { TLSSocket } from "node:tls";
 import type { SecurityRefusal } from "./security-meter.ts";
 
-const otherKey = "the pre-shared keys differ";
+export const otherKey = "the pre-shared keys differ";
 const otherProtocol = "the peer does not speak cinnabar/1";
 const mixed = "one side has certificates, the other a pre-shared key";
 
@@ -36,8 +36,10 @@ const causes: Readonly<Record<string, string>> = {
 /** Why an exchange failed. */
 export interface ExchangeRefusal {
   readonly refusal: SecurityRefusal;
-  /** A sentence for people, without keys. */
+  /** A sentence for people of this side, without keys. */
   readonly why: string;
+  /** What the peer is told instead of `why`. */
+  readonly told?: string;
 }
 
 /** Why OpenSSL gave an exchange up. `socket` judged the peer's certificate. */

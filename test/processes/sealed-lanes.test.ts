@@ -174,7 +174,7 @@ it("lanes ask their module for the pre-shared keys of clients, and a reload asks
   );
   await server.ask("forget");
   await server.ask("reload");
-  await failsBy(api, "the pre-shared key is not known");
+  await failsBy(api, "the pre-shared keys differ");
 });
 
 it("lanes over shm know the user of the kernel, and ask their module", async () => {

@@ -100,6 +100,34 @@ it("thousands of hellos of strangers leave a server to its peers, and new ones g
   await vi.waitFor(async () => expect((await statsOf(server)).security.openHandshakes).toBe(0), 30_000);
 }, 300_000);
 
+it("a crowd at many ports of one host keeps out neither newcomers of other hosts nor of its own", async () => {
+  const { server, url } = await startServer();
+  const strangers = new Child("strangers", { url, addresses: 96, from: "127.0.0.2" });
+  await strangers.report("ready");
+  const crowd = strangers.ask<{ answers: number; said: number }>("crowd", 2_000_000);
+  const taken = async () =>
+    expect((await statsOf(server)).security.openHandshakes).toBeGreaterThan(32);
+  await vi.waitFor(taken, 30_000);
+  const tookMs: Record<string, number[]> = { "tcp://127.0.0.1:0": [], "tcp://127.0.0.2:0": [] };
+  for (let round = 0; round < 3; round++) {
+    for (const listen of Object.keys(tookMs)) {
+      const newcomer = await openEngine({ listen, connectTimeoutMs: 30_000, security });
+      const begun = performance.now();
+      const peer = await newcomer.connect(url);
+      await peer.client(Trial, { timeoutMs: 20_000 }).echo({ token: "in" });
+      tookMs[listen]?.push(Math.round(performance.now() - begun));
+      await newcomer.close();
+    }
+  }
+  const { openHandshakes } = (await statsOf(server)).security;
+  await strangers.ask("stop");
+  const { answers, said } = await crowd;
+  if (isLong)
+    console.log(`${said} bytes of hellos, ${answers} answers; newcomers took ${JSON.stringify(tookMs)} ms`);
+  // The crowd has been there all the time.
+  expect(openHandshakes).toBeGreaterThan(32);
+}, 300_000);
+
 it("handshakes one after another leave nothing behind, at either side", async () => {
   const { server, url } = await startServer();
   const engine = await openEngine({ security });

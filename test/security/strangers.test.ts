@@ -163,7 +163,7 @@ describe("strangers", () => {
   it("cannot queue work: neither by empty frames, nor by handshakes that they give up", async () => {
     // Nobody has a turn.
     const waiting = new Set<() => void>();
-    const spy = vi.spyOn(ShareOfTime.prototype, "do").mockImplementation((step) => {
+    const spy = vi.spyOn(ShareOfTime.prototype, "do").mockImplementation((_host, step) => {
       waiting.add(step);
       return () => void waiting.delete(step);
     });

@@ -322,7 +322,8 @@ export class SessionTable implements PortSink {
       services: this.#services,
       takeIndex: () => this.#takeIndex(),
       giveIndex: (index) => void this.#free.push(index),
-      admit: (port, path) => this.#hellos.admitForAnswer(port, path),
+      admit: (port, path) => this.#hellos.admit(port, path),
+      admitForAnswer: (port, path) => this.#hellos.admitForAnswer(port, path),
       refuse: (port, path, code, message) => this.#hellos.refuse(port, path, code, message),
       onAccepted: (sealed) => this.#hellos.acceptSealed(sealed),
     };

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { networkOfAddress } from "../../fabric/host.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
@@ -44,6 +45,7 @@ export class AcceptingOpening implements SealedOpening {
   readonly #accepted: AcceptedHello;
   readonly #endpoint: TlsEndpoint;
   readonly #time: ShareOfTime;
+  readonly #host: string;
   readonly #listener: AcceptingListener;
   readonly #channel: OpeningChannel;
   readonly #terms: Uint8Array;
@@ -71,6 +73,7 @@ export class AcceptingOpening implements SealedOpening {
     this.#accepted = accepted;
     this.#endpoint = endpoint;
     this.#time = time;
+    this.#host = networkOfAddress(accepted.hello.address);
     this.#listener = listener;
     this.#channel = new OpeningChannel(this.port, this.address, services, () =>
       this.#fail("its address is dead"),
@@ -115,7 +118,7 @@ export class AcceptingOpening implements SealedOpening {
   }
 
   #awaitTurn(): void {
-    this.#cancelStep ??= this.#time.do(() => {
+    this.#cancelStep ??= this.#time.do(this.#host, () => {
       this.#cancelStep = undefined;
       this.#exchange ??= this.#endpoint.accept(this.#events);
       this.#exchange.take(this.#flights.shift() as Uint8Array);
@@ -130,7 +133,7 @@ export class AcceptingOpening implements SealedOpening {
     },
     onProven: (identity, chain) => this.#onProven(identity, chain),
     onRefused: (refusal) => {
-      const message = `who connects has not proven who it is: ${refusal.why}`;
+      const message = `who connects has not proven who it is: ${refusal.told ?? refusal.why}`;
       this.end(new RpcError({ code: "unauthenticated", message, origin: "local" }));
       this.#listener.onFailed(refusal);
     },

@@ -1,30 +1,67 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/time/clock.ts";
+import { networkOfAddress } from "../../fabric/host.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
 import { cookieBytes } from "./opening-message.ts";
 
 /** Handshakes that may be open for one return address. */
 export const mostForAddress = 16;
+/** Hellos that may wait for a place, one for each return address. */
+export const mostWaiting = 256;
+/** A handshake keeps its place for this long, in milliseconds, while other hellos of its host wait. */
+export const leastStayMs = 1000;
 const minuteMs = 60_000;
 
-/** What becomes of a hello: it is answered, must come again with a cookie, or is passed over. */
-export type Admission = "answer" | "retry" | "full";
+/** A hello is answered, must come again with a cookie, may wait for a place, or is dropped. */
+export type Admission = "answer" | "retry" | "wait" | "full";
+
+/** A handshake that has a place. */
+interface Place {
+  readonly address: string;
+  readonly host: string;
+  /** The hello came with a cookie: the peer receives at its return address. */
+  readonly proven: boolean;
+  readonly sinceMs: number;
+  /** Ends the handshake, which gives the place back. */
+  readonly shed: () => void;
+}
+
+/** A hello with a cookie that waits for a place. */
+interface Waiting {
+  readonly host: string;
+  readonly sinceMs: number;
+  readonly accept: () => void;
+}
 
 /**
- * The places of handshakes whose peers have not proven who they are. No provider tells who has sent a message, so whoever
- * reaches the port can say hello for any return address. While more than half of the places are taken, a hello must show a
- * cookie, which only whoever receives at the return address can have.
+ * The places of handshakes whose peers have not proven who they are.
+ *
+ * No provider tells who has sent a message, so anybody can say hello for any return address. While more than half of the
+ * places are taken, a hello must show a cookie, which only a peer that receives at the return address can have.
+ *
+ * Places are counted by host: an IPv4 address, or the /64 network of an IPv6 address. When all are taken, a hello with a
+ * cookie waits. The host with the fewest places goes first. It gets the oldest place of the host with the most: at once
+ * where that host has at least two more, else when the place is `leastStayMs` old. Handshakes without a cookie go before
+ * all others.
  */
 export class HandshakePlaces {
   readonly #most: number;
+  readonly #stayLimitMs: number;
   readonly #clock: Clock;
   readonly #secret = randomBytes(32);
-  /** How many are taken for each return address that has any. */
+  /** By host, oldest first. */
+  readonly #byHost = new Map<string, Set<Place>>();
   readonly #byAddress = new Map<string, number>();
+  /** By return address, oldest first. */
+  readonly #waiting = new Map<string, Waiting>();
   #taken = 0;
+  #isServing = false;
+  #cancelTimer: (() => void) | undefined;
 
-  constructor(most: number, clock: Clock) {
+  /** `stayLimitMs`: a hello that has waited for so long is dropped. */
+  constructor(most: number, stayLimitMs: number, clock: Clock) {
     this.#most = most;
+    this.#stayLimitMs = stayLimitMs;
     this.#clock = clock;
   }
 
@@ -32,28 +69,56 @@ export class HandshakePlaces {
     return this.#taken;
   }
 
+  /** How many hellos wait for a place. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
   admit(path: ReturnPath, cookie: Uint8Array | undefined): Admission {
-    if (this.#taken * 2 > this.#most) {
-      if (cookie === undefined || !this.#isOurs(path, cookie)) return "retry";
-    }
-    const ofAddress = this.#byAddress.get(keyOf(path)) ?? 0;
-    return this.#taken < this.#most && ofAddress < mostForAddress ? "answer" : "full";
+    const proven = this.isProven(path, cookie);
+    if (this.#taken * 2 > this.#most && !proven) return "retry";
+    if ((this.#byAddress.get(keyOf(path)) ?? 0) >= mostForAddress) return "full";
+    if (this.#taken < this.#most && this.#waiting.size === 0) return "answer";
+    return proven ? "wait" : "retry";
+  }
+
+  /** Whether the cookie is that of the return path. */
+  isProven(path: ReturnPath, cookie: Uint8Array | undefined): boolean {
+    if (cookie === undefined) return false;
+    const minute = Math.floor(this.#clock.now() / minuteMs);
+    const ours = (age: number) => timingSafeEqual(this.#cookie(path, minute - age), cookie);
+    return ours(0) || ours(1);
+  }
+
+  /**
+   * Lets a hello with a cookie wait. `accept` takes a place, now or later. A later hello from the same return address
+   * replaces it and keeps its turn. Returns false when a hello had to be dropped.
+   */
+  wait(path: ReturnPath, accept: () => void): boolean {
+    const host = networkOfAddress(path.address);
+    const key = keyOf(path);
+    const fits = this.#waiting.has(key) || this.#waiting.size < mostWaiting || this.#dropFor(host);
+    if (fits) this.#waiting.set(key, { host, sinceMs: this.#clock.now(), accept });
+    this.#serve();
+    return fits;
   }
 
   /** Takes a place. The returned function gives it back, once. */
-  take(path: ReturnPath): () => void {
-    const key = keyOf(path);
-    this.#taken++;
-    this.#byAddress.set(key, (this.#byAddress.get(key) ?? 0) + 1);
-    let given = false;
-    return () => {
-      if (given) return;
-      given = true;
-      this.#taken--;
-      const left = (this.#byAddress.get(key) ?? 1) - 1;
-      if (left === 0) this.#byAddress.delete(key);
-      else this.#byAddress.set(key, left);
+  take(path: ReturnPath, proven: boolean, shed: () => void): () => void {
+    const place = {
+      address: keyOf(path),
+      host: networkOfAddress(path.address),
+      proven,
+      sinceMs: this.#clock.now(),
+      shed,
     };
+    const { address, host } = place;
+    const ofHost = this.#byHost.get(host);
+    if (ofHost === undefined) this.#byHost.set(host, new Set([place]));
+    else ofHost.add(place);
+    this.#byAddress.set(address, (this.#byAddress.get(address) ?? 0) + 1);
+    this.#taken++;
+    return () => this.#give(place);
   }
 
   /** The cookie of a return path: good for this minute and the next. */
@@ -61,10 +126,85 @@ export class HandshakePlaces {
     return this.#cookie(path, Math.floor(this.#clock.now() / minuteMs));
   }
 
-  #isOurs(path: ReturnPath, cookie: Uint8Array): boolean {
-    const minute = Math.floor(this.#clock.now() / minuteMs);
-    const ours = (age: number) => timingSafeEqual(this.#cookie(path, minute - age), cookie);
-    return ours(0) || ours(1);
+  close(): void {
+    this.#waiting.clear();
+    this.#cancelTimer?.();
+  }
+
+  #give(place: Place): void {
+    const { host, address } = place;
+    const ofHost = this.#byHost.get(host);
+    if (ofHost?.delete(place) !== true) return;
+    if (ofHost.size === 0) this.#byHost.delete(host);
+    const left = (this.#byAddress.get(address) ?? 1) - 1;
+    if (left === 0) this.#byAddress.delete(address);
+    else this.#byAddress.set(address, left);
+    this.#taken--;
+    this.#serve();
+  }
+
+  /** Gives places to the hellos that wait, as far as there are any. */
+  #serve(): void {
+    if (this.#isServing || this.#waiting.size === 0) return;
+    this.#isServing = true;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    const nowMs = this.#clock.now();
+    for (let next = this.#next(nowMs); next !== undefined; next = this.#next(nowMs)) {
+      const [address, { host, accept }] = next;
+      const waitMs = this.#makeRoom(host, nowMs);
+      if (waitMs > 0) {
+        this.#cancelTimer = this.#clock.timer(Math.ceil(waitMs), () => this.#serve(), true);
+        break;
+      }
+      this.#waiting.delete(address);
+      accept();
+    }
+    this.#isServing = false;
+  }
+
+  /** The hello whose turn it is: the oldest of the host with the fewest places. */
+  #next(nowMs: number): [string, Waiting] | undefined {
+    let next: [string, Waiting] | undefined;
+    let fewest = Number.POSITIVE_INFINITY;
+    for (const entry of this.#waiting) {
+      const [address, { host, sinceMs }] = entry;
+      const held = this.#held(host);
+      if (nowMs - sinceMs >= this.#stayLimitMs) this.#waiting.delete(address);
+      else if (held < fewest) {
+        fewest = held;
+        next = entry;
+      }
+    }
+    return next;
+  }
+
+  /** Sees to it that a place is free for the host. Returns 0, or after how many milliseconds one can be. */
+  #makeRoom(host: string, nowMs: number): number {
+    if (this.#taken < this.#most) return 0;
+    let largest: Set<Place> = new Set();
+    for (const places of this.#byHost.values()) if (places.size > largest.size) largest = places;
+    const victim = [...largest].find(({ proven }) => !proven) ?? [...largest][0];
+    if (victim === undefined) return leastStayMs;
+    const mayShed = !victim.proven || this.#held(host) + 2 <= largest.size;
+    const waitMs = mayShed ? 0 : victim.sinceMs + leastStayMs - nowMs;
+    if (waitMs <= 0) victim.shed();
+    return Math.max(0, waitMs);
+  }
+
+  /** Drops the newest waiting hello of the host that has the most of them, if that are more than `host` has. */
+  #dropFor(host: string): boolean {
+    const counts = new Map<string, number>();
+    for (const waiting of this.#waiting.values())
+      counts.set(waiting.host, (counts.get(waiting.host) ?? 0) + 1);
+    const [largest, most] = [...counts].reduce((a, b) => (b[1] > a[1] ? b : a));
+    if ((counts.get(host) ?? 0) + 1 >= most) return false;
+    const newest = [...this.#waiting].findLast(([, waiting]) => waiting.host === largest);
+    return newest !== undefined && this.#waiting.delete(newest[0]);
+  }
+
+  #held(host: string): number {
+    return this.#byHost.get(host)?.size ?? 0;
   }
 
   #cookie({ session, nonce, address, messageBytes }: ReturnPath, minute: number): Buffer {

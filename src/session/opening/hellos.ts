@@ -256,7 +256,9 @@ export class Hellos<Session extends OpenedSession> {
 
   /** An answer connects to wherever the hello says, which may be anybody: few at a time, and none beyond them. */
   admitForAnswer(port: Port, path: ReturnPath): number | undefined {
-    const leaving = port.gauges().addresses - this.#host.size;
+    const handshakes = this.#host.openings?.open ?? 0;
+    // Handshakes have places of their own, and must not keep answers from others.
+    const leaving = port.gauges().addresses - this.#host.size - handshakes;
     return leaving < mostLeaving ? this.admit(port, path) : undefined;
   }
 

@@ -22,8 +22,10 @@ export interface OpeningHost {
   readonly services: OpeningServices;
   takeIndex(): number;
   giveIndex(index: number): void;
-  /** Enters a return address into the port; undefined when nobody can be there, or too many answers are on their way. */
+  /** Enters a return address into the port; undefined when nobody can be there. */
   admit(port: Port, path: ReturnPath): number | undefined;
+  /** The same for one answer; undefined also when too many answers are on their way. */
+  admitForAnswer(port: Port, path: ReturnPath): number | undefined;
   /** Says no in the clear. */
   refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void;
   /** A peer has proven who it is, and waits for its welcome. */
@@ -67,10 +69,15 @@ export class SealedOpenings {
     this.#host = host;
     this.#endpoint = endpoint;
     this.#options = options;
-    const { maxOpen, share } = options.handshakes;
+    const { maxOpen, timeoutMs, share } = options.handshakes;
     const { realClock } = host.services;
-    this.#places = new HandshakePlaces(maxOpen, realClock);
+    this.#places = new HandshakePlaces(maxOpen, timeoutMs, realClock);
     this.#time = new ShareOfTime(realClock, share);
+  }
+
+  /** How many handshakes are open, in both roles. */
+  get open(): number {
+    return this.#openings.size;
   }
 
   /** Takes a message for an opening. False: no opening has this index and nonce at this port. */
@@ -164,11 +171,16 @@ export class SealedOpenings {
     const admission = this.#places.admit(hello, hello.cookie);
     // The peer says hello again.
     if (admission === "full") return this.#tell(port, crowded);
-    const address = this.#host.admit(port, hello);
-    if (address === undefined) return;
-    if (admission === "retry") return this.#sayRetry(port, address, hello);
+    if (admission === "retry") return this.#sayRetry(port, hello);
     const message = Uint8Array.prototype.slice.call(port.slab, offset, offset + bytes);
-    this.#accept({ port, address, hello, message, suite });
+    const accept = (): void => {
+      // It may have been answered while it waited, under another return address.
+      if (this.#accepting.has(hello.nonce)) return void counters.strays++;
+      const address = this.#host.admit(port, hello);
+      if (address !== undefined) this.#accept({ port, address, hello, message, suite });
+    };
+    if (admission === "answer") accept();
+    else if (!this.#places.wait(hello, accept)) this.#tell(port, crowded);
   }
 
   /** The connector has given up the hello with this nonce. */
@@ -179,6 +191,7 @@ export class SealedOpenings {
   /** The engine closes. */
   close(error: RpcError): void {
     for (const giveUp of [...this.#connecting]) giveUp(error);
+    this.#places.close();
     for (const nonce of [...this.#accepting.keys()]) this.#leave(nonce)?.end(error);
     this.#time.close();
   }
@@ -206,7 +219,11 @@ export class SealedOpenings {
         },
       },
     );
-    const givePlace = this.#places.take(hello);
+    const shed = (): void => {
+      this.#leave(hello.nonce)?.end();
+      this.#tell(port, crowded);
+    };
+    const givePlace = this.#places.take(hello, this.#places.isProven(hello, hello.cookie), shed);
     services.securityMeter.openHandshakes++;
     const { timeoutMs } = this.#options.handshakes;
     const onLate = (): void => {
@@ -238,7 +255,9 @@ export class SealedOpenings {
   }
 
   /** Nothing is kept of a peer that must show first that it is where it says. */
-  #sayRetry(port: Port, address: number, hello: SecureHello): void {
+  #sayRetry(port: Port, hello: SecureHello): void {
+    const address = this.#host.admitForAnswer(port, hello);
+    if (address === undefined) return;
     const channel = new OpeningChannel(port, address, this.#host.services, () => {});
     channel.addressTo(hello);
     channel.retry(this.#places.cookieFor(hello));

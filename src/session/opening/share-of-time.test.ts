@@ -5,10 +5,10 @@ import { ShareOfTime } from "./share-of-time.ts";
 const turn = () => new Promise(setImmediate);
 
 describe("the share of time that strangers have", () => {
-  it("is one step a turn, in order", async () => {
+  it("is one step a turn, in order at one host", async () => {
     const time = new ShareOfTime(new FakeClock(), 1);
     const done: number[] = [];
-    for (let i = 0; i < 3; i++) time.do(() => void done.push(i));
+    for (let i = 0; i < 3; i++) time.do("a", () => void done.push(i));
     expect(done).toEqual([]);
     await turn();
     expect(done).toEqual([0]);
@@ -23,7 +23,7 @@ describe("the share of time that strangers have", () => {
     let steps = 0;
     // Each takes 5 ms of the thread.
     for (let i = 0; i < 100; i++)
-      time.do(() => {
+      time.do("a", () => {
         steps++;
         clock.advance(5);
       });
@@ -40,15 +40,25 @@ describe("the share of time that strangers have", () => {
   it("passes over a step that is taken back, and keeps nothing of it", async () => {
     const time = new ShareOfTime(new FakeClock(), 1);
     const done: number[] = [];
-    for (let i = 0; i < 100; i++) time.do(() => expect.unreachable())();
-    time.do(() => void done.push(1));
+    for (let i = 0; i < 100; i++) time.do("a", () => expect.unreachable())();
+    time.do("a", () => void done.push(1));
     await turn();
     expect(done).toEqual([1]);
   });
 
+  it("goes by turns of hosts: one with a single handshake does not wait behind one with many", async () => {
+    const time = new ShareOfTime(new FakeClock(), 1);
+    const done: string[] = [];
+    for (let i = 0; i < 50; i++) time.do("a", () => void done.push(`a${i}`));
+    time.do("b", () => void done.push("b0"));
+    time.do("b", () => void done.push("b1"));
+    for (let i = 0; i < 5; i++) await turn();
+    expect(done).toEqual(["a0", "b0", "a1", "b1", "a2"]);
+  });
+
   it("does nothing more once closed", async () => {
     const time = new ShareOfTime(new FakeClock(), 1);
-    time.do(() => expect.unreachable());
+    time.do("a", () => expect.unreachable());
     time.close();
     await turn();
     await turn();

@@ -5,14 +5,14 @@ import { realTimers } from "../../base/time/real-timers.ts";
 const burstMs = 10;
 
 /**
- * Runs the steps of strangers' handshakes: in their order, at most one a turn of the loop, and in all for no more than a
- * share of the thread's time. A crowd of strangers waits, and nobody else does.
+ * Runs the steps of strangers' handshakes: at most one a turn of the loop, and in all for no more than a share of the
+ * thread's time. Hosts take turns, so a host with one handshake does not wait behind one with many.
  */
 export class ShareOfTime {
   readonly #clock: Clock;
   readonly #share: number;
-  /** In the order in which they came. */
-  readonly #steps = new Set<() => void>();
+  /** By host, in the order in which they came. The first host has the next turn. */
+  readonly #steps = new Map<string, Set<() => void>>();
   #balanceMs = burstMs;
   #countedMs: number;
   #isScheduled = false;
@@ -24,16 +24,24 @@ export class ShareOfTime {
     this.#countedMs = clock.now();
   }
 
-  /** Runs the step, which is a function of its own, when it is its turn. The returned function takes it back. */
-  do(step: () => void): () => void {
-    this.#steps.add(step);
+  /** Runs the step, which is a function of its own, when it is its host's turn. The returned function takes it back. */
+  do(host: string, step: () => void): () => void {
+    const steps = this.#steps.get(host);
+    if (steps === undefined) this.#steps.set(host, new Set([step]));
+    else steps.add(step);
     this.#schedule();
-    return () => void this.#steps.delete(step);
+    return () => this.#remove(host, step);
   }
 
   close(): void {
     this.#steps.clear();
     this.#cancelTimer?.();
+  }
+
+  #remove(host: string, step: () => void): void {
+    const steps = this.#steps.get(host);
+    steps?.delete(step);
+    if (steps?.size === 0) this.#steps.delete(host);
   }
 
   #schedule(): void {
@@ -54,11 +62,16 @@ export class ShareOfTime {
 
   #run(): void {
     this.#isScheduled = false;
-    const [step] = this.#steps;
-    if (step === undefined) return;
-    this.#steps.delete(step);
+    const [first] = this.#steps;
+    if (first === undefined) return;
+    const [host, steps] = first;
+    const [step] = steps as Set<() => void>;
+    // The host goes to the end of the line.
+    this.#steps.delete(host);
+    steps.delete(step as () => void);
+    if (steps.size > 0) this.#steps.set(host, steps);
     const beginMs = this.#clock.now();
-    step();
+    step?.();
     this.#balanceMs -= this.#clock.now() - beginMs;
     this.#schedule();
   }

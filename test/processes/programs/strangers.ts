@@ -5,7 +5,12 @@ import { connect } from "node:tls";
 import type { Port, PortSink } from "../../../src/fabric/port.ts";
 import { obey, settings, tell } from "./commands.ts";
 
-const { url, addresses } = settings<{ readonly url: string; readonly addresses: number }>();
+/** `from`: the host of loopback, such as 127.0.0.2, that the strangers are at. */
+const { url, addresses, from } = settings<{
+  readonly url: string;
+  readonly addresses: number;
+  readonly from?: string;
+}>();
 
 // A port without an engine is nothing a user can reach; the package's own files find the addon.
 const own = (file: string) => import(new URL(`../../../../dist/${file}.js`, import.meta.url).href);
@@ -13,8 +18,13 @@ const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") 
   await own("fabric/open-port");
 const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
 const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
-const { openingMessage, packSecureHello }: typeof import("../../../src/session/opening/opening-message.ts") =
-  await own("session/opening/opening-message");
+const {
+  openingMessage,
+  packSecureHello,
+  readOpeningFrame,
+}: typeof import("../../../src/session/opening/opening-message.ts") = await own(
+  "session/opening/opening-message",
+);
 const { frameKind }: typeof import("../../../src/wire/frame.ts") = await own("wire/frame");
 const { protocolVersion }: typeof import("../../../src/wire/message.ts") = await own("wire/message");
 const { encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");
@@ -25,7 +35,8 @@ interface Stranger {
   readonly replyTo: Uint8Array;
 }
 
-const target = await locate(url);
+const found = await locate(url);
+const target = from === undefined ? found : { ...found, from };
 const strangers: Stranger[] = [];
 for (let i = 0; i < addresses; i++) {
   const port = await openConnectingPort(target, defaultLayout);
@@ -49,8 +60,17 @@ function firstFlight(): Promise<Uint8Array> {
 }
 
 let answers = 0;
+/** Cookies that came, with the hello that they are for. */
+const cookies: { readonly stranger: Stranger; readonly nonce: bigint; readonly cookie: Uint8Array }[] = [];
 const sink: PortSink = {
-  onMessage: () => void answers++,
+  onMessage: (port, offset, bytes) => {
+    answers++;
+    const frame = readOpeningFrame(port.slab, port.slabView, offset, bytes);
+    const stranger = strangers.find((each) => each.port === port);
+    if (typeof frame === "string" || frame.kind !== frameKind.retry || stranger === undefined) return;
+    const nonce = port.slabView.getBigUint64(offset + 8, true);
+    cookies.push({ stranger, nonce, cookie: Uint8Array.from(frame.body) });
+  },
   onMessageLost() {},
   onPutNotification() {},
   onPeerGone() {},
@@ -65,13 +85,18 @@ const listener = {
   },
 };
 
-function sayHello({ port, server, replyTo }: Stranger): boolean {
+function sayHello(
+  { port, server, replyTo }: Stranger,
+  nonce = randomBytes(8).readBigUInt64LE(),
+  cookie?: Uint8Array,
+): number {
   const slot = port.takeSlot();
-  if (slot < 0) return false;
+  if (slot < 0) return 0;
   const hello = {
     versions: [protocolVersion, protocolVersion] as const,
     session: 1,
-    nonce: randomBytes(8).readBigUInt64LE(),
+    nonce,
+    cookie,
     address: replyTo,
     messageBytes: port.slotBytes,
     suites: [1],
@@ -80,10 +105,34 @@ function sayHello({ port, server, replyTo }: Stranger): boolean {
   const message = openingMessage(frameKind.hello, 0, encode(packSecureHello(hello)));
   port.slab.set(message, slot);
   port.send(server, slot, message.byteLength, listener);
-  return true;
+  return message.byteLength;
 }
 
+let crowding = true;
+
 obey({
+  /** Says hellos at so many bytes a second, and says those again that get a cookie, until `stop`. */
+  async crowd(bytesPerSecond: number) {
+    const beginMs = performance.now();
+    let said = 0;
+    for (let next = 0; crowding; ) {
+      for (const { port } of strangers) port.progress(0, sink);
+      while (said < ((performance.now() - beginMs) / 1000) * bytesPerSecond) {
+        const again = cookies.pop();
+        const stranger = again?.stranger ?? (strangers[next++ % strangers.length] as Stranger);
+        const bytes = sayHello(stranger, again?.nonce, again?.cookie);
+        if (bytes === 0) break;
+        said += bytes;
+      }
+      if (cookies.length > 1000) cookies.splice(0, 500);
+      await new Promise(setImmediate);
+    }
+    return { answers, said };
+  },
+  stop: () => {
+    crowding = false;
+  },
+
   /** Says so many hellos, as fast as they leave; answers when all have left. */
   async flood(hellos: number) {
     for (let said = 0; left < hellos; ) {

@@ -11,6 +11,8 @@ export type Flight = "connector" | "acceptor";
 export interface Outcome {
   identity: Identity | undefined;
   refused: string | undefined;
+  /** What the other side is told of it. */
+  told?: string;
   secret: Buffer | undefined;
   /** What the peer has shown. */
   chain: CertificateChain;
@@ -91,8 +93,9 @@ export async function exchange(
         outcome.chain = chain;
         outcome.secret = sides[from]?.exportSecret(from === "connector" ? context : acceptorContext);
       },
-      onRefused({ why }: { readonly why: string }) {
+      onRefused({ why, told = why }: { readonly why: string; readonly told?: string }) {
         outcome.refused = why;
+        outcome.told = told;
       },
     };
     return { outcome, listener };
