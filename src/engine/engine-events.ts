@@ -17,7 +17,7 @@ export interface SessionEvent {
  * The events of `engine.on`, by name.
  *
  * @example
- * engine.on("sessionOpened", ({ peer, identity }) => console.log(`${peer} is ${identity?.name ?? "unknown"}`));
+ * engine.on("sessionOpened", ({ peer, identity }) => console.log(peer, identity?.kind));
  * engine.on("sessionEnded", ({ peer, reason }) => console.log(`${peer}: ${reason.message}`));
  */
 export interface EngineEvents {

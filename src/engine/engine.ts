@@ -105,8 +105,8 @@ export class Engine implements AsyncDisposable {
    * Serves more services, to the peers that are connected too. A service is served until the engine closes.
    *
    * @example
-   * const storage = engine.peer("tcp://10.0.0.7:7400").client(Storage);
-   * engine.serve(implement(Gateway, { load: ({ id }) => storage.load({ id }) }));
+   * const remote = engine.peer("tcp://10.0.0.7:7400").client(Greeter);
+   * engine.serve(implement(Greeter, { greet: ({ name }) => remote.greet({ name }) }));
    *
    * @throws TypeError for anything that `implement` has not made, and for a service that is served already; nothing is
    * added then. RpcError `unavailable` when the engine drains or is closed.

@@ -243,7 +243,7 @@ describe("the lanes of a dispatcher", () => {
   it("are chosen by options that are checked", async () => {
     const client = await openEngine();
     const connect = (lanes: object) => client.connect(mem.deadUrl(), { lanes } as ConnectOptions);
-    await expect(connect({ keys: 1 })).rejects.toThrow('connect: lanes: unknown option "keys"');
+    await expect(connect({ keys: 1 })).rejects.toThrow('connect: unknown option "lanes.keys"');
     await expect(connect({ policy: "best" })).rejects.toThrow("connect: lanes.policy must be one of");
     await expect(connect({ keyOf: 1 })).rejects.toThrow("connect: lanes.keyOf must be a function");
   });

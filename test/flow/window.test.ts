@@ -171,7 +171,7 @@ describe("the options of the window", () => {
     [{ window: { maxWaitingBytes: 1 } }, "window.maxWaitingBytes must be an integer from 1024"],
     [{ window: { minInFlight: 5, maxInFlight: 4 } }, "window.minInFlight is 5, above maxInFlight 4"],
     [{ window: { adaptive: 1 } }, "window.adaptive must be true or false, it is 1"],
-    [{ window: { width: 1 } }, 'connect: window: unknown option "width"'],
+    [{ window: { width: 1 } }, 'connect: unknown option "window.width"'],
   ])("are checked: %j", async (options, message) => {
     await using engine = await Engine.open();
     await expect(engine.connect("mem://nobody", options as never)).rejects.toThrow(message);
@@ -185,8 +185,8 @@ describe("the options of the window", () => {
       'client: whenFull must be "wait" or "fail", it is "drop"',
     );
     expect(() => api(Work).count(1, { priority: "urgent" } as never)).toThrow(
-      'call: priority must be one of control, high, normal, low, it is "urgent"',
+      'call: priority must be "control" or "high" or "normal" or "low", it is "urgent"',
     );
-    expect(() => unary({ priority: 1 } as never)).toThrow("unary: priority must be one of");
+    expect(() => unary({ priority: 1 } as never)).toThrow('unary: priority must be "control"');
   });
 });

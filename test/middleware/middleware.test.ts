@@ -324,10 +324,12 @@ describe("middleware options", () => {
       "middleware[0] must be a function",
     );
     expect(() => api(Echo).echo({ n: 1 }, { context: {} as never })).toThrow(
-      "context must be a ContextValues",
+      "context must be an instance of ContextValues",
     );
     expect(() => implement(Echo, handlers, { middleware: [7] as never })).toThrow("middleware[0]");
-    await expect(Engine.open({ middleware: { both: [] } as never })).rejects.toThrow('unknown option "both"');
+    await expect(Engine.open({ middleware: { both: [] } as never })).rejects.toThrow(
+      'unknown option "middleware.both"',
+    );
     await expect(Engine.open({ middleware: { server: 7 } as never })).rejects.toThrow(
       "server must be an array",
     );

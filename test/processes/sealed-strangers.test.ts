@@ -105,8 +105,7 @@ it("a crowd at many ports of one host keeps out neither newcomers of other hosts
   const strangers = new Child("strangers", { url, addresses: 96, from: "127.0.0.2" });
   await strangers.report("ready");
   const crowd = strangers.ask<{ answers: number; said: number }>("crowd", 2_000_000);
-  const taken = async () =>
-    expect((await statsOf(server)).security.openHandshakes).toBeGreaterThan(32);
+  const taken = async () => expect((await statsOf(server)).security.openHandshakes).toBeGreaterThan(32);
   await vi.waitFor(taken, 30_000);
   const tookMs: Record<string, number[]> = { "tcp://127.0.0.1:0": [], "tcp://127.0.0.2:0": [] };
   for (let round = 0; round < 3; round++) {

@@ -367,7 +367,7 @@ describe.each(transports)("a failing call over $name", (provider) => {
     expect(await run.result(2)).toMatchObject({ ok: false, error: { reason: "Gone" } });
     expect(() => run(1, { timeout: 5 } as never)).toThrow('unknown option "timeout"');
     expect(() => run(1, { timeoutMs: 0 })).toThrow("timeoutMs");
-    expect(() => run(1, { signal: {} as never })).toThrow("signal must be an AbortSignal");
+    expect(() => run(1, { signal: {} as never })).toThrow("signal must be an instance of AbortSignal");
     expect(() => api(Fail, { retries: 1 } as never)).toThrow('unknown option "retries"');
     expect(() => api({} as typeof Fail)).toThrow("made by service()");
   });

@@ -2,14 +2,6 @@
  * The one checker of option objects. A table of fields describes the options of a function: the kind of each value, its
  * range, its unit and its default. `checkOptions` refuses what does not fit, `resolveOptions` fills in defaults too.
  * Every message has one form: where, field, what it must be, what it is.
- *
- * @example
- * const fields = {
- *   timeoutMs: milliseconds({ fallback: 5000 }),
- *   mode: oneOf(["serve", "refer"], "serve"),
- *   restart: group({ minDelayMs: milliseconds({ fallback: 100 }) }),
- * } satisfies FieldsOf<OpenOptions>;
- * const { timeoutMs, mode, restart } = resolveOptions("open", options, fields);
  */
 
 /** One option: how its value is checked, and which value stands for none. `R` is the resolved value. */
