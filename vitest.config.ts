@@ -36,6 +36,7 @@ const sourceOfEntry = {
   "cinnabar/standard": "src/standard.ts",
   "cinnabar/contract": "src/contract.ts",
   "cinnabar/contract/standard": "src/contract/standard.ts",
+  "cinnabar/inspect": "src/inspect.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 
@@ -63,7 +64,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "units",
-          include: ["src/**/*.test.ts", "packages/*/src/**/*.test.ts"],
+          include: ["src/**/*.test.ts", "packages/*/{src,test}/**/*.test.ts"],
           exclude: [...configDefaults.exclude, ...needProcess],
           ...inSharedProcesses,
         },

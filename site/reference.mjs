@@ -3,7 +3,11 @@ import { root, source } from "./paths.mjs";
 
 /** Writes a page for each export of the packages into the folder `api` of the site. */
 export async function makeReference() {
-  await writeReference([`${root}src/index.ts`, `${root}src/lanes/index.ts`], "api", "API reference");
+  await writeReference(
+    [`${root}src/index.ts`, `${root}src/inspect.ts`, `${root}src/lanes/index.ts`],
+    "api",
+    "API reference",
+  );
   await writeReference([`${root}packages/group/src/index.ts`], "api/group", "cinnabar-group");
 }
 

@@ -3,17 +3,16 @@
 // The entry `cinnabar/standard`: all of the package, without zod. Its declarations name types of Node, which TypeScript
 // then finds although no `types` of a user's tsconfig.json does.
 
-export type { EjectionOptions } from "./balance/outlier.ts";
-export type { Candidate, Policy, PolicyName } from "./balance/policy.ts";
-export {
-  type DnsResolverOptions,
-  dnsResolver,
-  type Resolver,
-  type ResolverListener,
-  staticResolver,
-} from "./balance/resolver.ts";
-export { BulkStream, type BulkStreamOptions } from "./byte-stream/bulk-stream.ts";
-export { RemoteStream } from "./byte-stream/remote-stream.ts";
+export type { WindowStats } from "./base/flow/in-flight-window.ts";
+export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
+export type { SessionLimits } from "./base/flow/session-limits.ts";
+export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
+export type { SlowCall, SlowPhase } from "./base/observe/channels.ts";
+export type { Counters } from "./base/observe/counters.ts";
+export { Histogram, type HistogramData, type HistogramSummary } from "./base/observe/histogram.ts";
+export type { Clock, WakeUp } from "./base/time/clock.ts";
+export { type ContextKey, ContextValues, contextKey } from "./call/context-values.ts";
+export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/middleware.ts";
 export type {
   CallOptions,
   ClientOptions,
@@ -28,33 +27,34 @@ export type {
   HedgeOptions,
   RetryOptions,
 } from "./client/retry-policy.ts";
+export type { BalancedPeer } from "./connect/balanced-peer.ts";
+export type {
+  BalanceOptions,
+  ConnectOptions,
+  KeyOf,
+  LaneOptions,
+  WindowOptions,
+} from "./connect/connect-options.ts";
+export type { EjectionOptions } from "./connect/outlier.ts";
+export type { Peer } from "./connect/peer.ts";
+export type { BackendStats, PeerEvents, PeerState, PeerStats } from "./connect/peer-state.ts";
+export type { Candidate, Policy, PolicyName } from "./connect/policy.ts";
+export type { ReconnectOptions } from "./connect/reconnect.ts";
+export {
+  type DnsResolverOptions,
+  dnsResolver,
+  type Resolver,
+  type ResolverListener,
+  staticResolver,
+} from "./connect/resolver.ts";
 export * from "./contract/standard.ts";
 export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./engine/close-on-signals.ts";
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
-export { Engine, type ExposeOptions } from "./engine/engine.ts";
+export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.ts";
+export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
-export type { EngineLimits, EngineOptions } from "./engine/options.ts";
+export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
-export type { WaitingLevel } from "./exchange/waiting-calls.ts";
-export type { AuthKeyOptions } from "./fabric/auth-keys.ts";
-export type { Absences, PortGauges } from "./fabric/port.ts";
-export type { WindowStats } from "./flow/in-flight-window.ts";
-export type { RetryBudgetOptions } from "./flow/retry-budget.ts";
-export type { SessionLimits } from "./flow/session-limits.ts";
-export { type BorrowedPart, BorrowedRegion } from "./handles/borrowed-region.ts";
-export type { BorrowOptions } from "./handles/borrowing.ts";
-export type {
-  DomainReport,
-  PatchReport,
-  ProviderReport,
-} from "./libfabric/addon.ts";
-export type { Origin } from "./libfabric/candidates.ts";
-export {
-  type AddonAttempt,
-  type LoadReport,
-  type ProvidersReport,
-  providers,
-} from "./libfabric/libfabric.ts";
 export type {
   ConnectionCounts,
   GrantedAttributes,
@@ -63,11 +63,13 @@ export type {
   QueueLevel,
   QueuePairAttributes,
   VerbsDescription,
-} from "./libfabric/port-report.ts";
-export type { HostScheme, NativeScheme, NodeScheme } from "./libfabric/url.ts";
-export type { MemoryKind } from "./memory/device-memory.ts";
-export type { Pool, PoolStats, TakeOptions } from "./memory/pool.ts";
-export type { PooledMemory, ViewConstructor } from "./memory/pooled-memory.ts";
+} from "./fabric/libfabric/port-report.ts";
+export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
+export type { Absences, PortGauges } from "./fabric/port.ts";
+export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
+export type { LockedMemory } from "./fabric/rdma/pinned-memory.ts";
+export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
+export type { Pool, PooledMemory, PoolStats, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";
 export type { QuarantinedMemory } from "./memory/region-core.ts";
@@ -75,39 +77,6 @@ export { RegionHandle, type ShareOptions } from "./memory/region-handle.ts";
 export type { RegionKeys } from "./memory/region-kind.ts";
 export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { RemoteRegion } from "./memory/remote-region.ts";
-export { Metadata, type MetadataInit } from "./metadata/metadata.ts";
-export { type ContextKey, ContextValues, contextKey } from "./middleware/context-values.ts";
-export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./middleware/middleware.ts";
-export type { CallDirection, MethodStats } from "./observe/call-metrics.ts";
-export type { SlowCall, SlowPhase } from "./observe/channels.ts";
-export type { Counters } from "./observe/counters.ts";
-export { Histogram, type HistogramData, type HistogramSummary } from "./observe/histogram.ts";
-export type { BalancedPeer } from "./peers/balanced-peer.ts";
-export type { BalanceOptions, ConnectOptions, LaneOptions, WindowOptions } from "./peers/connect-options.ts";
-export type { Peer } from "./peers/peer.ts";
-export type { BackendStats, PeerEvents, PeerState, PeerStats } from "./peers/peer-state.ts";
-export type { ReconnectOptions } from "./peers/reconnect.ts";
-export type { ConnectionEvent, ConnectionEventName } from "./rdma/connection-events.ts";
-export {
-  type QueuePairState,
-  type RdmaConnection,
-  type RdmaConnectionState,
-  type RdmaConnectionsOptions,
-  type RdmaQueuePair,
-  rdmaConnections,
-} from "./rdma/connections.ts";
-export type { RdmaDevice, RdmaGid, RdmaInterface, RdmaPort } from "./rdma/devices.ts";
-export {
-  describeFabrics,
-  type FabricReport,
-  type FabricsReport,
-  type MemReport,
-  type RdmaDeviceReport,
-} from "./rdma/fabrics.ts";
-export type { ForkSafety, LockedMemory } from "./rdma/pinned-memory.ts";
-export type { VerbsOptions } from "./rdma/verbs-choice.ts";
-export { describeSealing, type SealingReport } from "./sealing/describe-sealing.ts";
-export type { SuiteName } from "./sealing/suites.ts";
 export type { Allow, Authorize, AuthorizedCall } from "./security/authorization-options.ts";
 export type { Certificate } from "./security/certificate.ts";
 export type { Pem, PemSource, PskOptions, TlsOptions } from "./security/credential-options.ts";
@@ -119,16 +88,20 @@ export type {
   ProcessIdentity,
   PskIdentity,
 } from "./security/identity.ts";
+export type { SuiteName } from "./security/sealing/suites.ts";
 export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
 export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
-export type { HandlerErrorListener } from "./server/dispatcher.ts";
+export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
-export type { Clock, WakeUp } from "./time/clock.ts";
-export type { PullType } from "./transfer/region-operations.ts";
-export type { Transfer } from "./transfer/transfer.ts";
+export type { WaitingLevel } from "./session/calls/waiting-calls.ts";
+export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
+export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";
+export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
+export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowing.ts";
+export type { PullType, Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";
 export type {
   GetPart,
@@ -141,3 +114,4 @@ export type {
   TransferRange,
 } from "./transfer/transfer-options.ts";
 export type { RemoteWord } from "./transfer/word.ts";
+export { Metadata, type MetadataInit } from "./wire/metadata/metadata.ts";

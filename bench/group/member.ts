@@ -1,14 +1,5 @@
 import { Engine } from "cinnabar";
-import {
-  type Group,
-  implementCollectives,
-  implementMeetings,
-  joinGroup,
-  openCollectives,
-  openMeetings,
-  staticAuthority,
-  type TreeShape,
-} from "cinnabar-group";
+import { type Group, implementCollectives, joinGroup, staticAuthority, type TreeShape } from "cinnabar-group";
 import { smallObject } from "../contenders/payloads.ts";
 import type { Party } from "../suite/child.ts";
 import { Gathering } from "./contract.ts";
@@ -32,14 +23,11 @@ export interface GroupMember extends Party {
 
 export async function open(id: string): Promise<GroupMember> {
   const gathering = implementCollectives(Gathering, { echo: (input) => input });
-  const meetings = implementMeetings();
-  const serve = [gathering, meetings];
-  const engine = await Engine.open({ listen: [`shm://cinnabar-group-${id}`, "tcp://127.0.0.1:0"], serve });
+  const engine = await Engine.open({ listen: [`shm://cinnabar-group-${id}`, "tcp://127.0.0.1:0"] });
   const groups = new Map<string, ReturnType<typeof open>>();
 
   function open(group: Group) {
-    const collectives = openCollectives(group, { serve });
-    const { echo } = collectives.all(Gathering);
+    const { echo } = group.all(Gathering);
     const { members } = group.view;
     const sum = smallObject.id * members.length;
     return {
@@ -47,11 +35,8 @@ export async function open(id: string): Promise<GroupMember> {
         const { value } = await echo(smallObject, { tree });
         if (value.id !== sum) throw new Error(`the reduced answer has ${value.id}, not ${sum}`);
       },
-      meeting: openMeetings(collectives, meetings),
-      async close() {
-        collectives.close();
-        await group.close();
-      },
+      barrier: (tree: Tree) => group.barrier("barrier", { tree }),
+      close: () => group.close(),
     };
   }
 
@@ -64,7 +49,7 @@ export async function open(id: string): Promise<GroupMember> {
     urls: async () => engine.urls,
     async join(name, rank, members) {
       const authority = staticAuthority(members.map((url) => ({ urls: [url] })));
-      groups.set(name, open(await joinGroup(name, { engine, authority, rank })));
+      groups.set(name, open(await joinGroup(name, { engine, authority, rank, serve: [gathering] })));
     },
     async warmUp(group, tree, callers, durationMs) {
       const { broadcast } = member(group);
@@ -75,8 +60,8 @@ export async function open(id: string): Promise<GroupMember> {
       return timeFor(durationMs, () => broadcast(tree));
     },
     async barriers(group, tree, count) {
-      const { meeting } = member(group);
-      return timeEach(count, () => meeting.barrier("barrier", { tree }));
+      const { barrier } = member(group);
+      return timeEach(count, () => barrier(tree));
     },
     async close() {
       for (const each of groups.values()) await each.close();

@@ -17,14 +17,12 @@ export interface Frame {
   readonly url: string;
 }
 
-/** Of this project's folders; all others of `src/` only decide what happens next, to whom and when. */
-const byFolder: Readonly<Record<string, Layer>> = {
+/** The layer of each room of `src/` that does one thing. All other rooms schedule. */
+const byRoom: Readonly<Record<string, Layer>> = {
   contract: "validation",
-  options: "validation",
+  "base/options": "validation",
   wire: "codec",
   fabric: "ports",
-  libfabric: "ports",
-  rdma: "ports",
 };
 
 /**
@@ -41,8 +39,10 @@ export function layerOf({ functionName, url }: Frame): Layer | "caller" | undefi
   if (url.includes("/node_modules/zod/")) return "validation";
   // V8 counts a function of the addon as the one that calls it, and those here do little else.
   if (/\/fabric\/native-port\.js$/.test(url)) return "native";
-  const folder = /\/(?:dist|src)\/([a-z-]+)\/[^/]+$/.exec(url)?.[1];
-  return folder === undefined ? "benchmark" : (byFolder[folder] ?? "scheduling");
+  const folder = /\/(?:dist|src)\/([a-z-]+(?:\/[a-z-]+)*)\/[^/]+$/.exec(url)?.[1];
+  if (folder === undefined) return "benchmark";
+  const [room = ""] = folder.split("/");
+  return byRoom[folder] ?? byRoom[room] ?? "scheduling";
 }
 
 /** What of a profile of V8's is looked at. */

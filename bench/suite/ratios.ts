@@ -86,6 +86,29 @@ const stream = (transport: string, beside: string, theirs: readonly string[]): D
   theirs: theirs.map((key) => `${key}.stream.items`),
 });
 
+/** Bytes as items of a stream beside `bulkStream`, and that beside node:net. */
+const besideBulkStream = (fabric: string, size: string): Definition[] => {
+  const at = (key: string) => `${key}.byte_streams.${size}`;
+  const net = fabric === "shm" ? overShm.unix : overTcp.net;
+  const works = [
+    ...["up", "down"].flatMap((work) => ["gbps", "cpu_ms_per_gb"].map((measure) => ({ work, measure }))),
+    { work: "bounce", measure: "p50_us" },
+    { work: "short", measure: "us" },
+  ];
+  return works.flatMap(({ work, measure }) => [
+    ...["items", "wide_items", "web_items"].map((way) => ({
+      name: `${at(fabric)}.${work}.${way}_${measure}_vs_bulk_stream`,
+      ours: [`${at(fabric)}.${work}.${way}_${measure}`],
+      theirs: [`${at(fabric)}.${work}.bulk_stream_${measure}`],
+    })),
+    {
+      name: `${at(fabric)}.${work}.bulk_stream_${measure}_vs_net`,
+      ours: [`${at(fabric)}.${work}.bulk_stream_${measure}`],
+      theirs: net.map((key) => `${at(key)}.${work}.${measure}`),
+    },
+  ]);
+};
+
 const broadcast = (transport: string, theirs: readonly string[]): Definition => ({
   name: `${transport}.group.broadcast16_vs_grpc`,
   ours: [`${transport}.group.broadcast16.p50_us`],
@@ -181,29 +204,32 @@ const furtherRatios: readonly Definition[] = [
   })),
   {
     name: "tcp.sealed.64.ops_vs_plain",
-    ours: ["tcp-sealed.small.64.ops"],
-    theirs: ["tcp.small.64.ops"],
+    ours: ["tcp-sealed.security.small.64.ops"],
+    theirs: ["tcp.security.small.64.ops"],
   },
   {
     name: "tcp.sealed.1.p50_vs_plain",
-    ours: ["tcp-sealed.small.1.p50_us"],
-    theirs: ["tcp.small.1.p50_us"],
+    ours: ["tcp-sealed.security.small.1.p50_us"],
+    theirs: ["tcp.security.small.1.p50_us"],
   },
   {
     name: "tcp.sealed.1.p50_vs_grpc_mtls",
-    ours: ["tcp-sealed.small.1.p50_us"],
-    theirs: ["grpc-mtls.small.1.p50_us"],
+    ours: ["tcp-sealed.security.small.1.p50_us"],
+    theirs: ["grpc-mtls.security.small.1.p50_us"],
   },
   {
     name: "tcp.sealed.64.ops_vs_grpc_mtls",
-    ours: ["tcp-sealed.small.64.ops"],
-    theirs: ["grpc-mtls.small.64.ops"],
+    ours: ["tcp-sealed.security.small.64.ops"],
+    theirs: ["grpc-mtls.security.small.64.ops"],
   },
   {
     name: "tcp.sealed.bulk16MiB.gbps_vs_tls",
-    ours: ["get", "put"].map((op) => `tcp-sealed.bulk.16MiB.${op}_gbps`),
-    theirs: ["tls.bulk.16MiB.gbps"],
+    ours: ["get", "put"].map((op) => `tcp-sealed.security.bulk.16MiB.${op}_gbps`),
+    theirs: ["tls.security.bulk.16MiB.gbps"],
   },
+  ...["shm", "tcp", "verbs", "tcp-link"].flatMap((fabric) =>
+    ["64KiB", "1MiB"].flatMap((size) => besideBulkStream(fabric, size)),
+  ),
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

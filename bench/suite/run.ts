@@ -1,11 +1,13 @@
+import { checkFamilies, checkNames } from "./families.ts";
 import { loadAverage } from "./machine.ts";
 import type { Measurements, Settings } from "./results.ts";
 import type { Run, Workload } from "./workload.ts";
 
 /**
- * Runs the workloads one after the other. One that fails is told of in the results, and the others are still run.
+ * Runs the workloads one after the other. The results name one that fails, and the others still run.
  *
  * @param tell gets each line of progress
+ * @throws Error before anything runs, when two workloads could name a figure alike.
  */
 export async function runWorkloads(
   workloads: readonly Workload[],
@@ -13,6 +15,7 @@ export async function runWorkloads(
   tell: (line: string) => void,
   choice: Pick<Run, "verbsHost" | "contenders"> = {},
 ): Promise<Measurements> {
+  checkFamilies(workloads);
   const startedAt = new Date().toISOString();
   const started = performance.now();
   const before = loadAverage();
@@ -20,7 +23,8 @@ export async function runWorkloads(
   const figures: Measurements["figures"][number][] = [];
   const lacks: Measurements["lacks"][number][] = [];
   const failures: Measurements["failures"][number][] = [];
-  for (const { name, title, run: runWorkload } of workloads) {
+  for (const workload of workloads) {
+    const { name, title } = workload;
     const say = (line: string) => tell(`${seconds().toFixed(0).padStart(4)} s  ${name}: ${line}`);
     const run: Run = {
       quick: settings.quick,
@@ -35,7 +39,12 @@ export async function runWorkloads(
     };
     say(title);
     try {
-      for (const figure of await runWorkload(run)) figures.push({ ...figure, workload: name });
+      const brought = await workload.run(run);
+      checkNames(
+        workload,
+        brought.map((figure) => figure.name),
+      );
+      for (const figure of brought) figures.push({ ...figure, workload: name });
     } catch (error) {
       const told = error instanceof Error ? (error.stack ?? error.message) : String(error);
       failures.push({ workload: name, error: told });

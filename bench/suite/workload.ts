@@ -29,6 +29,11 @@ export interface Workload {
   readonly title: string;
   /** One or two sentences: what is done, and how its figures are to be read. */
   readonly about: string;
+  /**
+   * The words that the names of its figures have as first or second part, as `bulk` in `shm.bulk.16MiB.get_gbps`. No
+   * other workload has them, so no two workloads can name a figure alike.
+   */
+  readonly families: readonly string[];
   /** Whether `--quick` runs it too; such a workload keeps its share of the time, as `Run.quick` tells. */
   readonly isInQuick: boolean;
   /** Ends every process and socket that it has started, also when it rejects. */

@@ -1,5 +1,5 @@
-import { type Clock, systemClock } from "../../src/time/clock.ts";
-import { DeadlineWheel, Timed } from "../../src/time/deadline-wheel.ts";
+import { type Clock, systemClock } from "../../src/base/time/clock.ts";
+import { DeadlineWheel, Timed } from "../../src/base/time/deadline-wheel.ts";
 
 /**
  * One way to hold the deadlines of calls, under the same load as the others. A deadline is known by its number, from 0

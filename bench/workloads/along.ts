@@ -19,6 +19,7 @@ export const along: Workload = {
   title: "Metadata and middleware",
   about:
     "The time of one small call: plain, with two entries of metadata that the handler reads, and through two functions of middleware at the client. The variants take turns within a round, in the same processes.",
+  families: ["along"],
   isInQuick: false,
   run: (run) => measureAlong(run),
 };

@@ -5,12 +5,18 @@ export const binary: Workload = {
   name: "binary",
   title: "Binary calls",
   about: "Bytes go there and back inside a call: 1 KiB and 64 KiB, with one and with 64 callers.",
+  families: ["binary"],
   isInQuick: false,
   run: (run) =>
     measureCalls(
       run,
       (["1KiB", "64KiB"] as const).flatMap((payload) =>
-        [1, 64].map((inFlight) => ({ payload, title: payload.replace("KiB", " KiB"), inFlight })),
+        [1, 64].map((inFlight) => ({
+          payload,
+          work: `binary.${payload}`,
+          title: payload.replace("KiB", " KiB"),
+          inFlight,
+        })),
       ),
     ),
 };

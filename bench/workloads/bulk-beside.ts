@@ -14,6 +14,7 @@ export const bulkBeside: Workload = {
   name: "bulk-beside",
   title: "Small calls beside bulk",
   about: `How long small calls take, one in flight, while the same two engines carry a stream of ${formatSize(streamBytes)} in transfers of ${formatSize(transferBytes)}, ${inFlight} under way at a time, and while they do not.`,
+  families: ["beside"],
   isInQuick: false,
   run: (run) =>
     withOurs(run, async (ours) => {

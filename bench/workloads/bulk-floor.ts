@@ -1,4 +1,4 @@
-import { providers } from "cinnabar";
+import { providers } from "cinnabar/inspect";
 import { sizeKey } from "../bulk/settings.ts";
 import { Running, subjects } from "../bulk/subjects.ts";
 import { FiRma, type RmaMeasured } from "../floor/fi-rma.ts";
@@ -29,6 +29,7 @@ export const bulkFloor: Workload = {
   title: "The floor: bulk over tcp beside libfabric in C++",
   about:
     "Get and put over tcp beside RMA over libfabric's tcp provider in C++ with nothing above it, one operation for each transfer, and beside node:net. All use the same file of libfabric. Both ends of the floor poll without a pause while bytes move. Processor time is that of both processes.",
+  families: ["bulk_floor"],
   isInQuick: true,
   async run(run) {
     const keys = run.quick ? ["tcp"] : ["tcp", "net-tcp"];

@@ -25,6 +25,7 @@ export const bulkMemory: Workload = {
   about:
     "What it costs to have memory registered, apart from any transfer: to expose it, and how much longer a call takes that lends it (call by call in turn with one that lends none); " +
     "and what memory from the engine's pool costs beside memory made anew.",
+  families: ["lending", "pool"],
   isInQuick: false,
   run: (run) =>
     withOurs(run, async (ours) => {
@@ -50,7 +51,7 @@ export const bulkMemory: Workload = {
           for (const [kind, key, title] of lendings)
             figures.push({
               ...common,
-              name: `${subject.key}.bulk.${sizeKey(bytes)}.${key}_ns`,
+              name: `${subject.key}.lending.${sizeKey(bytes)}.${key}_ns`,
               subject: `${subject.title}, ${title}`,
               chart: "Memory to be lent, by size",
               rounds: (lent[index] ?? []).map((costs) => costs[kind]),

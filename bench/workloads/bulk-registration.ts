@@ -25,6 +25,7 @@ export const bulkRegistration: Workload = {
     "How long a call takes that lends pooled memory again and again, one in flight: registered for each call (`keys: call`), or once for the region's life (`keys: region`). " +
     "Call by call in turn. The bytes that arrive are compared, and the registrations counted. " +
     "What calls that nobody moves bytes for take longer by is the registration: it stands beside moving the bytes once.",
+  families: ["registration"],
   isInQuick: false,
   run: (run) =>
     withOurs(run, async (all) => {

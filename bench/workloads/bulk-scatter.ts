@@ -20,6 +20,7 @@ export const bulkScatter: Workload = {
   about:
     `One region of ${pieces} pieces of odd lengths at odd addresses, beside one of the same length in one piece. ` +
     "One transfer at a time, all of the region, by turns.",
+  families: ["scatter"],
   isInQuick: false,
   run: (run) =>
     withOurs(run, async (ours) => {

@@ -11,6 +11,8 @@ import type { Run } from "../suite/workload.ts";
 /** What is called, and how many calls wait at a time. */
 export interface CallsTask {
   readonly payload: Payload;
+  /** What figures are called after their subject, such as `binary.1KiB`. */
+  readonly work: string;
   /** As chart titles say it. */
   readonly title: string;
   readonly inFlight: number;
@@ -125,7 +127,7 @@ function figuresOf(
   rounds: readonly Measured[],
   load: number,
 ): Figure[] {
-  const name = `${entry.key}.${task.payload}.${task.inFlight}`;
+  const name = `${entry.key}.${task.work}.${task.inFlight}`;
   const work = `${task.title}, ${task.inFlight} in flight`;
   const common = {
     subject: entry.title,

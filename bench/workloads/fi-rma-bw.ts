@@ -18,6 +18,7 @@ export const fiRmaBw: Workload = {
   title: "libfabric's own transfers",
   about:
     "What libfabric's own benchmark, fi_rma_bw of fabtests, reaches with nothing above libfabric: 1 MiB, 64 in flight.",
+  families: ["fi-rma-bw"],
   isInQuick: false,
   async run(run) {
     if (!isOnPath()) {

@@ -29,6 +29,7 @@ export const floor: Workload = {
   about:
     `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with a turn of the event loop ` +
     "for each look (driven), and by fi_pingpong, which reports half a round trip and is doubled here.",
+  families: ["floor"],
   isInQuick: false,
 
   async run(run) {

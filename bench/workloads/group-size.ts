@@ -1,6 +1,6 @@
-import { crash, quiet } from "../../packages/group/src/simulate/crash-gates.ts";
 import { completionMs } from "../../packages/group/src/tree/choose.ts";
 import type { TreeShape } from "../../packages/group/src/tree/shape.ts";
+import { crash, quiet } from "../../packages/group/test/simulate/crash-gates.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
 import type { Run, Workload } from "../suite/workload.ts";
@@ -37,6 +37,7 @@ export const groupSize: Workload = {
   name: "group-size",
   title: "Groups by their size",
   about: `By simulation, with up to 10,000 members: a call of all members and its reduced answer along each tree, where a message keeps a process busy for ${message.overheadMs * 1000} µs and is on its way for ${message.latencyMs * 1000} µs; messages of the failure detector in a group that is quiet; after how many of its periods all members know of one that crashed (one seed).`,
+  families: ["group_size"],
   isInQuick: false,
   run: async (run) => measureGroupSize(run, full),
 };

@@ -9,6 +9,7 @@ import { bulkPeers } from "./bulk-peers.ts";
 import { bulkRegistration } from "./bulk-registration.ts";
 import { bulkScatter } from "./bulk-scatter.ts";
 import { bulkSmall } from "./bulk-small.ts";
+import { byteStreams } from "./byte-streams.ts";
 import { collectives } from "./collectives.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
@@ -45,6 +46,7 @@ export const workloads: readonly Workload[] = [
   bulkRegistration,
   bulkScatter,
   bulkSmall,
+  byteStreams,
   fiRmaBw,
   floor,
   layers,

@@ -11,6 +11,7 @@ export const oneWay: Workload = {
   about:
     "64 callers of one client process each make a one-way call when their last has left, and beside that unary calls " +
     "that echo. A one-way call counts when the server has executed it. Over shm.",
+  families: ["oneway"],
   isInQuick: true,
 
   async run(run: Run): Promise<readonly Figure[]> {

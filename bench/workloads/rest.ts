@@ -33,6 +33,7 @@ export const rest: Workload = {
   title: "At rest, and getting there",
   about:
     "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long a process takes to import and open an engine, beside one that does nothing; how long connecting takes.",
+  families: ["idle", "idle_cpu_percent", "start", "connect"],
   isInQuick: true,
 
   async run(run) {

@@ -19,13 +19,16 @@ export const security: Workload = {
   about:
     "Small calls and bulk over tcp, sealed and plain by turns: both sides have certificates, messages are sealed by " +
     "AES-256-GCM, and regions too. Beside them grpc-js with mutual TLS, and a stream of node:tls by hand.",
+  families: ["security"],
   isInQuick: false,
   run: (run) => withCredentials(async () => [...(await measureSmall(run)), ...(await measureBulk(run))]),
 };
 
 function measureSmall(run: Run): Promise<Figure[]> {
   const wanted = ["tcp", "tcp-sealed", "grpc-mtls"];
-  const tasks = [1, 64].map((inFlight) => ({ payload: "small", title: "Small object", inFlight }) as const);
+  const tasks = [1, 64].map(
+    (inFlight) => ({ payload: "small", work: "security.small", title: "Small object", inFlight }) as const,
+  );
   return measureCalls(
     run,
     tasks,
@@ -71,7 +74,7 @@ async function measureTurns(
       one.subject.ways
         .filter(({ isMain }) => isMain)
         .map((way) => ({
-          name: `${one.subject.key}.bulk.16MiB.${way.key}_gbps`,
+          name: `${one.subject.key}.security.bulk.16MiB.${way.key}_gbps`,
           subject: `${one.subject.title} ${way.name}`,
           rounds: [] as number[],
           async measure(durationMs: number) {
@@ -81,7 +84,7 @@ async function measureTurns(
         })),
     ),
     {
-      name: "tls.bulk.16MiB.gbps",
+      name: "tls.security.bulk.16MiB.gbps",
       subject: "node:tls stream",
       rounds: [] as number[],
       async measure(durationMs: number) {

@@ -16,6 +16,7 @@ export const streamBeside: Workload = {
   about:
     `How long small calls take, ${inFlight} in flight over shm, while ${stalledStreams} streams of the same session have ` +
     "filled their windows and their consumers read nothing, and without them, by turns.",
+  families: ["stream_beside"],
   isInQuick: false,
 
   async run(run: Run): Promise<readonly Figure[]> {

@@ -45,6 +45,7 @@ export const streams: Workload = {
   about:
     "A server sends the small object, item after item, as fast as its client reads it. Cinnabar validates each item " +
     "with zod at both ends; node:net by hand validates nothing and respects `drain`.",
+  families: ["stream"],
   isInQuick: true,
 
   async run(run: Run): Promise<readonly Figure[]> {

@@ -1,19 +1,17 @@
 // One member of the group: it waits for a lock of each other member, and tells which views it gets and how its calls end.
 import { Engine, implement } from "cinnabar";
-import { coordinatorAuthority, GroupHost, joinGroup, type Member } from "cinnabar-group";
+import { coordinatorAuthority, joinGroup, type Member } from "cinnabar-group";
 import { type Assignment, hostTimeMs, Locks, type News } from "./contract.ts";
 
 process.once("message", async ({ rank, urls }: Assignment) => {
   const tell = (news: News) => process.send?.(news);
-  const host = new GroupHost();
   const locks = implement(Locks, {
     acquire: (_, { signal }) =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   });
-  const listen = urls[rank] ?? "";
-  const engine = await Engine.open({ listen, serve: [locks, ...host.serve], middleware: host.middleware });
+  const engine = await Engine.open({ listen: urls[rank] ?? "" });
   const authority = coordinatorAuthority({ seeds: urls, joinTimeoutMs: 60_000 });
-  const group = await joinGroup("locks", { engine, host, authority, rank });
+  const group = await joinGroup("locks", { engine, authority, rank, serve: [locks] });
 
   // A member that starts again is another one: it has another incarnation.
   const known = new Set<string>();

@@ -8,7 +8,6 @@
 #include "base/allocation.h"
 #include "base/crc32c.h"
 #include "binding/arguments.h"
-#include "fabric/device_memory.h"
 
 namespace cinnabar::binding {
 namespace {
@@ -86,21 +85,6 @@ Napi::Value allocatedBytes(const Info& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(Allocation::totalBytes()));
 }
 
-Napi::Value deviceMemory(const Info& info) {
-  std::string scheme, kind;
-  std::string reason;
-  const fabric::Library* library = fabric::library();
-  if (library == nullptr) {
-    reason = "libfabric is not loaded";
-  } else if (!readString(info.Env(), info[0], 8, &scheme) || !fabric::schemeOf(scheme) ||
-             !readString(info.Env(), info[1], 16, &kind)) {
-    reason = "a scheme and a kind of memory";
-  } else {
-    reason = fabric::reasonAgainstDeviceMemory(*library, *fabric::schemeOf(scheme), kind);
-  }
-  return Napi::String::New(info.Env(), reason);
-}
-
 }  // namespace
 
 void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
@@ -108,7 +92,6 @@ void addMemoryFunctions(Napi::Env env, Napi::Object exports) {
   exports.Set("allocate", Napi::Function::New<allocate>(env, "allocate"));
   exports.Set("release", Napi::Function::New<release>(env, "release"));
   exports.Set("allocatedBytes", Napi::Function::New<allocatedBytes>(env, "allocatedBytes"));
-  exports.Set("deviceMemory", Napi::Function::New<deviceMemory>(env, "deviceMemory"));
 }
 
 }  // namespace cinnabar::binding

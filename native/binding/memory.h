@@ -6,7 +6,7 @@
 
 namespace cinnabar::binding {
 
-/// Adds crc32c, allocate, release, allocatedBytes and deviceMemory, which need no port.
+/// Adds crc32c, allocate, release, and allocatedBytes, which need no port.
 void addMemoryFunctions(Napi::Env env, Napi::Object exports);
 
 }  // namespace cinnabar::binding

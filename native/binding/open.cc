@@ -14,8 +14,6 @@ namespace {
 
 using Info = Napi::CallbackInfo;
 
-constexpr size_t kMostKey = 1024;
-
 /// What JavaScript asked for. Its values are fetched once: what is checked is what is held,
 /// whatever a getter does.
 struct Asked {
@@ -25,11 +23,6 @@ struct Asked {
   napi_value extents = nullptr;
   uint64_t* extentWords = nullptr;
   Napi::Value onWake;
-
-  ~Asked() {
-    auto& key = request.authKey;
-    if (!key.empty()) explicit_bzero(key.data(), key.size());
-  }
 };
 
 /// nullptr, or what is wrong with the request.
@@ -92,13 +85,6 @@ const char* read(Napi::Env env, Napi::Object object, Asked* asked) {
   request.ring = reinterpret_cast<uint32_t*>(ring);
   request.ring[0] = 0;
   request.ring[1] = 0;
-
-  const uint8_t* key = nullptr;
-  size_t keyLength = 0;
-  Napi::Value authKey = object.Get("authKey");
-  bool isKey = readBytes(env, authKey, &key, &keyLength) && keyLength <= kMostKey;
-  if (!authKey.IsUndefined() && !isKey) return "authKey is a Uint8Array of at most 1024 bytes";
-  if (isKey) request.authKey.assign(key, key + keyLength);
   return nullptr;
 }
 
@@ -112,8 +98,9 @@ void callBack(Instance* instance, PortHolder* holder) {
   instance->call(holder->onWake);
 }
 
-/// Whether what has come is dealt with here, so that JavaScript sleeps on.
-bool sleepsOn(PortHolder* holder) {
+/// Whether JavaScript need not be called: it is awake, or what has come is dealt with here.
+bool needsNoCall(PortHolder* holder) {
+  if (!holder->port->isAsleep()) return true;
   auto lock = holder->guard->drive();
   if (!holder->port->sleepsOn()) return false;
   holder->guard->sleeps();
@@ -172,7 +159,7 @@ Napi::Value open(const Info& info) {
   PortHolder* held = holder.get();
   holder->wake = Wake::create(
       env, held->port->waitFd(), [instance, held] { callBack(instance, held); },
-      [held] { return sleepsOn(held); });
+      [held] { return needsNoCall(held); });
   if (holder->wake == nullptr) {
     return failureObject(
         env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});

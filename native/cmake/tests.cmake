@@ -11,7 +11,6 @@ add_executable(cinnabar_native_tests
   test/test_connections.cc
   test/test_device_connections.cc
   test/test_crc32c.cc
-  test/test_device_memory.cc
   test/test_doorbell.cc
   test/test_guard.cc
   test/test_keys.cc

@@ -18,7 +18,7 @@ constexpr size_t kMarkAt = 8;
 constexpr size_t kMarkBytes = 8;
 
 // A sealed message of the guard: a header and the count of its messages, little-endian, both clear
-// and authenticated; the text; the tag. A contract with src/sealing/sealed-message.ts.
+// and authenticated; the text; the tag. A contract with src/security/sealing/sealed-message.ts.
 constexpr size_t kSealedCountAt = 24;
 constexpr size_t kSealedClearBytes = 32;
 constexpr size_t kSealedBytes = 64;

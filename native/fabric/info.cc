@@ -51,22 +51,10 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
   hints->ep_attr->type = FI_EP_RDM;
   // The provider keeps those that it wants (fi_mr(3)).
   hints->domain_attr->mr_mode = servedRegistration();
-  if (request.deviceMemory) {
-    hints->caps |= FI_HMEM;
-    hints->domain_attr->mr_mode |= FI_MR_HMEM;
-  }
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (!copyInto(&hints->fabric_attr->prov_name, provider.name, strlen(provider.name) + 1))
     return {};
-  const auto& key = request.authKey;
-  if (!key.empty()) {
-    if (!copyInto(&hints->domain_attr->auth_key, key.data(), key.size()) ||
-        !copyInto(&hints->ep_attr->auth_key, key.data(), key.size()))
-      return {};
-    hints->domain_attr->auth_key_size = key.size();
-    hints->ep_attr->auth_key_size = key.size();
-  }
   const auto& source = request.source;
   if (!source.empty()) {
     if (!copyInto(&hints->src_addr, source.data(), source.size())) return {};
@@ -83,6 +71,17 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
     hints->addr_format = family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
   }
   return hints;
+}
+
+/// The native tcp provider (`net`, `tcp`) answers 0.0.0.0 and :: without the port that was asked
+/// for. The endpoint binds to what `fi_info` has, so the port would be any free one. False if there
+/// is no memory.
+bool bindTo(fi_info& info, const InfoRequest& request) {
+  const auto& source = request.source;
+  if (source.empty() || addressingOf(request.provider->scheme) != Addressing::socket) return true;
+  free(info.src_addr);
+  info.src_addrlen = source.size();
+  return copyInto(reinterpret_cast<uint8_t**>(&info.src_addr), source.data(), source.size());
 }
 
 // libfabric's shm provider offers nothing when /dev/shm is short of room for one endpoint.
@@ -135,7 +134,8 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
   for (fi_info* info = all->get(); info != nullptr; info = info->next) {
     if (name != info->fabric_attr->prov_name) continue;
     InfoPtr chosen(library.dupinfo(info), InfoDeleter{&library});
-    if (!chosen) return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
+    if (!chosen || !bindTo(*chosen, request))
+      return library.fail("fi_dupinfo", FI_ENOMEM, "no memory for fi_info");
     return chosen;
   }
   return library.fail("fi_getinfo", FI_ENODATA,

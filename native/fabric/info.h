@@ -24,16 +24,12 @@ struct InfoRequest {
   const Provider* provider = nullptr;
   RawAddress
       source;  // a sockaddr for tcp; the fabric name, ended by a zero byte, for shm; may be empty
-  size_t receives = 0;        // receives that will be posted at once
-  bool deviceMemory = false;  // FI_HMEM is asked for, too
-  int family = AF_INET;       // of the addresses asked for, where the source is empty
+  size_t receives = 0;   // receives that will be posted at once
+  int family = AF_INET;  // of the addresses asked for, where the source is empty
   /// Where addresses are resolved: what to resolve, "" for nothing, and whether it is our side.
   std::string node;
   std::string service;
   bool isOurs = true;
-  /// Authorization key for the endpoint and its memory (fi_domain(3)); empty for the provider's
-  /// own. A secret: no message has it.
-  std::vector<uint8_t> authKey;
 };
 
 /// All that one provider offers for a request (fi_getinfo(3)).

@@ -150,18 +150,4 @@ std::string fabricObstacle(const Library& library, const Provider& provider) {
   return obstacle.empty() ? "" : "provider " + name + " cannot be used: " + obstacle;
 }
 
-std::string authKeyObstacle(const Library& library, const InfoRequest& request) {
-  if (request.authKey.empty()) return "";
-  InfoRequest without = request;
-  without.authKey.clear();
-  auto info = getInfo(library, without);
-  if (!info) return "";
-  size_t taken = (*info)->domain_attr->auth_key_size;
-  std::string reason = std::string("provider ") + request.provider->name;
-  if (taken == 0) return reason + " takes no authorization key";
-  if (taken == request.authKey.size()) return reason + " does not take this authorization key";
-  return reason + " takes authorization keys of " + std::to_string(taken) +
-         " bytes, this one has " + std::to_string(request.authKey.size());
-}
-
 }  // namespace cinnabar::fabric

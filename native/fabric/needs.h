@@ -12,7 +12,4 @@ namespace cinnabar::fabric {
 /// it finds no device, or it lacks what we need, and then what. Empty if nothing stands against it.
 std::string fabricObstacle(const Library& library, const Provider& provider);
 
-/// Why an open with an authorization key failed, if it would not have failed without; else empty.
-std::string authKeyObstacle(const Library& library, const InfoRequest& request);
-
 }  // namespace cinnabar::fabric

@@ -279,12 +279,23 @@ TEST_SUITE("port") {
     CHECK(b.failure.code == EADDRINUSE);
   }
 
-  TEST_CASE_FIXTURE(PortFixture, "the wildcard and IPv6 can be bound") {
-    for (const char* host : {"", "0.0.0.0", "::1"}) {
-      TestPort a(Scheme::tcp);
-      a.request.host = host;
+  TEST_CASE_FIXTURE(PortFixture, "a tcp port listens where it was asked to, at a wildcard too") {
+    for (const char* host : {"", "0.0.0.0", "::", "127.0.0.1", "::1"}) {
       CAPTURE(host);
-      CHECK(a.open());
+      // A number that is free: the first port's, which is closed again.
+      uint32_t service = 0;
+      for (int time = 0; time < 2; ++time) {
+        TestPort a(Scheme::tcp);
+        a.request.host = host;
+        a.request.service = service;
+        REQUIRE(a.open());
+        fabric::RawAddress raw = a.port->address();
+        auto bound = fabric::decodeSocketAddress(raw.data(), raw.size());
+        REQUIRE(bound);
+        if (time > 0) CHECK(bound->port == service);
+        service = bound->port;
+        CHECK(bound->host == (*host == 0 ? "0.0.0.0" : host));
+      }
     }
   }
 

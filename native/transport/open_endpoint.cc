@@ -31,14 +31,11 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest
   fabric::InfoRequest wanted{.provider = &provider,
                              .receives = request.receiveSlots,
                              .node = request.host,
-                             .service = request.service == 0 ? "" : std::to_string(request.service),
-                             .authKey = request.authKey};
+                             .service = request.service == 0 ? "" : std::to_string(request.service)};
   auto opened = fabric::Endpoint::open(*library, wanted);
   if (opened) return opened;
   std::string reason = fabric::fabricObstacle(*library, provider);
   if (!reason.empty()) return library->fail("fi_getinfo", FI_ENODATA, reason);
-  reason = fabric::authKeyObstacle(*library, wanted);
-  if (!reason.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, reason);
   return opened.failure();
 }
 
@@ -77,14 +74,10 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
       obstacle = fabric::pagingObstacle();
       if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
     }
-    fabric::InfoRequest wanted{.provider = &provider,
-                               .source = source,
-                               .receives = request.receiveSlots,
-                               .authKey = request.authKey};
+    fabric::InfoRequest wanted{
+        .provider = &provider, .source = source, .receives = request.receiveSlots};
     auto opened = fabric::Endpoint::open(*library, wanted);
     if (opened) return opened;
-    refused = fabric::authKeyObstacle(*library, wanted);
-    if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
     if (provider.scheme == fabric::Scheme::verbs)
       return fabric::explainVerbs(*library, provider, source, opened.failure());
     if (!tried) first = opened.failure();

@@ -29,8 +29,7 @@ struct OpenRequest {
   std::string host;
   uint32_t service = 0;
   std::string name;
-  std::string provider;          // "" lets the table choose
-  std::vector<uint8_t> authKey;  // empty for none; a secret
+  std::string provider;  // "" lets the table choose
   uint32_t slotBytes = 0;
   uint32_t receiveSlots = 0;
   uint32_t maxConnections = UINT32_MAX;
@@ -215,6 +214,8 @@ class Transport {
   virtual bool wantsLook() const { return false; }
 
   // Sleep: announce, ask peers without room to ring, poll once more, look a last time.
+  /// Whether to `look` before that. What has come beside the queue makes the descriptor readable.
+  virtual bool looksBeforeSleep() const { return looks_; }
   /// 0 to sleep on the descriptor; -FI_EAGAIN if there is something to read.
   virtual int announceSleep() { return endpoint_->tryWait(); }
   virtual void askForRoom(Peer&) {}

@@ -37,7 +37,7 @@ export function sysroot({ name, debian }) {
 /**
  * The headers of libfabric that the addon is compiled with: those of 1.17, whose structures every later version serves.
  *
- * @returns {Promise<string>} the folder that has `rdma/`
+ * @returns {Promise<string>} the folder that has `fabric/rdma/`
  */
 export async function libfabricHeaders() {
   const what = { suite: "bookworm", architecture: "amd64", packages: ["libfabric-dev"] };

@@ -30,11 +30,10 @@ export const partsUnderSanitizers = [
   {
     name: "calls",
     filters: [
-      "src/connection/sealed",
+      "src/session/connection/sealed",
       "src/fabric/native-port",
-      "src/memory/device-memory",
-      "src/memory/slab-memory",
-      "src/sealing/",
+      "src/memory/pool-slabs",
+      "src/security/sealing/",
       "src/transfer/checksum",
       "test/streams/streams",
       "test/unary/cancel",

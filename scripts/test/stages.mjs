@@ -203,7 +203,18 @@ export function stagesOf(word) {
 
 /** Beside test/processes and test/model: see test/matrix/long.ts. */
 export const foldersWithLongForm = [
-  ...["admission", "balance", "bench", "bulk", "flow", "hostile", "lifecycle", "memory", "observe"],
+  ...[
+    "admission",
+    "balance",
+    "bench",
+    "bulk",
+    "conformance",
+    "flow",
+    "hostile",
+    "lifecycle",
+    "memory",
+    "observe",
+  ],
   ...["middleware", "regression", "retry", "security", "streams", "types", "unary"],
 ];
 

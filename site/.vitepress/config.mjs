@@ -87,20 +87,23 @@ function listed(page) {
  * page of all exports and in the search.
  */
 function reference() {
-  return Object.entries({ index: "cinnabar", lanes: "cinnabar/lanes", group: "cinnabar-group" }).map(
-    ([entry, text]) => ({
-      text,
-      items: [
-        { text: "All exports", link: `/api/${entry}/` },
-        ...["functions", "classes"].flatMap((kind) =>
-          pagesIn(`api/${entry}/${kind}`).map((name) => ({
-            text: name,
-            link: `/api/${entry}/${kind}/${name}`,
-          })),
-        ),
-      ],
-    }),
-  );
+  return Object.entries({
+    index: "cinnabar",
+    inspect: "cinnabar/inspect",
+    lanes: "cinnabar/lanes",
+    group: "cinnabar-group",
+  }).map(([entry, text]) => ({
+    text,
+    items: [
+      { text: "All exports", link: `/api/${entry}/` },
+      ...["functions", "classes"].flatMap((kind) =>
+        pagesIn(`api/${entry}/${kind}`).map((name) => ({
+          text: name,
+          link: `/api/${entry}/${kind}/${name}`,
+        })),
+      ),
+    ],
+  }));
 }
 
 function pagesIn(folder) {

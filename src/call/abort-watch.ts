@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 
 /** What hears of a signal's abort. */

@@ -1,6 +1,6 @@
-import type { RpcCode } from "../errors/code.ts";
-import type { ErrorMetadata, RpcErrorOptions } from "../errors/rpc-error.ts";
-import { Metadata } from "../metadata/metadata.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import type { ErrorMetadata, RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { Metadata } from "../wire/metadata/metadata.ts";
 import type { MetadataListener } from "./outgoing-call.ts";
 
 /** A user's call, about to settle with what its peer has answered. */

@@ -1,4 +1,4 @@
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The items of a call that is a stream, as the frames of its session and its own end reach them. Handlers take the

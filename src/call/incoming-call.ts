@@ -1,11 +1,12 @@
 import { setMaxListeners } from "node:events";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { Metadata } from "../metadata/metadata.ts";
-import { Timed } from "../time/deadline-wheel.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
+import { CallOperations, type OperationFailure } from "./call-operations.ts";
 
 /**
  * Where a call stands on the server's side.
@@ -101,6 +102,8 @@ export class IncomingCall extends Timed {
   /** What came with its request, and what goes with its answer. */
   metadata: Metadata | undefined = undefined;
   responseMetadata: Metadata | undefined = undefined;
+  /** What the calls of its handler carry. Undefined: they inherit what `metadata` has for them. */
+  nestedMetadata: Metadata | undefined = undefined;
   /** How urgent its caller says it is. */
   priority: Priority = "normal";
   /** Of its request, as it travelled. */
@@ -140,6 +143,7 @@ export class IncomingCall extends Timed {
   #offered = 0;
   #abort: AbortController | undefined;
   #abortReason: RpcError | undefined;
+  #operations: CallOperations | undefined;
 
   constructor(session: Answering, id: number, method: number, identity?: CallIdentity) {
     super();
@@ -177,6 +181,20 @@ export class IncomingCall extends Timed {
   /** How many of its transfers are under way. */
   get transfers(): number {
     return this.#transfers;
+  }
+
+  /** What its handler has started. Undefined where no handler of its own has begun. */
+  get operations(): CallOperations | undefined {
+    if (this.#operations === undefined && this.handler === "here") this.#operations = new CallOperations();
+    return this.#operations;
+  }
+
+  /**
+   * Its handler has returned. Undefined when all that it started has settled; otherwise as
+   * `CallOperations.handlerReturned`. The call stays open until the server settles it.
+   */
+  handlerReturned(): Promise<OperationFailure | undefined> | undefined {
+    return this.#operations?.handlerReturned();
   }
 
   /** It is executed in the stead of the call it is like. */

@@ -1,4 +1,4 @@
-import { Timed } from "../time/deadline-wheel.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 
 /**
  * Where a call stands of which nothing has left: see `OutgoingPhase`; `backoff`: it has failed and waits to be tried

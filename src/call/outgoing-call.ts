@@ -1,9 +1,9 @@
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { Queued } from "../flow/priority-queue.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import type { Queued } from "../base/flow/priority-queue.ts";
 import type { Grant } from "../memory/grant.ts";
-import type { Metadata } from "../metadata/metadata.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallItems } from "./call-items.ts";
 import { MadeCall, type UnsentPhase } from "./made-call.ts";
 

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Callee } from "./outgoing-call.ts";
 

@@ -1,6 +1,6 @@
-import type { RpcCode } from "../errors/code.ts";
-import type { SlowCall, SlowPhase } from "../observe/channels.ts";
-import { channels } from "../observe/channels.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import type { SlowCall, SlowPhase } from "../base/observe/channels.ts";
+import { channels } from "../base/observe/channels.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
 

@@ -1,5 +1,5 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Callee } from "../call/outgoing-call.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { RequestAttempt, type RequestOwner } from "./request-attempt.ts";

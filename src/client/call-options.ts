@@ -1,15 +1,27 @@
-import { resolveIdleTimeout, resolveWindow, type StreamWindow } from "../contract/method.ts";
-import { assertPriority, type Priority } from "../flow/priority.ts";
-import { entryFault } from "../metadata/entry.ts";
-import { Metadata, type MetadataInit } from "../metadata/metadata.ts";
-import { repeatedBlock } from "../metadata/repeated-object.ts";
-import { ContextValues } from "../middleware/context-values.ts";
-import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import { type Priority, priorities } from "../base/flow/priority.ts";
+import {
+  boolean,
+  callback,
+  checkedBy,
+  checkOptions,
+  type FieldsOf,
+  fail,
+  instance,
+  integer,
+  milliseconds,
+  oneOf,
+} from "../base/options/options.ts";
+import { ContextValues } from "../call/context-values.ts";
+import { type Middleware, middlewareField } from "../call/middleware.ts";
+import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
+import { entryFault } from "../wire/metadata/entry.ts";
+import { Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
+import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
 import {
   type AttemptOptions,
-  assertAttemptOptions,
+  attemptFields,
   type ClientRetryOptions,
+  clientAttemptFields,
   type HedgeOptions,
   type RetryOptions,
 } from "./retry-policy.ts";
@@ -148,107 +160,70 @@ export type OneWayOptions = Pick<
 
 export const defaultTimeoutMs = 10_000;
 
-const known = [
-  "timeoutMs",
-  "attemptTimeoutMs",
-  "retry",
-  "hedge",
-  "inherit",
-  "whenFull",
-  "priority",
-  "metadata",
-  "middleware",
-];
-const knownOfClients = [...known, "lane"];
-const knownOfCalls = [...known, "signal", "onMetadata", "context"];
-const knownOfOneWay = [
-  "timeoutMs",
-  "inherit",
-  "whenFull",
-  "priority",
-  "metadata",
-  "middleware",
-  "context",
-  "signal",
-];
-const knownOfStreams = [...knownOfOneWay, "onMetadata", "idleTimeoutMs", "window", "retry"];
+const metadataField = checkedBy((where, name, value): MetadataInit => {
+  if (typeof value !== "object" || value === null)
+    return fail(TypeError, where, name, "an object or a Metadata", value);
+  const metadata = value as MetadataInit;
+  if (metadata instanceof Metadata || repeatedBlock(metadata) !== undefined) return metadata;
+  for (const entry in metadata) {
+    const fault = entryFault(entry, metadata[entry]);
+    if (fault !== "") throw new TypeError(`${where}: ${name}: ${fault}`);
+  }
+  return metadata;
+});
+
+/** What clients, calls, one-way calls and streams share. */
+const commonFields = {
+  timeoutMs: milliseconds(),
+  inherit: boolean(),
+  whenFull: oneOf(["wait", "fail"]),
+  priority: oneOf(priorities),
+  metadata: metadataField,
+  middleware: middlewareField,
+};
+
+const clientFields = {
+  ...commonFields,
+  ...clientAttemptFields,
+  lane: integer(0, 255),
+} satisfies FieldsOf<ClientOptions>;
+
+const oneWayFields = {
+  ...commonFields,
+  signal: instance(AbortSignal),
+  context: instance(ContextValues),
+} satisfies FieldsOf<OneWayOptions>;
+
+const callFields = {
+  ...oneWayFields,
+  ...attemptFields,
+  onMetadata: callback<(metadata: Metadata) => void>(),
+} satisfies FieldsOf<CallOptions>;
+
+const streamFields = {
+  ...oneWayFields,
+  onMetadata: callFields.onMetadata,
+  retry: attemptFields.retry,
+  idleTimeoutMs: idleTimeoutField,
+  window: windowField,
+} satisfies FieldsOf<StreamCallOptions>;
 
 /** @throws TypeError or RangeError naming the option. */
 export function assertClientOptions(options: ClientOptions): void {
-  assertOptions("client", options, knownOfClients);
-  if (options.timeoutMs !== undefined) assertTimeoutMs("client: timeoutMs", options.timeoutMs);
-  assertInherit("client", options.inherit);
-  assertFlow("client", options);
-  assertAlong("client", options);
-  assertLane(options.lane);
-  assertAttemptOptions("client", options);
+  checkOptions("client", options, clientFields);
 }
 
-/** @throws TypeError naming the option. */
+/** @throws TypeError or RangeError naming the option. */
 export function assertCallOptions(options: CallOptions): void {
-  assertOptions("call", options, knownOfCalls);
-  assertOptionsOfOne(options);
+  checkOptions("call", options, callFields);
 }
 
-/** @throws TypeError naming the option. */
+/** @throws TypeError or RangeError naming the option. */
 export function assertOneWayOptions(options: OneWayOptions): void {
-  assertOptions("call", options, knownOfOneWay);
-  assertOptionsOfOne(options);
+  checkOptions("call", options, oneWayFields);
 }
 
 /** @throws TypeError or RangeError naming the option. */
 export function assertStreamOptions(options: StreamCallOptions): void {
-  assertOptions("stream", options, knownOfStreams);
-  const { idleTimeoutMs, window, ...rest } = options;
-  if (idleTimeoutMs !== undefined) resolveIdleTimeout("stream", idleTimeoutMs);
-  if (window !== undefined) resolveWindow("stream", window, { items: 1, bytes: 4096 });
-  assertOptionsOfOne(rest);
-}
-
-function assertOptionsOfOne(options: CallOptions): void {
-  if (options.timeoutMs !== undefined) assertTimeoutMs("call: timeoutMs", options.timeoutMs);
-  if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
-    throw new TypeError("call: signal must be an AbortSignal");
-  }
-  assertInherit("call", options.inherit);
-  assertFlow("call", options);
-  assertAlong("call", options);
-  if (options.onMetadata !== undefined && typeof options.onMetadata !== "function")
-    throw new TypeError("call: onMetadata must be a function");
-  if (options.context !== undefined && !(options.context instanceof ContextValues))
-    throw new TypeError("call: context must be a ContextValues");
-  assertAttemptOptions("call", options);
-}
-
-/** What a client or a call says of metadata and middleware. */
-function assertAlong(where: string, { metadata, middleware }: ClientOptions): void {
-  if (metadata !== undefined) assertMetadata(where, metadata);
-  if (middleware !== undefined) assertMiddleware(`${where}: middleware`, middleware);
-}
-
-function assertMetadata(where: string, metadata: MetadataInit): void {
-  if (typeof metadata !== "object" || metadata === null)
-    throw new TypeError(`${where}: metadata must be an object or a Metadata`);
-  if (metadata instanceof Metadata || repeatedBlock(metadata) !== undefined) return;
-  for (const name in metadata) {
-    const fault = entryFault(name, metadata[name]);
-    if (fault !== "") throw new TypeError(`${where}: metadata: ${fault}`);
-  }
-}
-
-function assertInherit(where: string, inherit: unknown): void {
-  if (inherit !== undefined && typeof inherit !== "boolean")
-    throw new TypeError(`${where}: inherit must be true or false`);
-}
-
-function assertLane(lane: unknown): void {
-  if (lane === undefined || (Number.isInteger(lane) && (lane as number) >= 0 && (lane as number) <= 255))
-    return;
-  throw new RangeError(`client: lane must be a whole number from 0 to 255, it is ${shown(lane)}`);
-}
-
-function assertFlow(where: string, { whenFull, priority }: ClientOptions): void {
-  if (whenFull !== undefined && whenFull !== "wait" && whenFull !== "fail")
-    throw new TypeError(`${where}: whenFull must be "wait" or "fail", it is ${shown(whenFull)}`);
-  assertPriority(`${where}: priority`, priority);
+  checkOptions("stream", options, streamFields);
 }

@@ -1,6 +1,6 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { CallResult } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 
 /** A call's outcome as a value: the output or the RpcError. Other errors are thrown. */
 export function resultOf(call: Promise<unknown>): Promise<CallResult<AnyMethod>> {

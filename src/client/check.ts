@@ -1,6 +1,6 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import type { RpcError, RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../contract/schema.ts";
-import type { RpcCode } from "../errors/code.ts";
-import type { RpcError, RpcErrorOptions } from "../errors/rpc-error.ts";
 
 /** What came of a schema: the verdict, or a promise of it from an asynchronous one. */
 export type Verdict = Validation<unknown> | Promise<Validation<unknown>>;
@@ -100,7 +100,7 @@ function restated(error: RpcError): RpcErrorOptions {
   const { code, origin, retryable, retryAfterMs, fabric, notExecuted, metadata } = error;
   return {
     code,
-    message: plainMessage(error),
+    message: error.plainMessage,
     origin,
     retryable,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
@@ -109,9 +109,4 @@ function restated(error: RpcError): RpcErrorOptions {
     ...(metadata === undefined ? {} : { metadata }),
     ...(error.cause === undefined ? {} : { cause: error.cause }),
   };
-}
-
-/** The sentence without the code that stands before it. */
-function plainMessage({ code, message }: RpcError): string {
-  return message.startsWith(`[${code}] `) ? message.slice(code.length + 3) : message;
 }

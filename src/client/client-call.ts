@@ -1,3 +1,5 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import {
   type Abortable,
   isTimeout,
@@ -11,8 +13,6 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { validate } from "../contract/schema.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -220,7 +220,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   override onDeadline(): void {
     if (this.settled) return;
     const phase = this.id === 0 ? "before it could be sent" : "without an answer";
-    const timeoutMs = Math.round((this.deadlineMs - this.startedMs) * 1000) / 1000;
+    const timeoutMs = Math.round(this.deadlineMs - this.startedMs);
     this.fail("deadline_exceeded", `${timeoutMs} ms have passed ${phase}`);
     this.#session?.cancel(this);
   }

@@ -1,13 +1,13 @@
+import { codeToNumber, okNumber, type RpcCode } from "../base/errors/code.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import type { RetryBudget } from "../base/flow/retry-budget.ts";
+import type { MethodMetrics } from "../base/observe/call-metrics.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { MethodNumbers } from "../connection/handshake.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { type Schema, voidSchema } from "../contract/schema.ts";
-import { codeToNumber, okNumber, type RpcCode } from "../errors/code.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { RetryBudget } from "../flow/retry-budget.ts";
-import { inheritTrace, Metadata, packMetadata, traceOf } from "../metadata/metadata.ts";
-import type { MethodMetrics } from "../observe/call-metrics.ts";
+import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
+import { inherit, Metadata, packMetadata, passesOn } from "../wire/metadata/metadata.ts";
 import type { CallOptions, WhenFull } from "./call-options.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -136,12 +136,12 @@ export class ClientMethod {
     around: IncomingCall | undefined,
   ): MergedMetadata | undefined {
     const own = options?.metadata;
-    const trace = traceOf(around);
-    if (own === undefined && trace === undefined && this.#metadata === undefined) return undefined;
+    const inherits = passesOn(around);
+    if (own === undefined && !inherits && this.#metadata === undefined) return undefined;
     const metadata = new MergedMetadata(this.#metadata);
     for (const [name, value] of own instanceof Metadata ? own : Object.entries(own ?? {}))
       metadata.set(name, value);
-    if (trace !== undefined) inheritTrace(metadata, trace);
+    if (around !== undefined) inherit(metadata, around);
     return metadata;
   }
 
@@ -153,10 +153,9 @@ export class ClientMethod {
   blockFor(options: CallOptions | undefined, around: IncomingCall | undefined): Uint8Array | undefined {
     const own = options?.metadata;
     if (own instanceof MergedMetadata) return packMetadata(own);
-    if (own === undefined && around?.metadata === undefined) return this.#block;
+    if (own === undefined && !passesOn(around)) return this.#block;
     // Nothing is merged: the entries, which have been checked, are packed as they are.
-    if (own !== undefined && this.#metadata === undefined && traceOf(around) === undefined)
-      return packMetadata(own);
+    if (own !== undefined && this.#metadata === undefined && !passesOn(around)) return packMetadata(own);
     const metadata = this.metadataFor(options, around);
     return metadata === undefined ? undefined : packMetadata(metadata);
   }

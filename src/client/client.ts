@@ -1,10 +1,10 @@
+import { RetryBudget } from "../base/flow/retry-budget.ts";
 import { wantCurrentCall } from "../call/current-call.ts";
+import type { Middleware } from "../call/middleware.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
-import { RetryBudget } from "../flow/retry-budget.ts";
-import { Metadata } from "../metadata/metadata.ts";
-import type { Middleware } from "../middleware/middleware.ts";
+import { Metadata } from "../wire/metadata/metadata.ts";
 import {
   assertCallOptions,
   assertClientOptions,

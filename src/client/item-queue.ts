@@ -1,8 +1,7 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, validate } from "../contract/schema.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { InputSource } from "../streams/input-source.ts";
-import type { ItemProducer, ItemSender } from "../streams/item-sender.ts";
-import type { StreamCall } from "./stream-call.ts";
+import type { InputSource, ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
+import { type StreamCall, unsendable } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */
 export const maxWaitingItems = 1024;
@@ -168,10 +167,4 @@ function schemaThrew(cause: unknown): RpcError {
     origin: "local",
     cause,
   });
-}
-
-function unsendable(error: unknown): RpcError {
-  if (error instanceof RpcError) return error;
-  const { message } = error as Error;
-  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
 }

@@ -1,3 +1,5 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 import {
   type Abortable,
   isTimeout,
@@ -6,13 +8,11 @@ import {
   unwatchAbort,
   watchAbort,
 } from "../call/abort-watch.ts";
+import { ContextValues } from "../call/context-values.ts";
 import { currentCall } from "../call/current-call.ts";
+import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { AnyService } from "../contract/service.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import { type Metadata, noMetadata } from "../metadata/metadata.ts";
-import { ContextValues } from "../middleware/context-values.ts";
-import { type Middleware, type MiddlewareCall, runChain } from "../middleware/middleware.ts";
-import { Timed } from "../time/deadline-wheel.ts";
+import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type ClientMethod, MergedMetadata } from "./client-method.ts";
 
@@ -53,6 +53,7 @@ export interface InnerStream {
 /** A call as middleware of the client has it. */
 export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abortable {
   readonly side = "client";
+  readonly nestedMetadata = undefined;
   readonly contract: AnyService;
   readonly metadata: Metadata;
   readonly context: ContextValues;
@@ -225,7 +226,7 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
   }
 
   override onDeadline(): void {
-    const message = `${this.#timeoutMs} ms have passed in middleware of the client`;
+    const message = `${Math.round(this.#timeoutMs)} ms have passed in middleware of the client`;
     this.#end(new RpcError({ code: "deadline_exceeded", message, method: this.#method.path }));
   }
 

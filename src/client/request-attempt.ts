@@ -1,8 +1,8 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
 import type { UnsentPhase } from "../call/made-call.ts";
 import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { Metadata } from "../metadata/metadata.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { CallSession } from "./session-source.ts";
 

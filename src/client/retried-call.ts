@@ -1,3 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Alarm } from "../base/time/deadline-wheel.ts";
 import {
   type Abortable,
   isTimeout,
@@ -12,10 +16,6 @@ import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Callee, MetadataListener } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import { Alarm } from "../time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { Attempt, type AttemptFailure, type AttemptOwner } from "./attempt.ts";
 import type { CallOptions } from "./call-options.ts";
@@ -321,7 +321,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
 
   override onDeadline(): void {
     if (this.settled) return;
-    this.fail("deadline_exceeded", `${this.#timeoutMs} ms have passed ${this.#progress}`, this.#because());
+    const message = `${Math.round(this.#timeoutMs)} ms have passed ${this.#progress}`;
+    this.fail("deadline_exceeded", message, this.#because());
   }
 
   get #progress(): string {

@@ -1,6 +1,16 @@
-import { isRpcCode, type RpcCode } from "../errors/code.ts";
-import type { RetryBudgetOptions } from "../flow/retry-budget.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
+import type { RetryBudgetOptions } from "../base/flow/retry-budget.ts";
+import {
+  checkedBy,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  number,
+  orFalse,
+  required,
+} from "../base/options/options.ts";
 
 /** How a failed call is retried. */
 export interface RetryOptions {
@@ -107,37 +117,36 @@ export function backoffMs(policy: RetryPolicy, retry: number, retryAfterMs = 0):
   return retryAfterMs + Math.random() * bound;
 }
 
-/** @throws TypeError naming the option. Only a client has a budget. */
-export function assertAttemptOptions(where: "client" | "call", options: AttemptOptions): void {
-  const { attemptTimeoutMs, retry, hedge } = options;
-  if (attemptTimeoutMs !== undefined) assertTimeoutMs(`${where}: attemptTimeoutMs`, attemptTimeoutMs);
-  if (retry !== undefined && retry !== false) assertRetry(where, retry);
-  if (hedge !== undefined && hedge !== false) {
-    assertOptions(`${where}: hedge`, hedge, ["afterMs", "attempts"]);
-    assertTimeoutMs(`${where}: hedge.afterMs`, hedge.afterMs);
-    assertAttempts(`${where}: hedge.attempts`, hedge.attempts, 2);
-  }
-}
+const retryFields = {
+  attempts: integer(1, maxAttempts),
+  baseDelayMs: milliseconds(),
+  maxDelayMs: milliseconds(),
+  codes: checkedBy((where, name, value): readonly RpcCode[] =>
+    Array.isArray(value) && value.every(isRpcCode)
+      ? value
+      : fail(TypeError, where, name, "an array of error codes", value),
+  ),
+} satisfies FieldsOf<RetryOptions>;
 
-function assertRetry(where: string, retry: ClientRetryOptions): void {
-  const known = ["attempts", "baseDelayMs", "maxDelayMs", "codes", ...(where === "client" ? ["budget"] : [])];
-  assertOptions(`${where}: retry`, retry, known);
-  assertAttempts(`${where}: retry.attempts`, retry.attempts, 1);
-  if (retry.baseDelayMs !== undefined) assertTimeoutMs(`${where}: retry.baseDelayMs`, retry.baseDelayMs);
-  if (retry.maxDelayMs !== undefined) assertTimeoutMs(`${where}: retry.maxDelayMs`, retry.maxDelayMs);
-  if (retry.codes !== undefined && !(Array.isArray(retry.codes) && retry.codes.every(isRpcCode)))
-    throw new TypeError(`${where}: retry.codes must be an array of error codes`);
-  if (retry.budget === undefined) return;
-  assertOptions(`${where}: retry.budget`, retry.budget, ["ratio", "perSecond"]);
-  for (const [name, value] of Object.entries(retry.budget)) {
-    if (value === undefined || (typeof value === "number" && value >= 0 && value <= 1e6)) continue;
-    throw new TypeError(
-      `${where}: retry.budget.${name} must be a number from 0 to 1000000, it is ${shown(value)}`,
-    );
-  }
-}
+const hedgeFields = {
+  afterMs: required(milliseconds()),
+  attempts: integer(2, maxAttempts),
+} satisfies FieldsOf<HedgeOptions>;
 
-function assertAttempts(where: string, value: number | undefined, least: number): void {
-  if (value === undefined || (Number.isInteger(value) && value >= least && value <= maxAttempts)) return;
-  throw new TypeError(`${where} must be an integer from ${least} to ${maxAttempts}, it is ${shown(value)}`);
-}
+/** The options of a call about its attempts. */
+export const attemptFields = {
+  attemptTimeoutMs: milliseconds(),
+  retry: orFalse(group(retryFields)),
+  hedge: orFalse(group(hedgeFields)),
+} satisfies FieldsOf<AttemptOptions>;
+
+/** Those of a client: only a client has a budget. */
+export const clientAttemptFields = {
+  ...attemptFields,
+  retry: orFalse(
+    group({
+      ...retryFields,
+      budget: group({ ratio: number(0, 1_000_000), perSecond: number(0, 1_000_000) }),
+    } satisfies FieldsOf<ClientRetryOptions>),
+  ),
+};

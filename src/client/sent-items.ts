@@ -1,4 +1,4 @@
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import {
   endedTwice,
   maxWaitingItems,

@@ -1,9 +1,9 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RetriedCalls } from "../call/retried-calls.ts";
-import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
-import type { EngineServices } from "../connection/engine-services.ts";
-import type { MethodNumbers } from "../connection/handshake.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { SessionContext, SessionObserver, SessionState } from "../session/connection/context.ts";
+import type { EngineServices } from "../session/connection/engine-services.ts";
+import type { MethodNumbers } from "../session/connection/handshake.ts";
 
 /** A session as a client's calls use it. */
 export interface CallSession {

@@ -1,10 +1,10 @@
-import type { ItemDirections } from "../control/control-method.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import { CallerItems, type CallerOfItems } from "../streams/caller-items.ts";
-import type { ItemWindow } from "../streams/item-credits.ts";
-import type { ItemReceiver } from "../streams/item-receiver.ts";
-import type { ItemSender } from "../streams/item-sender.ts";
-import { Streams } from "../streams/streams.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
+import type { ItemWindow } from "../session/streams/item-credits.ts";
+import type { ItemReceiver } from "../session/streams/item-receiver.ts";
+import type { ItemSender } from "../session/streams/item-sender.ts";
+import { Streams } from "../session/streams/streams.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
 import { RequestAttempt, type RequestOwner } from "./request-attempt.ts";
 import { type CallSession, wasTurnedAway } from "./session-source.ts";
 import type { StreamTerms } from "./stream-terms.ts";

@@ -1,3 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Alarm } from "../base/time/deadline-wheel.ts";
 import {
   type Abortable,
   isTimeout,
@@ -11,14 +15,9 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError, type RpcErrorOptions } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import { idleLooks, isIdle, quietLooks, type Watched } from "../streams/idle-watch.ts";
-import type { InputSource } from "../streams/input-source.ts";
-import { ItemReceiver, type ReceiverOwner } from "../streams/item-receiver.ts";
-import type { ItemSender } from "../streams/item-sender.ts";
-import { Alarm } from "../time/deadline-wheel.ts";
+import { idleLooks, isIdle, quietLooks, type Watched } from "../session/streams/idle-watch.ts";
+import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
+import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -163,13 +162,16 @@ export class StreamCall
     else this.onAbort(reason);
   }
 
-  /** The source of its inputs has failed. */
+  /** The source of its inputs, or a schema, threw `cause`. */
   onSourceFailed(cause: unknown): void {
+    if (!this.settled) this.#end("internal", "the items of the stream threw an error", { cause }, "now");
+  }
+
+  /** One of its inputs cannot be sent. The code is the one that `send` of a writer gives. */
+  onItemUnsendable(cause: unknown): void {
     if (this.settled) return;
-    const isFull =
-      cause instanceof RpcError && cause.origin === "local" && cause.code === "resource_exhausted";
-    if (isFull) this.#end(cause.code, "an item could not be sent", { cause }, "now");
-    else this.#end("cancelled", "the items of the stream threw an error", { cause }, "now");
+    const { code, plainMessage } = unsendable(cause);
+    this.#end(code, `an item could not be sent: ${plainMessage}`, { cause }, "now");
   }
 
   onItemMisfit(issues: string): void {
@@ -300,7 +302,7 @@ export class StreamCall
     if (this.settled) return;
     const nowMs = this.method.source.engine.clock.now();
     if (nowMs < this.endMs) return this.#look(nowMs);
-    const timeoutMs = Math.round((this.endMs - this.startedMs) * 1000) / 1000;
+    const timeoutMs = Math.round(this.endMs - this.startedMs);
     this.#end("deadline_exceeded", `${timeoutMs} ms have passed before the stream ended`, {}, "now");
   }
 
@@ -396,4 +398,11 @@ export class StreamCall
     this.#attempt?.giveUp();
     recordEnd(this.method, this.startedMs, code);
   }
+}
+
+/** The error of an item that cannot be encoded, or for which there is no room. */
+export function unsendable(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  const { message } = error as Error;
+  return new RpcError({ code: "invalid_argument", message, origin: "local", cause: error });
 }

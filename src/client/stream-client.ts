@@ -1,3 +1,5 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { Middleware } from "../call/middleware.ts";
 import type { CallResult } from "../contract/infer.ts";
 import type {
   ClientStreamWriter,
@@ -8,11 +10,9 @@ import type {
 } from "../contract/item-stream.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
-import type { ItemDirections } from "../control/control-method.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import type { Middleware } from "../middleware/middleware.ts";
-import type { InputSource } from "../streams/input-source.ts";
-import { Pump } from "../streams/pump.ts";
+import type { InputSource } from "../session/streams/item-sender.ts";
+import { Pump } from "../session/streams/pump.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -248,6 +248,10 @@ class PumpedInputs extends Pump implements InputSource {
 
   protected override onSourceFailed(error: unknown): void {
     this.#stream.onSourceFailed(error);
+  }
+
+  protected override onItemUnsendable(error: unknown): void {
+    this.#stream.onItemUnsendable(error);
   }
 
   protected override onItemMisfit(issues: string): void {

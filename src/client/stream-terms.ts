@@ -1,8 +1,8 @@
+import type { Priority } from "../base/flow/priority.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
-import { resolveIdleTimeout, resolveWindow } from "../contract/method.ts";
-import type { ItemDirections } from "../control/control-method.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { ItemWindow } from "../streams/item-credits.ts";
+import { completeWindow } from "../contract/method.ts";
+import type { ItemWindow } from "../session/streams/item-credits.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { RetryPolicy } from "./retry-policy.ts";
@@ -27,11 +27,11 @@ export function streamTerms(
 ): StreamTerms {
   return {
     directions,
-    window: window === undefined ? method.window : resolveWindow("stream", window, method.window),
+    window: window === undefined ? method.window : completeWindow(window, method.window),
     priority: priority ?? method.priority,
     failsWhenFull: (whenFull ?? method.whenFull) === "fail",
     idleTimeoutMs:
-      idleTimeoutMs === undefined ? method.idleTimeoutMs : resolveIdleTimeout("stream", idleTimeoutMs),
+      idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
     onMetadata,
   };

@@ -1,5 +1,5 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemStream } from "../contract/item-stream.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import type { ClientMiddlewareCall } from "./middleware-call.ts";
 import type { SentItems } from "./sent-items.ts";
 

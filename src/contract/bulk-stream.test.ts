@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { bulkStreamBrand } from "../byte-stream/stream-kind.ts";
 import { RegionHandle } from "../memory/region-handle.ts";
+import { bulkStreamBrand } from "../transfer/byte-stream/stream-kind.ts";
 import { bulkStream } from "./bulk-stream.ts";
 import { handle } from "./handle.ts";
 

@@ -1,5 +1,9 @@
 import type { z } from "zod";
-import type { BulkStreamLike, RemoteStreamLike, StreamDirection } from "../byte-stream/stream-kind.ts";
+import type {
+  BulkStreamLike,
+  RemoteStreamLike,
+  StreamDirection,
+} from "../transfer/byte-stream/stream-kind.ts";
 import { bulkStreamCheck } from "./checks.ts";
 import { zodOf } from "./zod-of.ts";
 

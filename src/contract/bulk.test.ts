@@ -70,6 +70,6 @@ describe("bulk", () => {
     expect(() => loose("rw")).toThrow('bulk: access must be "read", "write" or "read_write", not "rw"');
     expect(() => loose(undefined)).toThrow(TypeError);
     expect(() => loose("read", { maxLength: 1 })).toThrow('bulk: unknown option "maxLength"');
-    expect(() => loose("read", { maxBytes: -1 })).toThrow("bulk: maxBytes must be an integer of at least 0");
+    expect(() => loose("read", { maxBytes: -1 })).toThrow("bulk: maxBytes must be an integer from 0");
   });
 });

@@ -1,4 +1,4 @@
-import { shown } from "../options/assert-options.ts";
+import { type FieldsOf, integer, resolveOptions } from "../base/options/options.ts";
 
 /** Limits of a length in bytes, both inclusive. */
 export interface ByteLengthOptions {
@@ -14,20 +14,14 @@ export interface ByteLengthLimits {
   readonly maxBytes: number;
 }
 
-/**
- * @throws TypeError for an unknown option, a limit that is not an integer of at least 0, or `minBytes` above
- * `maxBytes`.
- */
+const byteLengthFields = {
+  minBytes: integer(0, Number.MAX_SAFE_INTEGER, 0),
+  maxBytes: integer(0, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER),
+} satisfies FieldsOf<ByteLengthOptions>;
+
+/** @throws TypeError or RangeError that names the option; TypeError for `minBytes` above `maxBytes`. */
 export function resolveByteLength(where: string, options: ByteLengthOptions): ByteLengthLimits {
-  if (typeof options !== "object" || options === null)
-    throw new TypeError(`${where}: options must be an object`);
-  for (const name of Object.keys(options)) {
-    if (name !== "minBytes" && name !== "maxBytes") {
-      throw new TypeError(`${where}: unknown option "${name}"; known are minBytes, maxBytes`);
-    }
-  }
-  const minBytes = checkBytes(`${where}: minBytes`, options.minBytes, 0);
-  const maxBytes = checkBytes(`${where}: maxBytes`, options.maxBytes, Number.MAX_SAFE_INTEGER);
+  const { minBytes, maxBytes } = resolveOptions(where, options, byteLengthFields);
   if (minBytes > maxBytes)
     throw new TypeError(`${where}: minBytes ${minBytes} is above maxBytes ${maxBytes}`);
   return { minBytes, maxBytes };
@@ -39,12 +33,4 @@ export function describeLengthFault(byteLength: number, limits: ByteLengthLimits
   if (byteLength < limits.minBytes) return `has ${length}; the least is ${limits.minBytes}`;
   if (byteLength > limits.maxBytes) return `has ${length}; the limit is ${limits.maxBytes}`;
   return undefined;
-}
-
-function checkBytes(where: string, value: unknown, fallback: number): number {
-  if (value === undefined) return fallback;
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    throw new TypeError(`${where} must be an integer of at least 0, not ${shown(value)}`);
-  }
-  return value;
 }

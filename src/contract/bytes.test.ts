@@ -59,15 +59,14 @@ describe("bytes", () => {
 
   it.each([
     [{ maxLength: 4 }, 'bytes: unknown option "maxLength"; known are minBytes, maxBytes'],
-    [{ maxBytes: -1 }, "bytes: maxBytes must be an integer of at least 0, not -1"],
-    [{ minBytes: 1.5 }, "bytes: minBytes must be an integer of at least 0, not 1.5"],
+    [{ maxBytes: -1 }, "bytes: maxBytes must be an integer from 0 to 9007199254740991, it is -1"],
+    [{ minBytes: 1.5 }, "bytes: minBytes must be an integer from 0 to 9007199254740991, it is 1.5"],
     [{ maxBytes: Number.POSITIVE_INFINITY }, "bytes: maxBytes must be an integer"],
     [{ maxBytes: "4" }, "bytes: maxBytes must be an integer"],
     [{ minBytes: 5, maxBytes: 4 }, "bytes: minBytes 5 is above maxBytes 4"],
     [null, "bytes: options must be an object"],
   ])("refuses the options %j", (options, message) => {
     const loose = bytes as (options: unknown) => unknown;
-    expect(() => loose(options)).toThrow(TypeError);
     expect(() => loose(options)).toThrow(message);
   });
 });

@@ -1,4 +1,3 @@
-import { isBulkStreamLike, isRemoteStreamLike, type StreamDirection } from "../byte-stream/stream-kind.ts";
 import {
   type Access,
   isRegionHandleLike,
@@ -6,6 +5,11 @@ import {
   isRemoteRegionLike,
   permits,
 } from "../memory/region-kind.ts";
+import {
+  isBulkStreamLike,
+  isRemoteStreamLike,
+  type StreamDirection,
+} from "../transfer/byte-stream/stream-kind.ts";
 import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "./byte-length.ts";
 
 /** What the schemas of regions, streams, handles and bytes check, for schemas of any library. */

@@ -94,7 +94,7 @@ describe("the schemas without a library", () => {
     expect(fault(bulkStream("read"), {})).toBe("input: expected a byte stream");
     expect(fault(handle("read"), {})).toBe("input: expected a handle of a region");
     expect(() => bulk("all" as never)).toThrow('bulk: access must be "read", "write" or "read_write"');
-    expect(() => bytes({ minBytes: -1 })).toThrow("bytes: minBytes must be an integer of at least 0");
+    expect(() => bytes({ minBytes: -1 })).toThrow("bytes: minBytes must be an integer from 0");
     expect(() => bulkStream("both" as never)).toThrow('direction must be "read" or "write"');
   });
 });

@@ -1,4 +1,4 @@
-import type { RpcError } from "../errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemSource, ItemStream } from "./item-stream.ts";
 import type { AnyMethod, ErrorSchemas } from "./method.ts";
 import type { InferInput, InferOutput, Schema } from "./schema.ts";
@@ -116,8 +116,18 @@ export type ClientOf<S extends AnyService, Options extends OptionsByKind> = {
   readonly [K in keyof S["methods"]]: ClientShapes<S["methods"][K], Options>[S["methods"][K]["kind"]];
 };
 
-/** The arguments of `call.fail` after the reason: the data, or nothing when the error has none. */
-export type FailData<Data> = undefined extends Data ? [data?: Data] : [data: Data];
+/** What `call.fail` takes beside the reason and the data. */
+export interface FailOptions {
+  /** One sentence for people. It travels to the caller. Default: "the handler failed with" and the reason. */
+  readonly message?: string;
+  /** How long the caller should wait before it tries again, in milliseconds. Default: nothing is said. */
+  readonly retryAfterMs?: number;
+}
+
+/** The arguments of `call.fail` after the reason: the data, which may be left out when the error has none. */
+export type FailData<Data> = undefined extends Data
+  ? [data?: Data, options?: FailOptions]
+  : [data: Data, options?: FailOptions];
 
 /** The typed `fail` of a handler's call. */
 export interface Failing<M extends { readonly errors: ErrorSchemas }> {

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { isError } from "./is-error.ts";
 import { service } from "./service.ts";
 import { unary } from "./unary.ts";
@@ -40,7 +40,7 @@ describe("isError", () => {
 
   it("takes an error of another copy of the package", async () => {
     vi.resetModules();
-    const copy = await import("../errors/rpc-error.ts");
+    const copy = await import("../base/errors/rpc-error.ts");
     const error = new copy.RpcError({
       code: "internal",
       message: "x",

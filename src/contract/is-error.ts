@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { DeclaredRpcError, ErrorsOf } from "./infer.ts";
 import { type AnyService, methodPath } from "./service.ts";
 

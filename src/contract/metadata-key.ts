@@ -1,5 +1,5 @@
-import { RpcError } from "../errors/rpc-error.ts";
-import { entryFault, type MetadataKey } from "../metadata/entry.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { entryFault, type MetadataKey } from "../wire/metadata/entry.ts";
 import { formatIssues, type InferOutput, type Schema, validate } from "./schema.ts";
 
 /**

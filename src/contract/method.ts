@@ -1,5 +1,18 @@
-import { assertPriority, type Priority } from "../flow/priority.ts";
-import { assertIdentifier, assertTimeoutMs } from "../options/assert-options.ts";
+import { type Priority, priorities } from "../base/flow/priority.ts";
+import { assertIdentifier } from "../base/options/identifier.ts";
+import {
+  boolean,
+  checkedBy,
+  completed,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  oneOf,
+  orFalse,
+  resolveOptions,
+} from "../base/options/options.ts";
 import { assertSchema, type Schema, voidSchema } from "./schema.ts";
 
 /** Marks a method description. The symbol is global, so that copies of the package recognise each other's. */
@@ -77,72 +90,116 @@ export interface MethodParts {
   readonly window?: Partial<StreamWindow> | undefined;
 }
 
-/** Checks the parts and makes the method. @throws TypeError that names the kind and the option. */
-export function makeMethod(kind: MethodKind, parts: MethodParts): AnyMethod {
-  const { input = voidSchema, items = voidSchema, output = voidSchema, errors = {}, timeoutMs } = parts;
-  const { idempotent = false, replay = false, priority = "normal" } = parts;
+/** How long a side waits for the other. `false` resolves to `Infinity`. */
+export const idleTimeoutField = completed(
+  { ...orFalse(milliseconds()), fallback: false as number | false },
+  (idleTimeoutMs) => (idleTimeoutMs === false ? Number.POSITIVE_INFINITY : idleTimeoutMs),
+);
+
+/** The window of a stream; what is left out is undefined. */
+export const windowField = group({
+  items: integer(1, 65_535),
+  bytes: integer(4096, 2 ** 30),
+} satisfies FieldsOf<StreamWindow>);
+
+interface PartialWindow {
+  readonly items?: number | undefined;
+  readonly bytes?: number | undefined;
+}
+
+/** The window with what is left out taken from `base`. */
+export function completeWindow({ items, bytes }: PartialWindow, base: StreamWindow): StreamWindow {
+  return Object.freeze({ items: items ?? base.items, bytes: bytes ?? base.bytes });
+}
+
+const schemaField = checkedBy((where, name, value): Schema => {
+  assertSchema(`${where}: ${name}`, value);
+  return value as Schema;
+});
+
+const partFields = {
+  input: schemaField,
+  items: schemaField,
+  output: schemaField,
+  errors: checkedBy(checkErrors),
+  idempotent: boolean(false),
+  replay: boolean(false),
+  timeoutMs: milliseconds(),
+  priority: oneOf(priorities, "normal"),
+  idleTimeoutMs: idleTimeoutField,
+  window: windowField,
+} satisfies FieldsOf<MethodParts>;
+
+/** Which parts each kind of method has. */
+const partsOf = {
+  unary: ["input", "output", "errors", "idempotent", "replay", "timeoutMs", "priority"],
+  oneWay: ["input", "timeoutMs", "priority"],
+  serverStream: [
+    "input",
+    "output",
+    "errors",
+    "idempotent",
+    "timeoutMs",
+    "idleTimeoutMs",
+    "priority",
+    "window",
+  ],
+  clientStream: [
+    ...["input", "items", "output", "errors", "idempotent"],
+    ...["timeoutMs", "idleTimeoutMs", "priority", "window"],
+  ],
+  duplexStream: [
+    ...["input", "items", "output", "errors", "idempotent"],
+    ...["timeoutMs", "idleTimeoutMs", "priority", "window"],
+  ],
+} as const satisfies Readonly<Record<MethodKind, readonly string[]>>;
+
+const fieldsOfKind = Object.fromEntries(
+  Object.entries(partsOf).map(([kind, names]) => [
+    kind,
+    Object.fromEntries(names.map((name) => [name, partFields[name as keyof MethodParts]])),
+  ]),
+) as Readonly<Record<MethodKind, typeof partFields>>;
+
+/** Checks the parts and makes the method. @throws TypeError or RangeError that names the kind and the option. */
+export function makeMethod(kind: MethodKind, options: MethodParts): AnyMethod {
   const streams = kind !== "unary" && kind !== "oneWay";
-  const { idleTimeoutMs = streams ? defaultIdleTimeoutMs : false, window = {} } = parts;
-  assertSchema(`${kind}: input`, input);
-  assertSchema(`${kind}: items`, items);
-  assertSchema(`${kind}: output`, output);
-  if (typeof idempotent !== "boolean") throw new TypeError(`${kind}: idempotent must be true or false`);
-  if (typeof replay !== "boolean") throw new TypeError(`${kind}: replay must be true or false`);
+  const {
+    input,
+    items,
+    output,
+    errors,
+    idempotent = false,
+    replay = false,
+    ...parts
+  } = resolveOptions(kind, options, fieldsOfKind[kind]);
+  const { timeoutMs, priority = "normal", window = {} } = parts;
   if (idempotent && replay)
     throw new TypeError(
       `${kind}: idempotent and replay exclude each other: replay is for methods that must not run twice`,
     );
-  if (timeoutMs !== undefined) assertTimeoutMs(`${kind}: timeoutMs`, timeoutMs);
-  assertPriority(`${kind}: priority`, priority);
+  const idleTimeoutMs =
+    options.idleTimeoutMs === undefined && streams ? defaultIdleTimeoutMs : parts.idleTimeoutMs;
   return Object.freeze<AnyMethod>({
     [methodBrand]: true,
     kind,
-    input,
-    items,
-    output,
-    errors: checkErrors(kind, errors),
+    input: input ?? voidSchema,
+    items: items ?? voidSchema,
+    output: output ?? voidSchema,
+    errors: errors ?? Object.freeze(Object.create(null)),
     idempotent,
     replay,
     timeoutMs,
     priority,
-    idleTimeoutMs: resolveIdleTimeout(kind, idleTimeoutMs),
-    window: resolveWindow(kind, window, defaultWindow),
+    idleTimeoutMs: idleTimeoutMs ?? Number.POSITIVE_INFINITY,
+    window: completeWindow(window, defaultWindow),
   });
 }
 
-/** `Infinity` for false. @throws TypeError that names the option. */
-export function resolveIdleTimeout(where: string, idleTimeoutMs: number | false): number {
-  if (idleTimeoutMs === false) return Number.POSITIVE_INFINITY;
-  assertTimeoutMs(`${where}: idleTimeoutMs`, idleTimeoutMs);
-  return idleTimeoutMs;
-}
-
-/** The window with what is left out taken from `base`. @throws TypeError or RangeError that names the field. */
-export function resolveWindow(
-  where: string,
-  window: Partial<StreamWindow>,
-  base: StreamWindow,
-): StreamWindow {
-  if (typeof window !== "object" || window === null)
-    throw new TypeError(`${where}: window must be an object of items and bytes`);
-  for (const name of Object.keys(window))
-    if (name !== "items" && name !== "bytes")
-      throw new TypeError(`${where}: unknown option "${name}" of window; known are items, bytes`);
-  const { items = base.items, bytes = base.bytes } = window;
-  assertWithin(`${where}: window.items`, items, 1, 65_535);
-  assertWithin(`${where}: window.bytes`, bytes, 4096, 2 ** 30);
-  return Object.freeze({ items, bytes });
-}
-
-function assertWithin(where: string, value: number, low: number, high: number): void {
-  if (!(Number.isInteger(value) && value >= low && value <= high))
-    throw new RangeError(`${where} must be an integer from ${low} to ${high}, it is ${String(value)}`);
-}
-
 /** A frozen copy without a prototype: reasons come from the wire and must not match members of `Object.prototype`. */
-function checkErrors(kind: MethodKind, errors: ErrorSchemas): ErrorSchemas {
+function checkErrors(kind: string, name: string, errors: unknown): ErrorSchemas {
   if (typeof errors !== "object" || errors === null)
-    throw new TypeError(`${kind}: errors must be an object of schemas`);
+    return fail(TypeError, kind, name, "an object of schemas", errors);
   const entries = Object.entries(errors);
   if (entries.length > maxErrors) {
     throw new TypeError(`${kind}: errors has ${entries.length} reasons; the limit is ${maxErrors}`);

@@ -1,5 +1,4 @@
-import type { Priority } from "../flow/priority.ts";
-import { assertOptions } from "../options/assert-options.ts";
+import type { Priority } from "../base/flow/priority.ts";
 import { type MethodBase, makeMethod, type NoErrors } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
@@ -24,8 +23,6 @@ export interface OneWayOptions<I extends Schema> {
   readonly priority?: Priority;
 }
 
-const knownOptions = ["input", "timeoutMs", "priority"];
-
 /**
  * Describes a method without a response. A call is executed at most once. The client's promise resolves when the
  * request has been handed over to be sent; it does not tell whether the server executed it. What fails at the server is
@@ -39,6 +36,5 @@ const knownOptions = ["input", "timeoutMs", "priority"];
  * });
  */
 export function oneWay<I extends Schema = VoidSchema>(options: OneWayOptions<I> = {}): OneWayMethod<I> {
-  assertOptions("oneWay", options, knownOptions);
   return makeMethod("oneWay", options) as unknown as OneWayMethod<I>;
 }

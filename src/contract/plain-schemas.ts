@@ -1,6 +1,10 @@
-import type { BulkStreamLike, RemoteStreamLike, StreamDirection } from "../byte-stream/stream-kind.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
+import type {
+  BulkStreamLike,
+  RemoteStreamLike,
+  StreamDirection,
+} from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
 import { bulkCheck, bulkStreamCheck, bytesCheck, type Check, handleCheck } from "./checks.ts";
 import type { Schema } from "./schema.ts";

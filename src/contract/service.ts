@@ -1,4 +1,4 @@
-import { assertIdentifier } from "../options/assert-options.ts";
+import { assertIdentifier } from "../base/options/identifier.ts";
 import { type AnyMethod, isMethod, type MethodBase } from "./method.ts";
 
 /** Marks a service; global, so that duplicate copies of the package know each other's. */

@@ -3,19 +3,23 @@
 // The entry `cinnabar/contract/standard`: all of `cinnabar/contract`, without zod. Nothing here may need Node, at run time
 // or in the declarations. They name `Symbol.asyncDispose`, which not every `lib` of a user's tsconfig.json has.
 
-export type { BulkStreamLike, RemoteStreamLike, StreamDirection } from "../byte-stream/stream-kind.ts";
-export type { RpcCode } from "../errors/code.ts";
+export type { RpcCode } from "../base/errors/code.ts";
 export {
   type ErrorMetadata,
   type FabricDetail,
   RpcError,
   type RpcErrorOptions,
   type RpcErrorOrigin,
-} from "../errors/rpc-error.ts";
-export type { Priority } from "../flow/priority.ts";
+} from "../base/errors/rpc-error.ts";
+export type { Priority } from "../base/flow/priority.ts";
 export type { RegionHandle } from "../memory/region-handle.ts";
 export type { Access, Granting, RegionLike, RemoteRegionLike } from "../memory/region-kind.ts";
-export type { MetadataKey, MetadataValue } from "../metadata/entry.ts";
+export type {
+  BulkStreamLike,
+  RemoteStreamLike,
+  StreamDirection,
+} from "../transfer/byte-stream/stream-kind.ts";
+export type { MetadataKey, MetadataValue } from "../wire/metadata/entry.ts";
 export type { ByteLengthOptions } from "./byte-length.ts";
 export { type FieldSchemas, type FieldsInput, type FieldsOutput, fields } from "./fields.ts";
 export type {
@@ -32,6 +36,7 @@ export type {
   ErrorsOf,
   FailData,
   Failing,
+  FailOptions,
   HandlerInputOf,
   HandlerItemOf,
   HandlerOutputOf,

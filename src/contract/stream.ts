@@ -1,5 +1,4 @@
-import type { Priority } from "../flow/priority.ts";
-import { assertOptions } from "../options/assert-options.ts";
+import type { Priority } from "../base/flow/priority.ts";
 import {
   type ErrorSchemas,
   type MethodBase,
@@ -118,18 +117,6 @@ export interface DuplexStreamOptions<
   readonly input?: I;
 }
 
-const common = [
-  "input",
-  "output",
-  "errors",
-  "idempotent",
-  "timeoutMs",
-  "idleTimeoutMs",
-  "window",
-  "priority",
-];
-const withItems = [...common, "items"];
-
 /**
  * Describes a method with one request and a stream of items from the server. Its handler is an async generator, or
  * returns anything that can be iterated. Its client gets an `AsyncIterable`.
@@ -148,7 +135,6 @@ export function serverStream<
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: ServerStreamOptions<I, O, E>): ServerStreamMethod<I, O, E> {
-  assertOptions("serverStream", options, common);
   assertGiven("serverStream", "output", options.output);
   return makeMethod("serverStream", options) as ServerStreamMethod<I, O, E>;
 }
@@ -174,7 +160,6 @@ export function clientStream<
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: ClientStreamOptions<T, O, I, E>): ClientStreamMethod<T, O, I, E> {
-  assertOptions("clientStream", options, withItems);
   assertGiven("clientStream", "items", options.items);
   return makeMethod("clientStream", options) as ClientStreamMethod<T, O, I, E>;
 }
@@ -196,7 +181,6 @@ export function duplexStream<
   I extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: DuplexStreamOptions<T, O, I, E>): DuplexStreamMethod<T, O, I, E> {
-  assertOptions("duplexStream", options, withItems);
   assertGiven("duplexStream", "items", options.items);
   assertGiven("duplexStream", "output", options.output);
   return makeMethod("duplexStream", options) as DuplexStreamMethod<T, O, I, E>;

@@ -1,5 +1,4 @@
-import type { Priority } from "../flow/priority.ts";
-import { assertOptions } from "../options/assert-options.ts";
+import type { Priority } from "../base/flow/priority.ts";
 import { type ErrorSchemas, type MethodBase, makeMethod, type NoErrors } from "./method.ts";
 import type { Schema, VoidSchema } from "./schema.ts";
 
@@ -41,8 +40,6 @@ export interface UnaryOptions<I extends Schema, O extends Schema, E extends Erro
   readonly priority?: Priority;
 }
 
-const knownOptions = ["input", "output", "errors", "idempotent", "replay", "timeoutMs", "priority"];
-
 /**
  * Describes a method with one request and one response.
  *
@@ -73,7 +70,6 @@ export function unary<
   O extends Schema = VoidSchema,
   E extends ErrorSchemas = NoErrors,
 >(options: UnaryOptions<I, O, E> = {}): UnaryMethod<I, O, E> {
-  assertOptions("unary", options, knownOptions);
   // What is left out is what the type parameters' defaults say, which TypeScript cannot see through.
   return makeMethod("unary", options) as UnaryMethod<I, O, E>;
 }

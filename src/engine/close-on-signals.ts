@@ -1,6 +1,6 @@
 import { constants } from "node:os";
-import { assertOptions, shown } from "../options/assert-options.ts";
-import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+import { callback, checkedBy, type FieldsOf, fail, resolveOptions } from "../base/options/options.ts";
+import { type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
 
 /** What `closeOnSignals` closes: an engine, or what `openLanes` gives. */
 export interface Closable {
@@ -18,6 +18,17 @@ export interface CloseOnSignalsOptions {
   readonly graceMs?: number;
   /** Is told the report of each engine's drain. */
   readonly onDrained?: (report: DrainReport) => void;
+}
+
+const closeFields = {
+  ...drainFields,
+  signals: checkedBy(signalNames, ["SIGTERM", "SIGINT"]),
+  onDrained: callback<(report: DrainReport) => void>(),
+} satisfies FieldsOf<CloseOnSignalsOptions>;
+
+function signalNames(where: string, name: string, value: unknown): readonly NodeJS.Signals[] {
+  if (Array.isArray(value) && value.every((signal) => signal in constants.signals)) return value;
+  return fail(TypeError, where, name, "an array of names of signals", value);
 }
 
 /**
@@ -40,15 +51,7 @@ export function closeOnSignals(
   engines: Closable | readonly Closable[],
   options: CloseOnSignalsOptions = {},
 ): Disposable {
-  assertOptions("closeOnSignals", options, ["signals", "graceMs", "onDrained"]);
-  const { signals = ["SIGTERM", "SIGINT"], graceMs = defaultGraceMs, onDrained } = options;
-  assertGraceMs("closeOnSignals", graceMs);
-  if (!Array.isArray(signals) || !signals.every((signal) => signal in constants.signals))
-    throw new TypeError(
-      `closeOnSignals: signals must be an array of names of signals, it is ${shown(signals)}`,
-    );
-  if (onDrained !== undefined && typeof onDrained !== "function")
-    throw new TypeError("closeOnSignals: onDrained must be a function");
+  const { signals, graceMs, onDrained } = resolveOptions("closeOnSignals", options, closeFields);
   const all: readonly Closable[] = Array.isArray(engines) ? engines : [engines as Closable];
   if (!all.every(isClosable))
     throw new TypeError(

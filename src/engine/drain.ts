@@ -1,6 +1,6 @@
-import type { DrainGate } from "../connection/drain-gate.ts";
-import { shown } from "../options/assert-options.ts";
-import { type Clock, realClock } from "../time/clock.ts";
+import { type FieldsOf, milliseconds } from "../base/options/options.ts";
+import { type Clock, realClock } from "../base/time/clock.ts";
+import type { DrainGate } from "../session/connection/drain-gate.ts";
 import type { OpenCall } from "./open-call.ts";
 
 /** What `engine.drain` takes. */
@@ -36,15 +36,9 @@ export interface Drainable {
   close(): Promise<void>;
 }
 
-export const defaultGraceMs = 10_000;
-
-/** @throws RangeError unless the value is a time a timer can hold. */
-export function assertGraceMs(where: string, graceMs: unknown): void {
-  if (typeof graceMs === "number" && graceMs >= 0 && graceMs < 2 ** 31) return;
-  throw new RangeError(
-    `${where}: graceMs must be a number from 0 to ${2 ** 31 - 1}, it is ${shown(graceMs)}`,
-  );
-}
+export const drainFields = {
+  graceMs: milliseconds({ low: 0, fallback: 10_000 }),
+} satisfies FieldsOf<DrainOptions>;
 
 /**
  * The time between looks whether a draining engine is done. So the end of a call tells nobody, on the hot path of

@@ -1,32 +1,36 @@
 import { randomBytes } from "node:crypto";
-import { type DrainGate, drainingError } from "../connection/drain-gate.ts";
-import type { EngineServices } from "../connection/engine-services.ts";
-import { Heartbeat } from "../connection/heartbeat.ts";
-import type { Session } from "../connection/session.ts";
-import { SessionTable } from "../connection/session-table.ts";
-import { closedError, type RpcError } from "../errors/rpc-error.ts";
-import { Exchange } from "../exchange/exchange.ts";
+import { closedError, type RpcError } from "../base/errors/rpc-error.ts";
+import { ByteBudget } from "../base/flow/byte-budget.ts";
+import { RequestCredits } from "../base/flow/request-credits.ts";
+import { CallMetrics } from "../base/observe/call-metrics.ts";
+import { type Counters, newCounters } from "../base/observe/counters.ts";
+import { Listeners } from "../base/observe/listeners.ts";
+import { realClock, systemClock } from "../base/time/clock.ts";
+import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
+import { realTimers } from "../base/time/real-timers.ts";
+import { BorrowConnections } from "../connect/borrow-connections.ts";
+import { Connector } from "../connect/connector.ts";
+import { LaneBoard } from "../connect/lane-board.ts";
+import { Ports } from "../connect/ports.ts";
 import { Progress } from "../fabric/progress.ts";
-import { ByteBudget } from "../flow/byte-budget.ts";
-import { RequestCredits } from "../flow/request-credits.ts";
-import { Borrowing } from "../handles/borrowing.ts";
 import { Quarantine } from "../memory/quarantine.ts";
-import { CallMetrics } from "../observe/call-metrics.ts";
-import { type Counters, newCounters } from "../observe/counters.ts";
-import { PeerShed } from "../opening/end-reasons.ts";
-import { BorrowConnections } from "../peers/borrow-connections.ts";
-import { Connector } from "../peers/connector.ts";
-import { LaneBoard } from "../peers/lane-board.ts";
-import { Ports } from "../peers/ports.ts";
 import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
-import { dispatchTable } from "../server/dispatcher.ts";
+import { ServedServices } from "../server/dispatcher.ts";
+import { HandlerErrorLog } from "../server/handler-error-log.ts";
+import type { Implementation } from "../server/implement.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
-import { realClock, systemClock } from "../time/clock.ts";
-import { DeadlineWheel } from "../time/deadline-wheel.ts";
-import { realTimers } from "../time/real-timers.ts";
+import { Exchange } from "../session/calls/exchange.ts";
+import { type DrainGate, drainingError } from "../session/connection/drain-gate.ts";
+import type { EngineServices } from "../session/connection/engine-services.ts";
+import { Heartbeat } from "../session/connection/heartbeat.ts";
+import type { Session } from "../session/connection/session.ts";
+import { SessionTable } from "../session/connection/session-table.ts";
+import { PeerShed } from "../session/opening/end-reasons.ts";
+import { Borrowing } from "../transfer/handles/borrowing.ts";
+import type { EngineEvents, SessionEvent } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
 import { hasOpenCalls, isServing } from "./open-call.ts";
 import type { ResolvedEngineOptions } from "./options.ts";
@@ -59,7 +63,10 @@ export class EngineParts {
   readonly decodeBudget: ByteBudget;
   readonly streamBudget: ByteBudget;
   readonly replays: ReplayCache;
+  readonly events = new Listeners<EngineEvents>();
+  readonly handlerErrors = new HandlerErrorLog(realClock);
   readonly admission: Admission;
+  readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
   readonly services: EngineServices;
@@ -91,12 +98,17 @@ export class EngineParts {
     this.streamBudget = new ByteBudget(limits.maxStreamBytes);
     this.replays = new ReplayCache(systemClock, limits, options.security !== undefined);
     this.admission = new Admission(systemClock, this.wheel, options.admission);
+    const { onHandlerError = this.handlerErrors.report, middleware } = options;
+    const { replays, admission, metrics } = this;
+    const around = middleware.server ?? [];
+    this.served = new ServedServices({ onHandlerError, replays, admission, metrics, middleware: around });
     this.services = this.#createServices(options);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
     this.sessions = new SessionTable({
       services: this.services,
       watch: this.heartbeat,
       parts: sessionParts,
+      onSessionOpened: (session) => this.events.tell("sessionOpened", sessionEvent(session)),
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
     });
     this.progress.sink = this.sessions;
@@ -106,6 +118,12 @@ export class EngineParts {
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
       this.connector.connection(url, { timeoutMs }),
     );
+  }
+
+  /** Serves more services, and tells every peer. @throws as `ServedServices.add`. */
+  serve(where: string, implementations: readonly Implementation[]): void {
+    this.served.add(where, implementations);
+    this.sessions.announceServices();
   }
 
   /** The calls on each session, of the sessions that there are whenever it is iterated. */
@@ -181,6 +199,8 @@ export class EngineParts {
     this.ports.close();
     this.quarantine.releaseAll();
     this.memory.close();
+    this.handlerErrors.close();
+    this.events.clear();
     this.wheel.close();
   }
 
@@ -189,6 +209,7 @@ export class EngineParts {
     session.observer?.onEnded(reason);
     // Refused, or never answered: there was no session.
     if (session.remote === undefined) return;
+    this.events.tell("sessionEnded", { ...sessionEvent(session), reason });
     if (reason instanceof PeerShed) this.counters.sessionsShed++;
     // Both sides close by a goodbye. A session that the fabric, silence or broken bytes end is lost.
     if (reason.origin === "fabric") this.counters.sessionsLost++;
@@ -196,7 +217,7 @@ export class EngineParts {
   }
 
   #createServices(options: ResolvedEngineOptions): EngineServices {
-    const { limits, serve, onHandlerError, middleware } = options;
+    const { limits, middleware } = options;
     return {
       clock: systemClock,
       realClock,
@@ -220,9 +241,14 @@ export class EngineParts {
       tls: this.tls,
       incarnation: this.incarnation,
       clientMiddleware: middleware.client ?? [],
-      ...dispatchTable(serve, onHandlerError, this.replays, this.admission, this.metrics, middleware.server),
+      services: this.served.services,
+      methods: this.served.methods,
       builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation),
       lanesFor: (port) => this.laneBoard.at(port),
     };
   }
+}
+
+function sessionEvent({ peerName: peer, remote, identity }: Session): SessionEvent {
+  return { peer, agent: remote?.agent ?? "", incarnation: remote?.incarnation ?? 0n, identity };
 }

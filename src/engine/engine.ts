@@ -1,28 +1,30 @@
-import type { Resolver } from "../balance/resolver.ts";
-import { BulkStream, type BulkStreamOptions, streamShape } from "../byte-stream/bulk-stream.ts";
-import type { StreamDirection } from "../byte-stream/stream-kind.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { BorrowedRegion } from "../handles/borrowed-region.ts";
-import { assertBorrowable, type BorrowOptions } from "../handles/borrowing.ts";
-import { assertMemoryKind, type MemoryKind } from "../memory/device-memory.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { CallDirection } from "../base/observe/call-metrics.ts";
+import { channels } from "../base/observe/channels.ts";
+import type { Histogram } from "../base/observe/histogram.ts";
+import { checkOptions, resolveOptions } from "../base/options/options.ts";
+import { systemClock } from "../base/time/clock.ts";
+import type { BalancedPeer } from "../connect/balanced-peer.ts";
+import type { BalanceOptions, ConnectOptions } from "../connect/connect-options.ts";
+import type { LaneEntry } from "../connect/lane-board.ts";
+import type { Peer } from "../connect/peer.ts";
+import type { Resolver } from "../connect/resolver.ts";
+import { exposeFields } from "../memory/exposable.ts";
 import { callerOf } from "../memory/leak-watch.ts";
 import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
-import type { CallDirection } from "../observe/call-metrics.ts";
-import { channels } from "../observe/channels.ts";
-import type { Histogram } from "../observe/histogram.ts";
-import { assertOptions, assertTimeoutMs } from "../options/assert-options.ts";
-import type { BalancedPeer } from "../peers/balanced-peer.ts";
-import type { BalanceOptions, ConnectOptions } from "../peers/connect-options.ts";
-import type { LaneEntry } from "../peers/lane-board.ts";
-import type { Peer } from "../peers/peer.ts";
-import { systemClock } from "../time/clock.ts";
-import { assertGraceMs, Drain, type DrainOptions, type DrainReport, defaultGraceMs } from "./drain.ts";
+import type { Implementation } from "../server/implement.ts";
+import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
+import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
+import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
+import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
+import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
+import type { EngineEvents } from "./engine-events.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
-import { type EngineOptions, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
+import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
 import { type EngineStats, statsOf } from "./stats.ts";
 
 /** The options of `engine.expose`. */
@@ -37,12 +39,10 @@ export interface ExposeOptions<A extends Access> {
    * too. Slices have keys of their call in any case, and sealed sessions have none. Default "call".
    */
   readonly keys?: RegionKeys;
-  /**
-   * Where the memory lies. Default "host", the only kind that can be registered so far. A device's memory is refused
-   * with `unimplemented`.
-   */
-  readonly memory?: MemoryKind;
 }
+
+/** The options of `Engine.open`. */
+export type EngineOptions = EngineOptionsOf<Engine>;
 
 /** Tells the peers of `engine`, and those that connect later, where its worker lanes are. For `openLanes`. */
 export let announceLanes: (engine: Engine, lanes: readonly LaneEntry[]) => void;
@@ -85,6 +85,8 @@ export class Engine implements AsyncDisposable {
   static async open(options: EngineOptions = {}): Promise<Engine> {
     const engine = new Engine(resolveEngineOptions(options));
     try {
+      const { serve = [] } = options;
+      engine.#parts.serve("Engine.open", typeof serve === "function" ? await serve(engine) : serve);
       for (const url of engine.#options.listen) await engine.#parts.ports.listen(url);
     } catch (error) {
       await engine.close();
@@ -97,6 +99,32 @@ export class Engine implements AsyncDisposable {
   get state(): "open" | "draining" | "closed" {
     if (this.#parts.closed) return "closed";
     return this.#drain === undefined ? "open" : "draining";
+  }
+
+  /**
+   * Serves more services, to the peers that are connected too. A service is served until the engine closes.
+   *
+   * @example
+   * const storage = engine.peer("tcp://10.0.0.7:7400").client(Storage);
+   * engine.serve(implement(Gateway, { load: ({ id }) => storage.load({ id }) }));
+   *
+   * @throws TypeError for anything that `implement` has not made, and for a service that is served already; nothing is
+   * added then. RpcError `unavailable` when the engine drains or is closed.
+   */
+  serve(...implementations: Implementation[]): void {
+    this.#parts.assertOpen();
+    this.#parts.serve("engine.serve", implementations);
+  }
+
+  /**
+   * Calls `listener` at each event of that name, until the returned function is called or the engine is closed. An error
+   * that a listener throws becomes an uncaught exception.
+   *
+   * @example
+   * const stop = engine.on("sessionEnded", ({ peer, reason }) => console.warn(`${peer}: ${reason.message}`));
+   */
+  on<E extends keyof EngineEvents>(event: E, listener: (detail: EngineEvents[E]) => void): () => void {
+    return this.#parts.events.on(event, listener);
   }
 
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */
@@ -115,8 +143,8 @@ export class Engine implements AsyncDisposable {
    * @example
    * const peer = await engine.connect("tcp://files.internal:7400");
    *
-   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when nobody answers;
-   * the code of the refusal when the peer refuses.
+   * @throws TypeError or RangeError for a malformed URL or bad options. RpcError: `unavailable` when nobody answers,
+   * unless `reconnect.whileLost` is "wait"; the code of the refusal when the peer refuses.
    */
   connect(url: string, options?: ConnectOptions): Promise<Peer>;
   /**
@@ -166,16 +194,15 @@ export class Engine implements AsyncDisposable {
    * using region = engine.expose(samples, { access: "read" });
    * const { sum } = await sums.sum({ numbers: region });
    *
-   * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 pieces. RpcError: `failed_precondition`
-   * for detached memory; `unimplemented` for a device's; `unavailable` when the engine is closed.
+   * @throws TypeError for a bad view, access or keys. RangeError for more than 4096 segments. RpcError: `failed_precondition`
+   * for detached memory; `unavailable` when the engine is closed.
    */
   expose<A extends Access>(
     views: ArrayBufferView | readonly ArrayBufferView[],
     options: ExposeOptions<A>,
   ): Region<A> {
-    assertOptions("expose", options, ["access", "keys", "memory"]);
-    assertMemoryKind("expose", options.memory);
-    return this.#parts.memory.expose(views, options.access, callerOf(this.expose), options.keys);
+    const { access, keys } = resolveOptions("expose", options, exposeFields);
+    return this.#parts.memory.expose(views, access as A, callerOf(this.expose), keys);
   }
 
   /**
@@ -192,7 +219,6 @@ export class Engine implements AsyncDisposable {
    * @throws TypeError or RangeError for a bad direction or option. RpcError `unavailable` when the engine is closed.
    */
   bulkStream<D extends StreamDirection>(direction: D, options: BulkStreamOptions = {}): BulkStream<D> {
-    assertOptions("bulkStream", options, ["chunkBytes", "chunks"]);
     const shape = streamShape(direction, options);
     this.#parts.assertOpen();
     return new BulkStream(direction, shape, (ring, access) => this.expose(ring, { access }));
@@ -215,9 +241,8 @@ export class Engine implements AsyncDisposable {
     handle: RegionHandle<A>,
     options: BorrowOptions = {},
   ): Promise<BorrowedRegion<A>> {
-    assertOptions("borrow", options, ["signal", "timeoutMs"]);
+    checkOptions("borrow", options, borrowFields);
     const { signal, timeoutMs = this.#options.connectTimeoutMs } = options;
-    assertTimeoutMs("borrow: timeoutMs", timeoutMs);
     assertBorrowable(handle, this.incarnation);
     this.#parts.assertOpen();
     const untilMs = systemClock.now() + timeoutMs;
@@ -297,9 +322,7 @@ export class Engine implements AsyncDisposable {
    * @throws TypeError or RangeError for bad options.
    */
   async drain(options: DrainOptions = {}): Promise<DrainReport> {
-    assertOptions("drain", options, ["graceMs"]);
-    const { graceMs = defaultGraceMs } = options;
-    assertGraceMs("drain", graceMs);
+    const { graceMs } = resolveOptions("drain", options, drainFields);
     if (this.#drain !== undefined) this.#drain.shorten(graceMs);
     else if (!this.#parts.closed) this.#drain = this.#beginDrain(graceMs);
     if (this.#parts.closed) await this.#parts.close();

@@ -1,10 +1,10 @@
-import { Shares } from "../handles/shares.ts";
+import { systemClock } from "../base/time/clock.ts";
 import { exposable } from "../memory/exposable.ts";
 import { closePool, Pool } from "../memory/pool.ts";
 import { Region } from "../memory/region.ts";
 import { RegionCore, type RegionListener } from "../memory/region-core.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
-import { systemClock } from "../time/clock.ts";
+import { Shares } from "../transfer/handles/shares.ts";
 
 /** What exposed memory needs of its engine. */
 export interface ExposedMemoryContext {
@@ -44,7 +44,7 @@ export class ExposedMemory implements RegionListener {
     at: string,
     keys: RegionKeys | undefined,
   ): Region<A> {
-    const segments = exposable(views, access, keys);
+    const segments = exposable(views);
     this.#context.assertOpen();
     const core = new RegionCore(this, segments, access, { keys, at });
     this.#regions.add(core);

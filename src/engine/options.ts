@@ -1,9 +1,19 @@
-import { type AuthKeyOptions, AuthKeys } from "../fabric/auth-keys.ts";
-import { defaultLimits, type SessionLimits } from "../flow/session-limits.ts";
-import { nativeSchemes } from "../libfabric/url.ts";
-import { assertEngineMiddleware, type EngineMiddleware } from "../middleware/middleware.ts";
-import { assertOptions, shown } from "../options/assert-options.ts";
-import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../rdma/verbs-choice.ts";
+import { defaultLimits, type SessionLimits } from "../base/flow/session-limits.ts";
+import {
+  anything,
+  boolean,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  type Resolved,
+  resolveOptions,
+} from "../base/options/options.ts";
+import { type EngineMiddleware, engineMiddlewareFields } from "../call/middleware.ts";
+import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
 import {
   type ResolvedSecurity,
   resolveSecurity,
@@ -12,10 +22,11 @@ import {
 import {
   type AdmissionLimits,
   type AdmissionOptions,
-  resolveAdmission,
+  admissionFields,
+  completeAdmission,
 } from "../server/admission-options.ts";
-import type { HandlerErrorListener } from "../server/dispatcher.ts";
-import { type Implementation, isImplementation } from "../server/implement.ts";
+import type { HandlerErrorListener } from "../server/handler-error-log.ts";
+import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { mostHeapBytes } from "../wire/codec.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
@@ -30,7 +41,7 @@ export interface EngineLimits extends SessionLimits {
 }
 
 /**
- * The options of `Engine.open`.
+ * The options of `Engine.open`, which names them `EngineOptions`. `E` is the engine that a function in `serve` receives.
  *
  * @example
  * const server = await Engine.open({
@@ -42,7 +53,7 @@ export interface EngineLimits extends SessionLimits {
  *   admission: { maxConcurrent: 64, maxQueued: 256 },
  * });
  */
-export interface EngineOptions {
+export interface EngineOptionsOf<E> {
   /**
    * One or several URLs to listen at: `tcp://host:port`, `verbs://host:port`, `shm://name`, `mem://name`, or one of
    * another fabric (`psm3://node:service`). Port 0 picks a free port. The host of a verbs URL may be a device, an
@@ -55,17 +66,15 @@ export interface EngineOptions {
    */
   readonly verbs?: VerbsOptions;
   /**
-   * Authorization keys by fabric, for libfabric's provider: `{ psm3: "00112233…" }`. Opening a port fails with
-   * `unimplemented` if the provider takes no keys, as tcp, shm and verbs do. Keys are never printed. Default: none.
-   */
-  readonly authKeys?: AuthKeyOptions;
-  /**
    * Who may connect and call, and how peers prove it: certificates or a pre-shared key, sealed messages, authorization.
    * Default: none. Then sessions over other fabrics than shm are neither authenticated nor sealed.
    */
   readonly security?: SecurityOptions;
-  /** The services for all peers, made by `implement`. Default: none. */
-  readonly serve?: readonly Implementation[];
+  /**
+   * The services for all peers, made by `implement`; or a function that makes them of the engine, for handlers that
+   * call other services. It runs before the engine listens. `engine.serve` adds more later. Default: none.
+   */
+  readonly serve?: ServeOption<E>;
   /**
    * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
    * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
@@ -98,17 +107,23 @@ export interface EngineOptions {
   readonly admission?: AdmissionOptions;
   /** Code around every call that this engine makes, and around every handler. Default: none. */
   readonly middleware?: EngineMiddleware;
-  /** Called with every error of a handler that its contract does not declare. Default: prints it with console.error. */
+  /**
+   * Called with every error of a handler that its contract does not declare, and with every failure of a one-way call.
+   * Default: prints the first of a kind with `console.error`, and then once a second how often it has come again.
+   */
   readonly onHandlerError?: HandlerErrorListener;
 }
 
-/** The same, complete. */
+/** The services of an engine, or a function that makes them of the engine. */
+export type ServeOption<E> =
+  | readonly Implementation[]
+  | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
+
+/** The same, complete, without what is served. */
 export interface ResolvedEngineOptions {
   readonly listen: readonly string[];
   readonly verbs: VerbsChoice | undefined;
-  readonly authKeys: AuthKeys | undefined;
   readonly security: ResolvedSecurity | undefined;
-  readonly serve: readonly Implementation[];
   readonly heartbeatMs: number;
   readonly maxStallMs: number;
   readonly connectTimeoutMs: number;
@@ -117,149 +132,101 @@ export interface ResolvedEngineOptions {
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
-  readonly onHandlerError: HandlerErrorListener;
+  /** Undefined: the engine prints them. */
+  readonly onHandlerError: HandlerErrorListener | undefined;
 }
 
-const minHeartbeatMs = 100;
-const maxMs = 2_147_483_647;
-
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
-const limitBounds: Readonly<Record<keyof EngineLimits, readonly [number, number]>> = {
-  maxBodyBytes: [1024, 0xffff_ffff],
-  maxValueBytes: [64 * 1024, mostHeapBytes],
-  maxDecodedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxPullBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxOfferBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxBodyStallMs: [100, maxMs],
-  maxStreamBytes: [8192, Number.MAX_SAFE_INTEGER],
+const limitFields = {
+  maxBodyBytes: integer(1024, 0xffff_ffff),
+  maxValueBytes: integer(64 * 1024, mostHeapBytes),
+  maxDecodedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxPullBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxOfferBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxBodyStallMs: milliseconds({ low: 100 }),
+  maxStreamBytes: integer(8192, Number.MAX_SAFE_INTEGER),
   // The slots of control methods follow.
-  maxRequests: [1, 2 ** 20 - builtinSlots],
-  maxRequestsInAll: [1, 1_000_000_000],
-  maxQueuedBytes: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxQueuedBytesInAll: [64 * 1024, Number.MAX_SAFE_INTEGER],
-  maxConnections: [1, 1_000_000],
-  maxIdleConnectionMs: [100, maxMs],
-  maxSessions: [1, 1_000_000],
-  maxSessionsByPeer: [1, 1_000_000],
-  maxPoolBytes: [4096, Number.MAX_SAFE_INTEGER],
-  maxReplayCalls: [1, 10_000_000],
-  maxReplayBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxReplayMs: [1, maxMs],
-};
+  maxRequests: integer(1, 2 ** 20 - builtinSlots),
+  maxRequestsInAll: integer(1, 1_000_000_000),
+  maxQueuedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxQueuedBytesInAll: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
+  maxConnections: integer(1, 1_000_000),
+  maxIdleConnectionMs: milliseconds({ low: 100 }),
+  maxSessions: integer(1, 1_000_000),
+  maxSessionsByPeer: integer(1, 1_000_000),
+  maxPoolBytes: integer(4096, Number.MAX_SAFE_INTEGER),
+  maxReplayCalls: integer(1, 10_000_000),
+  maxReplayBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxReplayMs: milliseconds({ low: 1 }),
+} satisfies FieldsOf<EngineLimits>;
 
 /** The options that a structured clone can carry to a thread: `openLanes` takes them for the engine of each lane. */
-export const laneEngineOptions = [
-  "heartbeatMs",
-  "maxStallMs",
-  "connectTimeoutMs",
-  "slowCallMs",
-  "measureLatency",
-  "limits",
-  "admission",
-] as const satisfies readonly (keyof EngineOptions)[];
+export const cloneableFields = {
+  heartbeatMs: milliseconds({ low: 100, fallback: defaultHeartbeatMs }),
+  maxStallMs: milliseconds({ low: 0, fallback: 30_000 }),
+  connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
+  slowCallMs: milliseconds({ low: 0 }),
+  measureLatency: boolean(true),
+  limits: group(limitFields),
+  admission: group(admissionFields),
+} satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
 
-const engineOptions: readonly (keyof EngineOptions)[] = [
-  "listen",
-  "verbs",
-  "authKeys",
-  "security",
-  "serve",
-  ...laneEngineOptions,
-  "middleware",
-  "onHandlerError",
-];
+/** The names of the options that `openLanes` takes for the engine of each lane. */
+export const laneEngineOptions = Object.keys(cloneableFields) as (keyof typeof cloneableFields)[];
+
+/** One URL or several. */
+export const listenField = checkedBy((where, name, value): readonly string[] => {
+  if (typeof value === "string") return [value];
+  if (Array.isArray(value) && value.every((url) => typeof url === "string")) return value;
+  return fail(TypeError, where, name, "a URL or an array of URLs", value);
+});
+
+const engineFields = {
+  ...cloneableFields,
+  listen: { ...listenField, fallback: [] as readonly string[] },
+  verbs: checkedBy(verbsField),
+  security: checkedBy((where, name, value) => resolveSecurity(where, name, value as SecurityOptions)),
+  // `ServedServices` checks them, since a function may make them.
+  serve: anything(),
+  middleware: group(engineMiddlewareFields),
+  onHandlerError: callback<HandlerErrorListener>(),
+} satisfies FieldsOf<EngineOptionsOf<never>>;
 
 /** @throws TypeError for an unknown option; RangeError for a value out of bounds. Both name the field and the limit. */
-export function resolveEngineOptions(options: EngineOptions): ResolvedEngineOptions {
-  assertOptions("Engine.open", options, engineOptions);
+export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedEngineOptions {
   const {
-    listen = [],
-    serve = [],
-    heartbeatMs = defaultHeartbeatMs,
-    maxStallMs = 30_000,
-    connectTimeoutMs = 5000,
+    serve: _,
+    limits,
+    admission,
     slowCallMs,
-    measureLatency = true,
-    limits = {},
-    admission = {},
-    middleware = {},
-  } = options;
-  assertEngineMiddleware("Engine.open: middleware", middleware);
-  const urls = typeof listen === "string" ? [listen] : listen;
-  if (!Array.isArray(urls)) throw new TypeError("Engine.open: listen must be a URL or an array of URLs");
-  if (!Array.isArray(serve))
-    throw new TypeError("Engine.open: serve must be an array of implementations made by implement()");
-  for (const [index, each] of serve.entries()) {
-    if (!isImplementation(each))
-      throw new TypeError(`Engine.open: serve[${index}] must be made by implement()`);
-  }
-  assertBetween("heartbeatMs", heartbeatMs, minHeartbeatMs, maxMs);
-  assertBetween("maxStallMs", maxStallMs, 0, maxMs);
-  assertBetween("connectTimeoutMs", connectTimeoutMs, 1, maxMs);
-  if (slowCallMs !== undefined) assertBetween("slowCallMs", slowCallMs, 0, maxMs);
-  if (typeof measureLatency !== "boolean")
-    throw new TypeError("Engine.open: measureLatency must be a boolean");
-  assertOptions("Engine.open: limits", limits, Object.keys(limitBounds));
-  for (const [name, value] of Object.entries(limits)) {
-    if (value === undefined) continue;
-    const [low, high] = limitBounds[name as keyof EngineLimits];
-    if (!Number.isSafeInteger(value))
-      throw new RangeError(`Engine.open: limits.${name} must be an integer, it is ${shown(value)}`);
-    assertBetween(`limits.${name}`, value, low, high);
-  }
+    ...resolved
+  } = resolveOptions("Engine.open", options, engineFields);
+  return {
+    ...resolved,
+    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
+    limits: completeLimits(limits),
+    admission: completeAdmission(admission),
+  };
+}
+
+function completeLimits(limits: Resolved<typeof limitFields>): EngineLimits {
   const { maxRequests = defaultLimits.maxRequests, maxRequestsInAll } = limits;
   const { maxSessions = defaultLimits.maxSessions } = limits;
   if (maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
     throw new RangeError(
       `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
-  const { onHandlerError = printHandlerError } = options;
-  if (typeof onHandlerError !== "function")
-    throw new TypeError("Engine.open: onHandlerError must be a function");
-  const set = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   return {
-    listen: urls,
-    verbs: resolveVerbs(options.verbs),
-    authKeys: resolveAuthKeys(options.authKeys),
-    security:
-      options.security === undefined ? undefined : resolveSecurity("Engine.open: security", options.security),
-    serve,
-    heartbeatMs,
-    maxStallMs,
-    connectTimeoutMs,
-    measureLatency,
-    slowCallMs: slowCallMs ?? Number.POSITIVE_INFINITY,
-    limits: {
-      ...defaultLimits,
-      maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
-      maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
-      maxPoolBytes: 1024 * 1024 * 1024,
-      ...set,
-    },
-    admission: resolveAdmission("Engine.open: admission", admission),
-    middleware,
-    onHandlerError,
+    ...defaultLimits,
+    maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
+    maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
+    maxPoolBytes: 1024 * 1024 * 1024,
+    ...given,
   };
 }
 
-function resolveVerbs(options: VerbsOptions | undefined): VerbsChoice | undefined {
-  if (options === undefined) return undefined;
-  assertOptions("Engine.open: verbs", options, ["device", "interface", "subnet", "gid"]);
-  const choice = verbsChoice("Engine.open: verbs", options);
+function verbsField(where: string, name: string, value: unknown): VerbsChoice | undefined {
+  const choice = verbsChoice(where, name, value as VerbsOptions);
   return Object.keys(choice).length === 0 ? undefined : choice;
-}
-
-function resolveAuthKeys(options: AuthKeyOptions | undefined): AuthKeys | undefined {
-  if (options === undefined) return undefined;
-  assertOptions("Engine.open: authKeys", options, nativeSchemes);
-  return new AuthKeys("Engine.open: authKeys", options);
-}
-
-function assertBetween(name: string, value: number, low: number, high: number): void {
-  if (typeof value === "number" && value >= low && value <= high) return;
-  throw new RangeError(`Engine.open: ${name} must be a number from ${low} to ${high}, it is ${shown(value)}`);
-}
-
-function printHandlerError(error: unknown, call: { readonly method: string; readonly callId: number }): void {
-  console.error(`cinnabar: the handler of ${call.method} failed in call ${call.callId}:`, error);
 }

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import type { SessionContext } from "../connection/context.ts";
-import { FakeCall } from "../connection/fake-services.test-support.ts";
-import type { SessionPart } from "../connection/session-part.ts";
-import type { Teardown } from "../connection/teardown.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import { decoded, expectFault, gone, id, open } from "../exchange/scripted-session.test-support.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import { decoded, expectFault, gone, id, open } from "../session/calls/scripted-session.test-support.ts";
+import type { SessionContext } from "../session/connection/context.ts";
+import { FakeCall } from "../session/connection/fake-services.test-support.ts";
+import type { SessionPart } from "../session/connection/session-part.ts";
+import type { Teardown } from "../session/connection/teardown.ts";
 import { frameHeaderBytes, frameKind } from "../wire/frame.ts";
 import { sessionParts } from "./session-parts.ts";
 

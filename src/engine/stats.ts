@@ -1,16 +1,16 @@
-import type { Session } from "../connection/session.ts";
-import { Exchange } from "../exchange/exchange.ts";
+import type { MethodStats } from "../base/observe/call-metrics.ts";
+import type { Counters } from "../base/observe/counters.ts";
+import type { PortDescription } from "../fabric/libfabric/port-report.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
-import type { PortDescription } from "../libfabric/port-report.ts";
+import { type LockedMemory, lockedMemory } from "../fabric/rdma/pinned-memory.ts";
 import type { PoolStats } from "../memory/pool.ts";
 import type { RegistrationStats } from "../memory/registration-cache.ts";
 import { registrations } from "../memory/registration-cache.ts";
-import type { MethodStats } from "../observe/call-metrics.ts";
-import type { Counters } from "../observe/counters.ts";
-import { type LockedMemory, lockedMemory } from "../rdma/pinned-memory.ts";
 import type { Identity } from "../security/identity.ts";
 import type { SecurityStats } from "../security/security-meter.ts";
 import type { AdmissionStats } from "../server/admission.ts";
+import { Exchange } from "../session/calls/exchange.ts";
+import type { Session } from "../session/connection/session.ts";
 import type { EngineParts } from "./engine-parts.ts";
 
 /** State and counters of one port of an engine. */

@@ -1,5 +1,5 @@
-import type { OpenedPort } from "../libfabric/addon.ts";
-import { formatHostUrl, isNodeScheme, type NativeScheme } from "../libfabric/url.ts";
+import type { OpenedPort } from "./libfabric/addon.ts";
+import { formatHostUrl, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 
 /**
  * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.

@@ -1,9 +1,9 @@
 import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
-import type { RpcCode } from "../errors/code.ts";
-import { noDescriptors } from "../errors/descriptors.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import { noDescriptors } from "../base/errors/descriptors.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 
 /** Whether an address stands for every interface: 0.0.0.0 or ::. */
 export function isWildcard(host: string): boolean {

@@ -1,10 +1,10 @@
-import { fabricError } from "../errors/fabric-error.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { PortDescription } from "../libfabric/port-report.ts";
-import type { FabricUrl } from "../libfabric/url.ts";
-import { realTimers } from "../time/real-timers.ts";
+import { fabricError } from "../base/errors/fabric-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { realTimers } from "../base/time/real-timers.ts";
 import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
+import type { PortDescription } from "./libfabric/port-report.ts";
+import type { FabricUrl } from "./libfabric/url.ts";
 import { connectionAborted, type MemEndpoint, MemFabric, type MemLink } from "./mem-fabric.ts";
 import { MemRegions } from "./mem-regions.ts";
 import type { PortLayout } from "./port.ts";

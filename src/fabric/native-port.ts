@@ -1,18 +1,15 @@
-import { fabricError } from "../errors/fabric-error.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import type { Addon, NativeProcess, OpenedPort } from "../libfabric/addon.ts";
-import { extentWords, mostExtents } from "../libfabric/addon.ts";
-import { gauges } from "../libfabric/gauges.ts";
-import { requireLibfabric } from "../libfabric/libfabric.ts";
-import type { PortDescription } from "../libfabric/port-report.ts";
-import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "../libfabric/url.ts";
-import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "../rdma/connection-events.ts";
-import { lockedMemory } from "../rdma/pinned-memory.ts";
-import type { AuthKeys } from "./auth-keys.ts";
+import { fabricError } from "../base/errors/fabric-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
+import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
+import { extentWords, mostExtents } from "./libfabric/addon.ts";
+import { gauges } from "./libfabric/gauges.ts";
+import { requireLibfabric } from "./libfabric/libfabric.ts";
+import type { PortDescription } from "./libfabric/port-report.ts";
+import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import type {
   Absences,
@@ -28,6 +25,8 @@ import type {
   TransferOp,
   Vouch,
 } from "./port.ts";
+import { lastGrantedOn, noteClosed, noteListening, watchConnections } from "./rdma/connection-events.ts";
+import { lockedMemory } from "./rdma/pinned-memory.ts";
 import { SendSlots } from "./send-slots.ts";
 import type { Target } from "./target.ts";
 import { warnIfUnfiltered } from "./unfiltered.ts";
@@ -92,26 +91,14 @@ export class NativePort implements Port {
   #closed = false;
 
   /** Opens an endpoint that listens at `url`. Without a name or port it only connects. */
-  static async open(
-    url: FabricUrl,
-    listening: boolean,
-    layout: PortLayout,
-    keys?: AuthKeys,
-  ): Promise<NativePort> {
+  static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
     const addon = requireLibfabric();
-    if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout, keys);
+    if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout);
     const host = hasHosts(url.scheme) && url.host !== "" ? await numericHost(url.host) : "";
-    return new NativePort(addon, url, listening, host, layout, keys);
+    return new NativePort(addon, url, listening, host, layout);
   }
 
-  private constructor(
-    addon: Addon,
-    url: FabricUrl,
-    listening: boolean,
-    host: string,
-    layout: PortLayout,
-    keys: AuthKeys | undefined,
-  ) {
+  private constructor(addon: Addon, url: FabricUrl, listening: boolean, host: string, layout: PortLayout) {
     const { slotBytes, sendSlots, receiveSlots } = layout;
     const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
     const ring = new ArrayBuffer(ringBytes);
@@ -122,7 +109,6 @@ export class NativePort implements Port {
       service: url.port,
       name: url.name,
       provider: process.env.CINNABAR_PROVIDER ?? "",
-      authKey: keys?.of(url.scheme as NativeScheme),
       slab,
       slotBytes,
       sendSlots,
@@ -290,8 +276,8 @@ export class NativePort implements Port {
     return !this.#closed && this.#addon.arm(this.#id) === 1;
   }
 
-  disarm(): void {
-    if (!this.#closed) this.#addon.disarm(this.#id);
+  disarm(watches = false): void {
+    if (!this.#closed) this.#addon.disarm(this.#id, watches);
   }
 
   setRef(keepsProcessAlive: boolean): void {

@@ -1,7 +1,6 @@
 import { isIP } from "node:net";
-import { hasHosts, parseUrl } from "../libfabric/url.ts";
-import type { AuthKeys } from "./auth-keys.ts";
 import { isWildcard } from "./host.ts";
+import { hasHosts, parseUrl } from "./libfabric/url.ts";
 import { MemPort } from "./mem-port.ts";
 import { NativePort } from "./native-port.ts";
 import type { Port, PortLayout } from "./port.ts";
@@ -11,19 +10,19 @@ import type { Target } from "./target.ts";
  * Opens a port that listens at `url`.
  * @throws TypeError for a bad URL. RpcError when the port cannot be opened.
  */
-export async function openListeningPort(url: string, layout: PortLayout, keys?: AuthKeys): Promise<Port> {
+export async function openListeningPort(url: string, layout: PortLayout): Promise<Port> {
   const parsed = parseUrl(url);
-  return parsed.scheme === "mem" ? new MemPort(parsed, layout) : NativePort.open(parsed, true, layout, keys);
+  return parsed.scheme === "mem" ? new MemPort(parsed, layout) : NativePort.open(parsed, true, layout);
 }
 
 /**
  * Opens a port to connect from. Over tcp and verbs every endpoint also accepts connections. The port is therefore bound
  * to the one local address from which the route to `target` leaves, and never to all interfaces.
  */
-export async function openConnectingPort(target: Target, layout: PortLayout, keys?: AuthKeys): Promise<Port> {
+export async function openConnectingPort(target: Target, layout: PortLayout): Promise<Port> {
   const { scheme, from } = target;
   const url = { scheme, host: from, port: 0, name: "" };
-  return scheme === "mem" ? new MemPort(url, layout) : NativePort.open(url, false, layout, keys);
+  return scheme === "mem" ? new MemPort(url, layout) : NativePort.open(url, false, layout);
 }
 
 /** Whether `port` can reach `target` from the address that it is bound to. */

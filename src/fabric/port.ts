@@ -1,6 +1,6 @@
-import type { NativeProcess } from "../libfabric/addon.ts";
-import type { PortDescription } from "../libfabric/port-report.ts";
-import type { Scheme } from "../libfabric/url.ts";
+import type { NativeProcess } from "./libfabric/addon.ts";
+import type { PortDescription } from "./libfabric/port-report.ts";
+import type { Scheme } from "./libfabric/url.ts";
 import type { Target } from "./target.ts";
 
 /** Bits of the access of `register`: what peers may do. `local`: only this port uses the memory. */
@@ -20,7 +20,7 @@ export interface SendListener {
 /** Named from the side that posts it: `read` pulls (a get), `write` pushes (a put). */
 export type TransferOp = "read" | "write";
 
-/** One contiguous piece of a one-sided transfer, between a local registration and a peer's memory. */
+/** What is posted: contiguous bytes between a local registration and a peer's memory. */
 export interface Extent {
   readonly local: RegisteredMemory;
   /** Offset of the first byte in the local registration. */
@@ -81,7 +81,7 @@ export interface Vouch {
   /** How long the guard sends messages in one absence. */
   readonly forMs: number;
   /**
-   * Seals each message that the guard sends (src/sealing/sealed-message.ts has the layout). A native port takes the
+   * Seals each message that the guard sends (src/security/sealing/sealed-message.ts has the layout). A native port takes the
    * cipher over: it is nobody else's then, so that no count of its is used twice.
    */
   readonly seal: NativeCipher | undefined;
@@ -234,7 +234,11 @@ export interface Port {
   readonly spinCaught: number;
   /** Puts the port to sleep. True: `onWake` follows. False: there is something to do. */
   arm(): boolean;
-  disarm(): void;
+  /**
+   * Wakes the port without `onWake`. `watches`: the event loop keeps watching for what arrives, because `arm` follows
+   * soon. That saves two system calls, but each turn of the loop then looks.
+   */
+  disarm(watches?: boolean): void;
   /** Called once after a successful `arm`. `Progress` sets it. */
   onWake: () => void;
   /** Whether a sleeping port keeps the process alive. */

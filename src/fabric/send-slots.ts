@@ -1,4 +1,4 @@
-import type { QueueLevel } from "../libfabric/port-report.ts";
+import type { QueueLevel } from "./libfabric/port-report.ts";
 
 /** The free send slots of a slab, as offsets in bytes. Last in, first out: warm memory is used first. */
 export class SendSlots {

@@ -1,7 +1,7 @@
-import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "../libfabric/url.ts";
-import { chosenSource } from "../rdma/choose-rail.ts";
-import type { VerbsChoice } from "../rdma/verbs-choice.ts";
-import { localAddressTowards, numericHost } from "./host.ts";
+import { isWildcard, localAddressTowards, numericHost } from "./host.ts";
+import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "./libfabric/url.ts";
+import { chosenSource } from "./rdma/choose-rail.ts";
+import type { VerbsChoice } from "./rdma/verbs-choice.ts";
 
 /** The resolved address of a peer, with the local address from which the route leaves. */
 export interface Target {
@@ -30,6 +30,10 @@ export async function locate(url: string, choice?: VerbsChoice): Promise<Target>
   if (!hasHosts(scheme)) return { scheme, host: "", port: 0, name, from: "" };
   if (port === 0) throw new TypeError(`url "${url}": port 0 can be listened on, not connected to`);
   if (host === "*") throw new TypeError(`url "${url}": every device can be listened on, not connected to`);
+  if (isWildcard(host))
+    throw new TypeError(
+      `url "${url}": ${host} can be listened on, not connected to; connect to an address of the server, such as 127.0.0.1`,
+    );
   const numeric = await numericHost(host);
   const routed = await localAddressTowards(numeric, port);
   const from =

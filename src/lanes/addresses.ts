@@ -1,5 +1,5 @@
-import { formatHostUrl, hasHosts, parseUrl } from "../libfabric/url.ts";
-import { listeningUrls } from "../rdma/choose-rail.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import { listeningUrls } from "../fabric/rdma/choose-rail.ts";
 
 /**
  * The published addresses one by one: a `verbs://` URL that stands for several devices becomes one for each. The

@@ -1,6 +1,6 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { withTimeout } from "../base/time/with-timeout.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
-import { withTimeout } from "../time/with-timeout.ts";
 import { faultOfRules, type LaneRules } from "./lane-security.ts";
 
 /** The argument of the function that a lane module exports. */

@@ -11,13 +11,13 @@ describe("the security of lanes", () => {
   it.each<[string, unknown, string]>([
     ["a function of the module", { allow: () => true }, "security.allow cannot be sent to a thread"],
     ["another", { psk: { lookup: () => key } }, "security.psk.lookup cannot be sent to a thread"],
-    ["an unknown option", { certificate: "" }, 'openLanes: security: unknown option "certificate"'],
+    ["an unknown option", { certificate: "" }, 'openLanes: unknown option "security.certificate"'],
     [
       "a key that is too short",
       { psk: { identity: "a", key: new Uint8Array(8) } },
       "32 to 256 bytes, it has 8",
     ],
-    ["nothing", null, "options must be an object"],
+    ["nothing", null, "security must be an object"],
     ["a missing certificate", { tls: { ca: "" } }, "openLanes: security.tls.cert is missing"],
   ])("is not %s", (_, options, message) => {
     expect(() => made(options)).toThrow(message);

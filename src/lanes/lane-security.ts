@@ -62,12 +62,11 @@ export class LaneSecurity {
 
   /** @throws TypeError or RangeError that names the field. Keys are not shown. */
   constructor(options: LaneSecurityOptions) {
-    const where = "openLanes: security";
     const psk = (options as LaneSecurityOptions | null)?.psk;
     // Whether the module gives `lookup` is known to the lanes alone.
     const judged = psk === undefined ? options : { ...options, psk: { lookup: () => undefined, ...psk } };
-    this.#credentials = resolveSecurity(where, judged).credentials;
-    assertNoRules(where, options);
+    this.#credentials = resolveSecurity("openLanes", "security", judged).credentials;
+    assertNoRules("openLanes: security", options);
     const { key } = psk ?? {};
     this.#options = key === undefined ? options : { ...options, psk: { ...psk, key: Uint8Array.from(key) } };
   }
@@ -95,7 +94,7 @@ export class LaneSecurity {
       ca: copyOf(credentials.ca()),
       ...(crl === undefined ? {} : { crl: copyOf(crl) }),
     };
-    contextOf(readCredentials(resolveTlsOptions("openLanes: security.tls", tls)));
+    contextOf(readCredentials(resolveTlsOptions("openLanes", "security.tls", tls)));
     return { ...rest, tls };
   }
 }

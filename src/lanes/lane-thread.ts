@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
-import { RpcError } from "../errors/rpc-error.ts";
-import { systemClock } from "../time/clock.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { systemClock } from "../base/time/clock.ts";
 import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneAnswers, LaneListening, LaneMessage, LaneOrders } from "./messages.ts";
 import { toldError } from "./messages.ts";

@@ -1,9 +1,9 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { systemClock } from "../base/time/clock.ts";
+import { withTimeout } from "../base/time/with-timeout.ts";
+import type { LaneEntry } from "../connect/lane-board.ts";
 import type { DrainReport } from "../engine/drain.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { LaneEntry } from "../peers/lane-board.ts";
-import { systemClock } from "../time/clock.ts";
-import { withTimeout } from "../time/with-timeout.ts";
 import { laneUrl } from "./addresses.ts";
 import type { LaneCredentials } from "./lane-security.ts";
 import { LaneThread, type ThreadEnd } from "./lane-thread.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { LaneBoard } from "../peers/lane-board.ts";
+import { LaneBoard } from "../connect/lane-board.ts";
 import type { ThreadEnd } from "./lane-thread.ts";
 import { openLanes } from "./lanes.ts";
 import type { LaneListening, LaneOrders } from "./messages.ts";
@@ -15,7 +15,7 @@ const { threads, wildcard, rails } = vi.hoisted(() => ({
   rails: { urls: [] as string[] },
 }));
 
-vi.mock("../rdma/choose-rail.ts", async (original) => ({
+vi.mock("../fabric/rdma/choose-rail.ts", async (original) => ({
   ...(await original<object>()),
   listeningUrls: (url: string) => (url === wildcard ? rails.urls : [url]),
 }));

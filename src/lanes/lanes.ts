@@ -1,10 +1,10 @@
 import { availableParallelism } from "node:os";
-import { assertGraceMs, type DrainOptions, type DrainReport, defaultGraceMs } from "../engine/drain.ts";
+import { channels } from "../base/observe/channels.ts";
+import { resolveOptions } from "../base/options/options.ts";
+import { systemClock } from "../base/time/clock.ts";
+import { type DrainOptions, type DrainReport, drainFields } from "../engine/drain.ts";
 import { announceLanes, Engine } from "../engine/engine.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import { channels } from "../observe/channels.ts";
-import { assertOptions } from "../options/assert-options.ts";
-import { systemClock } from "../time/clock.ts";
 import { publishedUrls } from "./addresses.ts";
 import { Lane, type LaneListener, type LaneState } from "./lane.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
@@ -208,9 +208,7 @@ export class Lanes implements AsyncDisposable {
    * @throws TypeError or RangeError for bad options.
    */
   async drain(options: DrainOptions = {}): Promise<LanesDrainReport> {
-    assertOptions("drain", options, ["graceMs"]);
-    const { graceMs = defaultGraceMs } = options;
-    assertGraceMs("drain", graceMs);
+    const { graceMs } = resolveOptions("drain", options, drainFields);
     if (this.#drain !== undefined) {
       void this.#dispatcher.drain({ graceMs });
       for (const lane of this.#lanes) void lane.drain(graceMs);

@@ -1,7 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { DrainReport } from "../engine/drain.ts";
 import type { EngineStats } from "../engine/stats.ts";
-import type { RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import type { LaneCredentials } from "./lane-security.ts";
 import type { LaneEngineOptions } from "./options.ts";
 
@@ -59,8 +59,8 @@ export interface ToldError {
 export function tellError(error: unknown): ToldError {
   const message = error instanceof Error ? error.message : String(error);
   const stack = error instanceof Error ? (error.stack ?? message) : message;
-  const code = error instanceof RpcError ? error.code : "internal";
-  return { code, message: message.replace(/^\[\w+\] /, ""), stack };
+  if (error instanceof RpcError) return { code: error.code, message: error.plainMessage, stack };
+  return { code: "internal", message, stack };
 }
 
 export function toldError({ code, message, stack }: ToldError): RpcError {

@@ -29,7 +29,11 @@ describe("the options of openLanes", () => {
     ["no lanes", { lanes: 0 }, "lanes must be an integer from 1 to 256, it is 0"],
     ["too many", { lanes: 257 }, "lanes must be an integer from 1 to 256, it is 257"],
     ["an unknown option", { threads: 2 }, 'unknown option "threads"'],
-    ["an engine's option out of bounds", { heartbeatMs: 1 }, "heartbeatMs must be a number from 100"],
+    [
+      "an engine's option out of bounds",
+      { heartbeatMs: 1 },
+      "heartbeatMs must be a number of milliseconds from 100",
+    ],
     ["an engine's limit out of bounds", { limits: { maxRequests: 0 } }, "limits.maxRequests must be"],
     ["no address", { listen: [] }, "listen must be a URL"],
     ["what is no URL", { listen: "a" }, 'url "a": expected'],
@@ -61,7 +65,7 @@ describe("the options of openLanes", () => {
       "an integer from 1 to 65534",
     ],
     ["a dispatcher that is neither", { dispatcher: "forward" }, 'dispatcher must be "serve" or "refer"'],
-    ["an unknown bound of memory", { resourceLimits: { heap: 1 } }, 'unknown option "heap"'],
+    ["an unknown bound of memory", { resourceLimits: { heap: 1 } }, 'unknown option "resourceLimits.heap"'],
     [
       "a pause of nothing",
       { restart: { minDelayMs: 0 } },

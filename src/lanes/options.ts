@@ -1,6 +1,21 @@
-import { type EngineOptions, laneEngineOptions, resolveEngineOptions } from "../engine/options.ts";
-import { parseUrl } from "../libfabric/url.ts";
-import { assertOptions, assertTimeoutMs, shown } from "../options/assert-options.ts";
+import {
+  callback,
+  checkedBy,
+  completed,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  number,
+  oneOf,
+  required,
+  resolveOptions,
+  shown,
+} from "../base/options/options.ts";
+import type { EngineOptions } from "../engine/engine.ts";
+import { cloneableFields, laneEngineOptions, listenField } from "../engine/options.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
 import { greetingLimits } from "../wire/handshake.ts";
 import { assertListFits } from "./addresses.ts";
 import { LaneSecurity, type LaneSecurityOptions } from "./lane-security.ts";
@@ -105,18 +120,32 @@ export interface ResolvedLanesOptions {
 }
 
 const { maxLanes } = greetingLimits;
-const ownOptions = [
-  "listen",
-  "lanes",
-  "firstLanePort",
-  "security",
-  "data",
-  "dispatcher",
-  "resourceLimits",
-  "restart",
-  "onLaneDied",
-  "startTimeoutMs",
-];
+
+/** Node takes any number; more than a pebibyte is a mistake. */
+const maxMebibytes = 2 ** 30;
+
+const lanesFields = {
+  ...cloneableFields,
+  listen: required(listenField),
+  lanes: integer(1, maxLanes),
+  firstLanePort: integer(1, 65_535),
+  security: checkedBy((_where, _name, value) => new LaneSecurity(value as LaneSecurityOptions)),
+  // Threads that start later get the same data, even if the caller has changed its object.
+  data: checkedBy((_where, _name, value): unknown => structuredClone(value)),
+  dispatcher: oneOf(["serve", "refer"], "serve"),
+  resourceLimits: group({
+    maxOldGenerationSizeMb: number(0, maxMebibytes),
+    maxYoungGenerationSizeMb: number(0, maxMebibytes),
+    codeRangeSizeMb: number(0, maxMebibytes),
+    stackSizeMb: number(0, maxMebibytes),
+  }),
+  restart: completed(
+    group({ minDelayMs: milliseconds({ fallback: 100 }), maxDelayMs: milliseconds({ fallback: 5000 }) }),
+    ({ minDelayMs, maxDelayMs }) => ({ minDelayMs, maxDelayMs: Math.max(minDelayMs, maxDelayMs) }),
+  ),
+  onLaneDied: callback<(death: LaneDeath) => void>(printDeath),
+  startTimeoutMs: milliseconds({ fallback: 30_000 }),
+} satisfies FieldsOf<LanesOptions>;
 
 /**
  * @throws TypeError for an unknown option or a value of the wrong kind; RangeError for one out of bounds. Both name
@@ -127,52 +156,30 @@ export function resolveLanesOptions(
   options: LanesOptions,
   processors: number,
 ): ResolvedLanesOptions {
-  assertOptions("openLanes", options, [...ownOptions, ...laneEngineOptions]);
   const {
-    listen,
     lanes = Math.min(processors, maxLanes),
     firstLanePort,
-    dispatcher = "serve",
-    resourceLimits = {},
-    restart = {},
-    onLaneDied = printDeath,
-    startTimeoutMs = 30_000,
-  } = options;
-  assertInteger("lanes", lanes, 1, maxLanes);
-  if (firstLanePort !== undefined) assertInteger("firstLanePort", firstLanePort, 1, 65_536 - lanes);
-  if (dispatcher !== "serve" && dispatcher !== "refer")
-    throw new TypeError(`openLanes: dispatcher must be "serve" or "refer", it is ${shown(dispatcher)}`);
-  assertOptions("openLanes: resourceLimits", resourceLimits, [
-    "maxOldGenerationSizeMb",
-    "maxYoungGenerationSizeMb",
-    "codeRangeSizeMb",
-    "stackSizeMb",
-  ]);
-  assertTimeoutMs("openLanes: startTimeoutMs", startTimeoutMs);
-  if (typeof onLaneDied !== "function") throw new TypeError("openLanes: onLaneDied must be a function");
-  const urls = typeof listen === "string" ? [listen] : listen;
-  if (!Array.isArray(urls) || urls.length === 0)
-    throw new TypeError("openLanes: listen must be a URL or a non-empty array of URLs");
-  for (const url of urls) assertListFits(url, lanes, firstLanePort);
-  if (firstLanePort !== undefined) assertNoClash(urls, lanes, firstLanePort);
-  const engine = Object.fromEntries(
-    laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
-  ) as LaneEngineOptions;
-  resolveEngineOptions(engine);
+    resourceLimits,
+    ...resolved
+  } = resolveOptions("openLanes", options, lanesFields);
+  if (resolved.listen.length === 0)
+    fail(TypeError, "openLanes", "listen", "a URL or an array of at least one URL", resolved.listen);
+  if (firstLanePort !== undefined) {
+    integer(1, 65_536 - lanes).resolve("openLanes", "firstLanePort", firstLanePort);
+    assertNoClash(resolved.listen, lanes, firstLanePort);
+  }
+  for (const url of resolved.listen) assertListFits(url, lanes, firstLanePort);
   return {
+    ...resolved,
     module: moduleOf(module),
-    listen: urls,
     lanes,
     firstLanePort,
-    security: options.security === undefined ? undefined : new LaneSecurity(options.security),
-    // Threads that start later get the same data, even if the caller has changed its object.
-    data: structuredClone(options.data),
-    dispatcher,
-    resourceLimits,
-    restart: resolveRestart(restart),
-    onLaneDied,
-    startTimeoutMs,
-    engine,
+    resourceLimits: Object.fromEntries(
+      Object.entries(resourceLimits).filter(([, value]) => value !== undefined),
+    ),
+    engine: Object.fromEntries(
+      laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
+    ) as LaneEngineOptions,
   };
 }
 
@@ -180,14 +187,6 @@ function printDeath({ lane, exitCode, error, replacedInMs }: LaneDeath): void {
   const what = `cinnabar: lane ${lane} exited unexpectedly (exit code ${exitCode}), its next thread starts in ${replacedInMs} ms`;
   if (error === undefined) console.error(what);
   else console.error(`${what}:`, error);
-}
-
-function resolveRestart(restart: RestartOptions): Required<RestartOptions> {
-  assertOptions("openLanes: restart", restart, ["minDelayMs", "maxDelayMs"]);
-  const { minDelayMs = 100, maxDelayMs = 5000 } = restart;
-  assertTimeoutMs("openLanes: restart.minDelayMs", minDelayMs);
-  assertTimeoutMs("openLanes: restart.maxDelayMs", maxDelayMs);
-  return { minDelayMs, maxDelayMs: Math.max(minDelayMs, maxDelayMs) };
 }
 
 /** Only a URL names the same file everywhere. A path would be relative to this file. */
@@ -207,9 +206,4 @@ function assertNoClash(urls: readonly string[], lanes: number, firstLanePort: nu
         `openLanes: firstLanePort ${firstLanePort}: "${url}" is at a port of lane ${port - firstLanePort}`,
       );
   }
-}
-
-function assertInteger(name: string, value: unknown, low: number, high: number): void {
-  if (Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high) return;
-  throw new RangeError(`openLanes: ${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`);
 }

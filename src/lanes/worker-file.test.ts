@@ -1,9 +1,9 @@
 import { existsSync } from "node:fs";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import * as ownFiles from "../libfabric/own-files.ts";
+import * as ownFiles from "../fabric/libfabric/own-files.ts";
 import { workerFile } from "./worker-file.ts";
 
-vi.mock("../libfabric/own-files.ts", { spy: true });
+vi.mock("../fabric/libfabric/own-files.ts", { spy: true });
 afterEach(() => vi.restoreAllMocks());
 
 describe("the file of a lane's thread", () => {

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { RpcError } from "../errors/rpc-error.ts";
-import { packageFolder } from "../libfabric/own-files.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { packageFolder } from "../fabric/libfabric/own-files.ts";
 
 /**
  * The path of the file that the thread of a lane runs: beside this one, or, for a bundle, in the installed package.

@@ -1,26 +1,26 @@
-import { RpcError } from "../errors/rpc-error.ts";
-import { shown } from "../options/assert-options.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { oneOf, required } from "../base/options/options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
 
-const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
-const keyLives: readonly string[] = ["call", "region"] satisfies RegionKeys[];
+const accesses = ["read", "write", "read_write"] as const satisfies Access[];
+
+/** The options of a region, as `engine.pool.take` has them. */
+export const regionFields = {
+  access: oneOf(accesses),
+  keys: oneOf(["call", "region"] as const satisfies RegionKeys[]),
+};
+
+/** The options of `engine.expose`. */
+export const exposeFields = { ...regionFields, access: required(regionFields.access) };
 
 /**
- * The memory of a region: checks what `engine.expose` was given and returns it as bytes, without empty views, and with
- * adjacent views joined.
+ * The memory of a region as bytes, without empty views, and with adjacent views joined.
  *
- * @throws TypeError naming the view or field that does not fit; RangeError for more than 4096 segments; RpcError
+ * @throws TypeError naming the view that does not fit; RangeError for more than 4096 segments; RpcError
  * `failed_precondition` for detached memory.
  */
-export function exposable(views: unknown, access: unknown, keys: unknown = "call"): Uint8Array[] {
-  if (!accesses.includes(access as string)) {
-    throw new TypeError(
-      `expose: access must be "read", "write" or "read_write", it is ${JSON.stringify(access)}`,
-    );
-  }
-  if (!keyLives.includes(keys as string))
-    throw new TypeError(`expose: keys must be "call" or "region", it is ${shown(keys)}`);
+export function exposable(views: unknown): Uint8Array[] {
   if (!Array.isArray(views)) return joined([exposableView(views, "view")]);
   return joined(views.map((view, index) => exposableView(view, `view ${index}`)));
 }
@@ -50,7 +50,7 @@ function joined(views: readonly Uint8Array[]): Uint8Array[] {
   );
 }
 
-/** The same bytes in the same order, in as few pieces as possible. None of them is empty. */
+/** The same bytes in the same order, in as few segments as possible. None of them is empty. */
 export function joinNeighbours(views: readonly Uint8Array[]): Uint8Array[] {
   const segments: Uint8Array[] = [];
   for (const view of views) {
@@ -122,4 +122,25 @@ export function assertInside(what: string, offset: number, length: number, byteL
     message: `${what}: offset ${offset} and length ${length} do not lie inside ${byteLength} bytes`,
     origin: "local",
   });
+}
+
+/** How many bytes the views cover together: what several of them show is counted once. */
+export function coveredBytes(views: Iterable<Uint8Array>): number {
+  const byBuffer = new Map<ArrayBufferLike, Uint8Array[]>();
+  for (const view of views) {
+    const others = byBuffer.get(view.buffer);
+    if (others === undefined) byBuffer.set(view.buffer, [view]);
+    else others.push(view);
+  }
+  let bytes = 0;
+  for (const inBuffer of byBuffer.values()) {
+    inBuffer.sort((one, other) => one.byteOffset - other.byteOffset);
+    let end = 0;
+    for (const { byteOffset, byteLength } of inBuffer) {
+      const viewEnd = byteOffset + byteLength;
+      bytes += Math.max(0, viewEnd - Math.max(end, byteOffset));
+      end = Math.max(end, viewEnd);
+    }
+  }
+  return bytes;
 }

@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { PutNotificationTargets } from "./put-notification.ts";
 import { coreOf, type Region } from "./region.ts";

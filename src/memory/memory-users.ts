@@ -32,7 +32,7 @@ export function removeUser(memory: ArrayBufferLike): void {
   if (entry !== undefined && --entry.users === 0) entry.onUnused();
 }
 
-/** A user of the views' buffers, until it lets go of them. */
+/** Adds a user of the views' buffers, until `release`. */
 export function useAll(views: readonly ArrayBufferView[]): { release(): void } {
   for (const { buffer } of views) addUser(buffer);
   return {

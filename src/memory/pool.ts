@@ -1,13 +1,14 @@
-import { closedError, RpcError } from "../errors/rpc-error.ts";
-import { shown } from "../options/assert-options.ts";
-import type { Clock } from "../time/clock.ts";
-import { assertMemoryKind, type MemoryKind } from "./device-memory.ts";
+import { markAsUntransferable } from "node:worker_threads";
+import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import { boolean, checkOptions, type FieldsOf, shown } from "../base/options/options.ts";
+import type { Clock } from "../base/time/clock.ts";
+import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
+import { regionFields } from "./exposable.ts";
+import { IdleSlabs } from "./idle-slabs.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
-import { PooledMemory } from "./pooled-memory.ts";
 import type { Region } from "./region.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
-import { allocateSlab, releaseSlab, slabBytesFor } from "./slab-memory.ts";
 
 /** Options of `pool.take`. */
 export interface TakeOptions<A extends Access = never> {
@@ -17,8 +18,6 @@ export interface TakeOptions<A extends Access = never> {
   readonly access?: A;
   /** How long the region's keys live, as with `engine.expose`; only with `access`. Default "call". */
   readonly keys?: RegionKeys;
-  /** Where the memory lies. Only "host" is implemented. Default "host". */
-  readonly memory?: MemoryKind;
 }
 
 /** The pool at this moment, and its counters. */
@@ -54,7 +53,7 @@ export function closePool(pool: Pool): void {
 /** How long a free slab is kept, in milliseconds. */
 const idleMs = 5000;
 
-const knownOptions = ["zero", "access", "keys", "memory"];
+const takeFields = { zero: boolean(), ...regionFields } satisfies FieldsOf<TakeOptions>;
 
 /**
  * Reusable memory for bulk data: `engine.pool`. Take buffers here when you move much data. New memory is slow at first:
@@ -67,11 +66,11 @@ const knownOptions = ["zero", "access", "keys", "memory"];
  * await peer.client(Sums).sum({ numbers: memory.region });
  */
 export class Pool {
-  readonly #clock: Clock;
   readonly #maxBytes: number;
   readonly #expose: Exposer;
   /** By length of the slabs; the one used last comes last. */
   readonly #free = new Map<number, Slab[]>();
+  readonly #idle: IdleSlabs<Slab>;
   /** Finds slabs that their taker lost: no view, transfer or region holds the buffer any more. */
   readonly #forgotten = new FinalizationRegistry((taking: Taking) => this.#onForgotten(taking));
   /** Places in the code that were warned about, once each. */
@@ -82,7 +81,6 @@ export class Pool {
   #hits = 0;
   #misses = 0;
   #trims = 0;
-  #stopTrimming: (() => void) | undefined;
   #closed = false;
 
   static {
@@ -94,7 +92,7 @@ export class Pool {
 
   /** @internal Engines have one. */
   constructor(clock: Clock, maxBytes: number, expose: Exposer) {
-    this.#clock = clock;
+    this.#idle = new IdleSlabs(clock, idleMs, (slab) => this.#onIdle(slab));
     this.#maxBytes = maxBytes;
     this.#expose = expose;
   }
@@ -104,11 +102,11 @@ export class Pool {
    * instead causes a `CinnabarLeakWarning`.
    *
    * @throws TypeError or RangeError for invalid arguments; RpcError `resource_exhausted` when `limits.maxPoolBytes` or
-   * the system's memory is used up, `unimplemented` for memory of a GPU, `unavailable` when the engine is closed.
+   * the system's memory is used up, `unavailable` when the engine is closed.
    */
   take<A extends Access = never>(bytes: number, options: TakeOptions<A> = {}): PooledMemory<A> {
-    const { zero = true, access, keys, memory } = this.#checked(bytes, options);
-    assertMemoryKind("pool.take", memory);
+    assertTakes(bytes, options);
+    const { zero = true, access, keys } = options;
     if (this.#closed) throw closedError("the engine");
     const slab = this.#slabOf(slabBytesFor(bytes), zero, bytes);
     const { taking } = slab;
@@ -129,9 +127,7 @@ export class Pool {
 
   /** Returns all free slabs to the system now. */
   trim(): void {
-    for (const slabs of this.#free.values()) while (slabs.length > 0) this.#drop(slabs.pop() as Slab);
-    this.#stopTrimming?.();
-    this.#stopTrimming = undefined;
+    this.#idle.dropAll();
   }
 
   /** The pool at this moment. */
@@ -146,22 +142,6 @@ export class Pool {
     };
   }
 
-  #checked<A extends Access>(bytes: number, options: TakeOptions<A>): TakeOptions<A> {
-    if (!Number.isSafeInteger(bytes) || bytes < 1)
-      throw new RangeError(`pool.take: bytes must be an integer of at least 1, it is ${shown(bytes)}`);
-    if (typeof options !== "object" || options === null)
-      throw new TypeError("pool.take: options must be an object");
-    for (const name of Object.keys(options)) {
-      if (!knownOptions.includes(name))
-        throw new TypeError(`pool.take: unknown option "${name}"; known are ${knownOptions.join(", ")}`);
-    }
-    if (options.zero !== undefined && typeof options.zero !== "boolean")
-      throw new TypeError(`pool.take: zero must be true or false, it is ${shown(options.zero)}`);
-    if (options.keys !== undefined && options.access === undefined)
-      throw new TypeError("pool.take: keys need access: without it the memory is no region");
-    return options;
-  }
-
   #slabOf(slabBytes: number, zero: boolean, asked: number): Slab {
     const slab = this.#free.get(slabBytes)?.pop();
     if (slab === undefined) {
@@ -169,6 +149,7 @@ export class Pool {
       return this.#make(slabBytes, asked);
     }
     this.#hits++;
+    this.#idle.delete(slab);
     this.#freeBytes -= slabBytes;
     // The whole slab: the view's buffer shows the rest of it.
     if (zero) new Uint8Array(slab.memory).fill(0);
@@ -176,8 +157,7 @@ export class Pool {
   }
 
   #make(slabBytes: number, asked: number): Slab {
-    while (this.#takenBytes + this.#freeBytes + slabBytes > this.#maxBytes && this.#freeBytes > 0)
-      this.#drop(this.#oldest());
+    while (this.#takenBytes + this.#freeBytes + slabBytes > this.#maxBytes && this.#idle.dropOldest());
     if (this.#takenBytes + slabBytes > this.#maxBytes) {
       throw new RpcError({
         code: "resource_exhausted",
@@ -189,7 +169,7 @@ export class Pool {
     }
     const memory = allocateSlab(slabBytes);
     const taking: Taking = { slabBytes, state: "free", bytes: 0, at: "" };
-    const slab: Slab = { memory, taking, freeSinceMs: 0 };
+    const slab: Slab = { memory, taking };
     this.#slabs++;
     // These entries do not keep the buffer alive.
     watchUsers(memory, () => {
@@ -213,11 +193,10 @@ export class Pool {
       this.#drop(slab);
       return;
     }
-    slab.freeSinceMs = this.#clock.now();
     const slabs = this.#free.get(taking.slabBytes);
     if (slabs === undefined) this.#free.set(taking.slabBytes, [slab]);
     else slabs.push(slab);
-    this.#stopTrimming ??= this.#clock.timer(idleMs, () => this.#trimIdle(), true);
+    this.#idle.add(slab);
   }
 
   /** The slab is gone with its last view; only its numbers are left. */
@@ -242,36 +221,25 @@ export class Pool {
     releaseSlab(memory);
   }
 
-  /** The free slab that was used least recently. There must be one. */
-  #oldest(): Slab {
-    let lists: Slab[] = [];
-    for (const slabs of this.#free.values()) {
-      const [first] = slabs;
-      if (first !== undefined && (lists[0] === undefined || first.freeSinceMs < lists[0].freeSinceMs))
-        lists = slabs;
-    }
-    return lists.shift() as Slab;
+  /** The slab was the first of its length to become free. */
+  #onIdle(slab: Slab): void {
+    this.#free.get(slab.taking.slabBytes)?.shift();
+    this.#drop(slab);
   }
+}
 
-  #trimIdle(): void {
-    this.#stopTrimming = undefined;
-    const nowMs = this.#clock.now();
-    let nextMs = Number.POSITIVE_INFINITY;
-    for (const slabs of this.#free.values()) {
-      const kept = slabs.findIndex(({ freeSinceMs }) => nowMs - freeSinceMs < idleMs);
-      for (const slab of slabs.splice(0, kept < 0 ? slabs.length : kept)) this.#drop(slab);
-      if (slabs[0] !== undefined) nextMs = Math.min(nextMs, slabs[0].freeSinceMs + idleMs);
-    }
-    if (this.#freeBytes > 0)
-      this.#stopTrimming = this.#clock.timer(Math.max(1, nextMs - nowMs), () => this.#trimIdle(), true);
-  }
+function assertTakes(bytes: number, options: TakeOptions<Access>): void {
+  if (!Number.isSafeInteger(bytes) || bytes < 1)
+    throw new RangeError(`pool.take: bytes must be an integer of at least 1, it is ${shown(bytes)}`);
+  checkOptions("pool.take", options, takeFields);
+  if (options.keys !== undefined && options.access === undefined)
+    throw new TypeError("pool.take: keys need access: without it the memory is no region");
 }
 
 /** A buffer, with one taker at a time. */
 interface Slab {
   readonly memory: ArrayBuffer;
   readonly taking: Taking;
-  freeSinceMs: number;
 }
 
 /** What is known of a slab without its buffer. */
@@ -283,4 +251,198 @@ interface Taking {
   bytes: number;
   /** Where it was taken, for the warning. */
   at: string;
+}
+
+/** The class of a typed array, or DataView. */
+export interface ViewConstructor<V extends ArrayBufferView> {
+  readonly name: string;
+  /** A DataView has none: its elements are bytes. */
+  readonly BYTES_PER_ELEMENT?: number;
+  new (buffer: ArrayBuffer, byteOffset: number, length: number): V;
+}
+
+/** Is told when pooled memory is disposed. */
+export interface PooledMemoryListener {
+  onDisposed(): void;
+}
+
+/**
+ * Memory from `engine.pool.take(bytes)`. It is yours until `dispose`, which `using` calls. Then it returns to the pool
+ * as soon as no transfer and no region uses it. After `dispose` its bytes belong to somebody else: keep no view of it.
+ */
+export class PooledMemory<A extends Access = never> implements Disposable {
+  /** Length in bytes, as asked for. */
+  readonly byteLength: number;
+  readonly #bytes: Uint8Array<ArrayBuffer>;
+  readonly #owner: PooledMemoryListener;
+  readonly #region: Region<A> | undefined;
+  #disposed = false;
+
+  /** @internal Memory comes from `pool.take`. */
+  constructor(bytes: Uint8Array<ArrayBuffer>, owner: PooledMemoryListener, region?: Region<A>) {
+    this.byteLength = bytes.byteLength;
+    this.#bytes = bytes;
+    this.#owner = owner;
+    this.#region = region;
+  }
+
+  /**
+   * The memory as bytes: exactly as many as were asked for.
+   *
+   * @throws RpcError `failed_precondition` after `dispose`.
+   */
+  get bytes(): Uint8Array<ArrayBuffer> {
+    this.#assertUsable();
+    return this.#bytes;
+  }
+
+  /**
+   * The same memory as another view, without a copy: `memory.as(Float64Array)`.
+   *
+   * @throws RangeError when the length is not a multiple of the element size; RpcError `failed_precondition` after
+   * `dispose`.
+   */
+  as<V extends ArrayBufferView>(view: ViewConstructor<V>): V {
+    this.#assertUsable();
+    const length = this.byteLength / (view.BYTES_PER_ELEMENT ?? 1);
+    if (!Number.isInteger(length)) {
+      throw new RangeError(
+        `as: ${this.byteLength} bytes are not a multiple of ${view.BYTES_PER_ELEMENT}, the element size of ${view.name}`,
+      );
+    }
+    return new view(this.#bytes.buffer, this.#bytes.byteOffset, length);
+  }
+
+  /**
+   * The memory as a region for calls, when it was taken with `access`. It is disposed with the memory.
+   *
+   * @throws RpcError `failed_precondition` without `access`, and after `dispose`.
+   */
+  get region(): Region<A> {
+    this.#assertUsable();
+    if (this.#region !== undefined) return this.#region;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: "the memory has no region: take it with the option `access`",
+      origin: "local",
+    });
+  }
+
+  /** Whether `dispose` was called. */
+  get disposed(): boolean {
+    return this.#disposed;
+  }
+
+  /**
+   * Returns the memory to the pool: at once, or when the last transfer or region that uses it is done. Safe to call
+   * twice.
+   */
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#region?.dispose();
+    this.#owner.onDisposed();
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+
+  #assertUsable(): void {
+    if (!this.#disposed) return;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: "the memory has been disposed; it belongs to the pool again",
+      origin: "local",
+    });
+  }
+}
+
+/** Smaller slabs do not get pages of their own: that would cost more than it gains. */
+const minMappedBytes = 64 * 1024;
+/** From this length on, slabs use huge pages: one entry of the TLB (and of a NIC's table) instead of 512. */
+export const hugePageBytes = 2 * 1024 * 1024;
+/** The longest buffer that the addon allocates. */
+const maxMappedBytes = 2 ** 32;
+
+/**
+ * Allocates zeroed memory for the pool. Large slabs get pages of their own from the addon. Small ones come from
+ * JavaScript, and so do all without the addon. Slabs cannot be transferred to another thread.
+ *
+ * @throws RpcError `resource_exhausted` when the system is out of memory.
+ */
+export function allocateSlab(bytes: number, what = "pool.take"): ArrayBuffer {
+  const memory =
+    bytes < minMappedBytes || bytes > maxMappedBytes ? ordinary(bytes, what) : mapped(bytes, what);
+  markAsUntransferable(memory);
+  return memory;
+}
+
+/** Returns a slab that nobody uses to the system. Small ones wait for the garbage collector. */
+export function releaseSlab(memory: ArrayBuffer): void {
+  if (memory.byteLength >= minMappedBytes) addonIfThere()?.release(memory);
+}
+
+function mapped(bytes: number, what: string): ArrayBuffer {
+  const addon = addonIfThere();
+  if (addon === undefined) return ordinary(bytes, what);
+  const memory = addon.allocate(bytes, bytes >= hugePageBytes);
+  if (memory instanceof ArrayBuffer) return memory;
+  throw noRoom(bytes, what);
+}
+
+function ordinary(bytes: number, what: string): ArrayBuffer {
+  try {
+    return new ArrayBuffer(bytes);
+  } catch {
+    throw noRoom(bytes, what);
+  }
+}
+
+function noRoom(bytes: number, what: string): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `${what}: the system has no memory for a slab of ${bytes} bytes`,
+    origin: "local",
+  });
+}
+
+/**
+ * Memory of one user that goes back to the system when it is disposed. Its pages are zeros, and take memory when they
+ * are first touched. A plain `ArrayBuffer` of some megabytes is filled with zeros when it is made.
+ */
+export class OwnMemory {
+  readonly bytes: Uint8Array;
+  readonly #memory: ArrayBuffer;
+  #disposed = false;
+
+  /** @throws RpcError `resource_exhausted` that begins with `what`. */
+  constructor(bytes: number, what: string) {
+    this.#memory = allocateSlab(bytes, what);
+    this.bytes = new Uint8Array(this.#memory);
+    watchUsers(this.#memory, () => this.#releaseIfUnused());
+  }
+
+  /** Its user is done. The memory is returned when no transfer and no region uses it; its views then have length 0. */
+  dispose(): void {
+    this.#disposed = true;
+    this.#releaseIfUnused();
+  }
+
+  #releaseIfUnused(): void {
+    if (this.#disposed && usersOf(this.#memory) === 0) releaseSlab(this.#memory);
+  }
+}
+
+const pageBytes = 4096;
+
+/**
+ * Length of the slab for `bytes` bytes. Sizes are powers of two from a page on, with three more between each two: that
+ * wastes less than a fifth, where powers of two alone waste up to half. Always whole pages, and whole huge pages above
+ * one.
+ */
+export function slabBytesFor(bytes: number): number {
+  const power = 2 ** Math.floor(Math.log2(bytes));
+  const step = Math.max(power / 4, bytes > hugePageBytes ? hugePageBytes : pageBytes);
+  return Math.ceil(bytes / step) * step;
 }

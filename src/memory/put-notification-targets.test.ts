@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import { FakeServices } from "../connection/fake-services.test-support.ts";
-import { SessionTable } from "../connection/session-table.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import { FakeServices } from "../session/connection/fake-services.test-support.ts";
+import { SessionTable } from "../session/connection/session-table.ts";
 import { GrantedRegions } from "./granted-regions.ts";
 import { PutNotificationTargets, putNotificationData } from "./put-notification.ts";
 import { Region } from "./region.ts";

@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Port } from "../fabric/port.ts";
 import { type Access, permits } from "./region-kind.ts";
 

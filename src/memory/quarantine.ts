@@ -1,4 +1,4 @@
-import { coveredBytes } from "./covered-bytes.ts";
+import { coveredBytes } from "./exposable.ts";
 
 /**
  * Memory that a lost peer may still touch. It stays alive and unused until no access is possible.

@@ -1,14 +1,13 @@
 import { isSharedArrayBuffer } from "node:util/types";
 import { markAsUntransferable } from "node:worker_threads";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { type Clock, realClock } from "../base/time/clock.ts";
 import { access as right } from "../fabric/port.ts";
-import { type Clock, realClock } from "../time/clock.ts";
-import { coveredBytes } from "./covered-bytes.ts";
-import { assertInside, detached, isDetached, sliceSegments } from "./exposable.ts";
+import { assertInside, coveredBytes, detached, isDetached, sliceSegments } from "./exposable.ts";
+import { RegionGrant, type UsedRegistration } from "./grant.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 import { type PutNotification, PutNotificationQueue } from "./put-notification.ts";
-import { RegionGrant, type UsedRegistration } from "./region-grant.ts";
 import type { Access, RegionKeys } from "./region-kind.ts";
 import {
   type KeyIssuer,
@@ -25,8 +24,8 @@ const rights = {
 } as const;
 
 /**
- * How long whoever waits for a region's memory waits for peers that have not answered the end of their calls. A peer
- * that is lost answers never, and one that lives within its heartbeat, unless it computes.
+ * How long a wait for a region's memory lasts where peers have not answered the end of their calls. A lost peer never
+ * answers. A living one answers within its heartbeat, unless it computes.
  */
 const patienceMs = 10_000;
 
@@ -276,7 +275,7 @@ export class RegionCore {
     this.#tell(0);
   }
 
-  /** Whoever waits is not kept waiting by peers that do not answer. */
+  /** Peers that do not answer bound the wait. */
   #beginPatience(): void {
     if (this.#cancelPatience !== undefined || this.#waiting.length === 0) return;
     // Transfers of this side have ends of their own.

@@ -1,6 +1,6 @@
+import { systemClock } from "../base/time/clock.ts";
 import { isWildcard } from "../fabric/host.ts";
-import { formatHostUrl, hasHosts, parseUrl } from "../libfabric/url.ts";
-import { systemClock } from "../time/clock.ts";
+import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
 import { DecodeError, type PeerIdentity, registerHandleClass } from "../wire/codec.ts";
 import {
   type HandleDescriptor,
@@ -22,7 +22,7 @@ let readToken: (handle: RegionHandle) => Uint8Array;
 
 /**
  * A handle of a shared region: plain data that travels in any input or output, may be passed on, and outlives calls.
- * Made by `region.share()`. Who has it may `engine.borrow` the region from its owner until the lease ends or the region
+ * Made by `region.share()`. Its holder may `engine.borrow` the region from its owner until the lease ends or the region
  * is disposed.
  */
 export class RegionHandle<A extends Access = Access> {

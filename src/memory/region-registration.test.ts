@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { RegionCore } from "./region-core.ts";
 import { grantedHere, LastingRegistrations } from "./region-registration.ts";
 

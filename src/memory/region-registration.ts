@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Port, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionDescriptor } from "../wire/region-descriptor.ts";
-import type { Grant } from "./grant.ts";
-import type { UsedRegistration } from "./region-grant.ts";
+import type { Grant, UsedRegistration } from "./grant.ts";
 
 /** What makes keys for granted memory, and takes them back: a port, or `unregistered`. */
 export type KeyIssuer = Pick<Port, "register" | "deregister">;

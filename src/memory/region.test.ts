@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
-import { assertInside, exposable } from "./exposable.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import { resolveOptions } from "../base/options/options.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import { assertInside, exposable, exposeFields } from "./exposable.ts";
 import { coreOf, Region } from "./region.ts";
 import { type QuarantinedMemory, RegionCore } from "./region-core.ts";
 import { grantedHere } from "./region-registration.ts";
@@ -18,7 +19,7 @@ function setUp(bytes = 100, pieces = 1) {
     pieces === 1
       ? [memory.subarray(8)]
       : Array.from({ length: pieces }, () => Uint8Array.from({ length: bytes / pieces }, (_, i) => i));
-  const core = new RegionCore(owner, exposable(views, "read_write"), "read_write");
+  const core = new RegionCore(owner, exposable(views), "read_write");
   return { clock, port: new FakePort(), released, memory, views, core, region: new Region(core) };
 }
 
@@ -173,7 +174,7 @@ describe("a region of several views", () => {
       other,
       memory.subarray(50, 60),
     ];
-    const segments = exposable(views, "read");
+    const segments = exposable(views);
     expect(segments.map(({ byteOffset, byteLength }) => [byteOffset, byteLength])).toEqual([
       [10, 40],
       [60, 10],
@@ -314,42 +315,39 @@ describe("exposable", () => {
   it.each([new Uint8Array(1), Buffer.alloc(1), new DataView(new ArrayBuffer(1)), new Float64Array(1)])(
     "takes %s",
     (view) => {
-      for (const access of ["read", "write", "read_write"])
-        expect(exposable(view, access)).toEqual(exposable([view], access));
+      expect(exposable(view)).toEqual(exposable([view]));
     },
   );
 
   it("takes memory shared between threads", () => {
-    expect(exposable(new Uint8Array(new SharedArrayBuffer(10), 2, 3), "read")).toHaveLength(1);
+    expect(exposable(new Uint8Array(new SharedArrayBuffer(10), 2, 3))).toHaveLength(1);
   });
 
   it.each([null, undefined, [1], new ArrayBuffer(1), "x"])("refuses %s", (view) => {
-    expect(() => exposable(view, "read")).toThrow(TypeError);
+    expect(() => exposable(view)).toThrow(TypeError);
   });
 
   it("names the view that will not do", () => {
     const good = new Uint8Array(1);
-    expect(() => exposable([good, "x"], "read")).toThrow("view 1 must be");
+    expect(() => exposable([good, "x"])).toThrow("view 1 must be");
     const gone = new DataView(new ArrayBuffer(8));
     structuredClone(gone.buffer, { transfer: [gone.buffer] });
-    expect(() => exposable([good, good, gone], "read")).toThrow("the memory of view 2 has been detached");
-    expect(() => exposable(gone, "read")).toThrow("the memory of view has been detached");
+    expect(() => exposable([good, good, gone])).toThrow("the memory of view 2 has been detached");
+    expect(() => exposable(gone)).toThrow("the memory of view has been detached");
     const resizable = Reflect.construct(ArrayBuffer, [8, { maxByteLength: 16 }]) as ArrayBuffer;
-    expect(() => exposable([new Uint8Array(resizable)], "read")).toThrow(
-      "view 0 must not lie in a resizable",
-    );
+    expect(() => exposable([new Uint8Array(resizable)])).toThrow("view 0 must not lie in a resizable");
   });
 
-  it("takes 4096 pieces and no more", () => {
+  it("takes 4096 segments and no more", () => {
     const pieces = Array.from({ length: 4097 }, () => new Uint8Array(new ArrayBuffer(2), 0, 1));
-    expect(exposable(pieces.slice(1), "read")).toHaveLength(4096);
-    expect(() => exposable(pieces, "read")).toThrow("the views make 4097 segments; the limit is 4096");
+    expect(exposable(pieces.slice(1))).toHaveLength(4096);
+    expect(() => exposable(pieces)).toThrow("the views make 4097 segments; the limit is 4096");
     const memory = new Uint8Array(5000);
     const joined = Array.from({ length: 5000 }, (_, i) => memory.subarray(i, i + 1));
-    expect(exposable(joined, "read")).toHaveLength(1);
+    expect(exposable(joined)).toHaveLength(1);
   });
 
   it.each([undefined, "", "rw", 3])("refuses the access %s", (access) => {
-    expect(() => exposable(new Uint8Array(1), access)).toThrow("expose: access must be");
+    expect(() => resolveOptions("expose", { access }, exposeFields)).toThrow("expose: access ");
   });
 });

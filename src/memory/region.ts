@@ -1,4 +1,4 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { registerRegionClass } from "../wire/codec.ts";
 import { watchForLeak } from "./leak-watch.ts";
 import type { PutNotification } from "./put-notification.ts";
@@ -51,7 +51,7 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
     if (parent === undefined) watchForLeak(this, core);
   }
 
-  /** The exposed memory in order: one view for each contiguous piece, none for an empty region. */
+  /** The exposed memory in order: one view for each segment, none for an empty region. */
   get segments(): readonly Uint8Array[] {
     return this.#core.segments;
   }
@@ -133,10 +133,10 @@ export class Region<A extends Access = Access> implements Disposable, AsyncDispo
   }
 
   /**
-   * Makes a handle of the region, or of this slice: plain data for any input or output. Who has it may `engine.borrow`
+   * Makes a handle of the region, or of this slice: plain data for any input or output. Its holder may `engine.borrow`
    * the region until the lease ends or the region is disposed. The engine must listen on an address.
    *
-   * @throws RangeError for `leaseMs` out of bounds; RpcError `failed_precondition` when the region was disposed or the
+   * @throws TypeError or RangeError for options that do not fit; RpcError `failed_precondition` when the region was disposed or the
    * engine does not listen, `resource_exhausted` beyond 4096 valid handles.
    *
    * @example

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import { fabricError } from "../errors/fabric-error.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { fabricError } from "../base/errors/fabric-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
 import { dropIdleRegistrations, hold, RegistrationCache, registrations } from "./registration-cache.ts";
 

@@ -1,6 +1,6 @@
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { type Clock, systemClock } from "../base/time/clock.ts";
 import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
-import { type Clock, systemClock } from "../time/clock.ts";
 import { detached, isDetached } from "./exposable.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 

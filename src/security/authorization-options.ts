@@ -1,4 +1,4 @@
-import type { Metadata } from "../metadata/metadata.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { Identity } from "./identity.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { assertOptions } from "../options/assert-options.ts";
+import { anything, callback, type FieldsOf, resolveNested } from "../base/options/options.ts";
 
 /** One or several PEM texts. */
 export type Pem = string | Uint8Array | readonly (string | Uint8Array)[];
@@ -64,9 +64,24 @@ const minKeyBytes = 32;
 const maxKeyBytes = 256;
 const maxIdentityBytes = 128;
 
+// Their values are checked by hand, because a message must not show a key.
+const tlsFields = {
+  cert: anything(),
+  key: anything(),
+  ca: anything(),
+  crl: anything(),
+} satisfies FieldsOf<TlsOptions>;
+
+const pskFields = {
+  identity: anything<string>(),
+  key: anything<Uint8Array>(),
+  lookup: callback<NonNullable<PskOptions["lookup"]>>(),
+} satisfies FieldsOf<PskOptions>;
+
 /** @throws TypeError that names the field. */
-export function resolveTlsOptions(where: string, options: TlsOptions): TlsCredentials {
-  assertOptions(where, options, ["cert", "key", "ca", "crl"]);
+export function resolveTlsOptions(caller: string, path: string, options: TlsOptions): TlsCredentials {
+  resolveNested(caller, path, options, tlsFields);
+  const where = `${caller}: ${path}`;
   const source = (name: keyof TlsOptions): (() => Pem) => {
     const given: unknown = options[name];
     if (given === undefined) throw new TypeError(`${where}.${name} is missing`);
@@ -90,13 +105,11 @@ export function resolveTlsOptions(where: string, options: TlsOptions): TlsCreden
 }
 
 /** @throws TypeError or RangeError that names the field, and never shows a key. */
-export function resolvePskOptions(where: string, options: PskOptions): PskCredentials {
-  assertOptions(where, options, ["identity", "key", "lookup"]);
-  const { identity, key, lookup } = options;
+export function resolvePskOptions(caller: string, path: string, options: PskOptions): PskCredentials {
+  const { identity, key, lookup } = resolveNested(caller, path, options, pskFields);
+  const where = `${caller}: ${path}`;
   if ((identity === undefined) !== (key === undefined))
     throw new TypeError(`${where}: identity and key belong together; give both or none`);
-  if (lookup !== undefined && typeof lookup !== "function")
-    throw new TypeError(`${where}.lookup must be a function`);
   if (identity === undefined && lookup === undefined)
     throw new TypeError(`${where} must have identity and key, or lookup, or both`);
   const own = identity === undefined ? undefined : ownKey(where, identity, key);

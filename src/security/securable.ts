@@ -1,5 +1,5 @@
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Scheme } from "../libfabric/url.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Scheme } from "../fabric/libfabric/url.ts";
 import type { ResolvedSecurity } from "./security-options.ts";
 
 /** Whether sessions over the fabric begin with a TLS handshake and are sealed. */

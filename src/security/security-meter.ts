@@ -1,4 +1,4 @@
-import { channels } from "../observe/channels.ts";
+import { channels } from "../base/observe/channels.ts";
 import { type Identity, principalOf } from "./identity.ts";
 
 /**

@@ -6,7 +6,7 @@ import { resolveSecurity, type SecurityOptions } from "./security-options.ts";
 
 const key = new Uint8Array(32).fill(7);
 const tls = { cert: "cert", key: "key", ca: "ca" };
-const resolve = (options: object) => resolveSecurity("security", options as SecurityOptions);
+const resolve = (options: object) => resolveSecurity("test", "security", options as SecurityOptions);
 
 describe("the options of security", () => {
   it("have defaults", () => {
@@ -26,8 +26,8 @@ describe("the options of security", () => {
 
   it.each([
     [{ tls, psk: { identity: "a", key } }, "tls and psk exclude each other"],
-    [{ tsl: tls }, 'unknown option "tsl"'],
-    [{ tls: { ...tls, crt: "x" } }, 'security.tls: unknown option "crt"'],
+    [{ tsl: tls }, 'unknown option "security.tsl"; did you mean "security.tls"?'],
+    [{ tls: { ...tls, crt: "x" } }, 'unknown option "security.tls.crt"'],
     [{ tls: { cert: "cert", key: "key" } }, "security.tls.ca is missing"],
     [{ tls: { ...tls, cert: 5 } }, "security.tls.cert must be PEM"],
     [{ tls: { ...tls, crl: [] } }, "security.tls.crl must be PEM"],
@@ -44,14 +44,20 @@ describe("the options of security", () => {
     [{ tls, bulk: "none" }, 'security.bulk must be "sealed" or "plain", it is "none"'],
     [{ tls, shm: "none" }, "security.shm must be"],
     [{ tls, allowPlain: "yes" }, "allowPlain must be true or false"],
-    [{ tls, suites: [] }, "security.suites must be an array of one or more"],
+    [{ tls, suites: [] }, "security.suites must be an array of different ciphers"],
     [{ tls, suites: ["aes-128-gcm"] }, "security.suites[0] must be"],
-    [{ tls, suites: ["aes-256-gcm", "aes-256-gcm"] }, "names aes-256-gcm twice"],
-    [{ tls, handshakes: { maxOpen: 0 } }, "security.handshakes.maxOpen must be a number from 1 to 65536"],
+    [
+      { tls, suites: ["aes-256-gcm", "aes-256-gcm"] },
+      "security.suites must be an array of different ciphers",
+    ],
+    [{ tls, handshakes: { maxOpen: 0 } }, "security.handshakes.maxOpen must be an integer from 1 to 65536"],
     [{ tls, handshakes: { maxOpen: 1.5 } }, "maxOpen must be an integer"],
-    [{ tls, handshakes: { timeoutMs: 99 } }, "timeoutMs must be a number from 100"],
+    [{ tls, handshakes: { timeoutMs: 99 } }, "timeoutMs must be a number of milliseconds from 100"],
     [{ tls, handshakes: { share: 1.1 } }, "share must be a number from 0.01 to 1"],
-    [{ tls, handshakes: { shares: 1 } }, 'security.handshakes: unknown option "shares"'],
+    [
+      { tls, handshakes: { shares: 1 } },
+      'unknown option "security.handshakes.shares"; did you mean "security.handshakes.share"?',
+    ],
     [{ tls, allow: true }, "security.allow must be a function"],
     [{ tls, authorize: "no" }, "security.authorize must be a function"],
     [{ shm: "tls" }, 'security.shm is "tls", and neither tls nor psk is given'],
@@ -69,7 +75,7 @@ describe("the options of security", () => {
     cert = Buffer.from("second");
     expect(read()).toBe(cert);
     cert = undefined;
-    expect(read).toThrow("what security.tls.cert returns must be PEM");
+    expect(read).toThrow("what test: security.tls.cert returns must be PEM");
     expect(crl).toBeUndefined();
   });
 
@@ -92,7 +98,7 @@ describe("the options of security", () => {
     expect(own).toBeUndefined();
     expect(lookup("good")).toBe(key);
     expect(lookup("unknown")).toBeUndefined();
-    expect(() => lookup("short")).toThrow("what security.psk.lookup returns must have 32 to 256 bytes");
+    expect(() => lookup("short")).toThrow("what test: security.psk.lookup returns must have 32 to 256 bytes");
     expect(() => lookup("text")).toThrow("must be a Uint8Array");
   });
 });

@@ -1,5 +1,17 @@
-import { assertOptions, shown } from "../options/assert-options.ts";
-import { type SuiteName, suiteNames } from "../sealing/suites.ts";
+import {
+  anything,
+  boolean,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  number,
+  oneOf,
+  resolveNested,
+} from "../base/options/options.ts";
 import type { Allow, Authorize } from "./authorization-options.ts";
 import {
   type Credentials,
@@ -9,6 +21,7 @@ import {
   type TlsOptions,
 } from "./credential-options.ts";
 import { type Identify, identifyByName } from "./identity.ts";
+import { type SuiteName, suiteNames } from "./sealing/suites.ts";
 
 /** What strangers may make an engine hold and do before they have proven who they are. */
 export interface HandshakeOptions {
@@ -87,94 +100,55 @@ export interface ResolvedSecurity {
   readonly authorize: Authorize | undefined;
 }
 
-const known = [
-  "tls",
-  "psk",
-  "bulk",
-  "shm",
-  "allowPlain",
-  "handshakes",
-  "suites",
-  "identify",
-  "allow",
-  "authorize",
-] as const satisfies readonly (keyof SecurityOptions)[];
-
-const maxMs = 2_147_483_647;
+const securityFields = {
+  tls: anything<TlsOptions>(),
+  psk: anything<PskOptions>(),
+  bulk: oneOf(["sealed", "plain"], "sealed"),
+  shm: oneOf(["same-user", "tls"], "same-user"),
+  allowPlain: boolean(false),
+  handshakes: group({
+    maxOpen: integer(1, 65_536, 64),
+    timeoutMs: milliseconds({ low: 100, fallback: 5000 }),
+    share: number(0.01, 1, 0.2),
+  } satisfies FieldsOf<HandshakeOptions>),
+  suites: checkedBy(suiteList, suiteNames),
+  identify: callback<Identify>(),
+  allow: callback<Allow>(),
+  authorize: callback<Authorize>(),
+} satisfies FieldsOf<SecurityOptions>;
 
 /** @throws TypeError for an unknown or contradictory option; RangeError for a value out of bounds. Keys are not shown. */
-export function resolveSecurity(where: string, options: SecurityOptions): ResolvedSecurity {
-  assertOptions(where, options, known);
-  const { tls, psk, bulk = "sealed", shm = "same-user", allowPlain = false, suites = suiteNames } = options;
+export function resolveSecurity(where: string, name: string, options: SecurityOptions): ResolvedSecurity {
+  const { tls, psk, identify, ...resolved } = resolveNested(where, name, options, securityFields);
+  const at = `${where}: ${name}`;
   if (tls !== undefined && psk !== undefined)
     throw new TypeError(
-      `${where}: tls and psk exclude each other, because a peer could fall back to the weaker one`,
+      `${at}: tls and psk exclude each other, because a peer could fall back to the weaker one`,
     );
-  assertOneOf(`${where}.bulk`, bulk, ["sealed", "plain"]);
-  assertOneOf(`${where}.shm`, shm, ["same-user", "tls"]);
-  if (typeof allowPlain !== "boolean")
-    throw new TypeError(`${where}.allowPlain must be true or false, it is ${shown(allowPlain)}`);
-  assertSuites(`${where}.suites`, suites);
-  for (const name of ["identify", "allow", "authorize"] as const)
-    if (options[name] !== undefined && typeof options[name] !== "function")
-      throw new TypeError(`${where}.${name} must be a function`);
-  const credentials = resolveCredentials(where, tls, psk);
+  const credentials = resolveCredentials(where, name, tls, psk);
   if (credentials === undefined) {
-    if (shm === "tls") throw new TypeError(`${where}.shm is "tls", and neither tls nor psk is given`);
-    for (const name of ["bulk", "allowPlain", "handshakes", "suites", "identify"] as const)
-      if (options[name] !== undefined)
-        throw new TypeError(`${where}.${name} has no effect without tls or psk; give one of them`);
-  } else if (credentials.kind === "psk" && options.identify !== undefined)
-    throw new TypeError(`${where}.identify has no effect with psk, whose identity is the name`);
-  return {
-    credentials,
-    bulk,
-    shm,
-    allowPlain,
-    handshakes: resolveHandshakes(`${where}.handshakes`, options.handshakes ?? {}),
-    suites: [...suites],
-    identify: options.identify ?? identifyByName,
-    allow: options.allow,
-    authorize: options.authorize,
-  };
+    if (resolved.shm === "tls") throw new TypeError(`${at}.shm is "tls", and neither tls nor psk is given`);
+    for (const unused of ["bulk", "allowPlain", "handshakes", "suites", "identify"] as const)
+      if (options[unused] !== undefined)
+        throw new TypeError(`${at}.${unused} has no effect without tls or psk; give one of them`);
+  } else if (credentials.kind === "psk" && identify !== undefined)
+    throw new TypeError(`${at}.identify has no effect with psk, whose identity is the name`);
+  return { ...resolved, credentials, identify: identify ?? identifyByName };
 }
 
 function resolveCredentials(
   where: string,
+  name: string,
   tls: TlsOptions | undefined,
   psk: PskOptions | undefined,
 ): Credentials | undefined {
-  if (tls !== undefined) return resolveTlsOptions(`${where}.tls`, tls);
-  return psk === undefined ? undefined : resolvePskOptions(`${where}.psk`, psk);
+  if (tls !== undefined) return resolveTlsOptions(where, `${name}.tls`, tls);
+  return psk === undefined ? undefined : resolvePskOptions(where, `${name}.psk`, psk);
 }
 
-function resolveHandshakes(where: string, options: HandshakeOptions): Required<HandshakeOptions> {
-  assertOptions(where, options, ["maxOpen", "timeoutMs", "share"]);
-  const { maxOpen = 64, timeoutMs = 5000, share = 0.2 } = options;
-  assertBetween(`${where}.maxOpen`, maxOpen, 1, 65_536);
-  if (!Number.isInteger(maxOpen))
-    throw new RangeError(`${where}.maxOpen must be an integer, it is ${maxOpen}`);
-  assertBetween(`${where}.timeoutMs`, timeoutMs, 100, maxMs);
-  assertBetween(`${where}.share`, share, 0.01, 1);
-  return { maxOpen, timeoutMs, share };
-}
-
-function assertSuites(where: string, suites: unknown): asserts suites is readonly SuiteName[] {
-  if (!Array.isArray(suites) || suites.length === 0)
-    throw new TypeError(`${where} must be an array of one or more of ${suiteNames.join(", ")}`);
-  for (const [index, suite] of suites.entries()) {
-    assertOneOf(`${where}[${index}]`, suite, suiteNames);
-    if (suites.indexOf(suite) !== index) throw new TypeError(`${where} names ${suite} twice`);
-  }
-}
-
-function assertOneOf(where: string, value: unknown, choices: readonly string[]): void {
-  if (choices.includes(value as string)) return;
-  const names = choices.map((choice) => JSON.stringify(choice)).join(" or ");
-  throw new TypeError(`${where} must be ${names}, it is ${shown(value)}`);
-}
-
-function assertBetween(where: string, value: unknown, low: number, high: number): void {
-  if (typeof value === "number" && value >= low && value <= high) return;
-  throw new RangeError(`${where} must be a number from ${low} to ${high}, it is ${shown(value)}`);
+function suiteList(where: string, name: string, value: unknown): readonly SuiteName[] {
+  if (!Array.isArray(value) || value.length === 0 || new Set(value).size !== value.length)
+    return fail(TypeError, where, name, "an array of different ciphers, at least one", value);
+  const suite = oneOf(suiteNames);
+  return value.map((each, index) => suite.resolve(where, `${name}[${index}]`, each));
 }

@@ -1,4 +1,10 @@
-import { assertOptions, shown } from "../options/assert-options.ts";
+import {
+  type FieldsOf,
+  integer,
+  maxTimeoutMs,
+  type Resolved,
+  resolveOptions,
+} from "../base/options/options.ts";
 
 /**
  * Admission control: how many handlers run at once, and which requests wait. For an engine (`Engine.open({ admission
@@ -45,37 +51,32 @@ export const defaultAdmission: AdmissionLimits = {
   targetQueueMs: 5,
 };
 
-const maxMs = 2_147_483_647;
+export const admissionFields = {
+  maxConcurrent: integer(1, 1_000_000),
+  maxQueued: integer(0, 10_000_000),
+  maxQueuedBytes: integer(1024, Number.MAX_SAFE_INTEGER),
+  maxQueueMs: integer(1, maxTimeoutMs),
+  targetQueueMs: integer(1, maxTimeoutMs),
+} satisfies FieldsOf<AdmissionOptions>;
 
-const bounds: Readonly<Record<keyof AdmissionOptions, readonly [number, number]>> = {
-  maxConcurrent: [1, 1_000_000],
-  maxQueued: [0, 10_000_000],
-  maxQueuedBytes: [1024, Number.MAX_SAFE_INTEGER],
-  maxQueueMs: [1, maxMs],
-  targetQueueMs: [1, maxMs],
-};
+/** The options with what is left out taken from `defaults`. */
+export function completeAdmission(
+  options: Resolved<typeof admissionFields>,
+  defaults: AdmissionLimits = defaultAdmission,
+): AdmissionLimits {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return { ...defaults, ...Object.fromEntries(given) };
+}
 
 /**
- * The options, completed from `defaults`.
+ * The options, checked and completed from `defaults`.
  *
- * @throws TypeError for an unknown option; RangeError for a value that is not an integer, or out of bounds. Both name
- * the field and the limit.
+ * @throws TypeError or RangeError that names the field and the limit.
  */
 export function resolveAdmission(
   where: string,
   options: AdmissionOptions,
   defaults: AdmissionLimits = defaultAdmission,
 ): AdmissionLimits {
-  assertOptions(where, options, Object.keys(bounds));
-  const set: Partial<Record<keyof AdmissionOptions, number>> = {};
-  for (const [name, value] of Object.entries(options) as [keyof AdmissionOptions, unknown][]) {
-    if (value === undefined) continue;
-    const [low, high] = bounds[name];
-    if (!(Number.isSafeInteger(value) && (value as number) >= low && (value as number) <= high))
-      throw new RangeError(
-        `${where}: ${name} must be an integer from ${low} to ${high}, it is ${shown(value)}`,
-      );
-    set[name] = value as number;
-  }
-  return { ...defaults, ...set };
+  return completeAdmission(resolveOptions(where, options, admissionFields), defaults);
 }

@@ -1,8 +1,8 @@
+import type { Priority } from "../base/flow/priority.ts";
+import type { Clock } from "../base/time/clock.ts";
+import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { Priority } from "../flow/priority.ts";
-import type { Clock } from "../time/clock.ts";
-import { DeadlineWheel } from "../time/deadline-wheel.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { Admission } from "./admission.ts";
 import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
 import type { AdmissionQueue } from "./admission-queue.ts";

@@ -1,6 +1,6 @@
-import type { Priority } from "../flow/priority.ts";
-import { PriorityQueue, type Queued } from "../flow/priority-queue.ts";
-import { RecentLeast } from "../flow/recent-least.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { PriorityQueue, type Queued } from "../base/flow/priority-queue.ts";
+import { RecentLeast } from "../base/flow/recent-least.ts";
 import type { AdmissionLimits } from "./admission-options.ts";
 
 /** A request in an admission queue. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { RpcError } from "../errors/rpc-error.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import type { AdmissionOptions } from "./admission-options.ts";
 import { type Asked, type Asking, Gate } from "./admission-queue.test-support.ts";
 import type { AdmissionQueue } from "./admission-queue.ts";

@@ -1,8 +1,8 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 import type { Awaited, IncomingCall, Place } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { RpcError } from "../errors/rpc-error.ts";
-import type { Priority } from "../flow/priority.ts";
-import { Timed } from "../time/deadline-wheel.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { AdmissionQueue, HandlerTimes, Waiting } from "./admission-queue.ts";
 
 /** A served method, as admission control starts it. */

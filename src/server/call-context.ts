@@ -1,23 +1,17 @@
 import type { ReadableStream, WritableStream } from "node:stream/web";
-import { remoteReadable } from "../byte-stream/remote-reader.ts";
-import { openStream } from "../byte-stream/remote-stream.ts";
-import { remoteWritable } from "../byte-stream/remote-writer.ts";
-import type { RemoteStreamLike } from "../byte-stream/stream-kind.ts";
+import { isRpcCode, type RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { checkOptions, type FieldsOf, milliseconds, text } from "../base/options/options.ts";
+import { ContextValues } from "../call/context-values.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { isRpcCode, type RpcCode } from "../errors/code.ts";
+import type { FailOptions } from "../contract/infer.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
-import { Metadata, noMetadata } from "../metadata/metadata.ts";
-import { ContextValues } from "../middleware/context-values.ts";
 import type { Identity } from "../security/identity.ts";
-import {
-  type PullType,
-  pullRegion,
-  transferRegion,
-  transferRegionParts,
-} from "../transfer/region-operations.ts";
-import type { Transfer } from "../transfer/transfer.ts";
+import { openStream, remoteReadable, remoteWritable } from "../transfer/byte-stream/remote-stream.ts";
+import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
+import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
 import type {
   GetPart,
   LocalMemory,
@@ -29,6 +23,7 @@ import type {
   TransferPart,
 } from "../transfer/transfer-options.ts";
 import { RemoteWord } from "../transfer/word.ts";
+import { Metadata, nestedMetadataOf, noMetadata } from "../wire/metadata/metadata.ts";
 
 /** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
@@ -87,6 +82,18 @@ export class HandlerCall {
     return this.#call.responseMetadata;
   }
 
+  /**
+   * Metadata of the calls that the handler makes, beside their own. It begins with `traceparent`, `tracestate` and
+   * `baggage` of the request. A call with `inherit: false` takes none of it. Middleware sets it for all handlers.
+   *
+   * @example
+   * call.nestedMetadata.set("x-request-id", call.metadata.get("x-request-id") ?? crypto.randomUUID());
+   */
+  get nestedMetadata(): Metadata {
+    this.#call.nestedMetadata ??= nestedMetadataOf(this.#call);
+    return this.#call.nestedMetadata;
+  }
+
   /** Values that middleware has set for this call, by their keys. */
   get context(): ContextValues {
     this.#context ??= new ContextValues();
@@ -124,7 +131,7 @@ export class HandlerCall {
    * await call.get(region, head); // the first 16 bytes of the caller's region
    */
   get(remote: RemoteRegionLike<"read">, local: LocalMemory, options?: TransferOptions): Transfer {
-    return transferRegion("get", this.#call, this.#session, remote as RemoteRegion, local, options);
+    return transfer("get", this.#session, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -137,7 +144,7 @@ export class HandlerCall {
    * await call.put(pixels, region, { offset: 4096, notify: frame });
    */
   put(local: LocalMemory, remote: RemoteRegionLike<"write">, options?: PutOptions): Transfer {
-    return transferRegion("put", this.#call, this.#session, remote as RemoteRegion, local, options);
+    return transfer("put", this.#session, this.#call, remote as RemoteRegion, local, options);
   }
 
   /**
@@ -145,12 +152,12 @@ export class HandlerCall {
    * any order.
    */
   getv(parts: readonly GetPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("get", this.#call, this.#session, parts as readonly TransferPart[], options);
+    return transferParts("get", this.#session, this.#call, parts as readonly TransferPart[], options);
   }
 
   /** As `put`, for up to 4096 parts in one transfer. */
   putv(parts: readonly PutPart[], options?: TransferControl): Transfer {
-    return transferRegionParts("put", this.#call, this.#session, parts as readonly TransferPart[], options);
+    return transferParts("put", this.#session, this.#call, parts as readonly TransferPart[], options);
   }
 
   /**
@@ -168,7 +175,7 @@ export class HandlerCall {
     Type: PullType<T>,
     options?: PullOptions,
   ): Promise<T> {
-    return pullRegion(this.#call, this.#session, remote as RemoteRegion, Type, options);
+    return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);
   }
 
   /**
@@ -212,8 +219,8 @@ export class HandlerCall {
   /**
    * Fails the call with a declared error. It throws. Handlers see it typed: only the method's declared reasons compile.
    */
-  fail(reason: string, data?: unknown): never {
-    throw new DeclaredFailure(reason, data);
+  fail(reason: string, data?: unknown, options?: FailOptions): never {
+    throw new DeclaredFailure(reason, data, options);
   }
 }
 
@@ -228,15 +235,20 @@ export class StreamHandlerCall extends HandlerCall {
   }
 }
 
-/** The error that `call.fail` throws. The dispatcher checks its data and sends it. */
-export class DeclaredFailure extends Error {
-  readonly reason: string;
-  readonly data: unknown;
+const failOptions = {
+  message: text(1, 2048),
+  retryAfterMs: milliseconds(),
+} satisfies FieldsOf<FailOptions>;
 
-  constructor(reason: string, data: unknown) {
-    super(`the handler failed with ${reason}`);
-    this.reason = reason;
-    this.data = data;
+/**
+ * The error that `call.fail` throws. Middleware sees it as the caller will: with its code, reason and data. The
+ * dispatcher checks the data and sends it.
+ */
+export class DeclaredFailure extends RpcError {
+  constructor(reason: string, data: unknown, options: FailOptions = {}) {
+    checkOptions("call.fail", options, failOptions);
+    const { message = `the handler failed with ${reason}`, retryAfterMs } = options;
+    super({ code: codeOfReason(reason), message, reason, data, retryAfterMs });
   }
 }
 

@@ -1,62 +1,92 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
+import { channels } from "../base/observe/channels.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { Middleware } from "../call/middleware.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { formatIssues, type Schema, type Validation, validate, voidSchema } from "../contract/schema.ts";
 import { methodPath } from "../contract/service.ts";
-import type { ItemDirections, ServedMethod } from "../control/control-method.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { Middleware } from "../middleware/middleware.ts";
-import { CallMetrics, type MethodMetrics } from "../observe/call-metrics.ts";
-import { channels } from "../observe/channels.ts";
+import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import { methodKindNumbers, type ServiceTable, type TableMethod } from "../wire/handshake.ts";
+import { greetingLimits, methodKindNumbers, type TableMethod } from "../wire/handshake.ts";
 import type { Admission } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
-import { codeOfReason, DeclaredFailure, HandlerCall } from "./call-context.ts";
-import type { Handler, Implementation } from "./implement.ts";
+import { DeclaredFailure, HandlerCall } from "./call-context.ts";
+import type { HandlerErrorListener } from "./handler-error-log.ts";
+import { type Handler, type Implementation, isImplementation } from "./implement.ts";
 import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
 import { directionsOf, type HandlerEnds, StreamServer } from "./stream-server.ts";
 
-/**
- * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
- * text.
- */
-export type HandlerErrorListener = (
-  error: unknown,
-  call: { readonly method: string; readonly callId: number },
-) => void;
+/** What the handlers of an engine share. */
+export interface ServerTerms {
+  readonly onHandlerError: HandlerErrorListener;
+  readonly replays: ReplayCache;
+  readonly admission: Admission;
+  readonly metrics: CallMetrics;
+  /** Around every handler, outside of the middleware of its service. */
+  readonly middleware: readonly Middleware[];
+}
 
-/** All services of an engine: the table that the handshake tells peers, and the methods by their numbers in it. */
-export function dispatchTable(
-  implementations: readonly Implementation[],
-  onHandlerError: HandlerErrorListener,
-  replays: ReplayCache,
-  admission: Admission,
-  metrics = new CallMetrics(),
-  middleware: readonly Middleware[] = [],
-): { readonly services: ServiceTable; readonly methods: readonly ServedMethod[] } {
-  const services: [string, TableMethod[]][] = [];
-  const methods: ServedMethod[] = [];
-  const seen = new Set<string>();
-  for (const { service, handlers, admission: options, middleware: own = [] } of implementations) {
-    if (seen.has(service.name)) throw new TypeError(`serve: service "${service.name}" is implemented twice`);
-    seen.add(service.name);
+/**
+ * All services of an engine: the table that peers are told, and the methods by their numbers in it. Services can be
+ * added at any time, and none is removed, so a number stays what it is.
+ */
+export class ServedServices {
+  readonly services: [string, TableMethod[]][] = [];
+  readonly methods: ServedMethod[] = [];
+  readonly #terms: ServerTerms;
+
+  constructor(terms: ServerTerms) {
+    this.#terms = terms;
+  }
+
+  /**
+   * Adds all of `implementations`, or none.
+   *
+   * @throws TypeError for what `implement` has not made, and for a service that is served already. RangeError for more
+   * services or methods than peers can be told of.
+   */
+  add(where: string, implementations: readonly Implementation[]): void {
+    if (!Array.isArray(implementations))
+      throw new TypeError(`${where}: serve must be an array of implementations made by implement()`);
+    const seen = new Set(this.services.map(([name]) => name));
+    let methods = this.methods.length;
+    for (const [index, each] of implementations.entries()) {
+      if (!isImplementation(each))
+        throw new TypeError(`${where}: serve[${index}] must be made by implement()`);
+      const { name } = each.service;
+      if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
+      seen.add(name);
+      methods += Object.keys(each.service.methods).length;
+    }
+    if (seen.size > greetingLimits.maxServices || methods > greetingLimits.maxMethods)
+      throw new RangeError(
+        `${where}: an engine serves at most ${greetingLimits.maxServices} services and ${greetingLimits.maxMethods} methods`,
+      );
+    for (const each of implementations) this.#add(each);
+  }
+
+  #add({ service, handlers, admission: options, middleware = [] }: Implementation): void {
+    const { onHandlerError, replays, admission, metrics } = this.#terms;
     const names = Object.keys(service.methods);
-    services.push([service.name, names.map((name) => tableMethod(name, service.methods[name] as AnyMethod))]);
     const queue = admission.queueOf(service.name, options);
-    const chain = [...middleware, ...own];
+    const chain = [...this.#terms.middleware, ...middleware];
+    this.services.push([
+      service.name,
+      names.map((name) => tableMethod(name, service.methods[name] as AnyMethod)),
+    ]);
     for (const name of names) {
       const handler = handlers[name] as Handler;
       const served = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
       const method = service.methods[name] as AnyMethod;
       const metric = metrics.of(methodPath(service, name), "in");
-      methods.push(new Dispatcher(method, metric, served, onHandlerError, replays, admission, queue));
+      this.methods.push(new Dispatcher(method, metric, served, onHandlerError, replays, admission, queue));
     }
   }
-  return { services, methods };
 }
 
 function tableMethod(name: string, { kind }: AnyMethod): TableMethod {
@@ -164,10 +194,22 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     }
   }
 
-  /** The response leaves before the next handler starts. */
+  /**
+   * The answer waits for operations on the caller's memory that the handler has started and not awaited. One that fails
+   * fails the call. The response leaves before the next handler starts.
+   */
   onHandlerReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
-    this.#onReturned(call, session, value);
-    call.place?.leave();
+    const forgotten = call.handlerReturned();
+    if (forgotten === undefined) {
+      this.#onReturned(call, session, value);
+      call.place?.leave();
+      return;
+    }
+    void forgotten.then((failure) => {
+      if (failure === undefined) this.#onReturned(call, session, value);
+      else this.#onForgottenFailed(call, session, failure.error);
+      call.place?.leave();
+    });
   }
 
   onHandlerThrew(call: IncomingCall, session: PeerLink, error: unknown): void {
@@ -188,6 +230,13 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     } catch (error) {
       this.#onThrown(call, session, error);
     }
+  }
+
+  /** The handler does not know of the failure, so its owner is told, whatever the error. */
+  #onForgottenFailed(call: IncomingCall, session: PeerLink, error: unknown): void {
+    // An error that is no RpcError is reported as a handler's own.
+    if (call.open && error instanceof RpcError && !this.isOneWay) this.#report(call, error);
+    this.#onThrown(call, session, error);
   }
 
   #answer(call: IncomingCall, session: PeerLink, output: Validation<unknown>): void {
@@ -231,32 +280,16 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   #onDeclared(call: IncomingCall, session: PeerLink, failure: DeclaredFailure): void {
-    const schema: Schema | undefined = this.#method.errors[failure.reason];
+    const reason = failure.reason as string;
+    const schema: Schema | undefined = this.#method.errors[reason];
     if (schema === undefined) {
-      return this.#onThrown(
-        call,
-        session,
-        new TypeError(`${this.path} does not declare the error "${failure.reason}"`),
-      );
+      const undeclaredReason = new TypeError(`${this.path} does not declare the error "${reason}"`);
+      return this.#onThrown(call, session, undeclaredReason);
     }
     const settle = (verdict: Validation<unknown>) => {
-      if (verdict.issues !== undefined) {
-        this.#onThrown(
-          call,
-          session,
-          new TypeError(formatIssues(`data of ${failure.reason}`, verdict.issues)),
-        );
-        return;
-      }
-      call.settle({
-        error: new RpcError({
-          code: codeOfReason(failure.reason),
-          message: failure.message,
-          origin: "remote",
-          reason: failure.reason,
-          data: verdict.value,
-        }),
-      });
+      if (verdict.issues === undefined)
+        call.settle({ error: restate(failure, { reason, data: verdict.value }) });
+      else this.#onThrown(call, session, new TypeError(formatIssues(`data of ${reason}`, verdict.issues)));
     };
     try {
       const checked = validate(schema, failure.data);
@@ -283,7 +316,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   }
 
   #report(call: IncomingCall, error: unknown): void {
-    const where = { method: this.path, callId: call.id };
+    const where = { method: this.path, callId: call.id, began: call.handler !== "none" };
     if (channels.handlerFailed.hasSubscribers) channels.handlerFailed.publish({ ...where, error });
     try {
       this.#onHandlerError(error, where);
@@ -306,10 +339,9 @@ function restate(
   error: RpcError,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },
 ): RpcError {
-  const prefix = `[${error.code}] `;
   return new RpcError({
     code: error.code,
-    message: error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message,
+    message: error.plainMessage,
     origin: "remote",
     retryAfterMs: error.retryAfterMs,
     ...declared,

@@ -1,13 +1,14 @@
 import { describe, expect, it } from "vitest";
+import { defaultLimits } from "../base/flow/session-limits.ts";
+import { CallMetrics } from "../base/observe/call-metrics.ts";
+import { systemClock } from "../base/time/clock.ts";
+import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { service } from "../contract/service.ts";
 import { unary } from "../contract/unary.ts";
-import { defaultLimits } from "../flow/session-limits.ts";
-import { systemClock } from "../time/clock.ts";
-import { DeadlineWheel } from "../time/deadline-wheel.ts";
 import { Admission } from "./admission.ts";
 import { defaultAdmission } from "./admission-options.ts";
 import { codeOfReason } from "./call-context.ts";
-import { dispatchTable } from "./dispatcher.ts";
+import { ServedServices } from "./dispatcher.ts";
 import { implement, isImplementation } from "./implement.ts";
 import { ReplayCache } from "./replay-cache.ts";
 
@@ -56,15 +57,22 @@ describe("limits of a service", () => {
 });
 
 describe("the dispatch table", () => {
+  const servedServices = () =>
+    new ServedServices({
+      onHandlerError: nothing,
+      replays,
+      admission,
+      metrics: new CallMetrics(),
+      middleware: [],
+    });
+
   const handlers = { a: nothing, b: nothing };
 
   it("numbers the methods through in the order it tells them", () => {
-    const { services, methods } = dispatchTable(
-      [implement(One, handlers), implement(Two, handlers2)],
-      nothing,
-      replays,
-      admission,
-    );
+    const served = servedServices();
+    served.add("serve", [implement(One, handlers)]);
+    served.add("serve", [implement(Two, handlers2)]);
+    const { services, methods } = served;
     expect(services).toEqual([
       ["one.v1", ["a", "b"]],
       ["two.v1", ["a"]],
@@ -74,9 +82,20 @@ describe("the dispatch table", () => {
 
   it("refuses a service twice", () => {
     const one = implement(One, handlers);
-    expect(() => dispatchTable([one, one], nothing, replays, admission)).toThrow(
-      'service "one.v1" is implemented twice',
+    const served = servedServices();
+    expect(() => served.add("serve", [implement(Two, handlers2), one, one])).toThrow(
+      'serve: service "one.v1" is implemented twice',
     );
+    expect(served.services).toEqual([]);
+    served.add("serve", [one]);
+    expect(() => served.add("serve", [one])).toThrow('service "one.v1" is implemented twice');
+  });
+
+  it("refuses what implement has not made", () => {
+    expect(() => servedServices().add("serve", [{ service: One }] as never)).toThrow(
+      "serve: serve[0] must be made by implement()",
+    );
+    expect(() => servedServices().add("serve", One as never)).toThrow("serve must be an array");
   });
 
   const handlers2 = { a: nothing };

@@ -1,7 +1,8 @@
+import { checkOptions, type FieldsOf } from "../base/options/options.ts";
+import { type Middleware, middlewareField } from "../call/middleware.ts";
 import type { HandlersOf } from "../contract/infer.ts";
 import { type AnyService, isService } from "../contract/service.ts";
-import { assertMiddleware, type Middleware } from "../middleware/middleware.ts";
-import { type AdmissionOptions, resolveAdmission } from "./admission-options.ts";
+import { type AdmissionOptions, admissionFields } from "./admission-options.ts";
 import type { CallContext, HandlerCall } from "./call-context.ts";
 
 /** A service with its handlers, made by `implement`. */
@@ -20,6 +21,11 @@ export interface ImplementOptions extends AdmissionOptions {
   /** Around every handler of this service, inside the middleware of the engine. Default: none. */
   readonly middleware?: readonly Middleware[];
 }
+
+const implementFields = {
+  ...admissionFields,
+  middleware: middlewareField,
+} satisfies FieldsOf<ImplementOptions>;
 
 /** A handler without its types, which `implement` has checked. */
 export type Handler = (input: unknown, call: HandlerCall) => unknown;
@@ -69,10 +75,9 @@ export function implement<S extends AnyService>(
     if (typeof value === "function" && !(name in table))
       throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
+  checkOptions(where, options, implementFields);
   const { middleware, ...limits } = options;
   const admission = Object.keys(limits).length === 0 ? undefined : limits;
-  if (admission !== undefined) resolveAdmission(where, admission);
-  if (middleware !== undefined) assertMiddleware(`${where}: middleware`, middleware);
   return Object.freeze({ service, handlers: Object.freeze(table), admission, middleware });
 }
 

@@ -1,9 +1,9 @@
+import type { ContextValues } from "../call/context-values.ts";
+import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
-import type { Metadata } from "../metadata/metadata.ts";
-import type { ContextValues } from "../middleware/context-values.ts";
-import { type Middleware, type MiddlewareCall, runChain } from "../middleware/middleware.ts";
 import type { Identity } from "../security/identity.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import { type HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 
@@ -79,6 +79,10 @@ class ServerMiddlewareCall implements MiddlewareCall {
 
   get responseMetadata(): Metadata {
     return this.#call.responseMetadata;
+  }
+
+  get nestedMetadata(): Metadata {
+    return this.#call.nestedMetadata;
   }
 
   get context(): ContextValues {

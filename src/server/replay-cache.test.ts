@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { SessionLimits } from "../base/flow/session-limits.ts";
+import type { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import { FakeServices } from "../connection/fake-services.test-support.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { SessionLimits } from "../flow/session-limits.ts";
 import { type Identity, identityOfProcess, identityOfPsk } from "../security/identity.ts";
-import type { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakeServices } from "../session/connection/fake-services.test-support.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { ReplayCache } from "./replay-cache.ts";
 
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });

@@ -1,9 +1,9 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { SessionLimits } from "../base/flow/session-limits.ts";
+import type { Clock } from "../base/time/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import type { SessionLimits } from "../flow/session-limits.ts";
 import { type Identity, isSamePrincipal } from "../security/identity.ts";
-import type { Clock } from "../time/clock.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { ReplayEntry, type ReplayEntryListener } from "./replay-entry.ts";
 

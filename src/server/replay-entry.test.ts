@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import { FakeServices } from "../connection/fake-services.test-support.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { FakeServices } from "../session/connection/fake-services.test-support.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { ReplayEntry } from "./replay-entry.ts";
 
 const lost = new RpcError({ code: "unavailable", message: "lost" });

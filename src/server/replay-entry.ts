@@ -1,3 +1,4 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
 import {
   type Answering,
   type Awaited,
@@ -6,12 +7,11 @@ import {
   IncomingCall,
   type Outcome,
 } from "../call/incoming-call.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { RpcError } from "../errors/rpc-error.ts";
-import { metadataLimits } from "../metadata/entry.ts";
-import type { Metadata } from "../metadata/metadata.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { decodeAt, EncodeError, encode } from "../wire/codec.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
+import { metadataLimits } from "../wire/metadata/entry.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 
 /** Is told when an execution ends. */
 export interface ReplayEntryListener {

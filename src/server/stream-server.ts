@@ -2,10 +2,10 @@ import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { ItemSource } from "../contract/item-stream.ts";
 import type { AnyMethod, MethodKind } from "../contract/method.ts";
-import type { ItemDirections } from "../control/control-method.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import { CalleeItems, type ServedItemsOwner } from "../streams/callee-items.ts";
-import { Pump } from "../streams/pump.ts";
+import { CalleeItems, type ServedItemsOwner } from "../session/streams/callee-items.ts";
+import { Pump } from "../session/streams/pump.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 

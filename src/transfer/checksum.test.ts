@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { addonIfThere } from "../libfabric/libfabric.ts";
+import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 import { crc32c, crc32cByTable } from "./checksum.ts";
 
 function pattern(length: number): Uint8Array {

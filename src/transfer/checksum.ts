@@ -1,5 +1,5 @@
-import { addonIfThere } from "../libfabric/libfabric.ts";
-import { shown } from "../options/assert-options.ts";
+import { shown } from "../base/options/options.ts";
+import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
 
 /** From this length on a call into the addon is faster than the table. */
 const minNativeBytes = 64;

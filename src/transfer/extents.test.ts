@@ -2,19 +2,19 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Extent, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionSegment } from "../wire/region-descriptor.ts";
-import { ExtentQueue, type Leg, type LocalPiece, planExtents } from "./extents.ts";
+import { CutQueue, type LocalSegment, planExtents, type RegisteredPart, sliceExtent } from "./extents.ts";
 
 const memories: RegisteredMemory[] = [0, 1, 2].map((index) => ({ index, key: 0n, base: 0n }));
 const memory = memories[0] as RegisteredMemory;
-const local = (offset: number, bytes: number, of = memory): LocalPiece => ({ memory: of, offset, bytes });
+const local = (offset: number, bytes: number, of = memory): LocalSegment => ({ memory: of, offset, bytes });
 const remote = (address: number, bytes: number, key = 1n): RegionSegment => ({
   key,
   address: BigInt(address),
   bytes,
 });
 
-/** Each byte of a piece list as text that says where it lies. */
-const localBytes = (runs: readonly LocalPiece[]): string[] =>
+/** Each byte of a list of segments as text that says where it lies. */
+const localBytes = (runs: readonly LocalSegment[]): string[] =>
   runs.flatMap(({ memory: { index }, offset, bytes }) =>
     Array.from({ length: bytes }, (_, i) => `${index}:${offset + i}`),
   );
@@ -23,14 +23,14 @@ const remoteBytes = (segments: readonly RegionSegment[]): string[] =>
     Array.from({ length: bytes }, (_, i) => `${key}:${address + BigInt(i)}`),
   );
 
-/** What the legs ask for, a byte at a time. */
-const asked = (legs: readonly Leg[]): string[] =>
-  legs.flatMap((leg) => {
-    const here = localBytes(leg.local);
-    const there = remoteBytes(leg.remote);
+/** What the parts ask for, a byte at a time. */
+const asked = (parts: readonly RegisteredPart[]): string[] =>
+  parts.flatMap((part) => {
+    const here = localBytes(part.local);
+    const there = remoteBytes(part.remote);
     return Array.from(
-      { length: leg.bytes },
-      (_, i) => `${here[leg.localOffset + i]}=${there[leg.remoteOffset + i]}`,
+      { length: part.bytes },
+      (_, i) => `${here[part.localOffset + i]}=${there[part.remoteOffset + i]}`,
     );
   });
 
@@ -43,7 +43,7 @@ const done = (extents: readonly Extent[]): string[] =>
     ),
   );
 
-const leg = fc
+const part = fc
   .record({
     local: fc.array(
       fc.record({
@@ -65,7 +65,7 @@ const leg = fc
     b: fc.nat(),
     c: fc.nat(),
   })
-  .map(({ a, b, c, ...pieces }): Leg => {
+  .map(({ a, b, c, ...pieces }): RegisteredPart => {
     const sum = (list: readonly { bytes: number }[]) => list.reduce((total, { bytes }) => total + bytes, 0);
     const localOffset = a % (sum(pieces.local) + 1);
     const remoteOffset = b % (sum(pieces.remote) + 1);
@@ -74,11 +74,11 @@ const leg = fc
   });
 
 describe("planExtents", () => {
-  it("does byte by byte what the legs ask for, in as few extents as can be", () => {
+  it("does byte by byte what the parts ask for, in as few extents as can be", () => {
     fc.assert(
-      fc.property(fc.array(leg, { maxLength: 5 }), (legs) => {
-        const plan = planExtents(legs);
-        expect(done(plan)).toEqual(asked(legs));
+      fc.property(fc.array(part, { maxLength: 5 }), (parts) => {
+        const plan = planExtents(parts);
+        expect(done(plan)).toEqual(asked(parts));
         for (const [i, extent] of plan.entries()) {
           expect(extent.bytes).toBeGreaterThan(0);
           const next = plan[i + 1];
@@ -95,8 +95,8 @@ describe("planExtents", () => {
     );
   });
 
-  it("joins legs that go on where the last one ended, on both sides", () => {
-    const step = (at: number): Leg => ({
+  it("joins parts that go on where the last one ended, on both sides", () => {
+    const step = (at: number): RegisteredPart => ({
       remote: [remote(1000, 100)],
       remoteOffset: at,
       local: [local(0, 50), local(50, 50)],
@@ -130,16 +130,16 @@ describe("planExtents", () => {
   });
 });
 
-describe("ExtentQueue", () => {
+describe("CutQueue", () => {
   it("gives out every byte once and in order, in batches inside their bounds", () => {
     fc.assert(
       fc.property(
-        fc.array(leg, { maxLength: 5 }),
+        fc.array(part, { maxLength: 5 }),
         fc.integer({ min: 1, max: 40 }),
         fc.integer({ min: 1, max: 5 }),
-        (legs, maxBytes, maxExtents) => {
-          const plan = planExtents(legs);
-          const queue = new ExtentQueue(plan);
+        (parts, maxBytes, maxExtents) => {
+          const plan = planExtents(parts);
+          const queue = new CutQueue(plan, sliceExtent);
           const given: string[] = [];
           while (queue.remaining > 0) {
             const { remaining } = queue;

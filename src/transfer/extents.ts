@@ -1,8 +1,8 @@
 import type { Extent, RegisteredMemory } from "../fabric/port.ts";
 import type { RegionSegment } from "../wire/region-descriptor.ts";
 
-/** A contiguous piece of local memory in a registration. */
-export interface LocalPiece {
+/** A contiguous segment of local memory in a registration. */
+export interface LocalSegment {
   readonly memory: RegisteredMemory;
   /** First byte in the registration. */
   readonly offset: number;
@@ -10,34 +10,37 @@ export interface LocalPiece {
   readonly bytes: number;
 }
 
-/** `bytes` bytes between two lists of pieces, from an offset in each. Both hold that many from there on. */
-export interface Leg {
+/** A part of a transfer: `bytes` bytes between two lists of segments, from an offset in each. */
+export interface RegisteredPart {
   readonly remote: readonly RegionSegment[];
   readonly remoteOffset: number;
-  readonly local: readonly LocalPiece[];
+  readonly local: readonly LocalSegment[];
   readonly localOffset: number;
   readonly bytes: number;
 }
 
 /**
- * The fewest extents that move all legs in order: cut where the memory of a side ends, joined where both sides
+ * The fewest extents that move all parts in order: cut where the memory of a side ends, joined where both sides
  * continue.
  */
-export function planExtents(legs: readonly Leg[]): Extent[] {
+export function planExtents(parts: readonly RegisteredPart[]): Extent[] {
   const extents: Extent[] = [];
-  for (const leg of legs) planLeg(leg, extents);
+  for (const part of parts) planPart(part, extents);
   return extents;
 }
 
-function planLeg({ remote, remoteOffset, local, localOffset, bytes }: Leg, extents: Extent[]): void {
+function planPart(
+  { remote, remoteOffset, local, localOffset, bytes }: RegisteredPart,
+  extents: Extent[],
+): void {
   let left = bytes;
   let [r, inRemote] = seek(remote, remoteOffset);
   let [l, inLocal] = seek(local, localOffset);
   while (left > 0) {
     const there = remote[r] as RegionSegment;
-    const here = local[l] as LocalPiece;
+    const here = local[l] as LocalSegment;
     const step = Math.min(left, there.bytes - inRemote, here.bytes - inLocal);
-    // Mostly a piece begins here, and no number of 64 bits is made.
+    // Most extents begin where a segment begins: then no bigint is made.
     const address = inRemote === 0 ? there.address : there.address + BigInt(inRemote);
     push(extents, here.memory, here.offset + inLocal, step, there.key, address);
     left -= step;
@@ -54,11 +57,11 @@ function planLeg({ remote, remoteOffset, local, localOffset, bytes }: Leg, exten
   }
 }
 
-/** The piece that holds the byte, and its offset in the piece. */
-function seek(pieces: readonly { readonly bytes: number }[], offset: number): [number, number] {
+/** The segment that holds the byte, and the byte's offset in the segment. */
+function seek(segments: readonly { readonly bytes: number }[], offset: number): [number, number] {
   let index = 0;
   let within = offset;
-  for (const { bytes } of pieces) {
+  for (const { bytes } of segments) {
     if (within < bytes) break;
     within -= bytes;
     index++;
@@ -85,18 +88,20 @@ function push(
   else extents.push({ local, offset, bytes, key, remote });
 }
 
-/** Returns a plan in batches, from front to back. */
-export class ExtentQueue {
-  readonly #extents: readonly Extent[];
+/** Cuts a list of extents into chunks, from front to back. `slice` cuts one extent. */
+export class CutQueue<E extends { readonly bytes: number }> {
+  readonly #extents: readonly E[];
+  readonly #slice: (extent: E, from: number, bytes: number) => E;
   #index = 0;
   /** How much of the extent at `#index` was returned. */
   #within = 0;
   #remaining: number;
-  /** The bytes of the last batch. */
+  /** The bytes of the last chunk. */
   takenBytes = 0;
 
-  constructor(extents: readonly Extent[]) {
+  constructor(extents: readonly E[], slice: (extent: E, from: number, bytes: number) => E) {
     this.#extents = extents;
+    this.#slice = slice;
     this.#remaining = extents.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
@@ -105,24 +110,15 @@ export class ExtentQueue {
     return this.#remaining;
   }
 
-  /** The next batch: at most `maxBytes` and `maxExtents`, and at least one byte if any is left. */
-  take(maxBytes: number, maxExtents: number): Extent[] {
-    const batch: Extent[] = [];
+  /** The extents of the next chunk: at most `maxBytes` and `maxExtents`, and at least one byte if any is left. */
+  take(maxBytes: number, maxExtents: number): E[] {
+    const chunk: E[] = [];
     let room = maxBytes;
-    while (room > 0 && batch.length < maxExtents) {
+    while (room > 0 && chunk.length < maxExtents) {
       const extent = this.#extents[this.#index];
       if (extent === undefined) break;
       const bytes = Math.min(room, extent.bytes - this.#within);
-      batch.push(
-        bytes === extent.bytes
-          ? extent
-          : {
-              ...extent,
-              offset: extent.offset + this.#within,
-              bytes,
-              remote: extent.remote + BigInt(this.#within),
-            },
-      );
+      chunk.push(bytes === extent.bytes ? extent : this.#slice(extent, this.#within, bytes));
       room -= bytes;
       this.#within += bytes;
       if (this.#within === extent.bytes) {
@@ -132,6 +128,11 @@ export class ExtentQueue {
     }
     this.takenBytes = maxBytes - room;
     this.#remaining -= this.takenBytes;
-    return batch;
+    return chunk;
   }
+}
+
+/** `bytes` bytes of an extent, from its byte `from` on. */
+export function sliceExtent(extent: Extent, from: number, bytes: number): Extent {
+  return { ...extent, offset: extent.offset + from, bytes, remote: extent.remote + BigInt(from) };
 }

@@ -1,12 +1,11 @@
+import { isNodeScheme, type NodeScheme, type Scheme } from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
-import { isNodeScheme, type NodeScheme, type Scheme } from "../libfabric/url.ts";
-import { shown } from "../options/assert-options.ts";
 
 /** How a transfer is cut into chunks, and how many are in flight. */
 export interface Pacing {
   /** The most bytes of a chunk: one native call, one completion. */
   readonly chunkBytes: number;
-  /** The most bytes of a chunk while others wait behind it (`Company`), at most `chunkBytes`. Default: as many. */
+  /** The most bytes of a chunk while messages share the port (`Contention`), at most `chunkBytes`. Default: as many. */
   readonly sharedChunkBytes?: number;
   /** Chunks of one transfer in flight. */
   readonly inFlight: number;
@@ -47,9 +46,6 @@ const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
   verbs: always(256 * kibi, 4, 2 * mebi),
 };
 
-const chunkBounds = { min: 4 * kibi, max: 1024 * mebi } as const;
-const inFlightBounds = { min: 1, max: 256 } as const;
-
 /** The pacing of transfers over `port`, with the user's options. A chunk is never longer than the port accepts. */
 export function pacingOf(
   port: Port,
@@ -77,23 +73,56 @@ export function windowOf(port: Port): Window {
   return defaultsOf(port).window;
 }
 
-/** @throws RangeError that names the option and its limits. */
-export function assertPacing(
-  op: string,
-  chunkBytes: unknown,
-  inFlight: unknown,
-): asserts chunkBytes is number | undefined {
-  assertCount(op, "chunkBytes", chunkBytes, chunkBounds);
-  assertCount(op, "inFlight", inFlight, inFlightBounds);
-}
+/** Bytes over which messages are counted: many chunks, a few milliseconds. */
+const spanBytes = 8 * 1024 * 1024;
+/** The most messages of a span that long transfers cause themselves: calls of 4 MiB and more cause two. */
+const maxOwnMessages = 2;
+/** Transfers up to this length wait longer for a chunk of another transfer than they take themselves. */
+const shortBytes = 64 * 1024;
 
-function assertCount(
-  op: string,
-  name: string,
-  value: unknown,
-  { min, max }: { readonly min: number; readonly max: number },
-): void {
-  if (value === undefined) return;
-  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return;
-  throw new RangeError(`${op}: ${name} must be an integer from ${min} to ${max}, it is ${shown(value)}`);
+/**
+ * Tells whether messages or short transfers share a port with long transfers. They are counted over bytes moved, not
+ * over time, so that fast and slow fabrics are judged alike.
+ */
+export class Contention {
+  readonly #port: Port;
+  /** Messages that the port had received when the span began. */
+  #received: number;
+  #shortTransfers = 0;
+  /** Bytes posted since the span began. */
+  #bytes = 0;
+  #isShared = false;
+
+  constructor(port: Port) {
+    this.#port = port;
+    this.#received = port.received;
+  }
+
+  /** True from the third message or short transfer of a span on, until a span has had fewer. */
+  get isShared(): boolean {
+    if (this.#exceeds()) this.#begin(true);
+    return this.#isShared;
+  }
+
+  /** `bytes` bytes of transfers are posted. */
+  onPosted(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes >= spanBytes && !this.#exceeds()) this.#begin(false);
+  }
+
+  /** A transfer of `bytes` bytes begins. */
+  onTransfer(bytes: number): void {
+    if (bytes <= shortBytes) this.#shortTransfers++;
+  }
+
+  #exceeds(): boolean {
+    return this.#port.received - this.#received + this.#shortTransfers > maxOwnMessages;
+  }
+
+  #begin(isShared: boolean): void {
+    this.#isShared = isShared;
+    this.#received = this.#port.received;
+    this.#shortTransfers = 0;
+    this.#bytes = 0;
+  }
 }

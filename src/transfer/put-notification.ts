@@ -1,13 +1,13 @@
-import { asCount, builtinMethod, fail, isUint32, isUint64 } from "../control/control-method.ts";
-import { requestInCall } from "../control/control-request.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferScope } from "../control/transfer-route.ts";
 import { maxPutNotifications } from "../memory/put-notification.ts";
 import type { RemoteGrant } from "../memory/remote-region.ts";
 import { builtin } from "../wire/builtin.ts";
+import { asCount, builtinMethod, fail, isUint32, isUint64 } from "./control/control-method.ts";
+import { requestInCall } from "./control/control-request.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 
 /** Tells the owner that a put of `bytes` bytes has landed. Resolves when the owner has confirmed it. */
-export async function notify(
+export async function sendPutNotification(
   scope: TransferScope,
   session: PeerLink,
   remote: RemoteGrant,

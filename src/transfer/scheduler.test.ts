@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import { type ChunkedTransfer, Scheduler } from "./scheduler.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import { type OneSidedTransfer, Scheduler } from "./scheduler.ts";
 
 const kibi = 1024;
 const mebi = 1024 * kibi;
@@ -33,7 +33,7 @@ function setUp() {
     const heard = {
       moved: 0,
       ended: undefined as number | undefined,
-      transfer: undefined as ChunkedTransfer | undefined,
+      transfer: undefined as OneSidedTransfer | undefined,
     };
     heard.transfer = scheduler.start({
       op: "read",
@@ -242,7 +242,7 @@ describe("scheduler", () => {
   it("does not cut what carries a put notification", () => {
     const { port, scheduler } = setUp();
     const local = port.register(new ArrayBuffer(8), 0, 8);
-    for (let i = 0; i < 3; i++) scheduler.company.onTransfer(1);
+    for (let i = 0; i < 3; i++) scheduler.contention.onTransfer(1);
     scheduler.start({
       op: "write",
       address: 1,

@@ -1,10 +1,10 @@
 import type { Extent, Port, TransferListener, TransferOp } from "../fabric/port.ts";
-import { Company } from "./company.ts";
-import { ExtentQueue } from "./extents.ts";
-import { type Pacing, type Window, windowOf } from "./pacing.ts";
+import { ChunkedTransfer, Turns } from "./chunked-transfer.ts";
+import { CutQueue, sliceExtent } from "./extents.ts";
+import { Contention, type Pacing, type Window, windowOf } from "./pacing.ts";
 
-/** Is told how a chunked transfer goes. */
-export interface ChunkedTransferListener {
+/** Is told how a one-sided transfer goes. */
+export interface OneSidedListener {
   /** Asked before each chunk: true once nobody wants the rest any more. */
   stopped(): boolean;
   /** `bytes` more have surely moved. */
@@ -16,13 +16,13 @@ export interface ChunkedTransferListener {
   onEnded(status: number): void;
 }
 
-/** What a chunked transfer moves, and how. */
-export interface ChunkedTransferPlan {
+/** What a one-sided transfer moves, and how. */
+export interface OneSidedPlan {
   readonly op: TransferOp;
   readonly address: number;
   readonly extents: readonly Extent[];
   readonly pacing: Pacing;
-  readonly listener: ChunkedTransferListener;
+  readonly listener: OneSidedListener;
   /** The put notification that the write carries to its target; only for a write that is one chunk of one extent. */
   readonly notification?: bigint | undefined;
 }
@@ -32,15 +32,15 @@ export interface ChunkedTransferPlan {
  * in flight to it. So a long transfer delays short ones, and messages, by no more than what is in flight.
  */
 export class Scheduler {
-  readonly port: Port;
-  readonly window: Window;
-  readonly company: Company;
-  readonly #peers = new Map<number, PeerQueue>();
+  readonly #port: Port;
+  readonly #window: Window;
+  readonly contention: Contention;
+  readonly #peers = new Map<number, PeerWindow>();
 
   private constructor(port: Port) {
-    this.port = port;
-    this.window = windowOf(port);
-    this.company = new Company(port);
+    this.#port = port;
+    this.#window = windowOf(port);
+    this.contention = new Contention(port);
   }
 
   /** The scheduler of a port; the first call creates it. */
@@ -54,205 +54,145 @@ export class Scheduler {
   }
 
   /** Starts a transfer. Its first chunks are posted before this returns, if the window has room. */
-  start(plan: ChunkedTransferPlan): ChunkedTransfer {
-    let peer = this.#peers.get(plan.address);
+  start(plan: OneSidedPlan): OneSidedTransfer {
+    const { address } = plan;
+    let peer = this.#peers.get(address);
     if (peer === undefined) {
-      peer = new PeerQueue(this, plan.address);
-      this.#peers.set(plan.address, peer);
+      // Kept while it has work: addresses come and go.
+      const made = new PeerWindow(this.#port, this.#window, this.contention, () => {
+        if (this.#peers.get(address) === made) this.#peers.delete(address);
+      });
+      this.#peers.set(address, made);
+      peer = made;
     }
-    const transfer = new ChunkedTransfer(peer, plan);
-    this.company.onTransfer(transfer.remaining);
-    peer.add(transfer);
+    const transfer = new OneSidedTransfer(peer, plan);
+    this.contention.onTransfer(transfer.remaining);
+    transfer.start();
     return transfer;
-  }
-
-  /** @internal A queue without work is not kept: addresses come and go. */
-  drop(peer: PeerQueue): void {
-    if (this.#peers.get(peer.address) === peer) this.#peers.delete(peer.address);
   }
 }
 
 const schedulers = new WeakMap<Port, Scheduler>();
 
-/** The transfers to one address. */
-class PeerQueue {
-  readonly address: number;
-  readonly #scheduler: Scheduler;
-  /** Transfers that have chunks to post, the next one first. */
-  readonly #waiting: ChunkedTransfer[] = [];
+/** The bytes in flight to one address. */
+class PeerWindow {
+  readonly port: Port;
+  readonly turns = new Turns();
+  readonly #window: Window;
+  readonly #contention: Contention;
+  readonly #onIdle: () => void;
   #transfers = 0;
   #bytes = 0;
-  #posting = false;
 
-  constructor(scheduler: Scheduler, address: number) {
-    this.#scheduler = scheduler;
-    this.address = address;
+  constructor(port: Port, window: Window, contention: Contention, onIdle: () => void) {
+    this.port = port;
+    this.#window = window;
+    this.#contention = contention;
+    this.#onIdle = onIdle;
   }
 
-  get port(): Port {
-    return this.#scheduler.port;
+  roomFor(transfer: OneSidedTransfer): number {
+    const { isShared } = this.#contention;
+    const chunkBytes = transfer.chunkBytes(isShared);
+    const windowBytes = Math.max(
+      isShared ? this.#window.sharedBytes : this.#window.bytes,
+      chunkBytes * transfer.maxInFlight,
+    );
+    const nextBytes = Math.min(chunkBytes, transfer.remaining);
+    return this.#bytes > 0 && this.#bytes + nextBytes > windowBytes ? 0 : chunkBytes;
   }
 
-  add(transfer: ChunkedTransfer): void {
+  onTransferBegan(): void {
     this.#transfers++;
-    this.queue(transfer);
-  }
-
-  queue(transfer: ChunkedTransfer): void {
-    this.#waiting.push(transfer);
-    this.post();
-  }
-
-  /**
-   * Posts chunks while the window has room. A chunk that ends while it is posted re-enters; the outer loop then goes
-   * on.
-   */
-  post(): void {
-    if (this.#posting) return;
-    this.#posting = true;
-    const { company, window } = this.#scheduler;
-    for (let transfer = this.#waiting[0]; transfer !== undefined; transfer = this.#waiting[0]) {
-      if (!transfer.wants()) {
-        this.#waiting.shift();
-        transfer.rest();
-        continue;
-      }
-      const isShared = company.isThere;
-      const chunkBytes = transfer.chunkBytes(isShared);
-      const windowBytes = Math.max(
-        isShared ? window.sharedBytes : window.bytes,
-        chunkBytes * transfer.mostInFlight,
-      );
-      const nextBytes = Math.min(chunkBytes, transfer.remaining);
-      if (this.#bytes > 0 && this.#bytes + nextBytes > windowBytes) break;
-      this.#waiting.shift();
-      company.onPosted(nextBytes);
-      transfer.post(chunkBytes);
-      if (transfer.wants()) this.#waiting.push(transfer);
-      else transfer.rest();
-    }
-    this.#posting = false;
-  }
-
-  /** Adds `bytes` to the bytes in flight; negative when they have landed. */
-  charge(bytes: number): void {
-    this.#bytes += bytes;
   }
 
   onTransferEnded(): void {
-    if (--this.#transfers === 0) this.#scheduler.drop(this);
+    if (--this.#transfers === 0) this.#onIdle();
+  }
+
+  onPosted(bytes: number): void {
+    this.#bytes += bytes;
+    this.#contention.onPosted(bytes);
+  }
+
+  onLanded(bytes: number): void {
+    this.#bytes -= bytes;
   }
 }
 
-/** One transfer, cut into chunks. Each chunk is one native call with one completion. */
-export class ChunkedTransfer {
-  readonly #peer: PeerQueue;
-  readonly #op: TransferOp;
-  readonly #extents: ExtentQueue;
-  readonly #pacing: Pacing;
-  readonly #listener: ChunkedTransferListener;
-  readonly #notification: bigint | undefined;
+/** A transfer whose chunks are one native call each, with one completion. */
+export class OneSidedTransfer extends ChunkedTransfer {
+  readonly #peer: PeerWindow;
+  readonly #plan: OneSidedPlan;
+  readonly #extents: CutQueue<Extent>;
   /** Chunks that are not in flight, to be used again: there are never more than `inFlight` of them. */
   readonly #idle: Chunk[] = [];
-  #inFlight = 0;
-  /** Whether it stands in its peer's queue. */
-  #queued = true;
   #status = 0;
-  #ended = false;
 
-  constructor(peer: PeerQueue, { op, extents, pacing, listener, notification }: ChunkedTransferPlan) {
+  constructor(peer: PeerWindow, plan: OneSidedPlan) {
+    super(peer.turns);
     this.#peer = peer;
-    this.#op = op;
-    this.#extents = new ExtentQueue(extents);
-    this.#pacing = pacing;
-    this.#listener = listener;
-    this.#notification = notification;
+    this.#plan = plan;
+    this.#extents = new CutQueue(plan.extents, sliceExtent);
+    peer.onTransferBegan();
   }
 
-  /** Bytes that are not posted yet. */
-  get remaining(): number {
+  override get remaining(): number {
     return this.#extents.remaining;
   }
 
-  /** Chunks that may be in flight at once. */
-  get mostInFlight(): number {
-    return this.#pacing.inFlight;
+  override get maxInFlight(): number {
+    return this.#plan.pacing.inFlight;
   }
 
-  /** The most bytes of the next chunk. What carries a notification is not cut. */
+  override get room(): number {
+    return this.#peer.roomFor(this);
+  }
+
+  protected override get isStopped(): boolean {
+    return this.#status !== 0 || this.#plan.listener.stopped();
+  }
+
+  /** The most bytes of the next chunk. A chunk with a notification is not cut. */
   chunkBytes(isShared: boolean): number {
-    const { chunkBytes, sharedChunkBytes = chunkBytes } = this.#pacing;
-    return isShared && this.#notification === undefined ? sharedChunkBytes : chunkBytes;
+    const { chunkBytes, sharedChunkBytes = chunkBytes } = this.#plan.pacing;
+    return isShared && this.#plan.notification === undefined ? sharedChunkBytes : chunkBytes;
   }
 
-  /** Nobody waits for it: it posts no more, and ends now if nothing is under way. */
-  stop(): void {
-    if (this.#inFlight === 0) this.#end();
-  }
-
-  /** Whether it would post a chunk now. */
-  wants(): boolean {
-    return (
-      !this.#ended &&
-      this.#status === 0 &&
-      this.#extents.remaining > 0 &&
-      this.#inFlight < this.#pacing.inFlight &&
-      !this.#listener.stopped()
-    );
-  }
-
-  /** It has left the queue: until a chunk comes back, if one is out. */
-  rest(): void {
-    this.#queued = false;
-    if (this.#inFlight === 0) this.#end();
-  }
-
-  /** Posts a chunk of so many bytes at most, which may end before this returns. */
-  post(chunkBytes: number): void {
-    const { port, address } = this.#peer;
-    const extents = this.#extents.take(chunkBytes, port.maxExtents);
+  protected override move(maxBytes: number): void {
+    const { port } = this.#peer;
+    const { op, address, notification } = this.#plan;
+    const extents = this.#extents.take(maxBytes, port.maxExtents);
     const chunk = this.#idle.pop() ?? new Chunk(this);
     chunk.bytes = this.#extents.takenBytes;
-    this.#inFlight++;
-    this.#peer.charge(chunk.bytes);
-    port.transfer(this.#op, address, extents, chunk, this.#notification);
+    this.#peer.onPosted(chunk.bytes);
+    port.transfer(op, address, extents, chunk, notification);
   }
 
   onChunk(chunk: Chunk, status: number, moved: number): void {
     this.#idle.push(chunk);
-    this.#inFlight--;
-    this.#peer.charge(-chunk.bytes);
+    this.#peer.onLanded(chunk.bytes);
     this.#status ||= status;
-    if (moved > 0) this.#listener.onMoved(moved);
-    if (!this.wants()) {
-      if (this.#inFlight === 0) this.#end();
-    } else if (!this.#queued) {
-      this.#queued = true;
-      this.#peer.queue(this);
-      return;
-    }
-    // Its bytes are free for the others.
-    this.#peer.post();
+    if (moved > 0) this.#plan.listener.onMoved(moved);
+    this.onChunkEnded();
   }
 
-  #end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
+  protected override onEnded(): void {
     this.#peer.onTransferEnded();
-    this.#listener.onEnded(this.#status);
+    this.#plan.listener.onEnded(this.#status);
   }
 }
 
-/** One transfer in flight. */
+/** One chunk in flight. */
 class Chunk implements TransferListener {
   bytes = 0;
-  readonly #chunked: ChunkedTransfer;
+  readonly #transfer: OneSidedTransfer;
 
-  constructor(transfer: ChunkedTransfer) {
-    this.#chunked = transfer;
+  constructor(transfer: OneSidedTransfer) {
+    this.#transfer = transfer;
   }
 
   onTransferred(status: number, moved: number): void {
-    this.#chunked.onChunk(this, status, moved);
+    this.#transfer.onChunk(this, status, moved);
   }
 }

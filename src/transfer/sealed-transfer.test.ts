@@ -1,22 +1,25 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { IncomingCall } from "../call/incoming-call.ts";
-import { FakePort } from "../connection/fake-port.test-support.ts";
-import type { SealedPlan } from "../control/sealed-bulk.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import { watchUsers } from "../memory/memory-users.ts";
 import { RemoteRegion } from "../memory/remote-region.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { SealedPlan } from "./control/sealed-bulk.ts";
+import type { TransferRoute } from "./control/transfer-route.ts";
 import { transfer } from "./transfer.ts";
 
 function setUp() {
   const port = new FakePort();
-  const route = {
+  const way: TransferRoute = {
     port,
     address: 1,
     clock: new FakeClock(),
     wakeProgress: () => {},
     onLanded: () => {},
   };
+  const route = way as PeerLink;
   const call = new IncomingCall({ answer: () => {} }, 1 << 20, 0);
   const segments = [{ key: 5n, address: 0n, bytes: 100 }];
   const remote = new RemoteRegion(call, { bytes: 100, access: 3, segments });

@@ -1,8 +1,8 @@
-import { asCount, builtinMethod, isUint64 } from "../control/control-method.ts";
-import type { RefusedTransfer, TransferRoute } from "../control/transfer-route.ts";
-import { fabricError, fabricErrorCode } from "../errors/fabric-error.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { fabricError, fabricErrorCode } from "../base/errors/fabric-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Access } from "../memory/region-kind.ts";
+import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
+import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** The transfer that failed, for its error. */
@@ -25,7 +25,11 @@ const reasons: Readonly<Record<number, string>> = {
 export function givenUp(failed: Failed, reason: unknown): RpcError {
   const outOfTime = typeof reason === "number";
   const timedOut = outOfTime || (reason instanceof DOMException && reason.name === "TimeoutError");
-  const why = outOfTime ? `${reason} ms have passed` : timedOut ? "its signal timed out" : "it was cancelled";
+  const why = outOfTime
+    ? `${Math.round(reason)} ms have passed`
+    : timedOut
+      ? "its signal timed out"
+      : "it was cancelled";
   return new RpcError({
     code: timedOut ? "deadline_exceeded" : "cancelled",
     message: `${describe(failed)}: ${why} after ${failed.moved} bytes`,
@@ -51,7 +55,7 @@ export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
   return new RpcError({
     // What was not granted is not permitted, as where the provider refuses.
     code: error.code === "not_found" ? "permission_denied" : error.code,
-    message: `${describe(failed)} ended after ${failed.moved} bytes: ${bare(error.message)}`,
+    message: `${describe(failed)} ended after ${failed.moved} bytes: ${error.plainMessage}`,
     origin,
     retryable,
     transferredBytes: failed.moved,
@@ -114,20 +118,15 @@ function questions({ op, parts }: Failed): RefusedTransfer[] {
 }
 
 /** The owner's reason, with the details of the fabric. */
-function withDetail(explained: RpcError, { message, fabric, transferredBytes }: RpcError): RpcError {
+function withDetail(explained: RpcError, { plainMessage, fabric, transferredBytes }: RpcError): RpcError {
   return new RpcError({
     code: explained.code,
-    message: `${bare(message)}: ${bare(explained.message)}`,
+    message: `${plainMessage}: ${explained.plainMessage}`,
     origin: explained.origin,
     fabric,
     transferredBytes,
     retryable: explained.retryable,
   });
-}
-
-/** A message without its code. */
-function bare(message: string): string {
-  return message.replace(/^\[\w+\] /, "");
 }
 
 function describe({ op, parts, total }: Failed): string {

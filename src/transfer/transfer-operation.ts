@@ -1,21 +1,19 @@
-import type { SealedMover, SealedTransferListener } from "../control/sealed-bulk.ts";
-import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { CallOperations, CallSettler } from "../call/call-operations.ts";
 import { useAll } from "../memory/memory-users.ts";
+import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
 import { assertFixed, hold } from "../memory/registration-cache.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { SealedMover, SealedTransferListener } from "./control/sealed-bulk.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 import { planExtents } from "./extents.ts";
 import { pacingOf } from "./pacing.ts";
-import { type ChunkedTransferListener, Scheduler } from "./scheduler.ts";
+import { sendPutNotification } from "./put-notification.ts";
+import { type OneSidedListener, Scheduler } from "./scheduler.ts";
 import { givenUp, refused, refusedByOwner, stoppedEarly } from "./transfer-error.ts";
-import type { TransferControl } from "./transfer-options.ts";
+import type { PutOptions } from "./transfer-options.ts";
 import { assertApart, type CheckedPart } from "./transfer-part.ts";
-
-/** What a transfer does when its bytes are in place, before it resolves. */
-export interface CompletionAction {
-  /** What a transfer that is a single write can carry to its target instead of `run`, if anything. */
-  notification(parts: readonly CheckedPart[]): bigint | undefined;
-  run(parts: readonly CheckedPart[], bytes: number): Promise<void>;
-}
+import { verify } from "./verify-checksum.ts";
 
 /** Progress of a transfer. */
 export interface TransferProgress {
@@ -31,13 +29,14 @@ export interface TransferProgress {
  * One transfer, from its checks to its end. It has two ends: it *settles* when its promise does, and *lands* when none
  * of it is in flight. Until it has landed, it holds the local memory, and the response of the call waits.
  */
-export class TransferOperation implements ChunkedTransferListener, SealedTransferListener {
+export class TransferOperation implements OneSidedListener, SealedTransferListener {
   readonly op: "get" | "put";
-  readonly route: TransferRoute;
+  readonly route: PeerLink;
   readonly #scope: TransferScope;
-  readonly #control: TransferControl;
+  readonly #options: PutOptions;
   #check: (() => readonly CheckedPart[]) | undefined;
-  #completionAction: CompletionAction | undefined;
+  /** The write carries the put notification to its target. */
+  #carriesNotification = false;
   parts: readonly CheckedPart[] = [];
   /** Bytes to move. */
   total = 0;
@@ -45,8 +44,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   moved = 0;
   #chunked: { stop(): void } | undefined;
   #held: { release(): void }[] = [];
-  #resolve!: (bytes: number) => void;
-  #reject!: (error: unknown) => void;
+  #settler!: CallSettler<number>;
   #settled = false;
   #landed = false;
   #onLanded: (() => void)[] = [];
@@ -61,30 +59,32 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   /** `check` returns the parts, or throws what the transfer rejects with. */
   constructor(
     op: "get" | "put",
-    route: TransferRoute,
+    route: PeerLink,
     scope: TransferScope,
-    control: TransferControl,
+    options: PutOptions,
     check: () => readonly CheckedPart[],
-    completionAction?: CompletionAction,
   ) {
     this.op = op;
     this.route = route;
     this.#scope = scope;
-    this.#control = control;
+    this.#options = options;
     this.#check = check;
-    this.#completionAction = completionAction;
+  }
+
+  /** Has its failure when nobody awaits it. */
+  get operations(): CallOperations | undefined {
+    return this.#scope.operations;
   }
 
   /** Posts the first chunks, or settles at once. Never throws. */
-  begin(resolve: (bytes: number) => void, reject: (error: unknown) => void): void {
-    this.#resolve = resolve;
-    this.#reject = reject;
+  begin(settler: CallSettler<number>): void {
+    this.#settler = settler;
     try {
       this.#begin();
     } catch (error) {
       this.#settle();
       this.#land();
-      reject(error);
+      settler.reject(error);
     }
   }
 
@@ -95,7 +95,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     this.parts = parts;
     this.total = parts.reduce((sum, { bytes }) => sum + bytes, 0);
     assertApart(this.op, parts);
-    const { signal } = this.#control;
+    const { signal } = this.#options;
     if (signal?.aborted === true) throw givenUp(this, signal.reason);
     this.#scope.beginTransfer();
     if (this.total === 0) {
@@ -125,7 +125,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     const { port, address, clock, sealedMover } = this.route;
     this.#beganMs = clock.now();
     if (sealedMover !== undefined) return this.#postSealed(sealedMover, parts);
-    const legs = parts.map(({ remote, offset, bytes, local }) => ({
+    const registered = parts.map(({ remote, offset, bytes, local }) => ({
       remote: remote.segments,
       remoteOffset: offset,
       local: local.map((view) => {
@@ -136,11 +136,11 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
       localOffset: 0,
       bytes,
     }));
-    const extents = planExtents(legs);
-    const pacing = pacingOf(port, this.#control);
+    const extents = planExtents(registered);
+    const pacing = pacingOf(port, this.#options);
     const isOne = extents.length === 1 && this.total <= pacing.chunkBytes;
-    const notification = isOne ? this.#completionAction?.notification(parts) : undefined;
-    if (notification !== undefined) this.#completionAction = undefined;
+    const notification = isOne ? this.#carriedNotification() : undefined;
+    this.#carriesNotification = notification !== undefined;
     this.#chunked = Scheduler.of(port).start({
       op: this.op === "get" ? "read" : "write",
       address,
@@ -161,7 +161,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
         offset: grantOffset + offset,
         local,
       })),
-      chunkBytes: this.#control.chunkBytes,
+      chunkBytes: this.#options.chunkBytes,
       deadlineMs: this.#scope.deadlineMs,
       listener: this,
     });
@@ -206,10 +206,23 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     this.#scope.endTransfer();
   }
 
+  /** The put notification as data of the write. Undefined where there is none, or where it follows as a message. */
+  #carriedNotification(): bigint | undefined {
+    const { notify, checksum } = this.#options;
+    const [part] = this.parts;
+    if (notify === undefined || checksum !== undefined || part === undefined) return undefined;
+    // The providers of both sides must support it, and they may differ.
+    const { port, peerImmediateBytes } = this.route;
+    if (port.immediateBytes !== putNotificationBytes || peerImmediateBytes !== putNotificationBytes)
+      return undefined;
+    return putNotificationData(part.remote.grantKey, notify);
+  }
+
   /** All bytes are in place. What remains needs no memory; until it is done, the transfer can be stopped. */
   #complete(): void {
-    if (this.#completionAction === undefined) return this.#succeed();
-    this.#completionAction.run(this.parts, this.total).then(
+    const { notify, checksum } = this.#options;
+    if (checksum === undefined && (notify === undefined || this.#carriesNotification)) return this.#succeed();
+    this.#verifyAndNotify().then(
       () => {
         if (!this.#settled) this.#succeed();
       },
@@ -217,9 +230,25 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     );
   }
 
+  async #verifyAndNotify(): Promise<void> {
+    const { notify, checksum } = this.#options;
+    if (checksum !== undefined) await verify(this.op, this.#scope, this.route, this.parts);
+    if (notify === undefined || this.#carriesNotification) return;
+    const remote = this.parts[0]?.remote;
+    // A region of no bytes has no key, so its owner could not find it.
+    if (remote === undefined || remote.grantKey === 0n) {
+      throw new RpcError({
+        code: "invalid_argument",
+        message: `${this.op}: the option notify needs a region of at least 1 byte`,
+        origin: "local",
+      });
+    }
+    await sendPutNotification(this.#scope, this.route, remote, notify, this.total);
+  }
+
   #succeed(): void {
     this.#settle();
-    this.#resolve(this.total);
+    this.#settler.resolve(this.total);
   }
 
   #refuse(status: number): void {
@@ -235,7 +264,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
   // ---- the two ends -----------------------------------------------------------------------------------------------
 
   #listen(): void {
-    const { signal, timeoutMs } = this.#control;
+    const { signal, timeoutMs } = this.#options;
     this.#listening = true;
     this.#scope.signal.addEventListener("abort", this.#onCallAborted, { once: true });
     signal?.addEventListener("abort", this.#onAborted, { once: true });
@@ -249,12 +278,12 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     const lost = this.#refusal !== undefined && reason instanceof RpcError && reason.code === "unavailable";
     this.#fail(lost ? this.#refusal : reason);
   };
-  readonly #onAborted = (): void => this.#fail(givenUp(this, this.#control.signal?.reason));
+  readonly #onAborted = (): void => this.#fail(givenUp(this, this.#options.signal?.reason));
 
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle();
-    this.#reject(error);
+    this.#settler.reject(error);
     this.#chunked?.stop();
   }
 
@@ -263,7 +292,7 @@ export class TransferOperation implements ChunkedTransferListener, SealedTransfe
     this.#settledMs = this.route.clock.now();
     if (this.#listening) {
       this.#scope.signal.removeEventListener("abort", this.#onCallAborted);
-      this.#control.signal?.removeEventListener("abort", this.#onAborted);
+      this.#options.signal?.removeEventListener("abort", this.#onAborted);
       this.#cancelTimer?.();
     }
     this.#step();

@@ -1,8 +1,7 @@
+import { anything, type FieldsOf, instance, integer, milliseconds, oneOf } from "../base/options/options.ts";
 import type { Region } from "../memory/region.ts";
 import type { RemoteRegionLike } from "../memory/region-kind.ts";
 import type { RemoteRegion } from "../memory/remote-region.ts";
-import { shown } from "../options/assert-options.ts";
-import { assertPacing } from "./pacing.ts";
 
 /** How a transfer proceeds, and when it stops. */
 export interface TransferControl {
@@ -79,48 +78,29 @@ export type PullOptions = Omit<TransferOptions, "localOffset">;
 /** Parts of one transfer. All of them are planned before the first byte moves. */
 export const maxParts = 4096;
 
-const controls = ["signal", "timeoutMs", "chunkBytes", "inFlight", "checksum"];
-export const optionsOf = {
-  get: ["offset", "length", "localOffset", ...controls],
-  put: ["offset", "length", "localOffset", "notify", ...controls],
-  vector: controls,
-  part: ["remote", "offset", "local", "localOffset", "length"],
-  pull: ["offset", "length", ...controls],
-} as const;
+const controlFields = {
+  signal: instance(AbortSignal),
+  timeoutMs: milliseconds(),
+  chunkBytes: integer(4 * 1024, 2 ** 30),
+  inFlight: integer(1, 256),
+  checksum: oneOf(["crc32c"]),
+} satisfies FieldsOf<TransferControl>;
 
-const maxTimeoutMs = 2_147_483_647;
+/** What a range holds is checked against the memory, with the code `out_of_range`. */
+const rangeFields = {
+  offset: anything(),
+  length: anything(),
+  localOffset: anything(),
+} satisfies FieldsOf<TransferRange>;
 
-/** @throws TypeError or RangeError that names the option. */
-export function assertControl(
-  op: string,
-  options: TransferControl & { readonly notify?: number | undefined },
-  known: readonly string[],
-): void {
-  assertKnown(op, options, known);
-  const { signal, timeoutMs, chunkBytes, inFlight, checksum, notify } = options;
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    throw new TypeError(`${op}: signal must be an AbortSignal`);
-  if (
-    timeoutMs !== undefined &&
-    !(typeof timeoutMs === "number" && timeoutMs > 0 && timeoutMs <= maxTimeoutMs)
-  ) {
-    throw new TypeError(
-      `${op}: timeoutMs must be a number of milliseconds above 0, at most ${maxTimeoutMs}, it is ${shown(timeoutMs)}`,
-    );
-  }
-  if (checksum !== undefined && checksum !== "crc32c")
-    throw new TypeError(`${op}: checksum must be "crc32c", it is ${JSON.stringify(checksum)}`);
-  if (notify !== undefined && notify >>> 0 !== notify)
-    throw new TypeError(`${op}: notify must be an integer from 0 to 2^32 - 1, it is ${shown(notify)}`);
-  assertPacing(op, chunkBytes, inFlight);
-}
+const getFields = { ...rangeFields, ...controlFields } satisfies FieldsOf<TransferOptions>;
+const { localOffset: _, ...pullFields } = getFields;
 
-/** @throws TypeError that names the unknown field. */
-export function assertKnown(op: string, options: unknown, known: readonly string[]): void {
-  if (typeof options !== "object" || options === null)
-    throw new TypeError(`${op}: options must be an object`);
-  for (const name of Object.keys(options)) {
-    if (!known.includes(name))
-      throw new TypeError(`${op}: unknown option "${name}"; known are ${known.join(", ")}`);
-  }
-}
+/** The options of each operation. */
+export const transferFields = {
+  get: getFields,
+  put: { ...getFields, notify: integer(0, 2 ** 32 - 1) } satisfies FieldsOf<PutOptions>,
+  pull: pullFields satisfies FieldsOf<PullOptions>,
+  vector: controlFields,
+  part: { ...rangeFields, remote: anything(), local: anything() } satisfies FieldsOf<TransferPart>,
+};

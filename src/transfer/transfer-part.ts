@@ -1,5 +1,4 @@
-import type { TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import {
   assertInside,
   bytesOf,
@@ -13,6 +12,7 @@ import type { RegionCore } from "../memory/region-core.ts";
 import { permits } from "../memory/region-kind.ts";
 import { grantedHere } from "../memory/region-registration.ts";
 import { grantOf, type RemoteGrant, RemoteRegion, sliceRemoteSegments } from "../memory/remote-region.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 import type { LocalMemory, TransferPart } from "./transfer-options.ts";
 
 /** A part of a transfer that has passed all checks. */
@@ -20,7 +20,7 @@ export interface CheckedPart {
   readonly remote: RemoteGrant;
   readonly offset: number;
   readonly bytes: number;
-  /** Exactly the local bytes to move, in order; no piece is empty. */
+  /** Exactly the local bytes to move, in order; no view is empty. */
   readonly local: readonly Uint8Array[];
   /** The region of this engine that the local memory belongs to, if one was given. */
   readonly region: RegionCore | undefined;

@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { IncomingCall, type Outcome } from "../call/incoming-call.ts";
-import { FakePort, type PostedTransfer } from "../connection/fake-port.test-support.ts";
-import type { RefusedTransfer, TransferRoute } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
 import { Region } from "../memory/region.ts";
 import { RegionCore } from "../memory/region-core.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
-import { FakeClock } from "../time/fake-clock.test-support.ts";
-import { pull } from "./region-operations.ts";
-import { transfer, transferParts } from "./transfer.ts";
+import { FakePort, type PostedTransfer } from "../session/connection/fake-port.test-support.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
+import { pull, transfer, transferParts } from "./transfer.ts";
 import type { LocalMemory, TransferOptions } from "./transfer-options.ts";
 
 const access = { read: 1, write: 2, read_write: 3 } as const;
@@ -20,13 +20,14 @@ function setUp(granted: keyof typeof access = "read_write", bytes = 100) {
   const port = new FakePort();
   const clock = new FakeClock();
   const landed: [string, number][] = [];
-  const route: TransferRoute = {
+  const way: TransferRoute = {
     port,
     address: 1,
     clock,
     wakeProgress: () => {},
     onLanded: (op, bytes) => void landed.push([op, bytes]),
   };
+  const route = way as PeerLink;
   const call = new IncomingCall({ answer: (_, outcome) => void answers.push(outcome) }, 1 << 20, 0);
   const remote = new RemoteRegion(call, {
     bytes,
@@ -48,6 +49,25 @@ const failure = async (promise: Promise<unknown>): Promise<RpcError> => {
 };
 
 describe("transfer", () => {
+  it("leaves its failure to the call when its handler forgets it", async () => {
+    const { port, get, call } = setUp();
+    call.begin();
+    const moving = get(new Uint8Array(20));
+    const settled = call.handlerReturned();
+    expect([call.operations?.open, call.open]).toEqual([1, true]);
+    port.pulls[0]?.settle(5);
+    expect(await settled).toMatchObject({ error: { code: "unavailable" } });
+    expect([call.operations?.open, call.open]).toEqual([0, true]);
+    await expect(moving).rejects.toMatchObject({ code: "unavailable" });
+  });
+
+  it("leaves a wrong argument of a forgotten pull to the call", async () => {
+    const { route, remote, call } = setUp();
+    call.begin();
+    void pull(route, call, remote, Uint8Array, { size: 1 } as never);
+    expect(String((await call.handlerReturned())?.error)).toContain('unknown option "size"');
+  });
+
   it("moves what it is asked for and lets go of the local memory", async () => {
     const { port, get } = setUp();
     const local = new Uint8Array(20);
@@ -263,7 +283,7 @@ describe("a transfer between pieces", () => {
     [{ inFlight: 0 }, "inFlight must be an integer from 1 to 256, it is 0"],
     [{ inFlight: 257 }, "inFlight must be an integer"],
     [{ timeoutMs: 0 }, "timeoutMs must be a number"],
-    [{ signal: {} as never }, "signal must be an AbortSignal"],
+    [{ signal: {} as never }, "signal must be an instance of AbortSignal"],
   ])("refuses %j", async (options, message) => {
     const { get, port } = setUp();
     expect(String(await failure(get(new Uint8Array(5), options)))).toContain(message);
@@ -347,7 +367,7 @@ describe("a transfer between pieces", () => {
     const asked: RefusedTransfer[] = [];
     const reason = new RpcError({ code: "out_of_range", message: "beyond its end", origin: "remote" });
     const answers = [undefined, reason];
-    const asking: TransferRoute = {
+    const asking: PeerLink = {
       ...route,
       explain(refused) {
         asked.push(refused);
@@ -378,7 +398,7 @@ describe("a transfer between pieces", () => {
   it("keeps the provider's error when the session is lost while its owner is asked, and no other end of the call", async () => {
     const attempt = async (reason: RpcError) => {
       const { route, call, port, remote } = setUp();
-      const asking: TransferRoute = { ...route, explain: () => new Promise(() => {}) };
+      const asking: PeerLink = { ...route, explain: () => new Promise(() => {}) };
       const getting = transfer("get", asking, call, remote, new Uint8Array(5));
       port.transfers[0]?.settle(125);
       call.abort(reason);
@@ -398,7 +418,7 @@ describe("a transfer between pieces", () => {
   it("asks the owner also when the call has been cancelled meanwhile: the connection may have broken with all that was on it", async () => {
     const { route, call, port, remote, answers } = setUp();
     let asked = 0;
-    const asking: TransferRoute = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
+    const asking: PeerLink = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
     const getting = transfer("get", asking, call, remote, new Uint8Array(5));
     call.abort(cancelled);
     expect(await failure(getting)).toBe(cancelled);
@@ -409,7 +429,7 @@ describe("a transfer between pieces", () => {
   it("keeps the provider's error when the owner cannot be asked, and where it says why", async () => {
     const { route, call, port, remote } = setUp();
     let asked = 0;
-    const asking: TransferRoute = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
+    const asking: PeerLink = { ...route, explain: () => Promise.reject(new Error(`${++asked}`)) };
     const attempt = async (status: number) => {
       const getting = transfer("get", asking, call, remote, new Uint8Array(5));
       port.transfers.at(-1)?.settle(status);

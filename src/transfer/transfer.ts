@@ -1,15 +1,18 @@
-import type { TransferRoute, TransferScope } from "../control/transfer-route.ts";
-import type { RemoteRegion } from "../memory/remote-region.ts";
-import { type CompletionAction, TransferOperation, type TransferProgress } from "./transfer-operation.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { checkOptions } from "../base/options/options.ts";
+import { CallSettler, callPromise } from "../call/call-operations.ts";
+import { RemoteRegion } from "../memory/remote-region.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
+import { TransferOperation, type TransferProgress } from "./transfer-operation.ts";
 import {
-  assertControl,
-  assertKnown,
   type LocalMemory,
   maxParts,
-  optionsOf,
+  type PullOptions,
   type PutOptions,
   type TransferControl,
   type TransferPart,
+  transferFields,
 } from "./transfer-options.ts";
 import { checkPart } from "./transfer-part.ts";
 
@@ -26,6 +29,7 @@ import { checkPart } from "./transfer-part.ts";
  */
 export class Transfer extends Promise<number> {
   readonly #movement: TransferOperation;
+  readonly #settler: CallSettler<number>;
 
   /** `then` returns a plain promise. */
   static override get [Symbol.species](): PromiseConstructor {
@@ -34,8 +38,24 @@ export class Transfer extends Promise<number> {
 
   /** @internal Made by `call.get` and the like. */
   constructor(movement: TransferOperation) {
-    super((resolve, reject) => movement.begin(resolve, reject));
+    let settler!: CallSettler<number>;
+    super((resolve, reject) => {
+      settler = new CallSettler<number>(movement.operations, resolve, reject);
+      movement.begin(settler);
+    });
+    settler.attach(this);
     this.#movement = movement;
+    this.#settler = settler;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: it notes that somebody awaits the transfer
+  override then<A = number, B = never>(
+    onResolved?: ((bytes: number) => A | PromiseLike<A>) | null,
+    // biome-ignore lint/suspicious/noExplicitAny: as in the class of all promises
+    onRejected?: ((reason: any) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.#settler.onAwaited();
+    return super.then(onResolved, onRejected);
   }
 
   /**
@@ -58,45 +78,123 @@ export class Transfer extends Promise<number> {
 
 /**
  * Copies between local memory and a region of a peer, one-sided: `get` reads the region, `put` writes it. Bounds,
- * access and liveness are checked before anything is posted, because not every provider checks them. `completionAction`
- * runs before the transfer resolves.
+ * access and liveness are checked before anything is posted, because not every provider checks them.
  */
 export function transfer(
   op: "get" | "put",
-  route: TransferRoute,
+  session: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
   local: LocalMemory,
   options: PutOptions = {},
-  completionAction?: CompletionAction,
 ): Transfer {
   const check = () => {
-    assertControl(op, options, optionsOf[op]);
+    checkOptions(op, options, transferFields[op]);
     const { offset, localOffset, length } = options;
     return [checkPart(op, scope, { remote, local, offset, localOffset, length })];
   };
-  return new Transfer(new TransferOperation(op, route, scope, options, check, completionAction));
+  return new Transfer(new TransferOperation(op, session, scope, options, check));
 }
 
-/** As `transfer`, for many pairs of memory at once. */
+/** As `transfer`, for many pairs of memory at once: `getv` and `putv`. */
 export function transferParts(
   op: "get" | "put",
-  route: TransferRoute,
+  session: PeerLink,
   scope: TransferScope,
   parts: readonly TransferPart[],
   options: TransferControl = {},
-  completionAction?: CompletionAction,
 ): Transfer {
   const name = `${op}v`;
   const check = () => {
-    assertControl(name, options, optionsOf.vector);
+    checkOptions(name, options, transferFields.vector);
     if (!Array.isArray(parts)) throw new TypeError(`${name}: parts must be an array`);
     if (parts.length > maxParts)
       throw new RangeError(`${name}: parts has ${parts.length} entries; the limit is ${maxParts}`);
     return parts.map((part, index) => {
-      assertKnown(`${name}: part ${index}`, part, optionsOf.part);
+      checkOptions(`${name}: part ${index}`, part, transferFields.part);
       return checkPart(op, scope, part);
     });
   };
-  return new Transfer(new TransferOperation(op, route, scope, options, check, completionAction));
+  return new Transfer(new TransferOperation(op, session, scope, options, check));
+}
+
+/** The class that `pull` returns: any typed array, `Buffer` or `DataView`. */
+export interface PullType<T extends ArrayBufferView> {
+  readonly prototype: T;
+}
+
+const TypedArray = Object.getPrototypeOf(Uint8Array) as abstract new () => ArrayBufferView;
+
+/**
+ * Copies a peer's memory into new memory, seen as `Type`.
+ *
+ * @throws as `get`; RpcError `invalid_argument` when the length is not a multiple of the element size,
+ * `resource_exhausted` when there is no memory for it.
+ */
+export function pull<T extends ArrayBufferView>(
+  session: PeerLink,
+  scope: TransferScope,
+  remote: RemoteRegion,
+  Type: PullType<T>,
+  options: PullOptions = {},
+): Promise<T> {
+  return callPromise(scope.operations, () => pullInto(session, scope, remote, Type, options));
+}
+
+async function pullInto<T extends ArrayBufferView>(
+  session: PeerLink,
+  scope: TransferScope,
+  remote: RemoteRegion,
+  Type: PullType<T>,
+  options: PullOptions,
+): Promise<T> {
+  checkOptions("pull", options, transferFields.pull);
+  if (!(remote instanceof RemoteRegion))
+    throw new TypeError("pull: the first argument must be a region from this call's input");
+  const elementBytes = elementBytesOf(Type);
+  const { offset = 0 } = options;
+  const { length = remote.byteLength - offset } = options;
+  if (length % elementBytes !== 0) {
+    throw new RpcError({
+      code: "invalid_argument",
+      message: `pull: ${length} bytes are not a multiple of the element size, ${elementBytes} bytes`,
+      origin: "local",
+    });
+  }
+  // Before memory is allocated: the length of the region is the peer's word.
+  if (!(Number.isSafeInteger(length) && length >= 0 && offset + length <= remote.byteLength)) {
+    throw new RpcError({
+      code: "out_of_range",
+      message: `pull: offset ${offset} and length ${length} do not lie inside ${remote.byteLength} bytes`,
+      origin: "local",
+    });
+  }
+  const memory = allocate(length);
+  await transfer("get", session, scope, remote, new Uint8Array(memory), { ...options, offset, length });
+  return viewAs(Type, memory);
+}
+
+function elementBytesOf(Type: unknown): number {
+  const isClass = typeof Type === "function";
+  if (isClass && (Type === DataView || Type.prototype instanceof TypedArray))
+    return (Type as { readonly BYTES_PER_ELEMENT?: number }).BYTES_PER_ELEMENT ?? 1;
+  throw new TypeError("pull: the type must be the class of a typed array, Buffer or DataView");
+}
+
+function viewAs<T extends ArrayBufferView>(Type: PullType<T>, memory: ArrayBuffer): T {
+  if ((Type as unknown) === Buffer) return Buffer.from(memory) as unknown as T;
+  return new (Type as unknown as new (memory: ArrayBuffer) => T)(memory);
+}
+
+function allocate(bytes: number): ArrayBuffer {
+  try {
+    return new ArrayBuffer(bytes);
+  } catch (cause) {
+    throw new RpcError({
+      code: "resource_exhausted",
+      message: `pull: the system has no memory for ${bytes} bytes`,
+      origin: "local",
+      cause,
+    });
+  }
 }

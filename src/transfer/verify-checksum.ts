@@ -1,13 +1,13 @@
-import { asCount, builtinMethod, fail, isUint32, isUint64 } from "../control/control-method.ts";
-import { requestInCall, unexpected } from "../control/control-request.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { realTimers } from "../base/time/real-timers.ts";
 import { sliceSegments } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";
-import { realTimers } from "../time/real-timers.ts";
 import { builtin } from "../wire/builtin.ts";
 import { crc32c } from "./checksum.ts";
+import { asCount, builtinMethod, fail, isUint32, isUint64 } from "./control/control-method.ts";
+import { requestInCall, unexpected } from "./control/control-request.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** How much is summed in one turn of the event loop: about a millisecond. */
@@ -121,8 +121,8 @@ export const checksumMethod = builtinMethod<ChecksumInput>(
     return { key, ranges };
   },
   async ({ key, ranges }, call, session) => {
-    // A grant for writing is enough: whoever put bytes there may verify them. Note that a checksum of a few bytes
-    // reveals them.
+    // A grant for writing is enough: a peer that put bytes there may verify them. A checksum of a few bytes reveals
+    // them.
     const regions = ranges.map(({ offset, bytes }) => session.grants.check(key, undefined, offset, bytes));
     const granted = session.grants.find(key);
     const goOn = () => call.open && session.grants.find(key) === granted;

@@ -1,15 +1,16 @@
 import { isSharedArrayBuffer } from "node:util/types";
-import { asCount, builtinMethod, isUint64 } from "../control/control-method.ts";
-import { requestInCall, unexpected } from "../control/control-request.ts";
-import type { PeerLink } from "../control/peer-link.ts";
-import type { TransferScope } from "../control/transfer-route.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { shown } from "../base/options/options.ts";
+import { callPromise } from "../call/call-operations.ts";
 import { assertInside } from "../memory/exposable.ts";
 import type { RegionCore } from "../memory/region-core.ts";
 import { permits } from "../memory/region-kind.ts";
 import { grantOf, RemoteRegion } from "../memory/remote-region.ts";
-import { shown } from "../options/assert-options.ts";
 import { builtin } from "../wire/builtin.ts";
+import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
+import { requestInCall, unexpected } from "./control/control-request.ts";
+import type { PeerLink } from "./control/peer-link.ts";
+import type { TransferScope } from "./control/transfer-route.ts";
 
 /** The operations on a word, by their wire numbers. */
 const operation = { read: 0, swap: 1, fetchAdd: 2, compareAndSwap: 3 } as const;
@@ -79,7 +80,11 @@ export class RemoteWord {
     return this.#ask("compareAndSwap", expected, desired);
   }
 
-  async #ask(name: Operation, first: bigint, second: bigint): Promise<bigint> {
+  #ask(name: Operation, first: bigint, second: bigint): Promise<bigint> {
+    return callPromise(this.#scope.operations, () => this.#execute(name, first, second));
+  }
+
+  async #execute(name: Operation, first: bigint, second: bigint): Promise<bigint> {
     for (const value of [first, second]) {
       if (!isUint64(value))
         throw invalid(`${name}: the value must be a bigint from 0 to 2^64 - 1, it is ${shown(value)}`);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { codeNumbers, type RpcCode } from "../errors/code.ts";
-import { RpcError } from "../errors/rpc-error.ts";
+import { codeNumbers, type RpcCode } from "../base/errors/code.ts";
+import { RpcError } from "../base/errors/rpc-error.ts";
 import { errorWord, packError, parseError } from "./fault.ts";
 
 describe("error body", () => {

@@ -1,5 +1,5 @@
-import { codeFromNumber, codeToNumber, type RpcCode } from "../errors/code.ts";
-import { type ErrorMetadata, RpcError } from "../errors/rpc-error.ts";
+import { codeFromNumber, codeToNumber, type RpcCode } from "../base/errors/code.ts";
+import { type ErrorMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,
@@ -21,10 +21,8 @@ export function errorWord(error: RpcError): number {
 }
 
 export function packError(error: RpcError): ErrorBody {
-  const prefix = `[${error.code}] `;
-  const text = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
   return {
-    m: text.slice(0, maxMessageLength),
+    m: error.plainMessage.slice(0, maxMessageLength),
     ...(error.reason === undefined ? {} : { r: error.reason }),
     ...(error.data === undefined ? {} : { d: error.data }),
     ...(error.retryAfterMs === undefined ? {} : { a: error.retryAfterMs }),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { priorities } from "../flow/priority.ts";
+import { priorities } from "../base/flow/priority.ts";
 import {
   frameFault,
   frameFlag,

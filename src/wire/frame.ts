@@ -1,4 +1,4 @@
-import type { Priority } from "../flow/priority.ts";
+import type { Priority } from "../base/flow/priority.ts";
 
 /**
  * The frame header: sixteen bytes before each frame's body.

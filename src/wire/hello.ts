@@ -1,5 +1,5 @@
+import { leastDecodedBytes } from "../base/flow/session-limits.ts";
 import type { Port } from "../fabric/port.ts";
-import { leastDecodedBytes } from "../flow/session-limits.ts";
 import { decodeAt } from "./codec.ts";
 import { frameFault, frameFlag, frameHeaderBytes, frameKind } from "./frame.ts";
 import { alignFrame, messageHeaderBytes } from "./message.ts";

@@ -22,7 +22,7 @@ export const maxRegionSegments = 4096;
 const version = 1;
 const lastAddress = 0xffff_ffff_ffff_ffffn;
 
-/** One contiguous piece of a region. */
+/** A segment of a region: contiguous memory. */
 export interface RegionSegment {
   readonly key: bigint;
   readonly address: bigint;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Priority } from "../../src/flow/priority.ts";
+import type { Priority } from "../../src/base/flow/priority.ts";
 import { type ClassResult, type Result, type Scenario, simulate } from "./support/simulation.ts";
 
 const usual = { control: 0.01, high: 0.2, normal: 0.5, low: 0.29 };

@@ -10,7 +10,7 @@ import {
 } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { hashToNumber } from "../../src/balance/hash.ts";
+import { hashToNumber } from "../../src/connect/hash.ts";
 import { announceLanes } from "../../src/engine/engine.ts";
 import { expectAtRest } from "../matrix/at-rest.ts";
 import { openEngine } from "../matrix/pair.ts";

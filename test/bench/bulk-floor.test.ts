@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { FiRma, RmaMeasured } from "../../bench/floor/fi-rma.ts";
 import type { Figure } from "../../bench/suite/figure.ts";
-import { providers } from "../../src/libfabric/libfabric.ts";
+import { providers } from "../../src/fabric/libfabric/libfabric.ts";
 import { isLong } from "../matrix/long.ts";
 import { underSanitizers } from "../processes/support/fabrics.ts";
 

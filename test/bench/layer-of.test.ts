@@ -6,9 +6,10 @@ const inFile = (url: string, functionName = "f") => layerOf({ functionName, url 
 describe("the layer of a function in a profile", () => {
   it("follows the folder of src/ or dist/", () => {
     expect(inFile("file:///x/dist/wire/codec.js")).toBe("codec");
-    expect(inFile("file:///x/build/src/options/assert-options.js")).toBe("validation");
+    expect(inFile("file:///x/build/src/base/options/assert-options.js")).toBe("validation");
     expect(inFile("file:///x/dist/fabric/progress.js")).toBe("ports");
-    expect(inFile("file:///x/dist/connection/outbox.js")).toBe("scheduling");
+    expect(inFile("file:///x/dist/fabric/libfabric/addon.js")).toBe("ports");
+    expect(inFile("file:///x/dist/session/connection/outbox.js")).toBe("scheduling");
     expect(inFile("file:///x/dist/client/client-call.js")).toBe("scheduling");
   });
 

@@ -89,9 +89,3 @@ describe("the named ratios", () => {
     expect(ratios).toEqual({ idle_cpu_percent: 0.3 });
   });
 });
-
-describe("results", () => {
-  it("have no two figures of one name", () => {
-    expect(() => resultsWith([figure("a", [1]), figure("a", [2])])).toThrow("Two figures are called a");
-  });
-});

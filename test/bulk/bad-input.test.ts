@@ -94,7 +94,6 @@ describe.each(transports)("bad input over $name", (provider) => {
     expect(expose([good, good, resizable])).toThrow("view 2 must not lie in a resizable buffer");
     expect(expose([good, "x"])).toThrow("view 1 must be a typed array");
     expect(expose(many)).toThrow("the views make 4097 segments; the limit is 4096");
-    expect(() => client.expose(good, { access: "read", memory: { cuda: 0 } })).toThrow("[unimplemented]");
     using most = client.expose(many.slice(1), { access: "read" });
     using shared = client.expose(new Uint8Array(new SharedArrayBuffer(8)), { access: "read" });
     expect([most.segments.length, shared.byteLength, client.stats().regions]).toEqual([4096, 8, 2]);

@@ -198,8 +198,8 @@ describe("the option keys", () => {
   it.each(["session", "", 1, null])("is refused as %j", async (keys) => {
     const engine = await openEngine();
     const wrong = { access: "read", keys } as never;
-    expect(() => engine.expose(new Uint8Array(8), wrong)).toThrow('expose: keys must be "call" or "region"');
-    expect(() => engine.pool.take(8, wrong)).toThrow('expose: keys must be "call" or "region"');
+    expect(() => engine.expose(new Uint8Array(8), wrong)).toThrow('keys must be "call" or "region"');
+    expect(() => engine.pool.take(8, wrong)).toThrow('keys must be "call" or "region"');
     expect(engine.stats()).toMatchObject({ regions: 0, pool: { takenBytes: 0 } });
   });
 

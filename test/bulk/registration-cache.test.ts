@@ -2,8 +2,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { openConnectingPort, openListeningPort } from "../../src/fabric/open-port.ts";
 import { access, defaultLayout, type Port, type PortSink, type TransferOp } from "../../src/fabric/port.ts";
 import { locate } from "../../src/fabric/target.ts";
+import { allocateSlab } from "../../src/memory/pool.ts";
 import { dropIdleRegistrations, hold, registrations } from "../../src/memory/registration-cache.ts";
-import { allocateSlab } from "../../src/memory/slab-memory.ts";
 import { providers } from "../matrix/providers.ts";
 import { fill, firstWrong } from "./support/pattern.ts";
 

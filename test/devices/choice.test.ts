@@ -1,13 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import {
-  describeFabrics,
-  type EngineOptions,
-  implement,
-  type RdmaDeviceReport,
-  service,
-  unary,
-} from "cinnabar";
+import { type EngineOptions, implement, service, unary } from "cinnabar";
+import { describeFabrics, type RdmaDeviceReport } from "cinnabar/inspect";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine } from "../matrix/pair.ts";

@@ -1,5 +1,5 @@
-import { inspect } from "node:util";
-import { bulk, describeFabrics, implement, RpcError, service, unary } from "cinnabar";
+import { bulk, implement, service, unary } from "cinnabar";
+import { describeFabrics } from "cinnabar/inspect";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { openEngine } from "../matrix/pair.ts";
@@ -89,41 +89,5 @@ describe("a fabric that libfabric resolves addresses for", () => {
   it("cannot be connected to at any node", async () => {
     const client = await openEngine();
     await expect(client.connect("efa://*:1")).rejects.toThrow(TypeError);
-  });
-});
-
-describe("an authorization key", () => {
-  const secret = "5ec4e7005ec4e7005ec4e7005ec4e700";
-
-  it("is refused where the provider takes none, and is not in the error", async () => {
-    for (const [scheme, listen] of [
-      ["tcp", "tcp://127.0.0.1:0"],
-      ["shm", `shm://keyed-${process.pid}`],
-    ] as const) {
-      const error = await failure(openEngine({ listen, authKeys: { [scheme]: secret } }));
-      expect(error).toBeInstanceOf(RpcError);
-      expect(error.code).toBe("unimplemented");
-      expect(error.message).toMatch(/provider \S+ takes no authorization key$/);
-      expect(inspect(error, { depth: 9, showHidden: true })).not.toContain("5ec4e7");
-    }
-    vi.stubEnv("CINNABAR_PROVIDER", standIn);
-    const error = await failure(openEngine({ listen: "psm2://127.0.0.1:0", authKeys: { psm2: secret } }));
-    expect(error.message).toContain(`provider ${standIn} takes no authorization key`);
-  });
-
-  it("is for its own fabric only, and shows nowhere in an engine", async () => {
-    const engine = await openEngine({ listen: "tcp://127.0.0.1:0", authKeys: { psm2: secret } });
-    const shown = [
-      inspect(engine, { depth: 9, showHidden: true }),
-      JSON.stringify(engine.stats()),
-      JSON.stringify(describeFabrics()),
-    ];
-    for (const text of shown) expect(text).not.toContain("5ec4e7");
-  });
-
-  it("must be for a fabric there is", async () => {
-    await expect(openEngine({ authKeys: { mem: secret } as object })).rejects.toThrow(
-      'Engine.open: authKeys: unknown option "mem"',
-    );
   });
 });

@@ -13,14 +13,14 @@ export interface Message {
 
 const sources = ["src", "packages"]
   .flatMap(filesOf)
-  .filter((file) => /(^|\/)src\/.*\.ts$/.test(file) && !/\.test|\/(simulate|gates|live-gates)\//.test(file));
+  .filter((file) => /(^|\/)src\/.*\.ts$/.test(file) && !file.includes(".test"));
 
 /**
  * Sentences of these files stand behind "broke the protocol", or in no message: they judge bytes, or make code and
  * stand-ins for tests.
  */
 const ofBytes =
-  /^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^src\/(wire\/(?!codec|encode-value|extension|value-path|work)|metadata\/metadata-block|fabric\/mem-port|connection\/handshake|opening\/opening-message)/;
+  /^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^src\/(wire\/(?!codec|encode-value|extension|value-path|work|metadata\/(?!metadata-block))|fabric\/mem-port|session\/connection\/handshake|session\/opening\/opening-message)/;
 
 /** Parameters that take the text of an error. */
 const textParameter = /^(message|text|why|reason|said)$/;

@@ -1,21 +1,20 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { codeNumbers } from "../../src/base/errors/code.ts";
 import { IncomingCall, type Outcome } from "../../src/call/incoming-call.ts";
-import type { SessionContext } from "../../src/connection/context.ts";
-import { FakePort, takeApart } from "../../src/connection/fake-port.test-support.ts";
-import { peerGreeting } from "../../src/connection/fake-services.test-support.ts";
-import { keepalive } from "../../src/connection/keepalive.ts";
-import { Outbox } from "../../src/connection/outbox.ts";
-import type { PeerLink } from "../../src/control/peer-link.ts";
 import { controlMethods } from "../../src/engine/session-parts.ts";
-import { codeNumbers } from "../../src/errors/code.ts";
-import { ExecutedCalls, executedFrames } from "../../src/exchange/executed-calls.ts";
-import type { OutgoingCalls } from "../../src/exchange/outgoing-calls.ts";
-import { maxRegions, maxSegments } from "../../src/exchange/request-regions.ts";
-import { Borrowing } from "../../src/handles/borrowing.ts";
-import { Shares } from "../../src/handles/shares.ts";
 import { RemoteRegion } from "../../src/memory/remote-region.ts";
-import { metadataLength, readMetadata, writeMetadata } from "../../src/metadata/metadata-block.ts";
+import { ExecutedCalls, executedFrames } from "../../src/session/calls/executed-calls.ts";
+import type { OutgoingCalls } from "../../src/session/calls/outgoing-calls.ts";
+import { maxRegions, maxSegments } from "../../src/session/calls/request-regions.ts";
+import type { SessionContext } from "../../src/session/connection/context.ts";
+import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
+import { peerGreeting } from "../../src/session/connection/fake-services.test-support.ts";
+import { keepalive } from "../../src/session/connection/keepalive.ts";
+import { Outbox } from "../../src/session/connection/outbox.ts";
+import type { PeerLink } from "../../src/transfer/control/peer-link.ts";
+import { Borrowing } from "../../src/transfer/handles/borrowing.ts";
+import { Shares } from "../../src/transfer/handles/shares.ts";
 import { builtin, firstBuiltin } from "../../src/wire/builtin.ts";
 import {
   type CallIdentity,
@@ -49,6 +48,7 @@ import {
   parseServices,
 } from "../../src/wire/handshake.ts";
 import { messageFault, messageHeaderBytes, Nonce } from "../../src/wire/message.ts";
+import { metadataLength, readMetadata, writeMetadata } from "../../src/wire/metadata/metadata-block.ts";
 import {
   maxRegionSegments,
   readRegionDescriptor,

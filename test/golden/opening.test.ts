@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { FakePort } from "../../src/connection/fake-port.test-support.ts";
+import { FakePort } from "../../src/session/connection/fake-port.test-support.ts";
 import {
   openingMessage,
   packSecureHello,
@@ -11,7 +11,7 @@ import {
   readOpeningFrame,
   type SecureHello,
   withTerms,
-} from "../../src/opening/opening-message.ts";
+} from "../../src/session/opening/opening-message.ts";
 import { encode } from "../../src/wire/codec.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { readHello } from "../../src/wire/hello.ts";

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, it } from "vitest";
-import { addonIfThere } from "../../src/libfabric/libfabric.ts";
-import { expand, KeyChain } from "../../src/sealing/key-schedule.ts";
-import { MessageOpener } from "../../src/sealing/message-opener.ts";
-import { MessageSealer, messagesOfLink } from "../../src/sealing/message-sealer.ts";
-import { sealedTagBytes } from "../../src/sealing/sealed-message.ts";
-import { SessionCiphers } from "../../src/sealing/session-ciphers.ts";
-import { type SuiteName, suiteNames } from "../../src/sealing/suites.ts";
+import { addonIfThere } from "../../src/fabric/libfabric/libfabric.ts";
+import { expand, KeyChain } from "../../src/security/sealing/key-schedule.ts";
+import { MessageOpener } from "../../src/security/sealing/message-opener.ts";
+import { MessageSealer, messagesOfLink } from "../../src/security/sealing/message-sealer.ts";
+import { sealedTagBytes } from "../../src/security/sealing/sealed-message.ts";
+import { SessionCiphers } from "../../src/security/sealing/session-ciphers.ts";
+import { type SuiteName, suiteNames } from "../../src/security/sealing/suites.ts";
 import { messageHeaderBytes, Nonce } from "../../src/wire/message.ts";
 
 interface SealedVectors {

@@ -11,9 +11,9 @@ import {
 } from "cinnabar";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { remoteRingOf } from "../../src/byte-stream/remote-stream.ts";
-import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
 import { grantOf } from "../../src/memory/remote-region.ts";
+import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
+import { remoteRingOf } from "../../src/transfer/byte-stream/remote-stream.ts";
 import { builtin, firstBuiltin } from "../../src/wire/builtin.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { deferred } from "../matrix/wait.ts";

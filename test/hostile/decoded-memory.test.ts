@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
 import { access } from "../../src/fabric/port.ts";
+import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { encode } from "../../src/wire/codec.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";

@@ -1,8 +1,8 @@
 import { Engine } from "cinnabar";
 import { describe, expect, it } from "vitest";
-import { messageOf, packedGreeting } from "../../src/connection/fake-services.test-support.ts";
 import { MemPort } from "../../src/fabric/mem-port.ts";
 import { defaultLayout } from "../../src/fabric/port.ts";
+import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameHeaderBytes, frameKind } from "../../src/wire/frame.ts";
 import { messageHeaderBytes } from "../../src/wire/message.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
+import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { messageHeaderBytes, numberOffset } from "../../src/wire/message.ts";
 import { writeRegionDescriptor } from "../../src/wire/region-descriptor.ts";

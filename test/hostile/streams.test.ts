@@ -1,7 +1,7 @@
 import { clientStream, duplexStream, implement, serverStream, service } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import type { FrameSpec } from "../../src/connection/fake-services.test-support.ts";
+import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { methodKindNumbers } from "../../src/wire/handshake.ts";
 import { deferred, failure } from "../matrix/wait.ts";

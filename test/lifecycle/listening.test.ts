@@ -41,6 +41,18 @@ describe("an engine that listens over tcp", () => {
     });
   });
 
+  it.each(["tcp://0.0.0.0:7400", "tcp://[::]:7400", "verbs://0.0.0.0:7400"])(
+    "refuses to connect to %s, which is wrong usage",
+    async (url) => {
+      const engine = await openEngine();
+      const error = await engine.connect(url).catch((reason: unknown) => reason);
+      expect(error).toBeInstanceOf(TypeError);
+      expect((error as TypeError).message).toMatch(
+        /can be listened on, not connected to; connect to an address/,
+      );
+    },
+  );
+
   it.runIf(hasSix)("at [::] serves peers of both versions of IP", async () => {
     const { urls } = await openEngine({ listen: "tcp://[::]:0", serve: [both] });
     for (const host of ["127.0.0.1", "[::1]"]) {

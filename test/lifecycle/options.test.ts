@@ -39,8 +39,6 @@ describe("Engine.open", () => {
     [{ verbs: 5 }, "Engine.open: verbs: options must be an object"],
     [{ verbs: { devise: "mlx5_0" } }, 'unknown option "devise"; known are device, interface, subnet, gid'],
     [{ verbs: { subnet: "10.0.0.0" } }, "verbs.subnet must be an address and a prefix length"],
-    [{ authKeys: { smoke: "00" } }, 'unknown option "smoke"'],
-    [{ authKeys: { psm3: "xyz" } }, "authKeys.psm3 must be bytes or pairs of hexadecimal digits"],
     [{ serve: Ping }, "serve must be an array"],
     [{ serve: [Ping] }, "serve[0] must be made by implement()"],
     [{ serve: [null] }, "serve[0] must be made by implement()"],

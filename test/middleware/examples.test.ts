@@ -11,7 +11,12 @@ import { isSecured } from "../matrix/secured.ts";
 import { deferred, failure } from "../matrix/wait.ts";
 
 const Notes = service("notes.v1", {
-  read: unary({ input: z.object({ n: z.number() }), output: z.string(), idempotent: true }),
+  read: unary({
+    input: z.object({ n: z.number() }),
+    output: z.string(),
+    errors: { NotFound: z.object({ n: z.number() }) },
+    idempotent: true,
+  }),
   write: unary({ output: z.string() }),
 });
 
@@ -22,7 +27,7 @@ function over(middleware: readonly Middleware[], gate: Promise<void> = Promise.r
   const notes = implement(
     Notes,
     {
-      read: ({ n }) => `note ${n}, read ${++reads}`,
+      read: ({ n }, call) => (n < 0 ? call.fail("NotFound", { n }) : `note ${n}, read ${++reads}`),
       write: async (_, call) => {
         await gate;
         return call.context.get(currentUser)?.id ?? "nobody";
@@ -45,10 +50,15 @@ describe("the example of", () => {
     expect(await failure(api(Notes, { middleware: [log, refuse] }).read({ n: 1 }))).toMatchObject({
       code: "internal",
     });
+    expect(await failure(api(Notes, { middleware: [log] }).read({ n: -1 }))).toMatchObject({
+      reason: "NotFound",
+    });
     expect(lines.map((line) => line.replace(/[\d.]+ ms$/, "T ms"))).toEqual([
       "server notes.v1/read ok T ms",
       "client notes.v1/read ok T ms",
       "client notes.v1/read failed T ms",
+      "server notes.v1/read not_found NotFound T ms",
+      "client notes.v1/read not_found NotFound T ms",
     ]);
   });
 

@@ -47,6 +47,22 @@ const noting =
   };
 
 describe.each(providers)("middleware over $name", (provider) => {
+  it("at the server sees a declared error with its code, reason and data", async () => {
+    const seen: unknown[] = [];
+    const watch: Middleware = async (_, next) => {
+      try {
+        return await next();
+      } catch (error) {
+        seen.push(error);
+        throw error;
+      }
+    };
+    const { api } = await over({ service: [watch] }, provider);
+    expect(await failure(api(Echo).throws())).toMatchObject({ reason: "Full", data: { left: 0 } });
+    expect(seen).toEqual([expect.any(RpcError)]);
+    expect(seen[0]).toMatchObject({ code: "failed_precondition", reason: "Full", data: { left: 0 } });
+  });
+
   it("runs around call and handler: engine, client, call; engine, service", async () => {
     const log: string[] = [];
     const { api } = await over(

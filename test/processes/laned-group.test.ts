@@ -5,7 +5,6 @@ import {
   coordinatorAuthority,
   etcdAuthority,
   type Group,
-  GroupHost,
   type JoinOptions,
   joinGroup,
   notInView,
@@ -43,9 +42,8 @@ async function startLanes(settings: LanesServerSettings, engine: Engine) {
 }
 
 async function join(authority: Authority, options: Partial<JoinOptions> = {}, url = freshUrl("shm")) {
-  const host = new GroupHost();
-  const engine = await openEngine({ listen: url, serve: [...host.serve], connectTimeoutMs: 10_000 });
-  const group = await joinGroup("laned", { engine, host, authority, onExcluded: "ignore", ...options });
+  const engine = await openEngine({ listen: url, connectTimeoutMs: 10_000 });
+  const group = await joinGroup("laned", { engine, authority, onExcluded: "ignore", ...options });
   onTestFinished(() => group.close());
   return { engine, group };
 }

@@ -1,8 +1,8 @@
 import { type Client, type ClientOptions, type ConnectOptions, Engine, type Peer, RpcError } from "cinnabar";
 import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { observeGroup, staticAuthority } from "../../packages/group/src/index.ts";
-import { hashToNumber } from "../../src/balance/hash.ts";
-import { PeerConnection } from "../../src/peers/peer-connection.ts";
+import { hashToNumber } from "../../src/connect/hash.ts";
+import { PeerConnection } from "../../src/connect/peer-connection.ts";
 import { Laned } from "./programs/laned.ts";
 import type { LanesServerSettings } from "./programs/lanes-server.ts";
 import { Child, sharedFiles } from "./support/child.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { EngineStats } from "cinnabar";
 import { afterAll, afterEach, expect, it, vi } from "vitest";
-import { addonIfThere } from "../../src/libfabric/libfabric.ts";
+import { addonIfThere } from "../../src/fabric/libfabric/libfabric.ts";
 import { isLong } from "../matrix/long.ts";
 import { Authority } from "../security/support/authority.ts";
 import { secured } from "../security/support/engines.ts";

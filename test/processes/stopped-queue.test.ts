@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
-import { providers } from "cinnabar";
+import { providers } from "cinnabar/inspect";
 import { afterEach, describe, expect, it } from "vitest";
 import { Trial } from "./programs/trial.ts";
 import { Child, sharedFiles } from "./support/child.ts";

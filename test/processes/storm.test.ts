@@ -1,10 +1,10 @@
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { type EngineStats, RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
-import { messageOf, packedGreeting } from "../../src/connection/fake-services.test-support.ts";
+import { parseUrl } from "../../src/fabric/libfabric/url.ts";
 import { NativePort } from "../../src/fabric/native-port.ts";
 import { defaultLayout, type PortSink } from "../../src/fabric/port.ts";
-import { parseUrl } from "../../src/libfabric/url.ts";
+import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../src/wire/handshake.ts";
 import { readHello } from "../../src/wire/hello.ts";

@@ -1,12 +1,12 @@
 import { execFileSync } from "node:child_process";
-import { createServer } from "node:net";
+import { createServer, connect as dial, type Socket } from "node:net";
 import { type EngineStats, RpcError } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
 import { freshUrl, underSanitizers } from "./support/fabrics.ts";
-import { endAllPeers, mebi, openEngine, outcome, startServer } from "./support/peers.ts";
+import { endAllPeers, mebi, openEngine, outcome, startServer, until } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
@@ -170,6 +170,54 @@ describe("over tcp a program that a server starts", () => {
 function limitDescriptors(pid: number, most: number): void {
   execFileSync("prlimit", ["--pid", `${pid}`, `--nofile=${most}:`]);
 }
+
+describe("over tcp connections that say nothing", () => {
+  const silent: Socket[] = [];
+  afterEach(() => {
+    for (const socket of silent.splice(0)) socket.destroy();
+  });
+
+  it("take all descriptors for some seconds at most", async () => {
+    const heartbeatMs = 2000;
+    const { server, url } = await startServer({ listen: freshUrl("tcp"), heartbeatMs });
+    const honest = (await (await openEngine({ heartbeatMs })).connect(url)).client(Trial);
+    await honest.echo({ token: "" });
+    const room = isLong ? 1000 : 50;
+    limitDescriptors(server.pid, (await server.ask<number>("nextDescriptor")) + room);
+    const { port } = new URL(url.replace("tcp:", "http:"));
+    const count = room + 30;
+    let ended = 0;
+    for (let i = 0; i < count; i++) {
+      const socket = dial(Number(port), "127.0.0.1");
+      silent.push(socket);
+      socket.on("error", () => {});
+      socket.on("data", () => {});
+      socket.on("close", () => ended++);
+    }
+    // For lack of descriptors some are turned away. The others stay, and keep everybody out.
+    await until(() => ended >= count - room);
+    const refused = await failure((await openEngine({ connectTimeoutMs })).connect(url));
+    expect(refused.error.message).toContain("it has no file descriptor left for the connection");
+
+    // The silent ones do nothing. The next newcomer after their time is up gets in, and needs no second try.
+    await honest.echo({ token: "meanwhile" });
+    const engine = await openEngine({ connectTimeoutMs });
+    let tries = 0;
+    const hows = new Set<string>();
+    await until(async () => {
+      tries++;
+      const how = await outcome(engine.connect(url));
+      hows.add(how);
+      return how === "answered";
+    });
+    expect([...hows].sort()).toEqual(["answered", "unavailable"]);
+    expect(tries).toBeGreaterThan(1);
+    await (await engine.connect(url)).client(Trial).echo({ token: "after" });
+    await until(() => ended === count);
+    expect(connectionsOf(await server.ask<EngineStats>("stats"))).toMatchObject({ malformed: 0 });
+    await honest.echo({ token: "still" });
+  });
+});
 
 describe.each(["shm", "tcp"] as const)("over %s a server without descriptors", (fabric) => {
   it("turns connections away at once, says why, counts them, and does not spin", async () => {

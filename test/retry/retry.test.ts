@@ -9,9 +9,9 @@ import {
 } from "cinnabar";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { Exchange } from "../../src/exchange/exchange.ts";
 import { Region } from "../../src/memory/region.ts";
 import { RegionCore } from "../../src/memory/region-core.ts";
+import { Exchange } from "../../src/session/calls/exchange.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { LossyPair } from "./support/lossy-fabric.ts";
 

@@ -1,8 +1,8 @@
 import { Engine, implement, type Peer, RpcError, type SecurityOptions, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
-import { addonIfThere } from "../../src/libfabric/libfabric.ts";
-import { acceptorTermsBytes, openingHeaderBytes } from "../../src/opening/opening-message.ts";
+import { addonIfThere } from "../../src/fabric/libfabric/libfabric.ts";
+import { acceptorTermsBytes, openingHeaderBytes } from "../../src/session/opening/opening-message.ts";
 import { alignFrame } from "../../src/wire/message.ts";
 import { isLong } from "../matrix/long.ts";
 import { Authority } from "./support/authority.ts";

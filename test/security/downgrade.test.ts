@@ -1,8 +1,8 @@
 import { Engine, implement, RpcError, type SecurityOptions, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
-import { messageOf, packedGreeting } from "../../src/connection/fake-services.test-support.ts";
-import { openingHeaderBytes, openingMessage } from "../../src/opening/opening-message.ts";
+import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
+import { openingHeaderBytes, openingMessage } from "../../src/session/opening/opening-message.ts";
 import { decodeAt, encode } from "../../src/wire/codec.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { untilTurn } from "../matrix/wait.ts";

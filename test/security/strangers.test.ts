@@ -1,9 +1,9 @@
 import { Engine, implement, type Peer, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
-import { mostForAddress } from "../../src/opening/handshake-places.ts";
-import { openingMessage, withTerms } from "../../src/opening/opening-message.ts";
-import { ShareOfTime } from "../../src/opening/share-of-time.ts";
+import { mostForAddress } from "../../src/session/opening/handshake-places.ts";
+import { openingMessage, withTerms } from "../../src/session/opening/opening-message.ts";
+import { ShareOfTime } from "../../src/session/opening/share-of-time.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";

@@ -149,10 +149,27 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
       throw mine;
     }
     const error = await failure(api(Feed).store(broken()));
-    expect(error).toMatchObject({ code: "cancelled" });
+    expect(error).toMatchObject({ code: "internal", origin: "local" });
     expect(error.cause).toBe(mine);
     await handlers.ended.promise;
     expect(handlers.signal?.aborted).toBe(true);
+  });
+
+  it("comes by an item of an iterable that cannot be sent, with the code that send of a writer gives", async () => {
+    const Loose = service("feed.v1", {
+      store: clientStream({ items: z.unknown(), output: z.number() }),
+    });
+    const handlers = new Handlers();
+    const { peer, server } = await pair(provider, [handlers.implementation]);
+    const item = { text: "x".repeat(1 << 16), at: () => 1 };
+    const writer = peer.client(Loose).store.open();
+    const sent = await failure(writer.send(item));
+    writer.cancel();
+    const pumped = await failure(peer.client(Loose).store([1, item]));
+    expect(pumped).toMatchObject({ code: sent.code, origin: "local" });
+    expect(sent.code).toBe("invalid_argument");
+    expect(pumped.message).toContain(sent.plainMessage);
+    await until(() => server.stats().callsIn === 0, "the end at the server");
   });
 
   it("comes by a handler that reads no further, and ends the client's generator", async () => {

@@ -1,5 +1,5 @@
 import { implement, oneWay, RpcError, service, unary } from "cinnabar";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
 import { transports } from "../matrix/providers.ts";
@@ -109,13 +109,33 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     await until(() => server.stats().counters.requestsSucceeded === 10, "all calls");
   });
 
+  it("print one line of a kind and no more when a client with many of them is gone", async () => {
+    const printed = vi.spyOn(console, "error").mockImplementation(() => {});
+    const { implementation, gate } = counting();
+    const { api, client, server } = await pair(provider, [implementation], { endsHard: true });
+    const metrics = api(Metrics);
+    const sent = Array.from({ length: 400 }, (_, i) => metrics.note(i));
+    await Promise.all(sent);
+    await until(() => server.stats().callsIn === 400, "all of them");
+    await client.close();
+    await until(() => server.stats().callsIn === 0, "the end of all");
+    await server.close();
+    gate.resolve();
+    // The first of a kind, and its repetitions once a second; a slow machine takes some seconds.
+    expect(printed.mock.calls.length).toBeLessThan(20);
+  });
+
   it("are shed and told of where admission has no room", async () => {
     const { implementation, gate } = counting();
     const told: RpcError[] = [];
+    const began: boolean[] = [];
     const { api, server } = await pair(provider, [implementation], {
       server: {
         admission: { maxConcurrent: 1, maxQueued: 2, ...waits },
-        onHandlerError: (error) => told.push(error as RpcError),
+        onHandlerError: (error, call) => {
+          told.push(error as RpcError);
+          began.push(call.began);
+        },
       },
     });
     const metrics = api(Metrics);
@@ -125,6 +145,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
       expect(error).toBeInstanceOf(RpcError);
       expect(error.code).toBe("resource_exhausted");
     }
+    expect(began).toEqual([false, false, false, false, false]);
     expect(server.stats().admission.shed.full).toBe(5);
     gate.resolve();
     await until(() => server.stats().counters.requestsSucceeded === 3, "the others");

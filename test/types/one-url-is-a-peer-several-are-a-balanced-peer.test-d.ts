@@ -1,8 +1,8 @@
-import { staticResolver } from "../../src/balance/resolver.ts";
+import type { RpcError } from "../../src/base/errors/rpc-error.ts";
+import type { BalancedPeer } from "../../src/connect/balanced-peer.ts";
+import type { Peer } from "../../src/connect/peer.ts";
+import { staticResolver } from "../../src/connect/resolver.ts";
 import type { Engine } from "../../src/engine/engine.ts";
-import type { RpcError } from "../../src/errors/rpc-error.ts";
-import type { BalancedPeer } from "../../src/peers/balanced-peer.ts";
-import type { Peer } from "../../src/peers/peer.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 
 declare const engine: Engine;

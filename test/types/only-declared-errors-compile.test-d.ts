@@ -1,9 +1,9 @@
 import { z } from "zod";
+import type { RpcError } from "../../src/base/errors/rpc-error.ts";
 import type { ErrorsOf } from "../../src/contract/infer.ts";
 import { isError } from "../../src/contract/is-error.ts";
 import type { ErrorSchemas, NoErrors } from "../../src/contract/method.ts";
 import { unary } from "../../src/contract/unary.ts";
-import type { RpcError } from "../../src/errors/rpc-error.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { Frames, type FramesHandlers, type Methods } from "./frames.ts";
 

@@ -1,5 +1,5 @@
+import type { RpcError } from "../../src/base/errors/rpc-error.ts";
 import type { CallResult } from "../../src/contract/infer.ts";
-import type { RpcError } from "../../src/errors/rpc-error.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { frames, type Methods } from "./frames.ts";
 

@@ -50,6 +50,26 @@ describe.each(transports)("a failing call over $name", (provider) => {
     if (!result.ok && result.error.reason === "NotFound") expect(result.error.data.id).toBe("x");
   });
 
+  it("brings the message and the pause that a declared error says", async () => {
+    const { api } = await pair(provider, [
+      failing((input, call) =>
+        input === "bad"
+          ? call.fail("Gone", undefined, { message: "" })
+          : call.fail("NotFound", { id: "x" }, { message: "no row has the id x", retryAfterMs: 250 }),
+      ),
+    ]);
+    const { run } = api(Fail);
+    const error = await failure(run("good"));
+    expect(error).toMatchObject({
+      code: "not_found",
+      reason: "NotFound",
+      retryAfterMs: 250,
+      retryable: true,
+    });
+    expect(error.message).toContain("no row has the id x");
+    expect(await failure(run("bad"))).toMatchObject({ code: "internal" });
+  });
+
   it("brings declared errors from asynchronous handlers and schemas, without data, and named as no code is", async () => {
     const { api } = await pair(provider, [
       failing(async (input, call) => {
@@ -109,7 +129,7 @@ describe.each(transports)("a failing call over $name", (provider) => {
       const error = await failure(run(i));
       expect(error).toMatchObject({ code: "internal", origin: "remote", retryable: false });
       expect(JSON.stringify(error)).not.toContain("secret");
-      expect(told[i]).toEqual({ error: thrown[i], method: "fail.v1/run", callId: error.callId });
+      expect(told[i]).toEqual({ error: thrown[i], method: "fail.v1/run", callId: error.callId, began: true });
     }
   });
 

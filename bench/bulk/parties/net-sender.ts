@@ -21,6 +21,8 @@ export async function open(transport: string): Promise<Owner> {
   else server.listen(0, "127.0.0.1");
   await once(server, "listening");
 
+  // A receiver may connect before this side is told to prepare: each connection is kept until then.
+  const connections = on(server, "connection") as AsyncIterableIterator<[Socket]>;
   const links = new Map<Reading, Link>();
   let slots = new Slots(0);
   const busy = new Busy();
@@ -33,12 +35,12 @@ export async function open(transport: string): Promise<Owner> {
       slots.fill(1);
       for (const link of links.values()) link.socket.destroy();
       links.clear();
-      for await (const [socket] of on(server, "connection") as AsyncIterable<[Socket]>) {
+      while (links.size < readings.length) {
+        const [socket] = (await connections.next()).value as [Socket];
         const [hello] = (await once(socket, "data")) as [Buffer];
         const reading = readings[hello[0] ?? -1];
         if (reading === undefined) throw new Error("a receiver said nothing that is known");
         links.set(reading, new Link(socket));
-        if (links.size === readings.length) break;
       }
       for (const link of links.values()) {
         for (let lane = 0; lane < slots.count; lane++) await link.send(slots.slot(lane));

@@ -190,7 +190,7 @@ int ourAccept(int listener, sockaddr* address, socklen_t* length) {
   if (fd < 0) {
     int code = errno;
     bool lacks = watch != nullptr && base::lacksDescriptors(code);
-    if (lacks) turnAway(listener, *watch, code);
+    if (lacks && !watch->makeRoom()) turnAway(listener, *watch, code);
     // Dealt with, so the provider need not log it.
     errno = lacks ? EAGAIN : code;
     return fd;

@@ -32,6 +32,9 @@ constexpr size_t kEndedPart = 32;
 
 std::string keyOf(const fabric::RawAddress& peer) { return {peer.begin(), peer.end()}; }
 
+// The provider closes at its next look what was ended. One that it has forgotten stays.
+constexpr uint64_t kClosingNs = 100'000'000;
+
 /// For how long nothing has come, in milliseconds.
 uint32_t idleMs(int fd) {
   tcp_info info{};
@@ -168,7 +171,7 @@ void SocketWatch::detach(int fd) {
 bool SocketWatch::isReached(const fabric::RawAddress& peer) const {
   return std::any_of(known_.begin(), known_.end(), [&](const auto& entry) {
     const transport::Connection& each = entry.second.connection;
-    bool isOpen = each.isUp || (!each.isInbound && !entry.second.isEnding);
+    bool isOpen = each.isUp || (!each.isInbound && !entry.second.isEnding());
     return each.number != 0 && isOpen && each.peer == peer;
   });
 }
@@ -216,7 +219,7 @@ void SocketWatch::boundInbound() {
   uint64_t oldestNs = UINT64_MAX;
   uint64_t now = base::nowNs();
   for (auto& [fd, known] : known_) {
-    if (!known.connection.isInbound || known.isEnding) continue;
+    if (!known.connection.isInbound || known.isEnding()) continue;
     ++inbound;
     if (known.connection.isUp) continue;
     if (now - known.sinceNs > kPendingNs) {
@@ -231,6 +234,15 @@ void SocketWatch::boundInbound() {
   }
   if (pending > kMostPending) end(oldest, known_[oldest]);
   if (inbound > bounds_.connections) endIdle(inbound - bounds_.connections + inbound / kEndedPart);
+}
+
+bool SocketWatch::makeRoom() {
+  std::lock_guard lock(mutex_);
+  boundInbound();
+  uint64_t now = base::nowNs();
+  return std::any_of(known_.begin(), known_.end(), [now](const auto& entry) {
+    return entry.second.isEnding() && now - entry.second.endedNs < kClosingNs;
+  });
 }
 
 bool SocketWatch::isStranger(const transport::Connection& connection) const {
@@ -248,7 +260,7 @@ void SocketWatch::endIdle(size_t count) {
   };
   std::vector<Candidate> candidates;
   for (auto& [fd, known] : known_) {
-    if (!known.connection.isInbound || !known.connection.isUp || known.isEnding) continue;
+    if (!known.connection.isInbound || !known.connection.isUp || known.isEnding()) continue;
     candidates.push_back({!isStranger(known.connection), UINT32_MAX - idleMs(fd), fd});
   }
   count = std::min(count, candidates.size());
@@ -265,7 +277,7 @@ void SocketWatch::sweepNow() {
   bool some = false;
   uint64_t most = uint64_t{bounds_.idleMs} * 1'000'000;
   for (auto& [fd, known] : known_) {
-    if (known.isEnding || !isStranger(known.connection)) continue;
+    if (known.isEnding() || !isStranger(known.connection)) continue;
     if (now - known.sinceNs > most && idleMs(fd) > bounds_.idleMs)
       shed(fd, known);
     else
@@ -314,7 +326,7 @@ void SocketWatch::shed(int fd, Known& known) {
 
 /// The provider sees the end of the connection at its next look, and closes it.
 void SocketWatch::end(int fd, Known& known) {
-  known.isEnding = true;
+  known.endedNs = base::nowNs();
   shutdown(fd, SHUT_RDWR);
 }
 
@@ -323,7 +335,7 @@ void SocketWatch::onUnreachable(const Socket& socket, int code) {
   if (pending_.unreachable.size() >= kMostUnreachable) return;
   // What this side has ended says nothing of the peer, with whom another may be about to begin.
   for (const auto& [fd, known] : known_) {
-    if (known.isEnding && known.connection.number == socket.number) return;
+    if (known.isEnding() && known.connection.number == socket.number) return;
   }
   pending_.unreachable.push_back({addressOf(socket.peer), static_cast<uint32_t>(code)});
   news_.store(true, std::memory_order_relaxed);

@@ -105,6 +105,9 @@ class SocketWatch {
   void onUnreachable(const Socket& socket, int code);
   /// Another message has come in part, or the rest of it.
   void onHeld(Socket& socket);
+  /// There is no descriptor for another connection. Ends those that have waited too long to say who
+  /// they are. Whether the provider is about to close some, so that what comes can wait for that.
+  bool makeRoom();
   /// So many were accepted and turned away at once, for lack of descriptors (`code`).
   void onTurnedAway(int code, unsigned count);
   /// One sent what no provider of libfabric's sends.
@@ -126,7 +129,8 @@ class SocketWatch {
   struct Known {
     transport::Connection connection;
     uint64_t sinceNs = 0;
-    bool isEnding = false;
+    uint64_t endedNs = 0;  // when this side ended it; 0 if it did not
+    bool isEnding() const { return endedNs != 0; }
     bool isCutOff = false;  // by endAll: nobody is left to be told
   };
   void boundInbound();

@@ -6,13 +6,10 @@ export type {
 } from "./authority/authority.ts";
 export type { Candidate } from "./authority/candidate.ts";
 export { type ListedMember, staticAuthority } from "./authority/static-authority.ts";
-export {
-  type CollectiveClient,
-  type CollectiveFunction,
-  type CollectiveStats,
-  Collectives,
-  type CollectivesOptions,
-  openCollectives,
+export type {
+  CollectiveClient,
+  CollectiveFunction,
+  CollectiveStats,
 } from "./collective/collectives.ts";
 export {
   type BulkCollectiveCall,
@@ -25,7 +22,6 @@ export {
   type ImplementCollectivesOptions,
   implementCollectives,
 } from "./collective/handlers.ts";
-export type { Members } from "./collective/members.ts";
 export {
   type AnyCollective,
   type CollectiveBulk,
@@ -47,6 +43,7 @@ export type { DetectorEvent, DetectorStats } from "./detector/events.ts";
 export type { MemberId, Status } from "./detector/message.ts";
 export type { DetectorOptions } from "./detector/options.ts";
 export { type EtcdOptions, etcdAuthority } from "./etcd/etcd-authority.ts";
+export type { ExchangeOptions } from "./exchange/exchanges.ts";
 export type { Group, GroupEvents, GroupStats } from "./group/group.ts";
 export type { GroupDetectorOptions, StatusChange } from "./group/group-detector.ts";
 export {
@@ -57,18 +54,11 @@ export {
   observeGroup,
 } from "./group/join-group.ts";
 export type { MemberLink } from "./group/member-link.ts";
+export type { MemberSet } from "./group/member-set.ts";
 export type { Subgroup, SubgroupEvents, SubgroupMembers, SubgroupOptions } from "./group/subgroup.ts";
-export { GroupHost } from "./host/group-host.ts";
 export type { DetectorSecurity } from "./live/detector-security.ts";
 export type { LiveStats } from "./live/driver.ts";
 export { FailureDetector, type FailureDetectorOptions, type LiveMember } from "./live/failure-detector.ts";
-export {
-  implementMeetings,
-  type MeetingImplementation,
-  type MeetingOptions,
-  Meetings,
-  openMeetings,
-} from "./meeting/meetings.ts";
 export { type GroupFile, type GroupFromFileOptions, groupFromFile, saveGroup } from "./start/group-file.ts";
 export { expandHostlist } from "./start/hostlist.ts";
 export { type Launch, launchOf, seedsOf } from "./start/launch.ts";
@@ -76,14 +66,10 @@ export { type SrvSeedsOptions, srvSeeds } from "./start/srv-seeds.ts";
 export type { TreeShape } from "./tree/shape.ts";
 export {
   type GetOptions,
-  implementVariables,
-  openVariables,
   type SetOptions,
-  Variable,
+  type Variable,
   type VariableCallOptions,
-  type VariableImplementation,
   type VariableOptions,
-  Variables,
   VersionConflictError,
   type Versioned,
 } from "./variable/variables.ts";

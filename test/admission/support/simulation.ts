@@ -1,8 +1,8 @@
-import type { Priority } from "../../../src/flow/priority.ts";
+import type { Priority } from "../../../src/base/flow/priority.ts";
+import type { Clock, WakeUp } from "../../../src/base/time/clock.ts";
 import type { ShedCause } from "../../../src/server/admission.ts";
 import type { AdmissionOptions } from "../../../src/server/admission-options.ts";
 import { Gate } from "../../../src/server/admission-queue.test-support.ts";
-import type { Clock, WakeUp } from "../../../src/time/clock.ts";
 import { seeded } from "../../hostile/support/random.ts";
 
 interface Event {

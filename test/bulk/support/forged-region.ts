@@ -1,7 +1,7 @@
 import type { Access } from "cinnabar";
+import type { RegionGrant } from "../../../src/memory/grant.ts";
 import { Region } from "../../../src/memory/region.ts";
 import { RegionCore } from "../../../src/memory/region-core.ts";
-import type { RegionGrant } from "../../../src/memory/region-grant.ts";
 import type { RegionDescriptor, RegionSegment } from "../../../src/wire/region-descriptor.ts";
 
 const owner = { onRegionReleased: () => {} };

@@ -1,9 +1,9 @@
 import { RpcError } from "cinnabar";
-import { FakeCall } from "../../../src/connection/fake-services.test-support.ts";
-import { WaitingCalls } from "../../../src/exchange/waiting-calls.ts";
-import { defaultWindow, InFlightWindow, type WindowLimits } from "../../../src/flow/in-flight-window.ts";
+import { defaultWindow, InFlightWindow, type WindowLimits } from "../../../src/base/flow/in-flight-window.ts";
 import type { AdmissionOptions } from "../../../src/server/admission-options.ts";
 import { Gate } from "../../../src/server/admission-queue.test-support.ts";
+import { WaitingCalls } from "../../../src/session/calls/waiting-calls.ts";
+import { FakeCall } from "../../../src/session/connection/fake-services.test-support.ts";
 import { SimulatedClock } from "../../admission/support/simulation.ts";
 import { seeded } from "../../hostile/support/random.ts";
 

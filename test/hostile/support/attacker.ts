@@ -1,13 +1,13 @@
 import { expect } from "vitest";
-import { type SentFrame, takeApart } from "../../../src/connection/fake-port.test-support.ts";
+import { MemPort } from "../../../src/fabric/mem-port.ts";
+import type { PortSink } from "../../../src/fabric/port.ts";
+import { defaultLayout } from "../../../src/fabric/port.ts";
+import { type SentFrame, takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import {
   type FrameSpec,
   messageOf,
   packedGreeting,
-} from "../../../src/connection/fake-services.test-support.ts";
-import { MemPort } from "../../../src/fabric/mem-port.ts";
-import type { PortSink } from "../../../src/fabric/port.ts";
-import { defaultLayout } from "../../../src/fabric/port.ts";
+} from "../../../src/session/connection/fake-services.test-support.ts";
 import { decodeAt } from "../../../src/wire/codec.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";

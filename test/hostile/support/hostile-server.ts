@@ -1,6 +1,6 @@
 import { Engine, type Peer } from "cinnabar";
 import { onTestFinished } from "vitest";
-import { packedGreeting } from "../../../src/connection/fake-services.test-support.ts";
+import { packedGreeting } from "../../../src/session/connection/fake-services.test-support.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting, type ServiceTable } from "../../../src/wire/handshake.ts";
 import { Attacker, bodyOf } from "./attacker.ts";

@@ -1,4 +1,4 @@
-import { realTimers } from "../../../src/time/real-timers.ts";
+import { realTimers } from "../../../src/base/time/real-timers.ts";
 
 /**
  * What waits for its turn or its time. It can be told what Node's timers can; a loop that is turned by hand is kept

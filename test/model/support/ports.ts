@@ -1,6 +1,6 @@
+import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
 import type { Port } from "../../../src/fabric/port.ts";
 import type { Target } from "../../../src/fabric/target.ts";
-import { parseUrl } from "../../../src/libfabric/url.ts";
 import type { ModelFabric } from "./fabric.ts";
 
 /**

@@ -1,14 +1,14 @@
 import { readFileSync } from "node:fs";
+import { DeadlineWheel, type Timed } from "../../../src/base/time/deadline-wheel.ts";
 import { IncomingCall } from "../../../src/call/incoming-call.ts";
 import { OutgoingCall } from "../../../src/call/outgoing-call.ts";
 import { Attempt } from "../../../src/client/attempt.ts";
 import { RetriedCall } from "../../../src/client/retried-call.ts";
 import { StreamAttempt } from "../../../src/client/stream-attempt.ts";
 import { StreamCall } from "../../../src/client/stream-call.ts";
-import { Session } from "../../../src/connection/session.ts";
-import { OutgoingCalls } from "../../../src/exchange/outgoing-calls.ts";
-import { PeerConnection } from "../../../src/peers/peer-connection.ts";
-import { DeadlineWheel, type Timed } from "../../../src/time/deadline-wheel.ts";
+import { PeerConnection } from "../../../src/connect/peer-connection.ts";
+import { OutgoingCalls } from "../../../src/session/calls/outgoing-calls.ts";
+import { Session } from "../../../src/session/connection/session.ts";
 
 const page = new URL("../../../docs/design/states.md", import.meta.url);
 

@@ -6,14 +6,10 @@ import {
   type CollectiveCallOptions,
   CollectiveError,
   type CollectiveResult,
-  type Collectives,
   collective,
+  type Group,
   implementCollectives,
-  implementMeetings,
   joinGroup,
-  type Meetings,
-  openCollectives,
-  openMeetings,
   staticAuthority,
 } from "cinnabar-group";
 import { z } from "zod";
@@ -80,12 +76,9 @@ const visits = implementCollectives(Visits, {
   },
 });
 
-const meetings = implementMeetings();
-
 // A machine that is busy with other processes takes none of them for lost.
-const engine: Engine = await Engine.open({ listen, serve: [visits, meetings], heartbeatMs: 20_000 });
-let collectives: Collectives;
-let meeting: Meetings;
+const engine: Engine = await Engine.open({ listen, heartbeatMs: 20_000 });
+let group: Group;
 
 /** What a call came to, as plain data. */
 const plain = ({ value, ok, failed, repaired }: CollectiveResult<unknown>) => ({
@@ -107,12 +100,10 @@ obey({
   ...engineCommands(engine),
   async join(urls: string[][]) {
     const authority = staticAuthority(urls.map((each) => ({ urls: each })));
-    const group = await joinGroup("visitors", { engine, authority, rank });
-    collectives = openCollectives(group, { serve: [visits, meetings] });
-    meeting = openMeetings(collectives, meetings);
+    group = await joinGroup("visitors", { engine, authority, rank, serve: [visits] });
   },
   async visit({ holds = false, ...options }: CollectiveCallOptions & { holds?: boolean }) {
-    return outcomeOf(collectives.all(Visits).visit({ holds }, options));
+    return outcomeOf(group.all(Visits).visit({ holds }, options));
   },
   /** Also tells the sum that all are to have. */
   async spread({
@@ -127,7 +118,7 @@ obey({
   }) {
     using memory = engine.pool.take(bytes, { access: "read" });
     fill(memory.bytes, process.pid);
-    const call = collectives
+    const call = group
       .all(Visits)
       .spread({ holds }, { ...options, bulk: memory.region, ...(checksum && { checksum }) });
     return { sum: sumOf(memory.bytes), ...(await outcomeOf(call)) };
@@ -138,12 +129,12 @@ obey({
     const times: { readonly cameNs: bigint; readonly leftNs: bigint }[] = [];
     for (let round = 0; round < rounds; round++) {
       const cameNs = process.hrtime.bigint();
-      await meeting.barrier("round", { timeoutMs: 60_000 });
+      await group.barrier("round", { timeoutMs: 60_000 });
       times.push({ cameNs, leftNs: process.hrtime.bigint() });
     }
     return times;
   },
-  allReduce: (value: string) => meeting.allReduce("word", value, (one, other) => one + other),
-  collectiveStats: () => collectives.stats(),
+  allReduce: (value: string) => group.allReduce("word", value, (one, other) => one + other),
+  collectiveStats: () => group.collectiveStats(),
 });
 tell("listening", { urls: engine.urls });

@@ -1,5 +1,5 @@
 import { Engine, implement } from "cinnabar";
-import { coordinatorAuthority, type DetectorOptions, GroupHost, joinGroup } from "cinnabar-group";
+import { coordinatorAuthority, type DetectorOptions, joinGroup } from "cinnabar-group";
 import { obey, settings, tell } from "./commands.ts";
 import { Standing } from "./group-contract.ts";
 
@@ -13,20 +13,15 @@ interface Settings {
 }
 
 const { listen, seeds, rank, address, detector } = settings<Settings>();
-const host = new GroupHost();
 const standing = implement(Standing, {
   who: () => process.pid,
   hold: (_, { signal }) =>
     new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
 });
-const engine = await Engine.open({
-  listen,
-  serve: [standing, ...host.serve],
-  middleware: host.middleware,
-});
+const engine = await Engine.open({ listen });
 const authority = coordinatorAuthority({ seeds, joinTimeoutMs: 60_000, refreshMs: 500 });
 const group = await joinGroup("test", {
-  ...{ engine, host, authority, detector: { address, options: detector } },
+  ...{ engine, authority, serve: [standing], detector: { address, options: detector } },
   ...(rank !== undefined && { rank }),
   // The engine closes as it does by default, and the process goes on to tell of it.
   onExcluded: async (excluded) => {

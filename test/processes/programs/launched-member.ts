@@ -1,18 +1,15 @@
 import { Engine } from "cinnabar";
-import { coordinatorAuthority, GroupHost, groupFromFile, joinGroup, launchOf, seedsOf } from "cinnabar-group";
+import { coordinatorAuthority, groupFromFile, joinGroup, launchOf, seedsOf } from "cinnabar-group";
 
 /** A member of a group that a launcher starts: it knows its rank, finds the others, and says on stdout whom it sees. */
 const [file = "", port = "0"] = process.argv.slice(2);
 const launch = launchOf();
 if (launch === undefined) throw new Error("nobody launched this process");
 const { rank, size, hosts, launcher } = launch;
-const host = new GroupHost();
 // With a port the hosts of the launcher are the seeds, else the first rank leaves its address in the file.
 const isFirst = rank === 0 && port !== "0";
 await using engine = await Engine.open({
   listen: isFirst ? `tcp://127.0.0.1:${port}` : "tcp://127.0.0.1:0",
-  serve: host.serve,
-  middleware: host.middleware,
 });
 const seeds =
   port !== "0" && hosts !== undefined
@@ -25,7 +22,7 @@ const seeds =
       ).seeds;
 const authority = coordinatorAuthority({ seeds, joinTimeoutMs: 60_000 });
 await using group = await joinGroup("launched", {
-  ...{ engine, host, authority, rank },
+  ...{ engine, authority, rank },
   ...(isFirst && { urls: seeds.slice(0, 1) }),
 });
 const view = await group.when(({ members }) => members.length === size, AbortSignal.timeout(60_000));

@@ -1,5 +1,6 @@
 // Opens what it can where the addon or libfabric is not to be found, and tells what happened.
-import { Engine, providers, RpcError } from "cinnabar";
+import { Engine, RpcError } from "cinnabar";
+import { providers } from "cinnabar/inspect";
 import { tell } from "./commands.ts";
 import { serveTrial } from "./serve-trial.ts";
 import { Trial } from "./trial.ts";

@@ -13,8 +13,8 @@ const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") 
   await own("fabric/open-port");
 const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
 const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
-const { openingMessage, packSecureHello }: typeof import("../../../src/opening/opening-message.ts") =
-  await own("opening/opening-message");
+const { openingMessage, packSecureHello }: typeof import("../../../src/session/opening/opening-message.ts") =
+  await own("session/opening/opening-message");
 const { frameKind }: typeof import("../../../src/wire/frame.ts") = await own("wire/frame");
 const { protocolVersion }: typeof import("../../../src/wire/message.ts") = await own("wire/message");
 const { encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");

@@ -1,14 +1,6 @@
 import { EventEmitter, once } from "node:events";
 import { Engine } from "cinnabar";
-import {
-  coordinatorAuthority,
-  type GroupDetectorOptions,
-  GroupHost,
-  implementVariables,
-  joinGroup,
-  openCollectives,
-  openVariables,
-} from "cinnabar-group";
+import { coordinatorAuthority, type GroupDetectorOptions, joinGroup } from "cinnabar-group";
 import { z } from "zod";
 import { obey, settings, tell } from "./commands.ts";
 
@@ -22,21 +14,13 @@ interface Settings {
 }
 
 const { listen, seeds, rank, detector } = settings<Settings>();
-const host = new GroupHost();
-const variables = implementVariables();
-const engine = await Engine.open({
-  listen,
-  serve: [...host.serve, variables],
-  middleware: host.middleware,
-});
+const engine = await Engine.open({ listen });
 const authority = coordinatorAuthority({ seeds, joinTimeoutMs: 60_000, refreshMs: 500 });
 const group = await joinGroup("test", {
-  ...{ engine, host, authority, rank, onExcluded: () => tell("excluded") },
+  ...{ engine, authority, rank, onExcluded: () => tell("excluded") },
   ...(detector && { detector }),
 });
-const collectives = openCollectives(group, { serve: [variables] });
-const opened = openVariables(collectives, variables);
-const counter = opened.variable("counter", { schema: z.int(), initial: 0 });
+const counter = group.variable("counter", { schema: z.int(), initial: 0 });
 /** As they came. */
 const watched: (readonly [version: number, value: number])[] = [];
 

@@ -1,10 +1,10 @@
 import { connect, type Socket } from "node:net";
-import { takeApart } from "../../../src/connection/fake-port.test-support.ts";
+import { takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import {
   type FrameSpec,
   messageOf,
   packedGreeting,
-} from "../../../src/connection/fake-services.test-support.ts";
+} from "../../../src/session/connection/fake-services.test-support.ts";
 import { decodeAt } from "../../../src/wire/codec.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";

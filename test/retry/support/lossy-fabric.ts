@@ -1,29 +1,29 @@
-import type { EngineServices } from "../../../src/connection/engine-services.ts";
-import { SessionTable } from "../../../src/connection/session-table.ts";
+import { RpcError } from "../../../src/base/errors/rpc-error.ts";
+import { ByteBudget } from "../../../src/base/flow/byte-budget.ts";
+import { RequestCredits } from "../../../src/base/flow/request-credits.ts";
+import { defaultLimits, type SessionLimits } from "../../../src/base/flow/session-limits.ts";
+import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
+import { newCounters } from "../../../src/base/observe/counters.ts";
+import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
+import { FakeClock } from "../../../src/base/time/fake-clock.test-support.ts";
+import { Peer } from "../../../src/connect/peer.ts";
+import { PeerConnection } from "../../../src/connect/peer-connection.ts";
+import { reconnectField } from "../../../src/connect/reconnect.ts";
 import { sessionParts } from "../../../src/engine/session-parts.ts";
-import { RpcError } from "../../../src/errors/rpc-error.ts";
+import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
 import { MemPort } from "../../../src/fabric/mem-port.ts";
 import type { SendListener } from "../../../src/fabric/port.ts";
 import { defaultLayout } from "../../../src/fabric/port.ts";
 import type { Flushable } from "../../../src/fabric/progress.ts";
-import { ByteBudget } from "../../../src/flow/byte-budget.ts";
-import { RequestCredits } from "../../../src/flow/request-credits.ts";
-import { defaultLimits, type SessionLimits } from "../../../src/flow/session-limits.ts";
-import { parseUrl } from "../../../src/libfabric/url.ts";
 import { Quarantine } from "../../../src/memory/quarantine.ts";
-import { CallMetrics } from "../../../src/observe/call-metrics.ts";
-import { newCounters } from "../../../src/observe/counters.ts";
-import { Peer } from "../../../src/peers/peer.ts";
-import { PeerConnection } from "../../../src/peers/peer-connection.ts";
-import { resolveReconnectOptions } from "../../../src/peers/reconnect.ts";
 import { SecurityMeter } from "../../../src/security/security-meter.ts";
 import { Admission } from "../../../src/server/admission.ts";
 import { defaultAdmission } from "../../../src/server/admission-options.ts";
-import { dispatchTable } from "../../../src/server/dispatcher.ts";
+import { ServedServices } from "../../../src/server/dispatcher.ts";
 import type { Implementation } from "../../../src/server/implement.ts";
 import { ReplayCache } from "../../../src/server/replay-cache.ts";
-import { DeadlineWheel } from "../../../src/time/deadline-wheel.ts";
-import { FakeClock } from "../../../src/time/fake-clock.test-support.ts";
+import type { EngineServices } from "../../../src/session/connection/engine-services.ts";
+import { SessionTable } from "../../../src/session/connection/session-table.ts";
 import { alignFrame, messageHeaderBytes, noNonce, nonceOffset } from "../../../src/wire/message.ts";
 
 /** What becomes of a message: it arrives, it is lost, or it is lost and the sessions at both ends with it. */
@@ -75,6 +75,14 @@ export class Side {
     const all = { ...defaultLimits, ...limits };
     this.replays = new ReplayCache(clock, all);
     const wheel = new DeadlineWheel(clock);
+    const served = new ServedServices({
+      onHandlerError: () => {},
+      replays: this.replays,
+      admission: new Admission(clock, wheel, defaultAdmission),
+      metrics: new CallMetrics(),
+      middleware: [],
+    });
+    served.add("serve", serve);
     this.host = {
       clock,
       realClock: clock,
@@ -96,7 +104,8 @@ export class Side {
       streamBudget: new ByteBudget(all.maxStreamBytes),
       liveness: { heartbeatMs: 1000, maxStallMs: 0 },
       incarnation,
-      ...dispatchTable(serve, () => {}, this.replays, new Admission(clock, wheel, defaultAdmission)),
+      services: served.services,
+      methods: served.methods,
       builtins: [],
       lanesFor: () => [],
       progress: {
@@ -171,7 +180,7 @@ export class LossyPair {
           peerName: name,
           timeoutMs: 1000,
         }),
-      reconnect: resolveReconnectOptions(),
+      reconnect: reconnectField.fallback,
     });
     this.peer = new Peer(this.connection);
     this.client.port.onSessionLost = () => {

@@ -5,7 +5,7 @@ import {
   parseSecureHello,
   parseTerms,
   withTerms,
-} from "../../../src/opening/opening-message.ts";
+} from "../../../src/session/opening/opening-message.ts";
 import { decodeAt } from "../../../src/wire/codec.ts";
 import { frameHeaderBytes, frameKind } from "../../../src/wire/frame.ts";
 import {

@@ -8,7 +8,7 @@ import {
   packSecureHello,
   readOpeningFrame,
   type SecureHello,
-} from "../../../src/opening/opening-message.ts";
+} from "../../../src/session/opening/opening-message.ts";
 import { encode } from "../../../src/wire/codec.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import type { Authority } from "./authority.ts";

@@ -22,7 +22,7 @@ export interface Rules {
  */
 export function findViolations(files: readonly SourceFile[], rules: Rules): string[] {
   return files.flatMap((file) => {
-    const layer = layerOf(file.path);
+    const layer = layerOf(file.path, rules.layers);
     const height = rules.layers.indexOf(layer);
     if (height < 0)
       return [`${file.path}: "${layer}" is not a layer; the list is in test/structure/support/layers.ts`];
@@ -34,7 +34,7 @@ export function findViolations(files: readonly SourceFile[], rules: Rules): stri
       }
       const target = posix.join(posix.dirname(file.path), specifier);
       if (target.startsWith("..")) return [`${file.path}: imports "${specifier}" from outside src/`];
-      const targetLayer = layerOf(target);
+      const targetLayer = layerOf(target, rules.layers);
       const targetHeight = rules.layers.indexOf(targetLayer);
       if (targetHeight < 0)
         return [`${file.path}: imports "${specifier}" from "${targetLayer}", which is not a layer`];
@@ -96,9 +96,13 @@ function targetsOf(file: SourceFile): string[] {
     .map((specifier) => posix.join(posix.dirname(file.path), specifier));
 }
 
-function layerOf(path: string): string {
-  const [first = "", ...rest] = path.split("/");
-  return rest.length > 0 ? first : first.replace(/\.ts$/, "");
+/** The layer that a file belongs to: the nearest folder that the list names, or else the folder that it stands in. */
+function layerOf(path: string, layers: readonly string[]): string {
+  const folder = posix.dirname(path);
+  if (folder === ".") return path.replace(/\.ts$/, "");
+  for (let nearest = folder; nearest !== "."; nearest = posix.dirname(nearest))
+    if (layers.includes(nearest)) return nearest;
+  return folder;
 }
 
 /** Static, dynamic, type-only and re-exporting imports alike. */

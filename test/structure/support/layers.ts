@@ -1,41 +1,41 @@
 /**
- * The layers of `src/`, top to bottom; each is a folder but the first two, which are files of `src/`. A file may import from
- * its own layer and from those below it. `docs/design/layers.md` says why the order is this one.
+ * The layers of `src/`, top to bottom. Each is a folder, but the first two, which are files of `src/`. A folder below a
+ * room is a layer of its own. A file may import from its own layer and from those below it.
+ * `docs/design/layers.md` explains the order.
  */
 export const layers = [
   "index",
   "standard",
+  "inspect",
   "lanes",
   "engine",
-  "peers",
-  "balance",
+  "connect",
   "client",
   "server",
-  "streams",
+  "session/streams",
   "contract",
-  "exchange",
-  "connection",
-  "opening",
-  "byte-stream",
-  "handles",
-  "sealed-bulk",
+  "session/calls",
+  "session/connection",
+  "session/opening",
+  "transfer/byte-stream",
+  "transfer/handles",
+  "transfer/sealed",
   "transfer",
-  "control",
-  "middleware",
+  "transfer/control",
   "call",
   "memory",
   "security",
-  "sealing",
-  "metadata",
+  "security/sealing",
+  "wire/metadata",
   "wire",
   "fabric",
-  "rdma",
-  "libfabric",
-  "flow",
-  "time",
-  "options",
-  "observe",
-  "errors",
+  "fabric/rdma",
+  "fabric/libfabric",
+  "base/flow",
+  "base/time",
+  "base/options",
+  "base/observe",
+  "base/errors",
 ] as const;
 
 /** Files longer than the alarm of `structure.test.ts`, each with the reason why it is better whole. */

@@ -1,4 +1,4 @@
-import { describeFabrics, describeSealing, type FabricsReport, type SealingReport } from "cinnabar/standard";
+import { describeFabrics, describeSealing, type FabricsReport, type SealingReport } from "cinnabar/inspect";
 import { optionsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { table } from "../table.ts";

@@ -1,5 +1,4 @@
 import type { Engine } from "cinnabar/standard";
-import type { GroupHost } from "../host/group-host.ts";
 import type { Member, View } from "../view/view.ts";
 import type { Candidate } from "./candidate.ts";
 
@@ -7,8 +6,6 @@ import type { Candidate } from "./candidate.ts";
 export interface AuthorityContext {
   /** The engine of this process, for authorities that call other processes. */
   readonly engine: Engine;
-  /** What this process serves for its groups, for authorities whose members ask each other. */
-  readonly host?: GroupHost | undefined;
   /** Ends what it was asked for. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -18,6 +15,8 @@ export interface AuthorityContext {
  * with the same version it never publishes both.
  */
 export interface Authority {
+  /** Whether the view never changes. Then nobody checks that callers are members still. Default: false. */
+  readonly isFixed?: boolean;
   /**
    * Makes a process a member. Resolves when a view has it.
    *

@@ -31,6 +31,7 @@ export function staticAuthority(list: readonly ListedMember[]): Authority {
   const members = list.map(listed);
   makeView("", 1, members);
   return {
+    isFixed: true,
     async join(group, { rank, urls }) {
       const view = makeView(group, 1, members);
       const self =

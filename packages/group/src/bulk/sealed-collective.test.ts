@@ -3,7 +3,6 @@ import { Engine, service } from "cinnabar";
 import { afterEach, expect, it, vi } from "vitest";
 import { z } from "zod";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { openCollectives } from "../collective/collectives.ts";
 import { implementCollectives } from "../collective/handlers.ts";
 import { collective } from "../collective/method.ts";
 import { joinGroup } from "../group/join-group.ts";
@@ -32,31 +31,33 @@ it.each(["sealed", "plain"] as const)(
       implementCollectives(Models, { load: (_, call) => [`${call.rank} ${sha(call.bulk)}`] }),
     );
     const engines = await Promise.all(
-      models.map((model) =>
-        Engine.open({ listen: "tcp://127.0.0.1:0", connectTimeoutMs: 20_000, serve: [model], security }),
-      ),
+      models.map(() => Engine.open({ listen: "tcp://127.0.0.1:0", connectTimeoutMs: 20_000, security })),
     );
     open.push(...engines);
     const authority = staticAuthority(engines.map(({ urls }) => ({ urls })));
-    const collectives = await Promise.all(
+    const groups = await Promise.all(
       engines.map(async (engine, rank) => {
-        const group = await joinGroup("models", { engine, authority });
+        const group = await joinGroup("models", {
+          engine,
+          authority,
+          serve: [models[rank] as (typeof models)[0]],
+        });
         open.push(group);
-        return openCollectives(group, { serve: [models[rank] as (typeof models)[0]] });
+        return group;
       }),
     );
     // Two pieces and a part of a third.
     const bytes = randomBytes((5 << 20) + 4097);
     const region = (engines[0] as Engine).expose(bytes, { access: "read" });
     const tree = { kind: "knomial", ratio: 2 } as const;
-    const { value, ok } = await (collectives[0] as (typeof collectives)[0])
+    const { value, ok } = await (groups[0] as (typeof groups)[0])
       .all(Models)
       .load(undefined, { bulk: region, tree, timeoutMs: 60_000, checksum: "crc32c" });
     const ranks = Array.from({ length: size }, (_, rank) => rank);
     expect([...ok].sort()).toEqual(ranks);
     expect([...value].sort()).toEqual(ranks.map((rank) => `${rank} ${sha(bytes)}`));
     region.dispose();
-    for (const each of collectives) each.close();
+    for (const each of groups) await each.close();
     await vi.waitFor(() => {
       for (const engine of engines) expect(engine.stats().pool.takenBytes).toBe(0);
     }, 60_000);

@@ -101,6 +101,7 @@ export class Below {
     const leftMs = Math.floor(this.#answerByMs - performance.now());
     if (this.#isStopped || leftMs < 1) return;
     const first = start + this.#shift;
+    this.#tally.begin(first, count);
     try {
       const reply = await this.#ask(start, count, leftMs);
       if (this.#isStopped) return;
@@ -111,7 +112,7 @@ export class Below {
     } catch (error) {
       if (this.#isStopped) return;
       const isCertain = error instanceof Refused || (error instanceof RpcError && error.notExecuted === true);
-      // It sent nothing on, either.
+      // The child did not take this message, so it sent nothing on.
       if (isCertain) this.#tally.undo(first, count);
       this.#tally.fail(first, error instanceof Refused ? error.failure : failureOf(error));
       if (this.#subject.envelope.onFailure === "failout") this.#failRun(first + 1, count - 1);
@@ -132,7 +133,6 @@ export class Below {
       ...(envelope.inputs === undefined ? undefined : { inputs: envelope.inputs.slice(start, end) }),
       ...(copy === undefined ? undefined : { region: copy.region }),
     };
-    this.#tally.begin(start + this.#shift, count);
     const to = reached(members, member);
     const options = { timeoutMs: leftMs, signal: this.#end.signal };
     const sentMs = performance.now();

@@ -3,7 +3,6 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import { staticAuthority } from "../authority/static-authority.ts";
 import type { Group } from "../group/group.ts";
 import { joinGroup } from "../group/join-group.ts";
-import { type Collectives, openCollectives } from "./collectives.ts";
 import { type CollectiveCall, implementCollectives } from "./handlers.ts";
 import { collective } from "./method.ts";
 import { CollectiveError } from "./result.ts";
@@ -21,7 +20,6 @@ const options = { tree, timeoutMs: 3_600_000 };
 interface Opened {
   readonly engine: Engine;
   readonly group: Group;
-  readonly collectives: Collectives;
 }
 
 let members: Opened[] = [];
@@ -30,7 +28,6 @@ let begun: Map<number, () => void>;
 let ended: Map<number, string>;
 
 afterEach(async () => {
-  for (const { collectives } of members) collectives.close();
   await Promise.all(members.map(({ group }) => group.close()));
   await Promise.all(members.map(({ engine }) => engine.close()));
   members = [];
@@ -51,20 +48,16 @@ async function openGroup(scheme: string): Promise<void> {
     implementCollectives(Job, { run: hold, load: hold }),
   );
   const engines = await Promise.all(
-    implementations.map((job, rank) => {
+    implementations.map((_, rank) => {
       const listen = scheme === "tcp" ? "tcp://127.0.0.1:0" : `${scheme}://closed-collectives-${rank}`;
-      return Engine.open({ listen, serve: [job] });
+      return Engine.open({ listen });
     }),
   );
   const authority = staticAuthority(engines.map(({ urls }) => ({ urls })));
   members = await Promise.all(
     engines.map(async (engine, rank) => {
-      const group = await joinGroup("closed", { engine, authority });
-      return {
-        engine,
-        group,
-        collectives: openCollectives(group, { serve: [implementations[rank] as never] }),
-      };
+      const group = await joinGroup("closed", { engine, authority, serve: [implementations[rank] as never] });
+      return { engine, group };
     }),
   );
 }
@@ -75,9 +68,9 @@ const at = (rank: number) => members[rank] as Opened;
 async function begin(
   method: "run" | "load",
 ): Promise<{ readonly error: Promise<unknown>; readonly bulk: Region }> {
-  const { engine, collectives } = at(0);
+  const { engine, group } = at(0);
   const bulk = engine.expose(Buffer.alloc(4 << 20, 7), { access: "read" });
-  const { run, load } = collectives.all(Job);
+  const { run, load } = group.all(Job);
   const call = method === "run" ? run(undefined, options) : load(undefined, { ...options, bulk });
   const error = call.then(
     () => undefined,
@@ -90,11 +83,11 @@ async function begin(
 const endAt = (ranks: readonly number[]) =>
   vi.waitFor(() => expect([...ended.keys()].sort()).toEqual(ranks), 60_000);
 
-describe.each(["mem", "tcp"])("collectives that are closed during a call, over %s", (scheme) => {
+describe.each(["mem", "tcp"])("groups that are closed during a call, over %s", (scheme) => {
   it.each(["run", "load"] as const)("end %s at an inner member and all below it", async (method) => {
     await openGroup(scheme);
     const { error, bulk } = await begin(method);
-    at(4).collectives.close();
+    void at(4).group.close();
     await endAt([4, 5, 6, 7]);
     expect([4, 5, 6, 7].map((rank) => ended.get(rank))).toEqual([
       "unavailable",
@@ -109,15 +102,14 @@ describe.each(["mem", "tcp"])("collectives that are closed during a call, over %
     expect(ok).toEqual([0, 1, 2, 3]);
     expect([...failed.keys()]).toEqual([4, 5, 6, 7]);
     for (const failure of failed.values())
-      expect(failure).toMatchObject({ code: "unavailable", message: "the collectives were closed" });
+      expect(failure).toMatchObject({ code: "unavailable", message: "the group was closed" });
     bulk.dispose();
   });
 
-  it("end it everywhere at the root, also when the group and the engine close at once", async () => {
+  it("end it everywhere at the root, also when the engine closes at once", async () => {
     await openGroup(scheme);
     const { error, bulk } = await begin("run");
-    const { collectives, group, engine } = at(0);
-    collectives.close();
+    const { group, engine } = at(0);
     void group.close();
     void engine.close();
     await endAt([0, 1, 2, 3, 4, 5, 6, 7]);

@@ -55,16 +55,7 @@ interface Inputs {
   readonly of?: (rank: number) => unknown;
 }
 
-/** The options of `openCollectives`. */
-export interface CollectivesOptions {
-  /**
-   * What this member executes, made by `implementCollectives`; its engine must serve the same. Default: nothing, so that
-   * this member can call and takes no part in calls of others.
-   */
-  readonly serve?: readonly GroupImplementation[];
-}
-
-/** Counters of collectives since they were opened. */
+/** Counters of collectives since the group was joined. */
 export interface CollectiveStats {
   /** Calls that were begun here. */
   readonly started: number;
@@ -85,22 +76,9 @@ export interface CollectiveStats {
 }
 
 /**
- * Calls that all members of a group execute, along trees of members. Close it before the group.
- *
- * @throws TypeError for an unknown option, or an implementation that serves this group already
- *
- * @example
- * const collectives = openCollectives(group, { serve: [store] });
- * const { value, failed } = await collectives.all(Store).usage({ pool: "a" }, { onFailure: "partial" });
+ * The collectives of one process in one group: calls that all members execute, along trees of members. It is closed
+ * before the group.
  */
-export function openCollectives(members: Members, options: CollectivesOptions = {}): Collectives {
-  const unknown = Object.keys(options).find((name) => name !== "serve");
-  if (unknown !== undefined)
-    throw new TypeError(`openCollectives: unknown option "${unknown}"; known is serve`);
-  return new Collectives(members, options.serve ?? []);
-}
-
-/** The collectives of one process in one group; made by `openCollectives`. */
 export class Collectives implements Disposable {
   readonly #members: Members;
   readonly #serve: readonly GroupImplementation[];
@@ -117,15 +95,14 @@ export class Collectives implements Disposable {
   #calls = 0;
   #isClosed = false;
 
-  /** @internal Made by `openCollectives`. */
+  /**
+   * @param serve what this member executes; its engine serves the same
+   * @throws TypeError for an implementation that serves this group already
+   */
   constructor(members: Members, serve: readonly GroupImplementation[]) {
     this.#members = members;
     this.#serve = serve;
-    const taken = serve.find(({ hosts }) => hosts.has(members.name));
-    if (taken !== undefined)
-      throw new TypeError(
-        `openCollectives: "${taken.service.name}" serves the group "${members.name}" already; close that first`,
-      );
+    assertFree(members.name, serve);
     const host: CollectiveHost = {
       serve: (served, envelope, call, offers) => this.#take(served, envelope, call, offers),
     };
@@ -178,7 +155,7 @@ export class Collectives implements Disposable {
     return this.#members;
   }
 
-  /** Counters since it was opened. Plain data. */
+  /** Counters since the group was joined. Plain data. */
   stats(): CollectiveStats {
     return { ...this.#counts, remembered: this.#table.size };
   }
@@ -188,7 +165,7 @@ export class Collectives implements Disposable {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const { hosts } of this.#serve) hosts.delete(this.#members.name);
-    const failure = { code: "unavailable", message: "the collectives were closed", retryable: true } as const;
+    const failure = { code: "unavailable", message: "the group was closed", retryable: true } as const;
     for (const run of [...this.#open.values(), ...this.#table]) run.stop(failure);
     this.#table.close();
     this.#outside.emitDestroy();
@@ -218,7 +195,7 @@ export class Collectives implements Disposable {
     if (isTarget && served === undefined)
       throw new RpcError({
         code: "failed_precondition",
-        message: `${path}: this member does not serve it; pass it to openCollectives, or exclude rank ${this.#members.self?.rank}`,
+        message: `${path}: this member does not serve it; pass it to joinGroup, or exclude rank ${this.#members.self?.rank}`,
         notExecuted: true,
       });
     const call = ++this.#calls;
@@ -277,7 +254,7 @@ export class Collectives implements Disposable {
     if (this.#isClosed)
       throw new RpcError({
         code: "unavailable",
-        message: `${path}: the collectives were closed`,
+        message: `${path}: the group was closed`,
         notExecuted: true,
       });
     const why = this.#members.broken ?? removalOf(this.#members);
@@ -348,6 +325,15 @@ export class Collectives implements Disposable {
     this.#counts.refused++;
     return refusal(why);
   }
+}
+
+/** @throws TypeError for an implementation that serves this group already */
+export function assertFree(group: string, serve: readonly GroupImplementation[]): void {
+  const taken = serve.find(({ hosts }) => hosts.has(group));
+  if (taken !== undefined)
+    throw new TypeError(
+      `joinGroup: "${taken.service.name}" serves the group "${group}" already; close that first`,
+    );
 }
 
 /** What names a call on the channels. */

@@ -8,9 +8,11 @@ const longestMessage = 500;
 export function failureOf(error: unknown): Failure {
   if (!(error instanceof RpcError))
     return { code: "internal", message: "the handler failed", retryable: false };
-  const prefix = `[${error.code}] `;
-  const message = error.message.startsWith(prefix) ? error.message.slice(prefix.length) : error.message;
-  return { code: error.code, message: message.slice(0, longestMessage), retryable: error.retryable };
+  return {
+    code: error.code,
+    message: error.plainMessage.slice(0, longestMessage),
+    retryable: error.retryable,
+  };
 }
 
 /** Tells the service of an error that its handler did not mean to throw. */

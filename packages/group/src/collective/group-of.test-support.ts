@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { Engine, type EngineOptions, type Implementation, type Peer } from "cinnabar/standard";
 import { type Member, makeView, type View } from "../view/view.ts";
-import { type Collectives, openCollectives } from "./collectives.ts";
+import { Collectives } from "./collectives.ts";
 import type { CarriedMember } from "./envelope.ts";
 import type { GroupImplementation } from "./handlers.ts";
 import type { Members } from "./members.ts";
@@ -20,7 +20,7 @@ export class TestMember implements Members {
     this.engine = engine;
     this.self = self;
     this.#view = view;
-    this.collectives = openCollectives(this, { serve });
+    this.collectives = new Collectives(this, serve);
   }
 
   get view(): View {

@@ -120,7 +120,7 @@ export interface ImplementCollectivesOptions extends ImplementOptions {
   readonly onHandlerError?: HandlerErrorListener;
 }
 
-/** A service with its handlers, for `Engine.open({ serve })` and `openCollectives`. */
+/** A service with its handlers, for `joinGroup({ serve })`. */
 export interface GroupImplementation extends Implementation {
   /** @internal The collectives by name. */
   readonly collectives: ReadonlyMap<string, ServedCollective>;
@@ -129,8 +129,8 @@ export interface GroupImplementation extends Implementation {
 }
 
 /**
- * Implements a service with collectives. Pass the result to `Engine.open({ serve })`, and to `openCollectives` when the
- * group is joined. One implementation can serve several groups.
+ * Implements a service with collectives. Pass the result to `joinGroup({ serve })`. One implementation can serve several
+ * groups.
  *
  * @throws TypeError as `implement`, and for a collective whose handler is neither a function nor an object with `handle`
  *
@@ -138,7 +138,7 @@ export interface GroupImplementation extends Implementation {
  * const store = implementCollectives(Store, {
  *   usage: ({ pool }) => ({ bytes: pools.get(pool)?.bytes ?? 0, members: 1 }),
  * });
- * const engine = await Engine.open({ listen, serve: [store] });
+ * const group = await joinGroup("store", { engine, authority, serve: [store] });
  */
 export function implementCollectives<S extends AnyService>(
   service: S,
@@ -190,7 +190,7 @@ function notJoined(group: string): Reply {
   return refusal({
     // Another try finds it open: the process is there.
     code: "failed_precondition",
-    message: `this process has not opened collectives of the group "${group.slice(0, 128)}"`,
+    message: `this process has not joined the group "${group.slice(0, 128)}"`,
     retryable: true,
   });
 }

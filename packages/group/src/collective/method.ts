@@ -81,7 +81,7 @@ const defaultTimeoutMs = 10_000;
 
 /**
  * Describes a method that all members of a group execute. It stands in a `service` beside methods of other kinds; a
- * group calls it by `collectives.all(Service)`.
+ * group calls it by `group.all(Service)`.
  *
  * @throws TypeError for an unknown option, a value that is not a schema, a `timeoutMs` that is not a positive number, or
  * an `output` without `reduce`, or a `bulk` without `maxBytes`

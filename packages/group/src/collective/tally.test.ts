@@ -69,6 +69,33 @@ describe("a tally", () => {
     ]);
   });
 
+  it('says "maybe" of a rank that an earlier way may have reached, though a later one certainly did not', () => {
+    const tally = new Tally(ranks, concat);
+    // The first way to 3 and 9, which are below 7, is lost. The second finds nobody at 3.
+    tally.begin(0, 3);
+    tally.fail(0, failure);
+    tally.begin(1, 2);
+    tally.undo(1, 2);
+    tally.close(failure);
+    const { failed } = tally.reply(0);
+    expect(failed.slice(0, 3).map(({ executed }) => executed)).toEqual(["maybe", "maybe", "maybe"]);
+  });
+
+  it('believes the "no" of a child about those below it only where no earlier way led to them', () => {
+    const said = { ...reply([], []), failed: [3, 9].map((rank) => ({ ...failure, rank, executed: "no" })) };
+    const heard = (ways: number) => {
+      const tally = new Tally(ranks, concat);
+      for (let i = 0; i < ways; i++) tally.begin(1, 2);
+      tally.merge(1, 2, said as Reply);
+      return tally.reply(0).failed.map(({ executed }) => executed);
+    };
+    // Of itself the child knows.
+    expect([heard(1), heard(2)]).toEqual([
+      ["no", "no"],
+      ["no", "maybe"],
+    ]);
+  });
+
   it.each([
     ["of a rank of another run", reply([7, 8], [])],
     ["of a rank twice", reply([3, 3, 9], [])],

@@ -6,16 +6,8 @@ export type Failure = Omit<CarriedFailure, "rank" | "executed">;
 /** Makes one of two contributions; it may throw. Undefined where there are no outputs. */
 export type Reduce = (one: unknown, other: unknown) => unknown;
 
-/**
- * Where a rank stands.
- *
- *   untouched  nothing was sent to it: certainly not executed
- *   begun      it may run
- *   settled    it is in `ok` or in `failed`
- */
-const untouched = 0;
-const begun = 1;
-const settled = 2;
+/** A rank that is in `ok` or in `failed`. */
+const settled = 255;
 
 /**
  * What is known of a run of ranks. Every rank settles once, as a part of the value or as a failure; what comes later is
@@ -24,7 +16,11 @@ const settled = 2;
 export class Tally {
   readonly #ranks: readonly number[];
   readonly #reduce: Reduce | undefined;
-  readonly #stands: Uint8Array;
+  /**
+   * By how many ways each rank may have got the call; `settled` when its outcome is known. A rank that no way leads to
+   * certainly did not run. There are at most as many ways as the rank has ancestors, which is far below `settled`.
+   */
+  readonly #ways: Uint8Array;
   readonly #ok: number[] = [];
   readonly #failed: CarriedFailure[] = [];
   readonly #repaired: number[] = [];
@@ -35,7 +31,7 @@ export class Tally {
   constructor(ranks: readonly number[], reduce: Reduce | undefined) {
     this.#ranks = ranks;
     this.#reduce = reduce;
-    this.#stands = new Uint8Array(ranks.length);
+    this.#ways = new Uint8Array(ranks.length);
     this.#open = ranks.length;
   }
 
@@ -47,31 +43,28 @@ export class Tally {
     return this.#failed.length;
   }
 
-  /** These ranks may run from now on. */
+  /** The call is sent to these ranks by another way. */
   begin(start: number, count = 1): void {
-    for (let index = start; index < start + count; index++)
-      if (this.#stands[index] === untouched) this.#stands[index] = begun;
+    this.#count(start, count, 1);
   }
 
-  /** They certainly did not run after all. */
+  /** Nothing came by the way that was begun last. What earlier ways may have brought stays. */
   undo(start: number, count: number): void {
-    for (let index = start; index < start + count; index++)
-      if (this.#stands[index] === begun) this.#stands[index] = untouched;
+    this.#count(start, count, -1);
   }
 
-  /** One rank failed. Executed or not: as it stands, where it is not said. */
+  /** One rank failed. Without `executed`, no way to it means "no". */
   fail(index: number, failure: Failure, executed?: CarriedFailure["executed"]): void {
-    const stand = this.#stands[index];
-    if (stand === settled || stand === undefined) return;
+    const ways = this.#ways[index];
+    if (ways === settled || ways === undefined) return;
     this.#settle(index);
     const rank = this.#ranks[index] as number;
-    const said = executed ?? (stand === untouched ? "no" : "maybe");
-    this.#failed.push({ ...failure, rank, executed: said });
+    this.#failed.push({ ...failure, rank, executed: executed ?? (ways === 0 ? "no" : "maybe") });
   }
 
   /** The output of one rank. */
   succeed(index: number, value: unknown): void {
-    if (this.#stands[index] === settled) return;
+    if (this.#ways[index] === settled) return;
     const failure = this.#add(value);
     if (failure !== undefined) return this.fail(index, failure, "yes");
     this.#settle(index);
@@ -79,7 +72,8 @@ export class Tally {
   }
 
   /**
-   * What a child says of its run. Its value must have been checked.
+   * What a child says of its run. Its value must have been checked. Of itself the child knows whether it ran. Of the
+   * ranks below it the child does not know what earlier ways have brought them, so its "no" becomes "maybe" there.
    *
    * @throws Error where the reply is not about exactly this run: then nothing of it counts
    */
@@ -88,7 +82,7 @@ export class Tally {
     for (let index = start; index < start + count; index++) places.set(this.#ranks[index] as number, index);
     const claim = (rank: number): number => {
       const index = places.get(rank);
-      if (index === undefined || this.#stands[index] === settled)
+      if (index === undefined || this.#ways[index] === settled)
         throw new Error(`the reply tells of rank ${rank} out of turn`);
       places.delete(rank);
       return index;
@@ -97,7 +91,10 @@ export class Tally {
     const failed = reply.failed.map((failure) => [claim(failure.rank), failure] as const);
     const [left] = places.keys();
     if (left !== undefined) throw new Error(`the reply does not tell of rank ${left}`);
-    for (const [index, failure] of failed) this.fail(index, failure, failure.executed);
+    for (const [index, failure] of failed) {
+      const isDoubtful = failure.executed === "no" && index !== start && (this.#ways[index] as number) > 1;
+      this.fail(index, failure, isDoubtful ? "maybe" : failure.executed);
+    }
     if (ok.length === 0) return;
     const failure = this.#add(reply.value);
     for (const index of ok) {
@@ -134,8 +131,15 @@ export class Tally {
   }
 
   #settle(index: number): void {
-    this.#stands[index] = settled;
+    this.#ways[index] = settled;
     this.#open--;
+  }
+
+  #count(start: number, count: number, change: 1 | -1): void {
+    for (let index = start; index < start + count; index++) {
+      const ways = this.#ways[index] as number;
+      if (ways !== settled) this.#ways[index] = Math.max(0, ways + change);
+    }
   }
 
   /** Puts a contribution to the value. Gives why that failed: the value is then as it was. */

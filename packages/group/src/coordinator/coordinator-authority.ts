@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { type Client, type Engine, RpcError } from "cinnabar/standard";
 import type { Authority, AuthorityContext, Membership, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
-import type { GroupHost } from "../host/group-host.ts";
+import { GroupHost } from "../host/group-host.ts";
 import { memberOf } from "../view/view.ts";
 import { CoordinatedMembership } from "./coordinated-membership.ts";
 import { CoordinatedObservation } from "./coordinated-observation.ts";
@@ -47,11 +47,9 @@ export function coordinatorAuthority(options: CoordinatorOptions): Authority {
   const listSeeds = async () => (typeof seeds === "function" ? seeds() : seeds);
   return {
     async join(group, candidate, context): Promise<Membership> {
-      const { engine, host } = context;
-      if (host === undefined)
-        throw new TypeError(
-          "coordinatorAuthority: joinGroup needs the option host, and its engine serves what host.serve has",
-        );
+      const { engine } = context;
+      const host = GroupHost.of(engine);
+      host.serveMembership();
       const search = new Search(group, context, listSeeds, { joinTimeoutMs, probeTimeoutMs });
       const { published, rank } = await search.place(candidate);
       const self = memberOf(published.view, rank);
@@ -79,7 +77,6 @@ interface Bounds {
 class Search {
   readonly #group: string;
   readonly #engine: Engine;
-  readonly #host: GroupHost | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #listSeeds: () => Promise<readonly string[]>;
   readonly #bounds: Bounds;
@@ -96,7 +93,6 @@ class Search {
   ) {
     this.#group = group;
     this.#engine = context.engine;
-    this.#host = context.host;
     this.#signal = context.signal;
     this.#listSeeds = listSeeds;
     this.#bounds = bounds;

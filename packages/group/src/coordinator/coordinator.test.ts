@@ -4,7 +4,6 @@ import type { Authority, Membership } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
 import type { Group } from "../group/group.ts";
 import { createGroup, type JoinOptions, joinGroup, observeGroup } from "../group/join-group.ts";
-import { GroupHost } from "../host/group-host.ts";
 import { notInView } from "../view/not-in-view.ts";
 import type { View } from "../view/view.ts";
 import { coordinatorAuthority } from "./coordinator-authority.ts";
@@ -23,20 +22,18 @@ const freshUrls = (count: number) =>
 
 interface Process {
   readonly engine: Engine;
-  readonly host: GroupHost;
   readonly group: Group;
 }
 
 async function openEngine(url: string): Promise<Omit<Process, "group">> {
-  const host = new GroupHost();
   const who = implement(Who, {
     hello: () => undefined,
     hold: (_, { signal }) =>
       new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   });
-  const engine = await Engine.open({ listen: url, serve: [who, ...host.serve] });
+  const engine = await Engine.open({ listen: url, serve: [who] });
   open.push(engine);
-  return { engine, host };
+  return { engine };
 }
 
 async function start(
@@ -44,10 +41,10 @@ async function start(
   authority: Authority,
   options: Partial<JoinOptions> = {},
 ): Promise<Process> {
-  const { engine, host } = await openEngine(url);
-  const group = await joinGroup("test", { engine, host, authority, ...options });
+  const { engine } = await openEngine(url);
+  const group = await joinGroup("test", { engine, authority, ...options });
   open.push(group);
-  return { engine, host, group };
+  return { engine, group };
 }
 
 /** All begin at the same time, with the same seeds. */
@@ -82,13 +79,12 @@ describe("a group with a coordinator", () => {
     expect(processes[0]?.engine.urls).toEqual([urls[0]]);
     for (const { group } of processes)
       for (const rank of [0, 1, 2, 3]) await group.at(rank).client(Who).hello();
-    const { engine, host } = await openEngine(freshUrls(1)[0] as string);
-    await expect(createGroup("test", { engine, host, authority })).rejects.toMatchObject({
+    const { engine } = await openEngine(freshUrls(1)[0] as string);
+    await expect(createGroup("test", { engine, authority })).rejects.toMatchObject({
       code: "already_exists",
     });
     const other = await createGroup("other", {
       engine,
-      host,
       authority: coordinatorAuthority({ seeds: [] }),
       rank: 7,
     });
@@ -201,12 +197,12 @@ describe("views of two coordinators", () => {
     const authority = coordinatorAuthority({ seeds: urls, refreshMs: 20 });
     const members: Membership[] = [];
     for (const url of urls) {
-      const { engine, host } = await openEngine(url);
+      const { engine } = await openEngine(url);
       const candidate: Candidate = {
         ...{ creates: false, urls: [url], host: undefined, detector: undefined, metadata: {} },
         engine: engine.incarnation.toString(16).padStart(16, "0"),
       };
-      const member = await authority.join("test", candidate, { engine, host });
+      const member = await authority.join("test", candidate, { engine });
       open.push({ [Symbol.asyncDispose]: () => member.close() });
       members.push(member);
     }
@@ -234,19 +230,18 @@ async function until(member: Membership, accepts: (view: View) => boolean): Prom
 }
 
 it("a group that nobody finds is an error that says whom it has asked", async () => {
-  const { engine, host } = await openEngine(freshUrls(1)[0] as string);
+  const { engine } = await openEngine(freshUrls(1)[0] as string);
   const nobody = freshUrls(1);
   const impatient = coordinatorAuthority({ seeds: nobody, joinTimeoutMs: 50 });
-  await expect(joinGroup("test", { engine, host, authority: impatient })).rejects.toThrow(
+  await expect(joinGroup("test", { engine, authority: impatient })).rejects.toThrow(
     `no member was found by the seeds: [unavailable] cannot connect to ${nobody[0]}`,
   );
   await expect(observeGroup("test", { engine, authority: impatient })).rejects.toMatchObject({
     code: "unavailable",
   });
-  await expect(joinGroup("test", { engine, authority: impatient })).rejects.toThrow("needs the option host");
   const patient = coordinatorAuthority({ seeds: () => nobody });
   const signal = AbortSignal.timeout(50);
-  await expect(joinGroup("test", { engine, host, authority: patient, signal })).rejects.toMatchObject({
+  await expect(joinGroup("test", { engine, authority: patient, signal })).rejects.toMatchObject({
     cause: expect.objectContaining({ name: "TimeoutError" }),
   });
   expect(() => coordinatorAuthority({ seeds: "tcp://a:1" as never })).toThrow("seeds must be an array");

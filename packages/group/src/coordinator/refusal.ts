@@ -9,11 +9,10 @@ export function isRefusal(error: unknown): error is RpcError {
 
 /** The error of a group whose processes refuse this one. `who` is the request, or where it went to. */
 export function refusedBy(group: string, who: string, cause: RpcError): RpcError {
-  const { code, origin } = cause;
-  const why = cause.message.replace(`[${code}] `, "");
+  const { code, origin, plainMessage } = cause;
   return new RpcError({
     code,
-    message: `group "${group}": the request to ${who} failed: ${why}`,
+    message: `group "${group}": the request to ${who} failed: ${plainMessage}`,
     origin,
     cause,
   });

@@ -3,7 +3,6 @@ import { afterEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { Group } from "../group/group.ts";
 import { createGroup, type JoinOptions, joinGroup, observeGroup } from "../group/join-group.ts";
-import { GroupHost } from "../host/group-host.ts";
 import { coordinatorAuthority } from "./coordinator-authority.ts";
 
 const Who = service("who.v1", { hello: unary({ output: z.string(), idempotent: true }) });
@@ -20,17 +19,13 @@ afterEach(async () => {
 
 interface Process {
   readonly engine: Engine;
-  readonly host: GroupHost;
 }
 
 /** A process that takes members by their name, and shows its own. */
 async function openEngine(name: string, change: Partial<SecurityOptions> = {}): Promise<Process> {
-  const host = new GroupHost();
   const engine = await Engine.open({
     listen: "tcp://127.0.0.1:0",
     connectTimeoutMs: 20_000,
-    serve: [hello, ...host.serve],
-    middleware: host.middleware,
     security: {
       psk: { identity: name, key: keyOf(name), lookup: keyOf },
       allow: (identity) => identity?.kind === "psk" && identity.name.startsWith("member"),
@@ -38,17 +33,17 @@ async function openEngine(name: string, change: Partial<SecurityOptions> = {}): 
     },
   });
   open.push(engine);
-  return { engine, host };
+  return { engine };
 }
 
 async function join(
-  { engine, host }: Process,
+  { engine }: Process,
   seeds: readonly string[],
   options: Partial<JoinOptions> = {},
 ): Promise<Group> {
   // Who is refused would otherwise try again until its time is over.
   const authority = coordinatorAuthority({ seeds, refreshMs: 50, joinTimeoutMs: 300_000 });
-  const group = await joinGroup("vault", { engine, host, authority, ...options });
+  const group = await joinGroup("vault", { engine, authority, serve: [hello], ...options });
   open.push(group);
   return group;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { Record } from "../simulate/record.ts";
-import { Simulation, type SimulationOptions } from "../simulate/simulation.ts";
+import { Record } from "../../test/simulate/record.ts";
+import { Simulation, type SimulationOptions } from "../../test/simulate/simulation.ts";
 import { Detector } from "./detector.ts";
 import type { DetectorEvent } from "./events.ts";
 import type { MemberId, Message, Status } from "./message.ts";

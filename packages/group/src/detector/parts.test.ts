@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { seededRandom } from "../simulate/random.ts";
+import { seededRandom } from "../../test/simulate/random.ts";
 import { AwakeClock } from "./awake-clock.ts";
 import { LocalHealth } from "./local-health.ts";
 import { News } from "./news.ts";

@@ -2,15 +2,14 @@ import { type Engine, RpcError } from "cinnabar/standard";
 import type { Membership, Observation } from "../authority/authority.ts";
 import type { Status } from "../detector/message.ts";
 import type { Presence } from "../host/freshness.ts";
+import type { ServedByMember } from "../host/group-host.ts";
 import type { LiveStats } from "../live/driver.ts";
-import { firstView } from "../view/first-view.ts";
-import { Newest } from "../view/newest.ts";
 import { notInViewFailure } from "../view/not-in-view.ts";
 import { isSameMember, type Member, memberOf, type View } from "../view/view.ts";
 import { channels } from "./channels.ts";
 import type { GroupDetector, StatusChange } from "./group-detector.ts";
-import { Listeners } from "./listeners.ts";
 import { MemberLink } from "./member-link.ts";
+import { MemberSet } from "./member-set.ts";
 import { type NamedMember, Strangers } from "./strangers.ts";
 import { Subgroup, type SubgroupMembers, type SubgroupOptions } from "./subgroup.ts";
 
@@ -50,6 +49,8 @@ export interface GroupParts {
   readonly observation: Observation;
   /** Of a member; undefined for an observer. */
   readonly membership?: Membership | undefined;
+  /** What this process executes for others; undefined for an observer. */
+  readonly served?: ServedByMember | undefined;
   /** Starts the detector; what it believes is told to `onStatus`. Undefined for none. */
   readonly startDetector?: ((onStatus: (change: StatusChange) => void) => Promise<GroupDetector>) | undefined;
   /** What calls to members say of the view that this process has. Undefined where views do not change. */
@@ -63,13 +64,10 @@ export interface GroupParts {
  * A group of processes as one of them sees it: a member (`joinGroup`, `createGroup`) or an observer (`observeGroup`).
  * Close it before its engine.
  */
-export class Group implements AsyncDisposable {
-  readonly name: string;
+export class Group extends MemberSet<GroupEvents> implements AsyncDisposable {
   readonly #parts: GroupParts;
-  readonly #views: Newest<View>;
   readonly #links = new Map<number, MemberLink>();
   readonly #strangers: Strangers;
-  readonly #listeners = new Listeners<GroupEvents>();
   readonly #subgroups = new Set<Subgroup>();
   #detector: GroupDetector | undefined;
   #viewsAdopted = 0;
@@ -77,7 +75,7 @@ export class Group implements AsyncDisposable {
   #isExcluded = false;
   #closing: Promise<void> | undefined;
 
-  /** @internal For `joinGroup` and its kin. Rejects with what the detector refuses; the observation is closed then. */
+  /** @internal For `joinGroup`, `createGroup` and `observeGroup`. Rejects with what the detector refuses; the observation is closed then. */
   static async open(parts: GroupParts): Promise<Group> {
     const group = new Group(parts);
     try {
@@ -93,27 +91,10 @@ export class Group implements AsyncDisposable {
   }
 
   private constructor(parts: GroupParts) {
-    const { view } = parts.observation;
-    this.name = view.group;
+    super(parts.engine, parts.observation.view, () => parts.membership?.self, parts.served);
     this.#parts = parts;
-    this.#views = new Newest(view);
     this.#strangers = new Strangers(parts.engine, parts.presence);
     this.#follow();
-  }
-
-  /** The engine that the group was given. It stays its opener's. */
-  get engine(): Engine {
-    return this.#parts.engine;
-  }
-
-  /** The newest view. */
-  get view(): View {
-    return this.#views.value;
-  }
-
-  /** This process as a member; undefined for an observer. */
-  get self(): Member | undefined {
-    return this.#parts.membership?.self;
   }
 
   /** Whether a view without this member has come. */
@@ -121,39 +102,6 @@ export class Group implements AsyncDisposable {
     return this.#isExcluded;
   }
 
-  /**
-   * The views, from the newest of now on. Who reads slowly sees the newest one and misses those between. It ends when the
-   * group is closed or `signal` aborts, and throws when the authority is lost for good.
-   *
-   * @example
-   * for await (const { version, members } of group.views()) console.log(version, members.length);
-   */
-  views(signal?: AbortSignal): AsyncIterableIterator<View> {
-    return this.#views.read("now", signal);
-  }
-
-  /**
-   * Resolves to the first view that the predicate accepts, the newest of now included.
-   *
-   * @example
-   * await group.when(({ members }) => members.length >= 8, AbortSignal.timeout(30_000));
-   *
-   * @throws RpcError `cancelled` when `signal` aborts or the group is closed before; what the predicate throws
-   */
-  when(accepts: (view: View) => boolean, signal?: AbortSignal): Promise<View> {
-    return firstView(this.views(signal), accepts, this.name, signal);
-  }
-
-  /**
-   * The member with this rank. It stays the same process: when that leaves the view or another one takes its rank, all
-   * calls to it fail, and `at` gives the new one. The member itself may be called too.
-   *
-   * @example
-   * const store = group.at(3).client(Store);
-   *
-   * @throws RpcError `failed_precondition` when the newest view has no such rank (`notInView(error)` is true then);
-   * `unavailable` when the group is closed. TypeError when no URL of the member is one that Cinnabar knows.
-   */
   at(rank: number): MemberLink {
     const known = this.#links.get(rank);
     if (known !== undefined) return known;
@@ -165,7 +113,7 @@ export class Group implements AsyncDisposable {
     return link;
   }
 
-  /** @internal A member that a message of the group names: the one in the view, or one of a view that others have. */
+  /** @internal */
   reach(named: NamedMember): MemberLink {
     const member = memberOf(this.view, named.rank);
     if (member?.incarnation === named.incarnation) return this.at(named.rank);
@@ -179,17 +127,19 @@ export class Group implements AsyncDisposable {
    * the predicate accepts. The predicate is asked once, of the view of now. All members must name the same ranks in the
    * same order: their collectives refuse each other otherwise.
    *
-   * @throws TypeError or RangeError for a bad name, an empty list, and a rank that is there twice. RpcError
+   * @throws TypeError or RangeError for a bad name, an empty list, a rank that is there twice, and a subgroup that is
+   * open already. RpcError
    * `failed_precondition` for a rank that the view does not have, and when this process is a member of the group and not
    * of the subgroup; `unavailable` when the group is closed.
    *
    * @example
    * const readers = group.subgroup("readers", ({ metadata }) => metadata.role === "reader");
-   * const collectives = openCollectives(readers, { serve: [store] });
+   * await readers.barrier("warm");
    */
   subgroup(name: string, members: SubgroupMembers, options: SubgroupOptions = {}): Subgroup {
     if (this.#closing !== undefined) throw this.#closedError();
-    const subgroup: Subgroup = new Subgroup(this, name, members, options, () =>
+    const { served } = this.#parts;
+    const subgroup: Subgroup = new Subgroup(this, served, name, members, options, () =>
       this.#subgroups.delete(subgroup),
     );
     this.#subgroups.add(subgroup);
@@ -229,7 +179,7 @@ export class Group implements AsyncDisposable {
 
   /** Calls `listener` for each event of that name. The returned function removes it. */
   on<E extends keyof GroupEvents>(event: E, listener: (detail: GroupEvents[E]) => void): () => void {
-    return this.#listeners.on(event, listener);
+    return this.listeners.on(event, listener);
   }
 
   /**
@@ -259,8 +209,8 @@ export class Group implements AsyncDisposable {
     try {
       for await (const view of this.#parts.observation.views()) this.#adopt(view);
     } catch (error) {
-      this.#views.end(error);
-      this.#listeners.tell("lost", { error });
+      this.newest.end(error);
+      this.listeners.tell("lost", { error });
     }
   }
 
@@ -274,22 +224,22 @@ export class Group implements AsyncDisposable {
     this.#viewsAdopted += 1;
     const left = former.members.filter((member) => !isSameMember(member, memberOf(view, member.rank)));
     const joined = view.members.filter((member) => !isSameMember(member, memberOf(former, member.rank)));
-    this.#views.set(view);
+    this.newest.set(view);
     this.#detector?.adopt(view);
     for (const { rank } of left) this.#endLink(rank, notInViewFailure(this.name, rank, view.version));
     this.#strangers.adopt(view, (rank) => notInViewFailure(this.name, rank, view.version));
-    this.#listeners.tell("view", { view, joined, left });
+    this.listeners.tell("view", { view, joined, left });
     if (channels.view.hasSubscribers) channels.view.publish({ group: this.name, view, joined, left });
     const { self } = this;
     if (self === undefined || this.#isExcluded || isSameMember(self, memberOf(view, self.rank))) return;
     this.#isExcluded = true;
-    this.#listeners.tell("excluded", { view });
+    this.listeners.tell("excluded", { view });
     if (channels.excluded.hasSubscribers) channels.excluded.publish({ group: this.name, view });
     this.#parts.onExcluded?.(this);
   }
 
   #onStatus(change: StatusChange): void {
-    this.#listeners.tell("status", change);
+    this.listeners.tell("status", change);
     if (!channels.member.hasSubscribers) return;
     const { member, status, previous } = change;
     channels.member.publish({ group: this.name, rank: member.rank, status, previous });
@@ -301,13 +251,13 @@ export class Group implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    this.#views.end();
+    this.end();
     this.#parts.onClose?.();
     await Promise.all([this.#parts.observation.close(), this.#detector?.close()]);
     for (const rank of [...this.#links.keys()]) this.#endLink(rank, this.#closedError());
     this.#strangers.end(this.#closedError());
     for (const subgroup of this.#subgroups) subgroup.close();
-    this.#listeners.clear();
+    this.listeners.clear();
   }
 
   #closedError(): RpcError {

@@ -1,7 +1,8 @@
-import type { Engine } from "cinnabar/standard";
+import type { Engine, Implementation } from "cinnabar/standard";
 import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
-import type { GroupHost } from "../host/group-host.ts";
+import { assertFree } from "../collective/collectives.ts";
+import { GroupHost } from "../host/group-host.ts";
 import { assertAddress, transportOf } from "../live/address.ts";
 import type { Member, MemberLanes } from "../view/view.ts";
 import { Group, type GroupParts } from "./group.ts";
@@ -14,14 +15,19 @@ export interface ObserveOptions {
   readonly engine: Engine;
   /** Who decides about membership. */
   readonly authority: Authority;
-  /** What this process serves for its groups. Authorities whose members ask each other need it, and freshness does. */
-  readonly host?: GroupHost;
   /** Gives up while the authority is asked. */
   readonly signal?: AbortSignal;
 }
 
 /** The options of `joinGroup` and `createGroup`. */
 export interface JoinOptions extends ObserveOptions {
+  /**
+   * What this member serves: made by `implementCollectives`, or by `implement` for services without collectives. The
+   * engine serves it from now on, also after the group is closed. Members that were removed from the group are refused,
+   * which is not so for what the engine serves itself. One implementation can serve several groups. Barriers, exchanges
+   * and variables are served in any case. Default: nothing else.
+   */
+  readonly serve?: readonly Implementation[];
   /** The rank that this process wants. Default: the authority chooses one. */
   readonly rank?: number;
   /** Where the others reach this process. Default: the URLs of the engine. */
@@ -48,10 +54,12 @@ export interface JoinOptions extends ObserveOptions {
  * Makes this process a member of a group.
  *
  * @example
- * const engine = await Engine.open({ listen: ["shm://store-1", "tcp://10.0.0.1:7400"], serve: [store] });
- * const group = await joinGroup("store", { engine, authority });
+ * const engine = await Engine.open({ listen: ["shm://store-1", "tcp://10.0.0.1:7400"] });
+ * const group = await joinGroup("store", { engine, authority, serve: [store] });
+ * await group.barrier("ready");
  *
- * @throws TypeError for wrong options. RpcError as `Authority.join` has it.
+ * @throws TypeError for wrong options, a service that the engine serves already, and a group that this engine is a member
+ * of. RpcError as `Authority.join` has it.
  */
 export function joinGroup(name: string, options: JoinOptions): Promise<Group> {
   return enter(name, options, false);
@@ -72,19 +80,19 @@ export function createGroup(name: string, options: JoinOptions): Promise<Group> 
  * @throws TypeError for wrong options. RpcError as `Authority.observe` has it.
  */
 export async function observeGroup(name: string, options: ObserveOptions): Promise<Group> {
-  const { engine, authority, host, signal } = checked("observeGroup", name, options, []);
-  const observation = await authority.observe(name, { engine, host, signal });
+  const { engine, authority, signal } = checked("observeGroup", name, options, []);
+  const observation = await authority.observe(name, { engine, signal });
   return Group.open({ engine, observation, ...freshnessOf(observation, undefined, undefined) });
 }
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
   const where = creates ? "createGroup" : "joinGroup";
-  const known = ["rank", "urls", "lanes", "metadata", "detector", "onExcluded"];
+  const known = ["serve", "rank", "urls", "lanes", "metadata", "detector", "onExcluded"];
   const {
     engine,
     authority,
-    host,
     signal,
+    serve = [],
     detector,
     onExcluded = "close",
   } = checked(where, name, options, known);
@@ -95,15 +103,19 @@ async function enter(name: string, options: JoinOptions, creates: boolean): Prom
     assertAddress(detector.address);
     assertSecured(where, engine, detector);
   }
-  const membership = await authority.join(name, candidateOf(where, options, creates), {
-    engine,
-    host,
-    signal,
-  });
+  if (!Array.isArray(serve))
+    throw new TypeError(`${where}: serve must be an array of what implementCollectives or implement made`);
+  const candidate = candidateOf(where, options, creates);
+  const host = GroupHost.of(engine);
+  // Before others can know of this member.
+  const served = host.serve(serve, authority.isFixed !== true);
+  assertFree(name, served.implementations);
+  const membership = await authority.join(name, candidate, { engine, signal });
   return Group.open({
     engine,
     observation: membership,
     membership,
+    served,
     ...freshnessOf(membership, membership.self, host),
     startDetector:
       detector && ((onStatus) => GroupDetector.start(membership, liveDetector(name, detector), onStatus)),
@@ -204,7 +216,7 @@ function checked<O extends ObserveOptions>(
   options: O,
   more: readonly string[],
 ): O {
-  const known = ["engine", "authority", "host", "signal", ...more];
+  const known = ["engine", "authority", "signal", ...more];
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
     throw new TypeError(`${where}: unknown option "${unknown}"; known are ${known.join(", ")}`);

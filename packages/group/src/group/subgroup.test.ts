@@ -1,10 +1,8 @@
 import { Engine, implement, RpcError, service, unary } from "cinnabar/standard";
 import { afterEach, expect, it } from "vitest";
 import { z } from "zod";
-import { openCollectives } from "../collective/collectives.ts";
 import { implementCollectives } from "../collective/handlers.ts";
 import { collective } from "../collective/method.ts";
-import { implementMeetings, openMeetings } from "../meeting/meetings.ts";
 import { notInView } from "../view/not-in-view.ts";
 import { type Member, makeView, memberOf } from "../view/view.ts";
 import { joinGroup, observeGroup } from "./join-group.ts";
@@ -28,18 +26,17 @@ async function groupOf(size: number) {
     Array.from({ length: size }, async () => {
       const url = `mem://subgroup-${++engines}`;
       const list = implementCollectives(Ranks, { list: (_, { rank }) => [rank] });
-      const meetings = implementMeetings();
       const who = implement(Who, { port: () => url });
-      const engine = await Engine.open({ listen: url, serve: [list, meetings, who] });
+      const engine = await Engine.open({ listen: url });
       open.push(engine);
-      return { url, engine, list, meetings };
+      return { url, engine, serve: [list, who] };
     }),
   );
   const members = places.map(({ url }, rank) => member(rank, 1, url));
   const joined = await Promise.all(
-    places.map(async ({ engine, ...place }, rank) => {
+    places.map(async ({ engine, serve, ...place }, rank) => {
       const { authority, ...script } = scripted(members, members[rank]);
-      const group = await joinGroup("test", { engine, authority, onExcluded: "ignore" });
+      const group = await joinGroup("test", { engine, authority, serve, onExcluded: "ignore" });
       open.push(group);
       return { ...place, ...script, authority, engine, group };
     }),
@@ -54,32 +51,29 @@ async function groupOf(size: number) {
 
 type Joined = Awaited<ReturnType<typeof groupOf>>["joined"][number];
 
-function collectivesOf({ group, list, meetings }: Joined, ranks: readonly number[], followRemovals = true) {
-  const subgroup = group.subgroup("some", ranks, { followRemovals });
-  const collectives = openCollectives(subgroup, { serve: [list, meetings] });
-  return { subgroup, collectives, meeting: openMeetings(collectives, meetings) };
-}
+const subgroupOf = ({ group }: Joined, ranks: readonly number[], followRemovals = true) =>
+  group.subgroup("some", ranks, { followRemovals });
 
 it("has ranks of its own for calls, collectives and barriers", async () => {
   const { joined } = await groupOf(4);
   const ranks = [3, 0, 2];
-  const parts = ranks.map((rank) => collectivesOf(joined[rank] as Joined, ranks));
-  expect(parts.map(({ subgroup }) => subgroup.self?.rank)).toEqual([0, 1, 2]);
-  expect(await parts[2]?.subgroup.at(0).client(Who).port()).toBe(joined[3]?.url);
-  const { value, ok } = await (parts[1] as (typeof parts)[0]).collectives.all(Ranks).list(undefined);
+  const parts = ranks.map((rank) => subgroupOf(joined[rank] as Joined, ranks));
+  expect(parts.map(({ self }) => self?.rank)).toEqual([0, 1, 2]);
+  expect(await parts[2]?.at(0).client(Who).port()).toBe(joined[3]?.url);
+  const { value, ok } = await (parts[1] as (typeof parts)[0]).all(Ranks).list(undefined);
   expect([value.sort(), ok]).toEqual([
     [0, 1, 2],
     [0, 1, 2],
   ]);
-  const gathered = await Promise.all(parts.map(({ meeting }, rank) => meeting.allGather("all", rank * 10)));
+  const gathered = await Promise.all(parts.map((part, rank) => part.allGather("all", rank * 10)));
   expect([...(gathered[0] ?? [])]).toEqual([
     [0, 0],
     [1, 10],
     [2, 20],
   ]);
   // The same name with other members is another subgroup.
-  const other = collectivesOf(joined[2] as Joined, [2, 0]);
-  const result = await other.collectives.all(Ranks).list(undefined, { onFailure: "partial" });
+  const other = subgroupOf(joined[2] as Joined, [2, 0]);
+  const result = await other.all(Ranks).list(undefined, { onFailure: "partial" });
   expect([result.ok, result.failed.get(1)?.code]).toEqual([[0], "failed_precondition"]);
 });
 
@@ -133,41 +127,41 @@ it("follows removals: ranks stay, and a successor in the group takes its place",
   const { members, joined, publish } = await groupOf(4);
   const [zero, one, two, three] = members as [Member, Member, Member, Member];
   const ranks = [2, 1, 0];
-  const parts = ranks.map((rank) => collectivesOf(joined[rank] as Joined, ranks));
+  const parts = ranks.map((rank) => subgroupOf(joined[rank] as Joined, ranks));
   const [first] = parts as [(typeof parts)[0]];
   const versions: number[] = [];
-  first.subgroup.on("view", ({ view }) => versions.push(view.version));
+  first.on("view", ({ view }) => versions.push(view.version));
   await publish(2, [zero, two, three]);
-  expect(first.subgroup.view.members.map(({ rank }) => rank)).toEqual([0, 2]);
-  expect(notInView(thrownBy(() => first.subgroup.at(1)))).toMatchObject({ rank: 1, version: 2 });
-  expect((await first.collectives.all(Ranks).list(undefined)).ok).toEqual([0, 2]);
-  const waiting = first.subgroup.when(({ members: all }) => all.length === 3);
+  expect(first.view.members.map(({ rank }) => rank)).toEqual([0, 2]);
+  expect(notInView(thrownBy(() => first.at(1)))).toMatchObject({ rank: 1, version: 2 });
+  expect((await first.all(Ranks).list(undefined)).ok).toEqual([0, 2]);
+  const waiting = first.when(({ members: all }) => all.length === 3);
   await publish(3, [zero, { ...one, incarnation: 3 }, two, three]);
   expect(memberOf(await waiting, 1)?.incarnation).toBe(3);
-  await first.subgroup.at(1).client(Who).port();
-  expect([versions, first.subgroup.broken]).toEqual([[2, 3], undefined]);
+  await first.at(1).client(Who).port();
+  expect([versions, first.broken]).toEqual([[2, 3], undefined]);
 });
 
 it("breaks with a member that leaves, where it does not follow", async () => {
   const { members, joined, publish } = await groupOf(3);
   const [zero, one, two] = members as [Member, Member, Member];
   const ranks = [0, 1];
-  const parts = ranks.map((rank) => collectivesOf(joined[rank] as Joined, ranks, false));
+  const parts = ranks.map((rank) => subgroupOf(joined[rank] as Joined, ranks, false));
   const [first, second] = parts as [(typeof parts)[0], (typeof parts)[0]];
   const broken: RpcError[] = [];
-  first.subgroup.on("broken", ({ error }) => broken.push(error));
+  first.on("broken", ({ error }) => broken.push(error));
   // Whoever is no member of the subgroup may come and go.
   await publish(2, [zero, one]);
-  expect((await first.collectives.all(Ranks).list(undefined)).ok).toEqual([0, 1]);
-  const meeting = first.meeting.barrier("never").catch((error: unknown) => error);
+  expect((await first.all(Ranks).list(undefined)).ok).toEqual([0, 1]);
+  const meeting = first.barrier("never").catch((error: unknown) => error);
   await publish(3, [zero, { ...one, incarnation: 3 }, two]);
   await publish(4, [zero, two]);
   expect(broken.map(({ code }) => code)).toEqual(["aborted"]);
-  expect(first.subgroup.broken?.message).toContain("rank 1 left, and the subgroup does not follow");
+  expect(first.broken?.message).toContain("rank 1 left, and the subgroup does not follow");
   expect(await meeting).toMatchObject({ code: "aborted" });
-  expect(thrownBy(() => first.subgroup.at(0))).toBe(broken[0]);
-  await expect(first.collectives.all(Ranks).list(undefined)).rejects.toBe(broken[0]);
-  expect(second.subgroup.broken).toBeInstanceOf(RpcError);
+  expect(thrownBy(() => first.at(0))).toBe(broken[0]);
+  await expect(first.all(Ranks).list(undefined)).rejects.toBe(broken[0]);
+  expect(second.broken).toBeInstanceOf(RpcError);
 });
 
 it("maps ranks both ways under any change of the group", async () => {

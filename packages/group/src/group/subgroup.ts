@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { type Engine, RpcError } from "cinnabar/standard";
-import { firstView } from "../view/first-view.ts";
-import { Newest } from "../view/newest.ts";
+import type { ServedByMember } from "../host/group-host.ts";
 import { notInViewFailure } from "../view/not-in-view.ts";
 import { isSameMember, type Member, makeView, memberOf, type View } from "../view/view.ts";
-import { Listeners } from "./listeners.ts";
 import type { MemberLink } from "./member-link.ts";
+import { MemberSet } from "./member-set.ts";
 import type { NamedMember } from "./strangers.ts";
 
 /** The options of `group.subgroup`. */
@@ -45,76 +44,50 @@ const longestName = 48;
 
 /**
  * Some members of a group, with ranks of their own from 0. Its view is made of the group's view and has its version. So
- * all processes with the same members and the same view of the group have the same view of the subgroup. It holds no
- * connections of its own, and closes with its group.
+ * all processes with the same members and the same view of the group have the same view of the subgroup. Its name is
+ * made of the group's name, its own, and a digest of the ranks. It serves what the group serves. It holds no connections
+ * of its own, and closes with its group.
  */
-export class Subgroup implements Disposable {
-  /**
-   * The group's name, the subgroup's, and a digest of the ranks: collectives do not mix with those of a subgroup that has
-   * the same name and other members.
-   */
-  readonly name: string;
+export class Subgroup extends MemberSet<SubgroupEvents> implements Disposable {
   /** The ranks in the group, by the rank in the subgroup. */
   readonly ranks: readonly number[];
   readonly #group: ParentGroup;
   readonly #begun: View;
-  readonly #views: Newest<View>;
-  readonly #listeners = new Listeners<SubgroupEvents>();
   readonly #follows: boolean;
   readonly #stop: readonly (() => void)[];
   #broken: RpcError | undefined;
 
-  /** @internal Made by `group.subgroup`. */
+  /** @internal Made by `group.subgroup`. `served`: what this process executes for others; undefined for an observer. */
   constructor(
     group: ParentGroup,
+    served: ServedByMember | undefined,
     name: string,
     members: SubgroupMembers,
     options: SubgroupOptions,
     onClose: () => void,
   ) {
-    const { followRemovals = true, ...others } = options;
-    const [unknown] = Object.keys(others);
-    if (unknown !== undefined)
-      throw new TypeError(`subgroup: unknown option "${unknown}"; known is followRemovals`);
-    if (typeof followRemovals !== "boolean")
-      throw new TypeError("subgroup: followRemovals must be true or false");
-    if (typeof name !== "string" || !/^[^\p{Cc}/]+$/u.test(name) || name.length > longestName)
-      throw new TypeError(
-        `subgroup: a name has 1 to ${longestName} characters, no "/" and no control characters`,
-      );
+    const follows = checked(name, options);
     const { view, self } = group;
-    this.ranks = Object.freeze(ranksOf(group, name, members));
-    this.name = `${group.name}/${name}-${digestOf(this.ranks)}`;
-    this.#group = group;
-    this.#follows = followRemovals;
-    if (self !== undefined && !this.ranks.includes(self.rank))
+    const ranks = Object.freeze(ranksOf(group, name, members));
+    if (self !== undefined && !ranks.includes(self.rank))
       throw new RpcError({
         code: "failed_precondition",
         message: `subgroup "${name}": this process has the rank ${self.rank}, which is not among its members; observe the group to call it from outside`,
       });
+    // Collectives do not mix with those of a subgroup that has the same name and other members.
+    const whole = `${group.name}/${name}-${digestOf(ranks)}`;
+    const selfHere = (): Member | undefined =>
+      group.self && { ...group.self, rank: ranks.indexOf(group.self.rank) };
+    super(group.engine, derivedView(whole, ranks, view), selfHere, served);
+    this.ranks = ranks;
+    this.#group = group;
+    this.#follows = follows;
     this.#begun = view;
-    this.#views = new Newest(this.#derived(view));
     this.#stop = [
       group.on("view", (event) => this.#adopt(event.view)),
-      group.on("lost", ({ error }) => this.#views.end(error)),
+      group.on("lost", ({ error }) => this.newest.end(error)),
       onClose,
     ];
-  }
-
-  /** The engine of the group. */
-  get engine(): Engine {
-    return this.#group.engine;
-  }
-
-  /** Its newest view, with the ranks of the subgroup. Ranks whose members have left are missing. */
-  get view(): View {
-    return this.#views.value;
-  }
-
-  /** This process with its rank here; undefined for an observer of the group. */
-  get self(): Member | undefined {
-    const { self } = this.#group;
-    return self && { ...self, rank: this.ranks.indexOf(self.rank) };
   }
 
   /** Why it is broken: the `aborted` that its calls fail with. Undefined while it is whole, or follows. */
@@ -122,29 +95,13 @@ export class Subgroup implements Disposable {
     return this.#broken;
   }
 
-  /** As `group.views`. */
-  views(signal?: AbortSignal): AsyncIterableIterator<View> {
-    return this.#views.read("now", signal);
-  }
-
-  /** As `group.when`. */
-  when(accepts: (view: View) => boolean, signal?: AbortSignal): Promise<View> {
-    return firstView(this.views(signal), accepts, this.name, signal);
-  }
-
-  /**
-   * The member with this rank of the subgroup, as `group.at` gives it: its `member` has the rank in the group.
-   *
-   * @throws RpcError `failed_precondition` when the newest view has no such rank (`notInView(error)` is true then),
-   * `aborted` when the subgroup is broken, `unavailable` when the group is closed
-   */
   at(rank: number): MemberLink {
     if (this.#broken !== undefined) throw this.#broken;
     if (memberOf(this.view, rank) === undefined) throw notInViewFailure(this.name, rank, this.view.version);
     return this.#group.at(this.ranks[rank] as number);
   }
 
-  /** @internal A member that a message of the subgroup names. */
+  /** @internal */
   reach(named: NamedMember): MemberLink {
     if (this.#broken !== undefined) throw this.#broken;
     const rank = this.ranks[named.rank];
@@ -154,34 +111,25 @@ export class Subgroup implements Disposable {
 
   /** Calls `listener` for each event of that name. The returned function removes it. */
   on<E extends keyof SubgroupEvents>(event: E, listener: (detail: SubgroupEvents[E]) => void): () => void {
-    return this.#listeners.on(event, listener);
+    return this.listeners.on(event, listener);
   }
 
   /** Follows the group no more. Safe to call twice; the group does it when it closes. */
   close(): void {
     for (const stop of this.#stop) stop();
-    this.#views.end();
-    this.#listeners.clear();
+    this.end();
+    this.listeners.clear();
   }
 
   [Symbol.dispose](): void {
     this.close();
   }
 
-  #derived({ version, members }: View): View {
-    const placed = members.map((member) => ({ ...member, rank: this.ranks.indexOf(member.rank) }));
-    return makeView(
-      this.name,
-      version,
-      placed.filter(({ rank }) => rank >= 0),
-    );
-  }
-
   #adopt(parent: View): void {
-    const view = this.#derived(parent);
-    this.#views.set(view);
+    const view = derivedView(this.name, this.ranks, parent);
+    this.newest.set(view);
     if (!this.#follows && this.#broken === undefined) this.#breakBy(parent);
-    this.#listeners.tell("view", { view });
+    this.listeners.tell("view", { view });
   }
 
   #breakBy(parent: View): void {
@@ -194,8 +142,32 @@ export class Subgroup implements Disposable {
       message: `subgroup "${this.name}": rank ${this.ranks.indexOf(lost)} left, and the subgroup does not follow`,
       cause: notInViewFailure(this.#group.name, lost, parent.version),
     });
-    this.#listeners.tell("broken", { error: this.#broken });
+    this.listeners.tell("broken", { error: this.#broken });
   }
+}
+
+/** Whether it follows removals. */
+function checked(name: string, { followRemovals = true, ...others }: SubgroupOptions): boolean {
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    throw new TypeError(`subgroup: unknown option "${unknown}"; known is followRemovals`);
+  if (typeof followRemovals !== "boolean")
+    throw new TypeError("subgroup: followRemovals must be true or false");
+  if (typeof name !== "string" || !/^[^\p{Cc}/]+$/u.test(name) || name.length > longestName)
+    throw new TypeError(
+      `subgroup: a name has 1 to ${longestName} characters, no "/" and no control characters`,
+    );
+  return followRemovals;
+}
+
+/** The view of the group with the members of the subgroup and their ranks there. */
+function derivedView(name: string, ranks: readonly number[], { version, members }: View): View {
+  const placed = members.map((member) => ({ ...member, rank: ranks.indexOf(member.rank) }));
+  return makeView(
+    name,
+    version,
+    placed.filter(({ rank }) => rank >= 0),
+  );
 }
 
 /** The ranks in the group, checked. */

@@ -1,7 +1,6 @@
 import { Engine, service, unary } from "cinnabar/standard";
 import { afterEach, describe, expect, it } from "vitest";
 import { staticAuthority } from "../authority/static-authority.ts";
-import { openCollectives } from "../collective/collectives.ts";
 import { implementCollectives } from "../collective/handlers.ts";
 import { collective } from "../collective/method.ts";
 import { joinGroup } from "./join-group.ts";
@@ -21,7 +20,7 @@ async function groupWith(...urls: string[]) {
     implementCollectives(Fleet, { hello: () => undefined, visit: () => void visited.push(rank) });
   const fleets = [serve(0), serve(1)] as const;
   const members = await Promise.all(
-    fleets.map((fleet) => Engine.open({ listen: `mem://unknown-fabric-${++engines}`, serve: [fleet] })),
+    fleets.map(() => Engine.open({ listen: `mem://unknown-fabric-${++engines}` })),
   );
   open.push(...members);
   const [one, other] = members as [Engine, Engine];
@@ -29,10 +28,10 @@ async function groupWith(...urls: string[]) {
     { urls: one.urls },
     { urls: [...urls, ...(urls.length > 1 ? other.urls : [])] },
   ]);
-  const group = await joinGroup("fleet", { engine: one, authority, rank: 0 });
+  const group = await joinGroup("fleet", { engine: one, authority, rank: 0, serve: [fleets[0]] });
+  other.serve(fleets[1]);
   open.push(group);
-  const collectives = openCollectives(group, { serve: [fleets[0]] });
-  return { group, visited, visit: collectives.all(Fleet).visit, other: other.urls[0] };
+  return { group, visited, visit: group.all(Fleet).visit, other: other.urls[0] };
 }
 
 describe("a view that names a fabric which this version does not know", () => {

@@ -1,4 +1,5 @@
-import { type EngineMiddleware, type Implementation, implement, RpcError } from "cinnabar/standard";
+import { type Engine, type Implementation, implement, type Middleware, RpcError } from "cinnabar/standard";
+import type { GroupImplementation } from "../collective/handlers.ts";
 import {
   type FollowRequest,
   type JoinAnswer,
@@ -7,6 +8,8 @@ import {
   Membership,
   type Published,
 } from "../coordinator/membership-service.ts";
+import { type ExchangeImplementation, implementExchanges } from "../exchange/exchanges.ts";
+import { implementVariables, type VariableImplementation } from "../variable/variables.ts";
 import { fencing, type Presence } from "./freshness.ts";
 
 /** A group whose members ask each other, as this process answers for it. */
@@ -17,39 +20,93 @@ export interface HostedGroup {
   onLeave(request: LeaveRequest): Promise<void>;
 }
 
-/**
- * What a process serves for its groups. It is made before the engine, and given to it and to `joinGroup`. One serves
- * any number of groups.
- *
- * @example
- * const host = new GroupHost();
- * const engine = await Engine.open({
- *   listen: "tcp://10.0.0.1:7400",
- *   serve: [store, ...host.serve],
- *   middleware: host.middleware,
- * });
- * const group = await joinGroup("store", { engine, host, authority });
- */
+/** What a member of a group executes for others. */
+export interface ServedByMember {
+  /** Those with collectives: what `joinGroup` was given, and the two below. */
+  readonly implementations: readonly GroupImplementation[];
+  readonly exchanges: ExchangeImplementation;
+  readonly variables: VariableImplementation;
+}
+
+/** A service that the engine serves for its groups. */
+interface Served {
+  readonly implementation: Implementation;
+  /** Whether members that were removed are refused. */
+  readonly isFenced: boolean;
+}
+
+const hosts = new WeakMap<Engine, GroupHost>();
+
+/** The services of all groups that an engine is a member of. There is one for each engine, made when it is asked for. */
 export class GroupHost {
-  /** For `serve` of `Engine.open`. */
-  readonly serve: readonly Implementation[];
-  /**
-   * For `middleware` of `Engine.open`. Callers that are behind learn it with the answer, and members that were removed
-   * are refused. Without it they find out later.
-   */
-  readonly middleware: EngineMiddleware;
+  readonly #engine: Engine;
+  readonly #served = new Map<string, Served>();
   readonly #groups = new Map<string, HostedGroup>();
   readonly #presences = new Map<string, Presence>();
+  readonly #exchanges = implementExchanges();
+  readonly #variables = implementVariables();
+  readonly #membership: Implementation;
+  readonly #fence: Middleware;
 
-  constructor() {
-    const membership = implement(Membership, {
+  static of(engine: Engine): GroupHost {
+    let host = hosts.get(engine);
+    if (host === undefined) {
+      host = new GroupHost(engine);
+      hosts.set(engine, host);
+    }
+    return host;
+  }
+
+  private constructor(engine: Engine) {
+    this.#engine = engine;
+    this.#fence = fencing((name) => this.#presences.get(name));
+    this.#membership = implement(Membership, {
       view: (group) => this.#require(group).published,
       follow: (request, { signal }) => this.#require(request.group).onFollow(request, signal),
       join: (request) => this.#require(request.group).onJoin(request),
       leave: (request) => this.#require(request.published.view.group).onLeave(request),
     });
-    this.serve = [membership];
-    this.middleware = { server: [fencing((name) => this.#presences.get(name))] };
+  }
+
+  /**
+   * Serves what a member executes: the implementations, barriers, exchanges and variables. What the engine serves
+   * already, for another group, it goes on to serve. `isFenced`: callers that were removed from their group are refused,
+   * and callers that are behind learn it with the answer.
+   *
+   * @throws as `engine.serve`, and TypeError for an implementation that is served without the fence and needs it
+   */
+  serve(implementations: readonly Implementation[], isFenced: boolean): ServedByMember {
+    const all = [...implementations, this.#exchanges, this.#variables];
+    this.#serve(all, isFenced);
+    return {
+      implementations: all.filter(hasCollectives),
+      exchanges: this.#exchanges,
+      variables: this.#variables,
+    };
+  }
+
+  /** Answers questions about groups. */
+  serveMembership(): void {
+    this.#serve([this.#membership], false);
+  }
+
+  #serve(implementations: readonly Implementation[], isFenced: boolean): void {
+    const added = implementations.filter((each) => {
+      const served = this.#served.get(each?.service?.name);
+      if (served?.implementation !== each) return true;
+      if (served.isFenced || !isFenced) return false;
+      throw new TypeError(
+        `joinGroup: "${each.service.name}" is served for a group whose members never change; join that group after the others`,
+      );
+    });
+    const around = isFenced ? [this.#fence] : [];
+    this.#engine.serve(
+      ...added.map((each) =>
+        isFenced ? Object.freeze({ ...each, middleware: [...around, ...(each.middleware ?? [])] }) : each,
+      ),
+    );
+    for (const implementation of added)
+      this.#served.set(implementation.service.name, { implementation, isFenced });
   }
 
   /**
@@ -69,7 +126,7 @@ export class GroupHost {
     };
   }
 
-  /** @internal The group that callers are judged by, until the returned function is called. */
+  /** The group that callers are judged by, until the returned function is called. */
   present(name: string, presence: Presence): () => void {
     this.#presences.set(name, presence);
     return () => {
@@ -83,3 +140,6 @@ export class GroupHost {
     throw new RpcError({ code: "not_found", message: `this process is no member of group "${name}"` });
   }
 }
+
+const hasCollectives = (implementation: Implementation): implementation is GroupImplementation =>
+  (implementation as Partial<GroupImplementation>).hosts instanceof Map;

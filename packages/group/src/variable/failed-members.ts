@@ -11,9 +11,10 @@ export function resultOf(error: unknown): CollectiveResult<unknown> {
 /** The member obeys a later owner. A call that broke on its way has not been executed, or nobody knows. */
 export const isLater = ({ code, executed }: RankFailure): boolean => code === "aborted" && executed === "yes";
 
-/** The process is there, and has not opened its collectives yet. */
+/** The process is there and has not joined yet. */
 export const isNotReady = (failure: RankFailure | undefined): boolean =>
-  failure?.code === "failed_precondition" && failure.executed === "no" && failure.retryable;
+  failure?.code === "unimplemented" ||
+  (failure?.code === "failed_precondition" && failure.executed === "no" && failure.retryable);
 
 /** Those that failed and are in the view still. */
 export function missing(failed: ReadonlyMap<number, RankFailure>, view: View): number[] {

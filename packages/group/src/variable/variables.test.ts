@@ -1,7 +1,7 @@
 import type { RpcError } from "cinnabar/standard";
 import { afterEach, expect, it, vi } from "vitest";
 import { z } from "zod";
-import { closeAll, groupOf, observerOf, type TestMember } from "../collective/group-of.test-support.ts";
+import { closeAll, groupOf, type TestMember } from "../collective/group-of.test-support.ts";
 import { notInView } from "../view/not-in-view.ts";
 import { makeView, type View } from "../view/view.ts";
 import type { Copies } from "./copies.ts";
@@ -326,7 +326,7 @@ it("ends what waits when the caller gives up or the variables are closed", async
 
 it("refuses what is no value, no name and no option", async () => {
   const [first] = (await variablesOf(1)) as [Place];
-  const { limit, variables, member, implementation } = first;
+  const { limit, variables } = first;
   expect(await failureOf(limit.set({ maxBytes: -1 }))).toMatchObject({ code: "invalid_argument" });
   await expect(limit.set(initial, { ifVersion: -1 })).rejects.toThrow("ifVersion must be a whole number");
   await expect(limit.get({ timeoutMs: 0 })).rejects.toThrow("timeoutMs must be from 1");
@@ -335,8 +335,4 @@ it("refuses what is no value, no name and no option", async () => {
   expect(() => variables.variable("a", { schema: Limit, value: 1 } as never)).toThrow(
     'unknown option "value"',
   );
-  expect(() => openVariables(member.collectives, implementation)).toThrow("has them open already");
-  const observer = await observerOf([member]);
-  open.push(() => closeAll([observer]));
-  expect(() => openVariables(observer.collectives, implementVariables())).toThrow("is no member");
 });

@@ -29,13 +29,13 @@ interface Place {
   variables: Variables | undefined;
 }
 
-/** The implementation of variables, for `Engine.open({ serve })` and `openCollectives`. */
+/** What a member serves for variables. */
 export interface VariableImplementation extends GroupImplementation {
   /** @internal By the name of the group. */
   readonly places: Map<string, Place>;
 }
 
-/** Makes what a member serves for the variables of its groups. */
+/** Makes what a member serves for variables. One serves any number of groups. */
 export function implementVariables(): VariableImplementation {
   const places = new Map<string, Place>();
   const elsewhere: OwnerAnswer = { state: "elsewhere", version: 0, hasValue: false, value: undefined };
@@ -61,26 +61,10 @@ function placeOf(places: Map<string, Place>, group: string): Place {
 
 /**
  * Variables of a group: each member has a copy, and the member with the lowest rank decides about changes.
- * `implementation` must be among what `collectives` serves. Close it before the collectives.
- *
- * @throws TypeError for an observer, and when this process has opened variables of the group already
- *
- * @example
- * const variables = implementVariables();
- * const engine = await Engine.open({ listen, serve: [variables] });
- * const group = await joinGroup("store", { engine, authority });
- * const collectives = openCollectives(group, { serve: [variables] });
- * const limits = openVariables(collectives, variables).variable("limits", {
- *   schema: z.object({ maxBytes: z.int() }),
- *   initial: { maxBytes: 1 << 20 },
- * });
+ * `implementation` is among what `collectives` serves. Close it before the collectives.
  */
 export function openVariables(collectives: Collectives, implementation: VariableImplementation): Variables {
   const place = placeOf(implementation.places, collectives.members.name);
-  if (collectives.members.self === undefined)
-    throw new TypeError("openVariables: this process is no member of the group");
-  if (place.variables !== undefined)
-    throw new TypeError(`openVariables: the group "${collectives.members.name}" has them open already`);
   const variables = new Variables(collectives, place.copies, () =>
     implementation.places.delete(collectives.members.name),
   );
@@ -219,7 +203,7 @@ export class Variables implements Disposable {
   #ended(name: string, given: AbortSignal | undefined): RpcError {
     const where = `variable "${name}"`;
     if (this.#end.signal.aborted)
-      return new RpcError({ code: "unavailable", message: `${where}: the variables were closed` });
+      return new RpcError({ code: "unavailable", message: `${where}: the group was closed` });
     if (given?.aborted === true)
       return new RpcError({
         code: "cancelled",
@@ -240,7 +224,7 @@ function checked({ timeoutMs = defaultTimeoutMs, signal }: VariableCallOptions) 
   return { timeoutMs, signal };
 }
 
-/** The options of `variables.variable`. */
+/** The options of `group.variable`. */
 export interface VariableOptions<S extends Schema> {
   /** Of the value. Values are checked when they are set and when they are read. */
   readonly schema: S;
@@ -291,14 +275,14 @@ export class VersionConflictError extends RpcError {
   }
 }
 
-/** One variable at one member; made by `variables.variable`. */
+/** One variable at one member; made by `group.variable`. */
 export class Variable<S extends Schema> {
   readonly name: string;
   readonly #schema: S;
   readonly #variables: Variables;
   readonly #copies: Copies;
 
-  /** @internal Made by `variables.variable`. */
+  /** @internal Made by `group.variable`. */
   constructor(name: string, schema: S, variables: Variables, copies: Copies) {
     this.name = name;
     this.#schema = schema;

@@ -1,0 +1,156 @@
+import type { RpcCode } from "./code.ts";
+
+/** Where a failure began: in this process ("local"), at the peer ("remote"), or in the fabric between them. */
+export type RpcErrorOrigin = "local" | "remote" | "fabric";
+
+/** The error that the fabric reported. */
+export interface FabricDetail {
+  /** libfabric's provider name, as in "tcp", "shm", "verbs;ofi_rxm", or "mem". */
+  readonly provider: string;
+  /** The operation that failed, in the field's terms: "fi_send", "fi_write", "fi_getinfo". */
+  readonly op: string;
+  /** libfabric's error number, positive. */
+  readonly code: number;
+  /** The number's name: "ECONNREFUSED", "FI_ETRUNC". */
+  readonly name: string;
+}
+
+/** What a peer sent beside an error: a received `Metadata`. */
+export interface ErrorMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
+  get(name: string): string | undefined;
+  getBytes(name: string): Uint8Array | undefined;
+}
+
+/** Fields of a new `RpcError`. */
+export interface RpcErrorOptions {
+  readonly code: RpcCode;
+  /** One sentence for people, with names and numbers. The constructor puts the code in front of it. */
+  readonly message: string;
+  /** Name of the declared error. Only for errors that the method's contract declares. */
+  readonly reason?: string | undefined;
+  /** Data of the declared error, already validated. */
+  readonly data?: unknown;
+  /** Default: "fabric" when `fabric` is given, else "local". */
+  readonly origin?: RpcErrorOrigin | undefined;
+  readonly fabric?: FabricDetail | undefined;
+  /** Default: true for `unavailable` and when `retryAfterMs` is set, else false. */
+  readonly retryable?: boolean | undefined;
+  /** Time that the peer asks to wait before the next attempt, in milliseconds. */
+  readonly retryAfterMs?: number | undefined;
+  /** True when certainly no handler ran for the call. Default: false. */
+  readonly notExecuted?: boolean | undefined;
+  /** Number of attempts. Left out when there was one. */
+  readonly attempts?: number | undefined;
+  /** Bytes of a transfer that had certainly moved when it failed. */
+  readonly transferredBytes?: number | undefined;
+  readonly callId?: number | undefined;
+  /** Metadata that came with the error. */
+  readonly metadata?: ErrorMetadata | undefined;
+  /** The method called, as `service/method`: "frames.v1/stat". */
+  readonly method?: string | undefined;
+  /** The error behind this one. It stays in this process and is never sent to a peer. */
+  readonly cause?: unknown;
+}
+
+const brand: unique symbol = Symbol.for("cinnabar.RpcError");
+
+/**
+ * The error of every failed call, on both sides. Match on `code`, and on `reason` for errors that the contract
+ * declares; `isError` narrows those with their data. `instanceof RpcError` also holds for errors of another copy of
+ * this package. Fields that do not apply are absent, not `undefined`.
+ *
+ * @example
+ * try {
+ *   await greeter.greet({ name: "" });
+ * } catch (error) {
+ *   if (error instanceof RpcError && error.code === "deadline_exceeded") console.error("too slow:", error.message);
+ *   else throw error;
+ * }
+ */
+export class RpcError extends Error {
+  readonly code: RpcCode;
+  readonly origin: RpcErrorOrigin;
+  /**
+   * Whether another attempt may succeed. It says nothing about safety: whether a second execution does harm depends on
+   * the method, see `idempotent`.
+   */
+  readonly retryable: boolean;
+  /** Name of the declared error; `undefined` when the contract declares no such error. */
+  declare readonly reason: string | undefined;
+  /** Data of the declared error, validated against the contract. */
+  declare readonly data?: unknown;
+  /** The fabric's own error; present exactly when the failure came from the fabric. */
+  declare readonly fabric?: FabricDetail;
+  /** Time that the peer asks to wait before the next attempt, in milliseconds. */
+  declare readonly retryAfterMs?: number;
+  /** True when certainly no handler ran for the call; absent when one may have run. */
+  declare readonly notExecuted?: true;
+  /** Number of attempts; present when there was more than one. */
+  declare readonly attempts?: number;
+  /**
+   * Bytes of a transfer that had certainly moved when its promise rejected. A transfer that was given up may move more
+   * afterwards; its `landed` gives the final number. Absent for other errors.
+   */
+  declare readonly transferredBytes?: number;
+  /** Call id on its session; both sides use the same one in logs and channels. */
+  declare readonly callId?: number;
+  /** The method called, as `service/method`: "frames.v1/stat". */
+  declare readonly method?: string;
+  /** Metadata that the server sent with the error; absent when it sent none. */
+  declare readonly metadata?: ErrorMetadata;
+  readonly #plainMessage: string;
+
+  static {
+    // On the prototype, so that the name and the brand are no own fields of each error.
+    Object.defineProperty(RpcError.prototype, "name", {
+      value: "RpcError",
+      configurable: true,
+      writable: true,
+    });
+    Object.defineProperty(RpcError.prototype, brand, { value: true });
+  }
+
+  constructor(options: RpcErrorOptions) {
+    super(`[${options.code}] ${options.message}`, "cause" in options ? { cause: options.cause } : undefined);
+    this.#plainMessage = options.message;
+    this.code = options.code;
+    this.origin = options.origin ?? (options.fabric === undefined ? "local" : "fabric");
+    this.retryable =
+      options.retryable ?? (options.code === "unavailable" || options.retryAfterMs !== undefined);
+    if (options.reason !== undefined) this.reason = options.reason;
+    if (options.data !== undefined) this.data = options.data;
+    if (options.fabric !== undefined) this.fabric = options.fabric;
+    if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;
+    if (options.notExecuted === true) this.notExecuted = true;
+    if (options.attempts !== undefined) this.attempts = options.attempts;
+    if (options.transferredBytes !== undefined) this.transferredBytes = options.transferredBytes;
+    if (options.callId !== undefined) this.callId = options.callId;
+    if (options.method !== undefined) this.method = options.method;
+    if (options.metadata !== undefined) this.metadata = options.metadata;
+  }
+
+  /** `message` without the code in front of it: what another error repeats of this one. */
+  get plainMessage(): string {
+    return this.#plainMessage;
+  }
+
+  /** True for an `RpcError` of any copy of this package. Subclasses keep the ordinary `instanceof`. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: `this` is the class on the right of `instanceof`, perhaps a subclass
+    if (this !== RpcError) {
+      // biome-ignore lint/complexity/noThisInStatic: as above
+      return Function.prototype[Symbol.hasInstance].call(this, value);
+    }
+    return typeof value === "object" && value !== null && (value as { [brand]?: unknown })[brand] === true;
+  }
+
+  /** The error as plain data for logs, without the stack and the cause. */
+  toJSON(): Record<string, unknown> {
+    return Object.assign<Record<string, unknown>, this>({ name: this.name, message: this.message }, this);
+  }
+}
+
+/** The error of an operation on a closed engine or peer. */
+export function closedError(name: string): RpcError {
+  return new RpcError({ code: "unavailable", message: `${name} has been closed`, origin: "local" });
+}

@@ -1,0 +1,378 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
+import { RetriedCalls } from "../call/retried-calls.ts";
+import type { CallSession, SessionSource } from "../client/session-source.ts";
+import type { EngineServices } from "../session/connection/engine-services.ts";
+import { Backend, type BackendConnection, type BackendListener } from "./backend.ts";
+import type { ResolvedBalanceOptions } from "./connect-options.ts";
+import { hashToNumber } from "./hash.ts";
+import type { ConnectionListener } from "./peer-connection.ts";
+import type { BackendStats } from "./peer-state.ts";
+import { Backoff, backoffMs } from "./reconnect.ts";
+import { mostWaiting, tooManyWait } from "./reconnector.ts";
+import type { Resolver } from "./resolver.ts";
+
+/**
+ * The backends of a balanced peer, or the lanes of a peer. Each call gets a session with one that is ready, picked by
+ * the policy: connected ones; if there are none suspect ones, and if there are none ejected ones. When no backend is
+ * left, a call waits for the first that can be connected. Lost ones are tried again in the background.
+ */
+export class BackendSet implements SessionSource, BackendListener {
+  readonly engine: EngineServices;
+  readonly retried = new RetriedCalls();
+  readonly name: string;
+  readonly #options: ResolvedBalanceOptions;
+  readonly #connectionTo: (url: string) => BackendConnection;
+  readonly #listener: ConnectionListener | undefined;
+  readonly #backends = new Map<string, Backend>();
+  /** No longer named by the resolver, but with calls in flight. */
+  readonly #retiring = new Set<Backend>();
+  readonly #stopResolver: () => void;
+  /** Those a call may go to; undefined when it must be found out anew. */
+  #ready: readonly Backend[] | undefined;
+  /** Until when `#ready` holds: then an ejection ends. */
+  #readyUntilMs = Number.POSITIVE_INFINITY;
+  /** Settles with the first backend that is connected. */
+  readonly #first: Promise<void>;
+  #onFirst!: (error?: unknown) => void;
+  #resolved = false;
+  /** As the resolver named them. */
+  #urls: readonly string[] = [];
+  readonly #backoff: Backoff;
+  /** Calls that wait because no backend is ready. */
+  #waiting = 0;
+  /** Why calls fail once it is closed. */
+  #closeReason: RpcError | undefined;
+
+  /** `listener` is told of the set as of one connection: the backend whose lanes these are. */
+  constructor(
+    engine: EngineServices,
+    resolver: Resolver,
+    options: ResolvedBalanceOptions,
+    connectionTo: (url: string) => BackendConnection,
+    listener?: ConnectionListener,
+  ) {
+    this.engine = engine;
+    this.name = `one of ${resolver.name}`;
+    this.#options = options;
+    this.#connectionTo = connectionTo;
+    this.#listener = listener;
+    this.#backoff = new Backoff(engine.clock, true);
+    this.#first = new Promise((resolve, reject) => {
+      this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
+    });
+    this.#first.catch(() => {});
+    this.#stopResolver = resolver.start({
+      onUrls: (urls) => this.#onUrls(urls),
+      onError: (cause) => {
+        // A later error leaves the backends as they are.
+        if (!this.#resolved) this.#onFirst(unavailable(`${this.name} could not be resolved`, cause));
+      },
+    });
+  }
+
+  /** Of every URL that the resolver may name. */
+  get isConfidential(): boolean {
+    return this.engine.security?.credentials !== undefined;
+  }
+
+  /** In the order that the resolver named them. */
+  get stats(): BackendStats[] {
+    const nowMs = this.engine.clock.now();
+    return this.#named().map((backend) => backend.stats(nowMs));
+  }
+
+  get callsOut(): number {
+    let calls = 0;
+    for (const { connection } of this.#backends.values()) calls += connection.callsOut;
+    return calls;
+  }
+
+  get callsWaiting(): number {
+    let calls = 0;
+    for (const { connection } of this.#backends.values()) calls += connection.callsWaiting;
+    return calls;
+  }
+
+  /** No calls are open at any backend; control requests count. */
+  get idle(): boolean {
+    return [...this.#backends.values(), ...this.#retiring].every(({ connection }) => connection.idle);
+  }
+
+  /** Names of the services of the first backend that is connected. */
+  get services(): string[] | undefined {
+    return this.#named().find(isReached)?.connection.services;
+  }
+
+  get closed(): boolean {
+    return this.#closeReason !== undefined;
+  }
+
+  get waitForReady(): boolean {
+    return this.#options.reconnect.whileLost === "wait";
+  }
+
+  get hasOthers(): boolean {
+    return this.#backends.size > 1;
+  }
+
+  /** Whether any backend has a session, draining or not. */
+  get isReached(): boolean {
+    return [...this.#backends.values()].some(isReached);
+  }
+
+  /** Resolves when the first backend is connected, rejects when all have failed once. */
+  connected(): Promise<void> {
+    return this.#first;
+  }
+
+  has(url: string): boolean {
+    return this.#backends.has(url);
+  }
+
+  /** Whether the backend takes calls: `now`, or `soon` when its first try is under way. */
+  takesCalls(url: string, when: "now" | "soon"): boolean {
+    const backend = this.#backends.get(url);
+    return backend !== undefined && (backend.isOpen || (when === "soon" && backend.isFirstTry));
+  }
+
+  /** Connects to the backend now, however long its backoff is. Rejects with the error of that try. */
+  async tryNow(url: string): Promise<void> {
+    await this.#backends.get(url)?.connect();
+  }
+
+  /**
+   * The engine of that incarnation at that URL is gone. `certain`: nothing of it touches this side's memory any more.
+   */
+  onGone(url: string, incarnation: bigint, certain: boolean): void {
+    for (const { connection } of [...this.#backends.values(), ...this.#retiring])
+      if (connection.url === url) connection.onGone(incarnation, certain);
+  }
+
+  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession> {
+    if (this.#closeReason !== undefined) throw this.#closeReason;
+    const callee = call?.boundTo;
+    if (callee !== undefined) return this.#sessionAt(callee, call, input);
+    const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
+    if (pinned !== undefined) return pinned.connection.session(call, input);
+    const ready = this.#readyNow();
+    if (ready.length === 0) return this.#sessionOfAny(call, input);
+    return this.#pick(ready, call, input).connection.session(call, input);
+  }
+
+  onBackendChanged(): void {
+    this.#ready = undefined;
+    this.#listener?.onLanesChanged();
+  }
+
+  /** Ejects a backend that fails calls, unless too many are ejected already. */
+  onBackendSettled(backend: Backend, code: RpcCode | "ok"): void {
+    this.#listener?.onSettled(code);
+    const verdict = backend.outlier.settled(code);
+    if (verdict === undefined || (verdict === "share" && !this.#failsMoreThanOthers(backend))) return;
+    const nowMs = this.engine.clock.now();
+    let ejected = 1;
+    for (const { outlier } of this.#backends.values()) if (outlier.ejected(nowMs)) ejected++;
+    const { maxShare } = this.#options.ejection;
+    if (backend.outlier.ejected(nowMs) || ejected > maxShare * this.#backends.size) return;
+    backend.outlier.eject(nowMs);
+    this.onBackendChanged();
+  }
+
+  /** Where the others fail as well, the fault is not the backend's. */
+  #failsMoreThanOthers({ outlier }: Backend): boolean {
+    const others = [...this.#backends.values()].filter((other) => other.outlier !== outlier);
+    const share = others.reduce((sum, other) => sum + other.outlier.failureShare, 0) / others.length;
+    return share <= outlier.failureShare / 2;
+  }
+
+  /** Closes all connections. Calls fail with `reason`. */
+  close(reason: RpcError = closedError(this.name)): void {
+    if (this.closed) return;
+    this.#closeReason = reason;
+    this.retried.close(reason);
+    this.#stopResolver();
+    for (const backend of [...this.#backends.values(), ...this.#retiring]) backend.close(reason);
+    this.#backoff.endAll();
+    this.#onFirst(reason);
+  }
+
+  #named(): Backend[] {
+    return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url) ?? []);
+  }
+
+  #pick(ready: readonly Backend[], call: OutgoingCall | undefined, input: unknown): Backend {
+    try {
+      const key = this.#options.pins ? undefined : this.#keyOf(call, input);
+      const picked: unknown = this.#options.policy.pick(ready, key);
+      if (!(picked instanceof Backend)) throw new TypeError("the policy must pick one of the candidates");
+      return picked;
+    } catch (cause) {
+      throw this.#misdirected(cause);
+    }
+  }
+
+  /** The backend that the call names or that its key belongs to, ready or not. */
+  #pinned(call: OutgoingCall | undefined, input: unknown): Backend | undefined {
+    if (call?.lane !== undefined) return this.#numbered(call.lane);
+    try {
+      const key = this.#keyOf(call, input);
+      return key === undefined
+        ? undefined
+        : this.#backends.get(this.#urls[hashToNumber(key, this.#urls.length)] ?? "");
+    } catch (cause) {
+      throw this.#misdirected(cause);
+    }
+  }
+
+  #numbered(number: number): Backend {
+    const backend = this.#backends.get(this.#urls[number] ?? "");
+    if (backend !== undefined) return backend;
+    throw new RpcError({
+      code: "failed_precondition",
+      message: `${this.name}: there is no lane ${number}, there are ${this.#urls.length}`,
+      origin: "local",
+      notExecuted: true,
+    });
+  }
+
+  #keyOf(call: OutgoingCall | undefined, input: unknown): string | undefined {
+    const key: unknown =
+      call === undefined ? undefined : this.#options.keyOf?.({ method: call.methodPath, input });
+    if (key === undefined || typeof key === "string") return key;
+    throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
+  }
+
+  #misdirected(cause: unknown): RpcError {
+    const message = `${this.name}: keyOf or the policy failed: ${textOf(cause)}`;
+    return new RpcError({ code: "internal", message, origin: "local", cause });
+  }
+
+  #readyNow(): readonly Backend[] {
+    if (
+      this.#ready !== undefined &&
+      (this.#readyUntilMs === Infinity || this.engine.clock.now() < this.#readyUntilMs)
+    )
+      return this.#ready;
+    const nowMs = this.engine.clock.now();
+    const open = [...this.#backends.values()].filter(
+      ({ isOpen, connection }) => isOpen && connection.takesCalls,
+    );
+    const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
+    const trusted = kept.filter(({ connection }) => connection.state === "connected");
+    // A backend that fails some calls is better than none.
+    this.#ready = trusted.length > 0 ? trusted : kept.length > 0 ? kept : open;
+    this.#readyUntilMs = Math.min(
+      ...open.map(({ outlier }) => (outlier.ejected(nowMs) ? outlier.untilMs : Number.POSITIVE_INFINITY)),
+    );
+    return this.#ready;
+  }
+
+  /** A call that may have been executed goes to the process that knows, whoever else is ready. */
+  #sessionAt(
+    callee: Callee,
+    call: OutgoingCall | undefined,
+    input: unknown,
+  ): CallSession | Promise<CallSession> {
+    const connection = this.#backendAt(callee)?.connection;
+    return connection?.current === undefined
+      ? this.#sessionOfAny(call, input)
+      : connection.session(call, input);
+  }
+
+  /** Of two at one URL, one of which retires, the one that the callee is. */
+  #backendAt({ url, incarnation }: Callee): Backend | undefined {
+    const retiring = [...this.#retiring].find(
+      ({ connection }) => connection.url === url && connection.incarnation === incarnation,
+    );
+    return (
+      retiring ??
+      this.#backends.get(url) ??
+      [...this.#backends.values(), ...this.#retiring].find(({ connection }) => connection.hasLane(url))
+    );
+  }
+
+  /** Those a call may wait for. */
+  #candidates(call: OutgoingCall | undefined): readonly Backend[] {
+    const callee = call?.boundTo;
+    if (callee === undefined)
+      return [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining");
+    const backend = this.#backendAt(callee);
+    return backend === undefined ? [] : [backend];
+  }
+
+  /** No backend is ready: the first that can be connected. Tried once, or as long as the call waits. */
+  #sessionOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
+    if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
+    this.#waiting++;
+    return this.#firstOfAny(call, input).finally(() => this.#waiting--);
+  }
+
+  async #firstOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const candidates = this.#candidates(call);
+        return await Promise.any(candidates.map(async ({ connection }) => connection.session(call, input)));
+      } catch (error) {
+        if (this.#closeReason !== undefined) throw this.#closeReason;
+        const waits = this.waitForReady && call !== undefined;
+        if (!waits || call.settled || !this.engine.gate.calls)
+          throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
+      }
+      await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
+      if (call?.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
+      if (this.#closeReason !== undefined) throw this.#closeReason;
+    }
+  }
+
+  #unreachable(call: OutgoingCall | undefined): string {
+    const callee = call?.boundTo;
+    return callee === undefined
+      ? this.#noneReached()
+      : `${callee.url} cannot be reached, and it may have executed an earlier attempt`;
+  }
+
+  #noneReached(): string {
+    return this.#urls.length === 0
+      ? "there is no server to connect to: the list of URLs is empty"
+      : `${this.name}: no backend can be reached`;
+  }
+
+  #onUrls(urls: readonly string[]): void {
+    if (this.closed) return;
+    this.#resolved = true;
+    this.#urls = urls;
+    const wanted = new Set(urls);
+    for (const [url, backend] of this.#backends) {
+      if (wanted.has(url)) continue;
+      this.#backends.delete(url);
+      this.#retiring.add(backend);
+      backend.retire(() => this.#retiring.delete(backend));
+    }
+    const tries: Promise<void>[] = [];
+    for (const url of wanted) {
+      if (this.#backends.has(url)) continue;
+      const backend = new Backend(this.#connectionTo(url), this.#options, this.engine.clock, this);
+      this.#backends.set(url, backend);
+      tries.push(backend.connect());
+    }
+    this.onBackendChanged();
+    Promise.any(tries).then(
+      () => this.#onFirst(),
+      (error: AggregateError) => {
+        if (tries.length > 0 || this.#backends.size === 0)
+          this.#onFirst(unavailable(this.#noneReached(), error.errors.at(-1)));
+      },
+    );
+  }
+}
+
+const isReached = ({ connection }: Backend): boolean => connection.current !== undefined;
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+function unavailable(message: string, cause: unknown): RpcError {
+  const why = cause instanceof Error ? `: ${cause.message}` : "";
+  return new RpcError({ code: "unavailable", message: `${message}${why}`, origin: "local", cause });
+}

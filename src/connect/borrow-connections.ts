@@ -1,0 +1,181 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { realClock } from "../base/time/clock.ts";
+import { realTimers } from "../base/time/real-timers.ts";
+import { isWildcard } from "../fabric/host.ts";
+import { hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import type { RegionHandle } from "../memory/region-handle.ts";
+import type { PeerLink } from "../transfer/control/peer-link.ts";
+import type { OwnerLink } from "../transfer/handles/borrowing.ts";
+
+/** The nearest way first: what is in this process, then on this host. */
+const preferred = ["mem", "shm", "verbs", "tcp"];
+
+/**
+ * Less than this is no time: timers are of whole milliseconds, and a try that begins so late has failed before it was
+ * heard of.
+ */
+const leastTryMs = 1;
+
+/** What is used of a session that was opened for something else. */
+interface OpenSession extends PeerLink {
+  readonly state: string;
+  readonly remote: { readonly incarnation: bigint } | undefined;
+}
+
+/** What is used of a connection that is made to borrow. */
+interface OwnerConnection {
+  readonly url: string;
+  readonly incarnation: bigint | undefined;
+  readonly current: PeerLink | undefined;
+  close(): void;
+}
+
+type Connect = (url: string, timeoutMs: number) => Promise<OwnerConnection>;
+
+/** A connection that was made to borrow, as long as something is borrowed over it. */
+interface Owner {
+  readonly connection: OwnerConnection;
+  uses: number;
+}
+
+/** The connections to the owners of borrowed regions. */
+export class BorrowConnections {
+  readonly #sessions: Iterable<OpenSession>;
+  readonly #connect: Connect;
+  readonly #owners = new Map<bigint, Owner>();
+
+  constructor(sessions: Iterable<OpenSession>, connect: Connect) {
+    this.#sessions = sessions;
+    this.#connect = connect;
+  }
+
+  /** The way to the engine that gave the handle out: a session that is there, or one made for this. */
+  async reach(handle: RegionHandle, timeoutMs: number, signal: AbortSignal | undefined): Promise<OwnerLink> {
+    const { incarnation } = handle;
+    const there = this.#use(incarnation) ?? this.#open(incarnation);
+    if (there !== undefined) return there;
+    const work = this.#connectTo(handle, realClock.now() + timeoutMs);
+    const connection = signal === undefined ? await work : await unlessAborted(work, signal);
+    // Somebody else may have made one meanwhile.
+    const other = this.#use(incarnation);
+    if (other !== undefined) {
+      connection.close();
+      return other;
+    }
+    this.#owners.set(incarnation, { connection, uses: 0 });
+    const made = this.#use(incarnation);
+    if (made === undefined) throw unreachable("unavailable", `${connection.url} was lost again`);
+    return made;
+  }
+
+  /** A session that was opened for something else, by either side. */
+  #open(incarnation: bigint): OwnerLink | undefined {
+    for (const session of this.#sessions) {
+      if (session.state === "open" && session.remote?.incarnation === incarnation)
+        return { session, release: () => {} };
+    }
+    return undefined;
+  }
+
+  #use(incarnation: bigint): OwnerLink | undefined {
+    const owner = this.#owners.get(incarnation);
+    if (owner === undefined) return undefined;
+    const session = owner.connection.incarnation === incarnation ? owner.connection.current : undefined;
+    if (session === undefined) {
+      // Lost: what was borrowed by it has ended.
+      this.#owners.delete(incarnation);
+      owner.connection.close();
+      return undefined;
+    }
+    owner.uses++;
+    return {
+      session,
+      release: () => {
+        if (--owner.uses > 0) return;
+        // The answer that gives the region back leaves first, and whoever borrows again at once finds the session.
+        realTimers.setImmediate(() => {
+          if (owner.uses > 0) return;
+          if (this.#owners.get(incarnation) === owner) this.#owners.delete(incarnation);
+          owner.connection.close();
+        });
+      },
+    };
+  }
+
+  async #connectTo({ urls, incarnation }: RegionHandle, untilMs: number): Promise<OwnerConnection> {
+    const tried: string[] = [];
+    let isGone = false;
+    for (const url of [...urls].sort((a, b) => rank(a) - rank(b))) {
+      const fault = unusable(url);
+      if (fault !== undefined) {
+        tried.push(`${url}: ${fault}`);
+        continue;
+      }
+      const leftMs = untilMs - realClock.now();
+      if (leftMs < leastTryMs) {
+        tried.push(`${url}: there was no time left to try it`);
+        continue;
+      }
+      try {
+        const connection = await this.#connect(url, leftMs);
+        if (connection.incarnation === incarnation) return connection;
+        connection.close();
+        isGone = true;
+        tried.push(`${url}: another engine answers there`);
+      } catch (error) {
+        tried.push(error instanceof RpcError ? error.plainMessage : (error as Error).message);
+      }
+    }
+    throw unreachable(isGone ? "not_found" : "unavailable", tried.join("; ") || "the handle has no URL");
+  }
+}
+
+function unreachable(code: "not_found" | "unavailable", why: string): RpcError {
+  const message = `borrow: the owner of the region cannot be reached: ${why}`;
+  return new RpcError({ code, message, origin: "local" });
+}
+
+function rank(url: string): number {
+  const index = preferred.indexOf(url.slice(0, url.indexOf("://")));
+  return index < 0 ? preferred.length : index;
+}
+
+/** Why a URL out of a handle cannot be connected to. */
+function unusable(url: string): string | undefined {
+  try {
+    const { scheme, host } = parseUrl(url);
+    if (!hasHosts(scheme) || !isWildcard(host)) return undefined;
+    return "the owner listens on every interface, which is not an address: make it listen at the address that others use";
+  } catch {
+    return "this process does not support the URL";
+  }
+}
+
+async function unlessAborted(work: Promise<OwnerConnection>, signal: AbortSignal): Promise<OwnerConnection> {
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () =>
+      reject(
+        new RpcError({
+          code: "cancelled",
+          message: "borrow: the signal was aborted",
+          origin: "local",
+          cause: signal.reason,
+        }),
+      );
+    if (signal.aborted) stop();
+    else signal.addEventListener("abort", stop);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } catch (error) {
+    if (signal.aborted)
+      work.then(
+        (connection) => connection.close(),
+        () => {},
+      );
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}

@@ -1,0 +1,275 @@
+import { defaultWindow, type WindowLimits } from "../base/flow/in-flight-window.ts";
+import {
+  boolean,
+  callback,
+  checkedBy,
+  completed,
+  type FieldsOf,
+  fail,
+  group,
+  integer,
+  milliseconds,
+  number,
+  type Resolved,
+  resolveOptions,
+} from "../base/options/options.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
+import type { EjectionOptions } from "./outlier.ts";
+import { type Policy, type PolicyName, policies } from "./policy.ts";
+import { type ReconnectOptions, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
+import { type Resolver, staticResolver } from "./resolver.ts";
+
+/** Returns the key of a call, from its method as `service/method` and its input. */
+export type KeyOf = (call: { readonly method: string; readonly input: unknown }) => string | undefined;
+
+/**
+ * The options of `engine.connect` for one URL.
+ *
+ * @example
+ * const storage = await engine.connect("tcp://10.0.0.7:7400", {
+ *   timeoutMs: 1_000,
+ *   reconnect: { whileLost: "wait", maxDelayMs: 500 },
+ *   window: { maxInFlight: 64 },
+ * });
+ */
+export interface ConnectOptions {
+  /** How long to wait for the peer's welcome, in milliseconds. Default: the engine's `connectTimeoutMs`. */
+  readonly timeoutMs?: number;
+  /** What calls do while the peer is lost. Default: the first call tries once to connect. */
+  readonly reconnect?: ReconnectOptions;
+  /** Limits of calls in flight and waiting calls, for the peer or for each of its worker lanes. */
+  readonly window?: WindowOptions;
+  /** How calls are routed to the peer's worker lanes, if it has any. */
+  readonly lanes?: LaneOptions;
+  /**
+   * The incarnation of the engine that is meant: `engine.incarnation` there. Another engine at the same URL, such as a
+   * restarted one, gets no call: connecting to it fails with `failed_precondition`. Default: any engine.
+   */
+  readonly incarnation?: bigint;
+  /**
+   * The name that the peer's certificate must have: a DNS name, an IP address or a URI. For engines with `security.tls`.
+   * Default: the host of the URL.
+   */
+  readonly name?: string;
+}
+
+/**
+ * The options of `engine.connect` for several URLs or a resolver.
+ *
+ * @example
+ * const cacheServers = await engine.connect(["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"], {
+ *   policy: "consistentHash",
+ *   keyOf: ({ input }) => (input as { key: string }).key,
+ *   ejection: { consecutiveFailures: 3 },
+ *   reconnect: { whileLost: "wait" },
+ * });
+ */
+export interface BalanceOptions {
+  /**
+   * How long to wait for the first welcome, and for each further attempt to reach a backend, in milliseconds. Default:
+   * the engine's `connectTimeoutMs`.
+   */
+  readonly timeoutMs?: number;
+  /**
+   * Picks the backend of a call: the name of a built-in policy, or an object with `pick`. Default `twoChoices`.
+   */
+  readonly policy?: PolicyName | Policy;
+  /**
+   * For `consistentHash`: returns the key of a call. Calls with the same key go to the same backend. A call with the
+   * key undefined goes to any backend. The function gets the input as the caller passed it. If it throws, or returns
+   * anything but a string or undefined, the call fails with `internal`.
+   */
+  readonly keyOf?: KeyOf | undefined;
+  /** When outlier detection ejects a backend that fails calls. */
+  readonly ejection?: EjectionOptions;
+  /** How long the share of a new backend grows to its full size, in milliseconds. Default 0: full at once. */
+  readonly slowStartMs?: number;
+  /** What calls do while no backend is ready, and the pauses between attempts to reach lost backends. */
+  readonly reconnect?: ReconnectOptions;
+  /** Limits of calls in flight and waiting calls, for each backend. */
+  readonly window?: WindowOptions;
+  /** How calls are routed to the worker lanes of a backend, if it has any. */
+  readonly lanes?: LaneOptions;
+  /**
+   * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
+   * `security.tls`. A resolver that looks a host up gives URLs with addresses, so it is needed there. Default: the host
+   * of each URL.
+   */
+  readonly name?: string;
+}
+
+/** The same, complete. */
+export interface ResolvedBalanceOptions {
+  readonly timeoutMs: number;
+  readonly policy: Policy;
+  readonly keyOf: BalanceOptions["keyOf"];
+  /** A key belongs to one backend by its place in the list, whether the backend is ready or not. */
+  readonly pins: boolean;
+  readonly ejection: Required<EjectionOptions>;
+  readonly slowStartMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
+  readonly lanes: LaneOptions;
+  readonly name: string | undefined;
+}
+
+/** @throws TypeError or RangeError naming the option. */
+export function resolveBalanceOptions(
+  options: BalanceOptions,
+  defaultTimeoutMs: number,
+): ResolvedBalanceOptions {
+  const resolved = resolveOptions("connect", options, balanceFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs, pins: false };
+}
+
+/** What one URL is connected on. */
+export interface ResolvedConnectOptions {
+  readonly timeoutMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
+  readonly lanes: LaneOptions;
+  readonly incarnation: bigint | undefined;
+  readonly name: string | undefined;
+}
+
+/** @throws TypeError or RangeError naming the option. */
+export function resolveConnectOptions(
+  options: ConnectOptions,
+  defaultTimeoutMs: number,
+): ResolvedConnectOptions {
+  const resolved = resolveOptions("connect", options, connectFields);
+  return { ...resolved, timeoutMs: resolved.timeoutMs ?? defaultTimeoutMs };
+}
+
+/** @throws TypeError for a malformed URL, and for anything but URLs and resolvers. */
+export function resolverOf(where: readonly string[] | Resolver): Resolver {
+  if (Array.isArray(where)) {
+    for (const url of where) parseUrl(url);
+    return staticResolver(where);
+  }
+  if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
+  throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
+}
+
+/**
+ * How calls are routed to the worker lanes of a server.
+ *
+ * @example
+ * const storage = await engine.connect("tcp://10.0.0.7:7400", {
+ *   lanes: { keyOf: ({ input }) => (input as { user?: string }).user },
+ * });
+ */
+export interface LaneOptions {
+  /** Picks the lane of a call that has no key. Default `twoChoices`. */
+  readonly policy?: PolicyName | Policy;
+  /**
+   * Pins calls: calls with the same key go to the lane with the same number, from every client. A call with the key
+   * undefined goes to any lane. The function gets the input as the caller passed it. If it throws, or returns anything
+   * but a string or undefined, the call fails with `internal`.
+   */
+  readonly keyOf?: KeyOf | undefined;
+}
+
+/** Limits of the calls to a peer: how many are in flight, and how many wait. */
+export interface WindowOptions {
+  /** The most calls in flight, 1 to 1,048,576. Default: the credits that the peer grants. */
+  readonly maxInFlight?: number;
+  /**
+   * The window never shrinks below this number of calls, 1 to 1,048,576. Default 16, or `maxInFlight` if that is less.
+   */
+  readonly minInFlight?: number;
+  /**
+   * The most calls that wait for a place in the window, 0 to 10,000,000. One more call displaces a call of lower
+   * priority, or fails with `resource_exhausted`. The same number, and at least 1024, may wait for a session that is
+   * being opened. Default 131,072.
+   */
+  readonly maxWaiting?: number;
+  /** The most bytes in the inputs of waiting calls, estimated, at least 1024. Default 64 MiB. */
+  readonly maxWaitingBytes?: number;
+  /**
+   * Shrinks the window when requests wait at the peer, and widens it again. With false the window has the size that
+   * the peer grants. Default true.
+   */
+  readonly adaptive?: boolean;
+}
+
+const policyField = checkedBy((where, name, value): Policy => {
+  const policy = value as PolicyName | Policy;
+  if (typeof policy === "object" && policy !== null && typeof policy.pick === "function") return policy;
+  if (typeof policy === "string" && Object.hasOwn(policies, policy)) return policies[policy]();
+  const names = Object.keys(policies).join(", ");
+  return fail(TypeError, where, name, `one of ${names}, or an object with pick()`, value);
+});
+
+const laneFields = {
+  // The lanes of each connection get a policy of their own of a name.
+  policy: checkedBy<PolicyName | Policy>((where, name, value) => {
+    policyField.resolve(where, name, value);
+    return value as PolicyName | Policy;
+  }, "twoChoices"),
+  keyOf: callback<KeyOf>(),
+} satisfies FieldsOf<LaneOptions>;
+
+const windowFields = {
+  maxInFlight: integer(1, 2 ** 20, defaultWindow.maxInFlight),
+  minInFlight: integer(1, 2 ** 20),
+  maxWaiting: integer(0, 10_000_000, defaultWindow.maxWaiting),
+  maxWaitingBytes: integer(1024, Number.MAX_SAFE_INTEGER, defaultWindow.maxWaitingBytes),
+  adaptive: boolean(defaultWindow.adaptive),
+} satisfies FieldsOf<WindowOptions>;
+
+const incarnationField = checkedBy((where, name, value): bigint => {
+  if (typeof value === "bigint" && BigInt.asUintN(64, value) === value) return value;
+  return fail(TypeError, where, name, "a bigint from 0 to 2^64 - 1", value);
+});
+
+const nameField = checkedBy((where, name, value): string => {
+  const isName = typeof value === "string" && value.length > 0 && value.length <= maxNameLength;
+  if (isName && !value.includes("\0")) return value;
+  return fail(TypeError, where, name, `a string of 1 to ${maxNameLength} characters`, value);
+});
+
+const maxNameLength = 2048;
+
+/** The options of one URL and of several. */
+const commonFields = {
+  timeoutMs: milliseconds(),
+  reconnect: reconnectField,
+  window: completed(group(windowFields), completeWindow),
+  lanes: group(laneFields),
+  name: nameField,
+};
+
+const connectFields = {
+  ...commonFields,
+  incarnation: incarnationField,
+} satisfies FieldsOf<ConnectOptions>;
+
+const balanceFields = {
+  ...commonFields,
+  policy: {
+    resolve: policyField.resolve,
+    // Each peer has a policy of its own.
+    get fallback() {
+      return policies.twoChoices();
+    },
+  },
+  keyOf: callback<KeyOf>(),
+  ejection: group({
+    consecutiveFailures: integer(1, 1_000_000, 5),
+    failureShare: number(Number.MIN_VALUE, 1, 0.3),
+    baseMs: milliseconds({ low: 1, fallback: 10_000 }),
+    maxShare: number(0, 1, 0.5),
+  }),
+  slowStartMs: milliseconds({ low: 0, fallback: 0 }),
+} satisfies FieldsOf<BalanceOptions>;
+
+/** @throws RangeError when the least window is above the largest. */
+function completeWindow({ minInFlight, ...window }: Resolved<typeof windowFields>): WindowLimits {
+  const { maxInFlight } = window;
+  if (minInFlight !== undefined && minInFlight > maxInFlight)
+    throw new RangeError(
+      `connect: window.minInFlight is ${minInFlight}, above maxInFlight ${maxInFlight}; it must not be`,
+    );
+  return { ...window, minInFlight: minInFlight ?? Math.min(defaultWindow.minInFlight, maxInFlight) };
+}

@@ -1,0 +1,370 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.ts";
+import { fabricError } from "../base/errors/fabric-error.ts";
+import { closedError, RpcError } from "../base/errors/rpc-error.ts";
+import type { WindowLimits } from "../base/flow/in-flight-window.ts";
+import { realClock } from "../base/time/clock.ts";
+import { withTimeout } from "../base/time/with-timeout.ts";
+import { parseUrl } from "../fabric/libfabric/url.ts";
+import type { Port } from "../fabric/port.ts";
+import { isSamePrincipal, principalOf } from "../security/identity.ts";
+import { isSealed } from "../security/securable.ts";
+import type { ResolvedSecurity } from "../security/security-options.ts";
+import type { EngineServices } from "../session/connection/engine-services.ts";
+import type { Session } from "../session/connection/session.ts";
+import type { SessionTable } from "../session/connection/session-table.ts";
+import { ConnectSilence, MessagesLost } from "../session/opening/end-reasons.ts";
+import type { Greeting } from "../wire/handshake.ts";
+import { Backend, type BackendListener } from "./backend.ts";
+import { BackendSet } from "./backend-set.ts";
+import { BalancedPeer } from "./balanced-peer.ts";
+import {
+  type BalanceOptions,
+  type ConnectOptions,
+  type LaneOptions,
+  resolveBalanceOptions,
+  resolveConnectOptions,
+  resolverOf,
+} from "./connect-options.ts";
+import { Peer } from "./peer.ts";
+import { type ConnectionOptions, PeerConnection } from "./peer-connection.ts";
+import { PeerLanes } from "./peer-lanes.ts";
+import type { Ports } from "./ports.ts";
+import { Backoff, backoffMs, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
+import { mayPass } from "./reconnector.ts";
+import type { Resolver } from "./resolver.ts";
+
+/** What holds for every session of a connection. */
+interface ConnectionTerms {
+  readonly timeoutMs: number;
+  readonly reconnect: ResolvedReconnectOptions;
+  readonly window: WindowLimits;
+  /** The name that peers must prove; undefined: the host of their URL. */
+  readonly name: string | undefined;
+  /** The engine that is meant, asked for when one has answered; undefined: any. */
+  readonly incarnation?: (() => bigint) | undefined;
+  /** The peer that announced the one that is connected to, as a lane of its own. */
+  readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
+}
+
+type OpenLanes = NonNullable<ConnectionOptions["openLanes"]>;
+
+/**
+ * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost
+ * without a trace: libfabric's tcp drops what is posted to an address before it has seen the end of the former
+ * connection there, as when a server has just been restarted.
+ */
+const firstAttemptMs = 1000;
+
+/**
+ * Bounds of the pause after a hello that went into a connection which had broken before. The next hello makes another
+ * connection, if the provider knows by then.
+ */
+const lostHelloPause = { minDelayMs: 5, maxDelayMs: 500 };
+
+/**
+ * EIO and ECANCELED are what verbs says of a message whose connection broke, ENOTCONN what tcp says, and ECANCELED what a
+ * broken connection over tcp ends a session with. Until the welcome has come, only the hello was sent. The welcome may
+ * be lost too.
+ */
+function isLostHello(error: unknown): boolean {
+  if (error instanceof MessagesLost) return true;
+  const fabric = error instanceof RpcError ? error.fabric : undefined;
+  return fabric?.op === "fi_send" && lostHelloCodes.has(fabric.code);
+}
+
+const lostHelloCodes: ReadonlySet<number> = new Set([5, 107, 125]);
+
+/** Enters a peer's address into the port. The error names the URL and says what to do. */
+function admit(port: Port, address: Uint8Array, url: string): number {
+  try {
+    return port.admit(address);
+  } catch (error) {
+    if (!(error instanceof RpcError) || error.fabric === undefined) throw error;
+    const { scheme } = parseUrl(url);
+    const { name } = error.fabric;
+    const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
+    let message = `cannot connect to ${url}: ${lack ?? error.plainMessage}`;
+    if (scheme === "shm" && error.fabric.name === "ECONNREFUSED")
+      message = `nobody listens at ${url}: no server of this user and host has that name`;
+    throw fabricError({ ...error.fabric, rpcCode: error.code, retryable: error.retryable, message });
+  }
+}
+
+/** Makes the connections of an engine, and the peers and balanced peers on them; closes all with the engine. */
+export class Connector {
+  readonly #engine: EngineServices;
+  readonly #sessions: Pick<SessionTable, "connect">;
+  readonly #ports: Pick<Ports, "locate" | "towards">;
+  readonly #timeoutMs: number;
+  readonly #assertOpen: () => void;
+  readonly #connections = new Set<PeerConnection>();
+  readonly #balancedPeers = new Set<BalancedPeer>();
+  readonly #backoff = new Backoff(realClock, false);
+
+  /** `timeoutMs` is the default for the welcome; `assertOpen` throws when the engine connects no more. */
+  constructor(
+    engine: EngineServices,
+    sessions: Pick<SessionTable, "connect">,
+    ports: Pick<Ports, "locate" | "towards">,
+    timeoutMs: number,
+    assertOpen: () => void,
+  ) {
+    this.#engine = engine;
+    this.#sessions = sessions;
+    this.#ports = ports;
+    this.#timeoutMs = timeoutMs;
+    this.#assertOpen = assertOpen;
+  }
+
+  async peer(url: string, options: ConnectOptions): Promise<Peer> {
+    return new Peer(await this.connection(url, options));
+  }
+
+  /** A peer that connects with its first call, by the first of the URLs that answers. */
+  lazyPeer(urls: readonly string[], options: ConnectOptions): Peer {
+    for (const url of urls) parseUrl(url);
+    this.#assertOpen();
+    return new Peer(this.#connectionOn(urls, options));
+  }
+
+  async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {
+    const resolved = resolveBalanceOptions(options, this.#timeoutMs);
+    const resolver = resolverOf(where);
+    this.#assertOpen();
+    // The set tries its lost backends again, so a connection need not.
+    const terms = { ...resolved, reconnect: reconnectField.fallback };
+    const openLanes = this.#laneOpener(terms, resolved.lanes, false);
+    const backends = new BackendSet(this.#engine, resolver, resolved, (url) =>
+      this.#connect([url], terms, openLanes),
+    );
+    const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
+    this.#balancedPeers.add(balanced);
+    try {
+      // A resolver may never say anything.
+      await withTimeout(resolved.timeoutMs, `${backends.name}: no backend was reached`, backends.connected());
+    } catch (error) {
+      // A fixed list without a URL stays empty.
+      const mayCome = !Array.isArray(where) || where.length > 0;
+      if (backends.waitForReady && mayCome && !backends.closed && mayPass(error)) return balanced;
+      balanced.close();
+      throw error;
+    }
+    return balanced;
+  }
+
+  /**
+   * Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. Where calls
+   * wait for a lost peer, they also wait for one that is not there yet: then it resolves after the first try.
+   */
+  async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
+    const connection = this.#connectionOn([url], options);
+    const untilMs = realClock.now() + (options.timeoutMs ?? this.#timeoutMs);
+    try {
+      await connection.session();
+      await connection.lanesReached(Math.max(1, untilMs - realClock.now()));
+    } catch (error) {
+      if (connection.waitForReady && !connection.closed && mayPass(error)) return connection;
+      connection.close();
+      throw error;
+    }
+    return connection;
+  }
+
+  close(): void {
+    for (const balanced of this.#balancedPeers) balanced.close();
+    for (const connection of this.#connections) connection.close();
+    this.#backoff.endAll();
+  }
+
+  #connectionOn(urls: readonly string[], options: ConnectOptions): PeerConnection {
+    const { incarnation, lanes, ...resolved } = resolveConnectOptions(options, this.#timeoutMs);
+    const terms: ConnectionTerms = {
+      ...resolved,
+      incarnation: incarnation === undefined ? undefined : () => incarnation,
+    };
+    return this.#connect(urls, terms, this.#laneOpener(terms, lanes, true));
+  }
+
+  #connect(urls: readonly string[], terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
+    const { reconnect, window } = terms;
+    const [url = "", ...otherUrls] = urls;
+    const connection = new PeerConnection(url, this.#engine, {
+      otherUrls,
+      open: (self) => this.#openSomewhere(self, terms),
+      onClosed: (self) => this.#connections.delete(self),
+      reconnect,
+      window,
+      ...(openLanes === undefined ? {} : { openLanes }),
+    });
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  /**
+   * Reaches the lanes of a dispatcher that is connected on these terms. `keeps`: the dispatcher is tried again when it
+   * is lost; else the set that it is a backend of does so.
+   */
+  #laneOpener(terms: ConnectionTerms, lanes: LaneOptions, keeps: boolean): OpenLanes {
+    const { timeoutMs, reconnect, window } = terms;
+    const options = { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true };
+    const { clock } = this.#engine;
+    return (dispatcher, announced) => {
+      const listener = {
+        onLanesChanged: () => dispatcher.listener?.onLanesChanged(),
+        onSettled: (code: RpcCode | "ok") => dispatcher.listener?.onSettled(code),
+      };
+      return new PeerLanes(
+        {
+          url: dispatcher.url,
+          clock,
+          backends: (lanes) =>
+            new BackendSet(
+              this.#engine,
+              lanes,
+              options,
+              (url) => {
+                // A restarted server has lanes at the same addresses. They are not the ones of the engine that is meant.
+                const incarnation = terms.incarnation && (() => lanes.incarnationAt(url));
+                return this.#connect([url], { ...terms, incarnation, dispatcher });
+              },
+              listener,
+            ),
+          keepDispatcher() {
+            if (!keeps) return () => {};
+            const kept = new Backend(dispatcher, options, clock, untold);
+            return () => kept.leave();
+          },
+        },
+        announced,
+      );
+    };
+  }
+
+  /** At the first URL that answers. Each has its share of the time that is left. */
+  async #openSomewhere(connection: PeerConnection, terms: ConnectionTerms): Promise<Session> {
+    const { urls } = connection;
+    const untilMs = realClock.now() + terms.timeoutMs;
+    const failures: RpcError[] = [];
+    for (const [index, url] of urls.entries()) {
+      const timeoutMs = Math.max(1, (untilMs - realClock.now()) / (urls.length - index));
+      try {
+        const session = await this.#openSession(connection, url, { ...terms, timeoutMs });
+        connection.url = url;
+        return session;
+      } catch (error) {
+        if (urls.length === 1 || connection.closed || !(error instanceof RpcError)) throw error;
+        failures.push(error);
+      }
+    }
+    throw nowhere(failures);
+  }
+
+  /** `timeoutMs` is for all of it: looking the name up, opening a port, and the welcome. */
+  async #openSession(
+    connection: PeerConnection,
+    url: string,
+    { timeoutMs, window, name, incarnation, dispatcher }: ConnectionTerms,
+  ): Promise<Session> {
+    this.#assertOpen();
+    const { security, securityMeter } = this.#engine;
+    if (name !== undefined) assertProvable(name, url, security);
+    const untilMs = realClock.now() + timeoutMs;
+    const target = await withTimeout(timeoutMs, `${url} could not be looked up`, this.#ports.locate(url));
+    const port = await this.#ports.towards(target);
+    let lostHellos = 0;
+    let repeats: Greeting["nonce"] | undefined;
+    for (let attemptMs = firstAttemptMs; ; ) {
+      this.#assertOpen();
+      // A peer may announce ever new lanes: one that is closed costs no further hello.
+      if (connection.closed) throw closedError(url);
+      const { address, replyTo } = port.route(target);
+      const leftMs = Math.max(1, untilMs - realClock.now());
+      const last = leftMs < 2 * attemptMs;
+      try {
+        const session = await this.#sessions.connect({
+          port,
+          address: admit(port, address, url),
+          replyTo,
+          peerName: url,
+          timeoutMs: last ? leftMs : attemptMs,
+          totalMs: leftMs,
+          window,
+          repeats,
+          // A lane is the dispatcher, whatever its own address.
+          provenName:
+            name ?? (dispatcher === undefined ? undefined : parseUrl(dispatcher.url).host || undefined),
+        });
+        const meant = incarnation?.();
+        if (meant !== undefined && session.remote?.incarnation !== meant) {
+          const stranger = otherEngine(url, session.remote?.incarnation, meant, dispatcher !== undefined);
+          session.end(stranger);
+          throw stranger;
+        }
+        const other = dispatcher === undefined ? undefined : otherIdentity(session, dispatcher, security);
+        if (other === undefined) return session;
+        const { identity, peerName: peer } = session;
+        securityMeter.onRefused({ refusal: "other_identity", peer, identity, why: other.message });
+        session.end(other);
+        throw other;
+      } catch (error) {
+        if (isLostHello(error)) {
+          this.#assertOpen();
+          const waitMs = backoffMs(lostHellos++, lostHelloPause);
+          if (realClock.now() + waitMs > untilMs) throw error;
+          await this.#backoff.pause(waitMs);
+          continue;
+        }
+        if (!(error instanceof ConnectSilence)) throw error;
+        if (last) throw new ConnectSilence(url, timeoutMs);
+        repeats = error.nonce;
+        attemptMs *= 2;
+      }
+    }
+  }
+}
+
+/** None of the URLs of an engine led to it. */
+function nowhere(failures: readonly RpcError[]): RpcError {
+  const last = failures.at(-1) as RpcError;
+  const { code, retryable } = failures.find((failure) => failure.retryable) ?? last;
+  const message = failures.map((failure) => failure.message).join("; ");
+  return new RpcError({ code, retryable, message, origin: "local", cause: last });
+}
+
+function otherEngine(url: string, found: bigint | undefined, meant: bigint, isLane: boolean): RpcError {
+  const [is, not] = [found ?? 0n, meant].map((number) => number.toString(16).padStart(16, "0"));
+  return new RpcError({
+    // A lane that has just been replaced may answer before it is announced.
+    code: isLane ? "unavailable" : "failed_precondition",
+    message: `another engine answers at ${url}: its incarnation is ${is} instead of ${not}`,
+    origin: "local",
+  });
+}
+
+/** @throws RpcError `failed_precondition` when peers at the URL prove no name. */
+function assertProvable(name: string, url: string, security: ResolvedSecurity | undefined): void {
+  const { scheme } = parseUrl(url);
+  if (isSealed(security, scheme) && security?.credentials?.kind === "tls") return;
+  throw new RpcError({
+    code: "failed_precondition",
+    message: `connect: name is ${JSON.stringify(name)}, and peers over ${scheme} prove no name without security.tls`,
+    origin: "local",
+  });
+}
+
+/** A lane takes the calls that are meant for its dispatcher, so it must prove that it is the same. */
+function otherIdentity(
+  { identity }: Session,
+  dispatcher: NonNullable<ConnectionTerms["dispatcher"]>,
+  security: ResolvedSecurity | undefined,
+): RpcError | undefined {
+  if (security === undefined || isSamePrincipal(identity, dispatcher.lastIdentity)) return undefined;
+  return new RpcError({
+    code: "permission_denied",
+    message: `a lane of ${dispatcher.url} has another identity than it: "${principalOf(identity)}" instead of "${principalOf(dispatcher.lastIdentity)}"`,
+    origin: "local",
+  });
+}
+
+const untold: BackendListener = { onBackendChanged() {}, onBackendSettled() {} };

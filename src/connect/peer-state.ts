@@ -1,0 +1,92 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
+import type { WindowStats } from "../base/flow/in-flight-window.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import type { WaitingLevel } from "../session/calls/waiting-calls.ts";
+
+/**
+ * The state of a peer.
+ *
+ *   connecting  a session is being opened
+ *   connected   calls can be sent
+ *   suspect     calls are sent, but a ping is unanswered for longer than usual
+ *   draining    the peer takes no new calls; those in flight continue. New calls fail with `unavailable`; with
+ *               `whileLost: "wait"` they wait for the peer's successor
+ *   lost        the session has ended; the next call opens another one
+ *   closed      `close` was called; the peer stays closed
+ */
+export type PeerState = "connecting" | "connected" | "suspect" | "draining" | "lost" | "closed";
+
+/**
+ * The events of `peer.on`, by name.
+ *
+ * @example
+ * peer.on("connected", ({ incarnation }) => console.log(`connected to ${incarnation}`));
+ * peer.on("suspect", ({ phi, silentMs }) => console.warn(`silent for ${silentMs} ms, phi ${phi}`));
+ * peer.on("draining", () => console.log(`${peer.url} is shutting down`));
+ */
+export interface PeerEvents {
+  /** The first session is open. */
+  readonly connected: { readonly incarnation: bigint };
+  /**
+   * A ping is unanswered for longer than usual, for example because the peer's event loop is blocked. The peer is lost
+   * when it stays silent for `heartbeatMs`.
+   */
+  readonly suspect: {
+    /**
+     * How unlikely the silence is, estimated from earlier answers: 8 means one in 10^8. From the phi accrual failure
+     * detector (Hayashibara et al., SRDS 2004).
+     */
+    readonly phi: number;
+    /** How long the peer has been silent, in milliseconds. */
+    readonly silentMs: number;
+  };
+  /** The peer takes no new calls. */
+  readonly draining: Record<string, never>;
+  /** The session has ended, and `close` was not called. */
+  readonly lost: { readonly reason: RpcError };
+  /** A suspect peer has answered, or a lost peer is connected again. `restarted`: the peer has another incarnation. */
+  readonly back: {
+    readonly after: "suspect" | "lost";
+    readonly restarted: boolean;
+    readonly incarnation: bigint;
+  };
+  /** `close` was called. This is the last event. */
+  readonly closed: Record<string, never>;
+}
+
+/** State and counters of a peer. */
+export interface PeerStats {
+  readonly state: PeerState;
+  /** Calls to the peer that have been sent and have no terminal frame yet. */
+  readonly callsOut: number;
+  /** Calls to the peer that wait for a place in the window. */
+  readonly callsWaiting: number;
+  /** About how many bytes the inputs of these waiting calls hold. */
+  readonly waitingBytes: number;
+  /** These waiting calls and their bytes, by priority. */
+  readonly waiting: Readonly<Record<Priority, WaitingLevel>>;
+  readonly window: WindowStats;
+  /** Calls from the peer that have not been answered. */
+  readonly callsIn: number;
+  /** Bytes of encoded frames that wait for room to be sent. */
+  readonly queuedBytes: number;
+  /**
+   * The worker lanes of the peer, by number; empty if it has none. Calls go to the lanes. The numbers above then count
+   * the session with the dispatcher only.
+   */
+  readonly lanes: readonly BackendStats[];
+}
+
+/** State and counters of one backend of a balanced peer, or of one lane of a peer. */
+export interface BackendStats {
+  readonly url: string;
+  readonly state: PeerState;
+  /** Calls to the backend that have been sent and have no terminal frame yet. */
+  readonly callsOut: number;
+  /** Calls to the backend that wait for a place in its window. */
+  readonly callsWaiting: number;
+  /** Ejected by outlier detection. An ejected backend gets no calls for a while. */
+  readonly ejected: boolean;
+  /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */
+  readonly weight: number;
+}

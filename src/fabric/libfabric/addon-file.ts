@@ -1,0 +1,73 @@
+import { existsSync } from "node:fs";
+import type { Addon } from "./addon.ts";
+
+/** Every function of the addon, so that one of another build is told apart before a call fails. */
+const functions: Readonly<Record<keyof Addon, true>> = {
+  load: true,
+  providers: true,
+  domains: true,
+  paging: true,
+  patches: true,
+  open: true,
+  close: true,
+  admit: true,
+  addressOf: true,
+  processOf: true,
+  vouch: true,
+  unvouch: true,
+  absences: true,
+  forget: true,
+  send: true,
+  register: true,
+  deregister: true,
+  read: true,
+  write: true,
+  progress: true,
+  arm: true,
+  disarm: true,
+  setRef: true,
+  watchConnections: true,
+  takeConnectionEvents: true,
+  askRdma: true,
+  connections: true,
+  gauge: true,
+  crc32c: true,
+  allocate: true,
+  release: true,
+  allocatedBytes: true,
+  libcrypto: true,
+  openAead: true,
+  closeAead: true,
+  aeads: true,
+  sealMessage: true,
+  openMessage: true,
+  sealPiece: true,
+  openPiece: true,
+};
+
+/** Why a file that was loaded is not the addon of this package; "" if it is. */
+export function addonFault(loaded: object): string {
+  const missing = Object.keys(functions).filter((name) => !(name in loaded));
+  if (missing.length === 0) return "";
+  return missing.length === Object.keys(functions).length
+    ? "it is not Cinnabar's addon"
+    : `the addon is older than the package (it has no ${missing[0]}): run npm run build:native`;
+}
+
+/** Why a file cannot even be tried; "" if it can. */
+export function fileFault(path: string): string {
+  if (!path.startsWith("/")) return "";
+  // Node's types of 20 do not have it.
+  const { permission } = process as { permission?: { has(scope: string, path: string): boolean } };
+  if (permission !== undefined && !permission.has("fs.read", path))
+    return "Node's permission model forbids to read it; start the process with --allow-fs-read";
+  return existsSync(path) ? "" : "no such file";
+}
+
+/** What an error of `require` says of the file, in one line. */
+export function loadFault(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ERR_DLOPEN_DISABLED")
+    return "Node's permission model forbids addons; start the process with --allow-addons";
+  return message.split("\n", 1)[0] as string;
+}

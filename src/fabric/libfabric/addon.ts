@@ -1,0 +1,371 @@
+import type { CryptoAddon } from "./crypto-addon.ts";
+import type { GrantedAttributes } from "./port-report.ts";
+import type { NativeScheme } from "./url.ts";
+import type { VerbsAddon } from "./verbs-addon.ts";
+
+/**
+ * The typed face of the native addon: free functions on numbers, exactly as `native/binding/` exports them.
+ *
+ * Conventions that hold for every function here:
+ * - A port is named by the small integer `open` returned; a function called with an unknown or closed port returns
+ *   `-EBADF` (-9).
+ * - Hot functions return a status: `>= 0` is success, `< 0` is a negated libfabric error number (`-11` is FI_EAGAIN
+ *   and never escapes).
+ * - Cold functions return a value or a `NativeError`; native code never throws.
+ * - Everything happens on the thread that opened the port, except the work of the guard (docs/design/guard.md).
+ *   `onWake` and `onEvents` are the only calls from native code into JavaScript.
+ */
+
+/**
+ * Why a cold native function failed; `code` is libfabric's positive error number, 0 where the failure is not
+ * libfabric's.
+ */
+export interface NativeError {
+  readonly failed: true;
+  /**
+   * The operation that failed, in the field's terms: "dlopen", "fi_getinfo", "fi_endpoint", "fi_enable", "bind
+   * doorbell", …
+   */
+  readonly op: string;
+  readonly code: number;
+  /** libfabric's or the system's short name or text for `code`. */
+  readonly name: string;
+  /** One sentence, with the names and numbers that matter. */
+  readonly message: string;
+}
+
+/** One place where libfabric was looked for. */
+export interface LoadAttempt {
+  readonly path: string;
+  /** Empty when this attempt succeeded. */
+  readonly reason: string;
+}
+
+export interface LoadReport {
+  readonly loaded: boolean;
+  /** The file that was loaded, without links; "" if none. */
+  readonly path: string;
+  /** libfabric's own version, [0, 0] if none. */
+  readonly version: readonly [number, number];
+  readonly tried: readonly LoadAttempt[];
+}
+
+/** One candidate of a scheme's provider table, and whether it can be used on this machine. */
+export interface ProviderReport {
+  readonly scheme: NativeScheme;
+  /** libfabric's provider name: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "efa", … */
+  readonly provider: string;
+  readonly available: boolean;
+  /** Empty when available. */
+  readonly reason: string;
+}
+
+/** One way in which a provider offers an endpoint here (fi_getinfo(3)): a device at an address. */
+export interface DomainReport {
+  readonly scheme: NativeScheme;
+  readonly provider: string;
+  /** libfabric's names: for verbs the domain is the device ("mlx5_0"), for tcp the interface. */
+  readonly domain: string;
+  readonly fabric: string;
+  /** Numeric, without a port; "" where addresses have another form. */
+  readonly address: string;
+  /** "FI_MSG", "FI_RMA", … (fi_getinfo(3)). */
+  readonly capabilities: readonly string[];
+  /** What registering memory asks for: "FI_MR_LOCAL", … (fi_mr(3)). */
+  readonly registration: readonly string[];
+  /** The longest message that needs no completion. */
+  readonly injectBytes: number;
+  readonly maxMessageBytes: number;
+  /** Pieces of memory on either side that one read or write takes. */
+  readonly vectors: number;
+  /** Operations that libfabric queues by default. */
+  readonly sendQueueDepth: number;
+  readonly receiveQueueDepth: number;
+  /** Of the device's port: what it has negotiated; 0 and "" where libfabric does not say. */
+  readonly mtuBytes: number;
+  readonly bitsPerSecond: number;
+  readonly linkState: "up" | "down" | "";
+  readonly network: string;
+  readonly firmware: string;
+}
+
+export interface OpenRequest {
+  readonly scheme: NativeScheme;
+  /**
+   * tcp, verbs: a numeric IPv4 or IPv6 address to bind, "" for a wildcard. shm: unused. Other fabrics: the node, "" for
+   * any.
+   */
+  readonly host: string;
+  /** tcp, verbs: 0 picks a free port. shm: unused. Other fabrics: the service, 0 for none. */
+  readonly service: number;
+  /** shm: the endpoint's name, 1 to 64 of [A-Za-z0-9._-]; "" picks a unique one. tcp, verbs: unused. */
+  readonly name: string;
+  /** libfabric's provider name to insist on, "" lets the table choose. */
+  readonly provider: string;
+  /** Send slots followed by receive slots, each `slotBytes` long. Kept alive and registered until `close`. */
+  readonly slab: ArrayBuffer;
+  readonly slotBytes: number;
+  readonly sendSlots: number;
+  readonly receiveSlots: number;
+  /** TCP connections that others may make; those of strangers, and idle ones, end first. */
+  readonly maxConnections: number;
+  /** How long a TCP connection of somebody whom the port does not know may be idle, in milliseconds. */
+  readonly maxIdleConnectionMs: number;
+  /** See `fabric/completion-ring.ts` for the layout. Kept alive until `close`. */
+  readonly ring: ArrayBuffer;
+  /**
+   * `mostExtents` entries of `extentWords` unsigned 64-bit words each, in the machine's order: what the next `read` or
+   * `write` moves. An entry is region index, offset in it, bytes (at least 1), the peer's key, and the address there
+   * (its base plus an offset). `register` writes the new region's key and base into the first two words. Kept alive
+   * until `close`.
+   */
+  readonly extents: ArrayBuffer;
+  /**
+   * Called on the JS thread after a successful `arm`, once, when there may be something to reap, also after an absence.
+   */
+  readonly onWake: () => void;
+}
+
+export interface OpenedPort {
+  readonly failed?: false;
+  readonly port: number;
+  readonly provider: string;
+  /** libfabric's version, and the provider's own. */
+  readonly version: readonly [number, number];
+  readonly providerVersion: readonly [number, number];
+  /**
+   * The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp and verbs, the `fi_shm://` string
+   * for shm, opaque for other fabrics.
+   */
+  readonly address: Uint8Array;
+  /** The bound numeric host ("" for shm), port number (0 for shm) and name ("" for tcp and verbs). */
+  readonly host: string;
+  readonly service: number;
+  readonly name: string;
+  /** Largest message a provider takes without a completion. */
+  readonly injectBytes: number;
+  /** Most bytes of one read or write, over all its extents. */
+  readonly maxTransferBytes: number;
+  /**
+   * How many bytes a write can tell its target without a message: 8, or 0 where the provider carries none (shm,
+   * ofi_rxm) or leaves out how long they were (net).
+   */
+  readonly immediateBytes: number;
+  readonly granted: GrantedAttributes;
+  /** True if remote addresses are virtual addresses (a region's base is not 0). */
+  readonly virtualAddresses: boolean;
+  /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */
+  readonly reportsDeath: boolean;
+  /**
+   * True if nobody is in the middle of using the memory any more when `deregister` returns 0: it waits for them (shm,
+   * tcp), or the device stops them (verbs).
+   */
+  readonly revokesKeys: boolean;
+  /** How many peers the provider's queues have room for; 0: any number. */
+  readonly maxPeers: number;
+  /** True if the provider's connections are known: `connections`. */
+  readonly watchesSockets: boolean;
+  /** True if the gauges of connections count: `watchesSockets`, and shm. */
+  readonly countsConnections: boolean;
+  /** True if bytes of anybody who can connect reach a provider that believes them (docs/design/tcp.md). */
+  readonly trustsStreams: boolean;
+  /** True if a transfer that its owner refuses breaks the connection, without a reason (tcp, verbs). */
+  readonly refusesSilently: boolean;
+}
+
+/** A TCP connection of the provider's. Those of a port are numbered from 1 on; `up`: both sides have said hello. */
+export interface NativeConnection {
+  readonly number: number;
+  /** Where the other side listens: its raw address, as `admit` takes it. Not its port until the other side tells it. */
+  readonly peer: Uint8Array;
+  readonly inbound: boolean;
+  readonly up: boolean;
+}
+
+/** Something that Cinnabar changes in another library, or in the process, because of a fault. */
+export interface PatchReport {
+  /** The name for `CINNABAR_NO_PATCHES` and `CINNABAR_PATCHES`. */
+  readonly name: string;
+  /** The library that has the fault, and its version: of libfabric, or of the kernel. */
+  readonly library: string;
+  readonly version: string;
+  /** What is changed. */
+  readonly what: string;
+  /** What happens without it. */
+  readonly why: string;
+  /**
+   * "not needed": this version does not have the fault. "off": switched off, or optional and not asked for. "ready":
+   * applied as soon as a port needs it. "applied": in effect in this process.
+   */
+  readonly state: "not needed" | "off" | "ready" | "applied";
+  /** The setting of the environment that switches it off, for example "CINNABAR_NO_PATCHES=soft-iwarp". */
+  readonly switchOff: string;
+  /** The setting that applies an optional patch, or one for a version outside the table; "" where there is none. */
+  readonly switchOn: string;
+}
+
+/** A process of this host, as the kernel knows it; numbers of this process's namespaces. */
+export interface NativeProcess {
+  readonly uid: number;
+  readonly gid: number;
+  readonly pid: number;
+}
+
+export interface Addon extends CryptoAddon, VerbsAddon {
+  /**
+   * Loads libfabric once per process; later calls return the first success's report. Relative names go through the
+   * system's search.
+   */
+  load(candidates: readonly string[]): LoadReport;
+  /** Probes the provider table. Needs a successful `load`. */
+  providers(): ProviderReport[];
+  /** What the providers that suit this libfabric offer. Needs a successful `load`. */
+  domains(): DomainReport[];
+  /**
+   * RDMA devices that can be opened here, and whether they fetch the pages of registered memory when they meet them, in
+   * every kind of transfer.
+   */
+  paging(): { readonly device: string; readonly onDemand: boolean }[];
+  /** What is changed in libraries on this machine. Needs a successful `load`. */
+  patches(): PatchReport[];
+
+  open(request: OpenRequest): OpenedPort | NativeError;
+  /**
+   * Closes the endpoint and everything registered with it, then lets go of all buffers. Idempotent. No completion is
+   * delivered afterwards.
+   */
+  close(port: number): void;
+
+  /**
+   * Makes a peer's raw address sendable and returns its index (>= 0), or a negated error. For shm it meets the peer's
+   * doorbell, and fails with -ECONNREFUSED (-111) when no live process owns the name. Each successful call wants one
+   * `forget`.
+   */
+  admit(port: number, address: Uint8Array): number;
+  /**
+   * The raw address for a numeric host and port, for an shm name, or for what libfabric makes of a node and a service.
+   */
+  addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
+  /**
+   * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address: whoever
+   * sends a message with the eight bytes of `mark` at its byte 8 is sent `message`, at once and every `everyMs` (at
+   * least 1) from then on, until the absence has lasted `forMs`. Returns 0, or a negated error: -EADDRINUSE (-98) for a
+   * mark that is taken, -EINVAL (-22) for a message longer than `injectBytes`. Holds until `unvouch` or `forget`. With a
+   * cipher of `openAead`, which belongs to the port then, each message that is sent is sealed: see
+   * src/security/sealing/sealed-message.ts for the layout.
+   */
+  vouch(
+    port: number,
+    address: number,
+    mark: Uint8Array,
+    message: Uint8Array,
+    everyMs: number,
+    forMs: number,
+    seal?: number,
+  ): number;
+  unvouch(port: number, address: number): void;
+  /** How often the port's thread was absent while somebody could miss it; the present absence included. */
+  absences(port: number): { readonly count: number; readonly totalMs: number; readonly longestMs: number };
+  /**
+   * Drops the address: queued operations to it complete with FI_ECANCELED; the index is reused only after they have.
+   */
+  forget(port: number, address: number): void;
+  /**
+   * Who is behind an address, as the kernel noted it when the peer connected or listened (SO_PEERCRED). Null where the
+   * transport has no way to know: everywhere but over shm.
+   */
+  processOf(port: number, address: number): NativeProcess | null;
+
+  /**
+   * Sends `bytes` bytes at `slotOffset` of the slab. Returns 1 if the slot is free again at once (injected), 0 if a
+   * `sent` completion will return it, or a negated error, when the slot stays the caller's. A full provider queue is no
+   * error: the operation waits, in order, behind its predecessors to the same address.
+   */
+  send(port: number, address: number, slotOffset: number, bytes: number): number;
+
+  /**
+   * Pins and registers memory; returns the region's index or a negated error, and leaves key and base in the extents'
+   * buffer. The memory is kept alive until `deregister` returns 0. `access`: the bits of `port.ts`.
+   */
+  register(
+    port: number,
+    buffer: ArrayBufferLike,
+    byteOffset: number,
+    byteLength: number,
+    access: number,
+  ): number;
+  /**
+   * Takes the key away at once, and the region from new transfers. Returns -EBUSY (-16) while a transfer of this port
+   * still uses the memory, or a live peer is in the middle of a copy that may (`revokesKeys`): call again until it
+   * returns 0.
+   */
+  deregister(port: number, region: number): number;
+
+  /**
+   * One-sided read (get) into, or write (put) from, local regions: the first `count` entries of the extents' buffer.
+   * Returns 0 when posted or queued: one `transfer` completion with `token` (0 … 2^32-1) follows, with the first error,
+   * if any. Writes complete when the data is in place. What the peer has not lent ends with FI_ENOKEY (266), EACCES
+   * (13) or ERANGE (34) on shm, and nothing is moved from that extent on; with ECANCELED on tcp.
+   */
+  read(port: number, address: number, count: number, token: number): number;
+  /**
+   * With a `notification` (0n … 2^64-1n) the target gets a `putNotification` completion when the data is in place. Such
+   * a write is one provider operation: at most 4 extents; -EINVAL beyond, -EOPNOTSUPP (-95) where `immediateBytes` is
+   * 0.
+   */
+  write(port: number, address: number, count: number, token: number, notification?: bigint): number;
+
+  /**
+   * Posts consumed receive slots again, retries what waits, reaps completions into the ring, spinning at most `spinUs`
+   * microseconds while there are none. Returns the number of entries now readable in the ring.
+   */
+  progress(port: number, spinUs: number): number;
+
+  /**
+   * Prepares to sleep. Returns 1 when asleep (`onWake` will come), 0 when there is something to do now, or a negated
+   * error.
+   */
+  arm(port: number): number;
+  /**
+   * Wakes without a callback. `watches`: the event loop keeps the descriptor, because the next `arm` follows soon. That
+   * saves two system calls, but each turn of the loop looks at the descriptor.
+   */
+  disarm(port: number, watches: boolean): void;
+  /** Whether a sleeping port keeps the process alive. Initially not. */
+  setRef(port: number, keepsProcessAlive: boolean): void;
+
+  /**
+   * The connections that are open, in no order, and how many were made so far. Whoever holds the number of those made
+   * at one time knows that nobody of then can write any more when all that are open have higher numbers. Empty and 0
+   * unless `watchesSockets`.
+   */
+  connections(port: number): { readonly open: readonly NativeConnection[]; readonly made: number };
+
+  /**
+   * Posted or waiting sends and transfers, live regions, known addresses, levels of the queues: for statistics and leak
+   * checks.
+   */
+  gauge(port: number, which: number): number;
+
+  /**
+   * CRC-32C of a Uint8Array, continued from the checksum `seed` (0 … 2^32-1) of what lies before it; -EINVAL (-22) for
+   * anything else and for an array without memory.
+   */
+  crc32c(bytes: Uint8Array, seed: number): number;
+  /**
+   * Pages of zeros of their own, given back to the system when the buffer is collected and no port has it registered
+   * any more. At most 2^32 bytes. With `hugePages` they are 2 MiB long as far as the system has such.
+   */
+  allocate(bytes: number, hugePages: boolean): ArrayBuffer | NativeError;
+  /**
+   * Detaches a buffer that `allocate` made, so that its pages go soon and not when it is collected. False for any other
+   * buffer.
+   */
+  release(buffer: ArrayBuffer): boolean;
+  /** Bytes that `allocate` has mapped and not yet given back, over all threads of the process. */
+  allocatedBytes(): number;
+}
+
+/** The extents' buffer. */
+export const mostExtents = 256;
+export const extentWords = 5;

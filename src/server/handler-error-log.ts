@@ -1,0 +1,98 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Clock } from "../base/time/clock.ts";
+
+/**
+ * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
+ * text. One-way calls have no answer, so each of their failures comes here, those that never began included.
+ */
+export type HandlerErrorListener = (error: unknown, call: FailedCall) => void;
+
+/** The call whose handler failed. */
+export interface FailedCall {
+  /** `service/method`. */
+  readonly method: string;
+  readonly callId: number;
+  /** Whether its handler began. A one-way call may be shed or refused before. */
+  readonly began: boolean;
+}
+
+/** How often repetitions are counted in print, in milliseconds. */
+const periodMs = 1000;
+/** Kinds that are told apart; further ones are counted together. */
+const maxKinds = 256;
+
+interface Kind {
+  readonly line: string;
+  repeats: number;
+}
+
+/**
+ * The default listener for errors of handlers. It prints the first error of a kind with its stack, and then once a
+ * second how often that kind has come again. A kind is a method with the code or the name of the error. A flood of
+ * failures therefore costs a line a second, not a stack each.
+ */
+export class HandlerErrorLog {
+  readonly #clock: Clock;
+  readonly #print: (line: string, error?: unknown) => void;
+  readonly #kinds = new Map<string, Kind>();
+  #cancelTimer: (() => void) | undefined;
+
+  constructor(clock: Clock, print: (line: string, error?: unknown) => void = printError) {
+    this.#clock = clock;
+    this.#print = print;
+  }
+
+  readonly report: HandlerErrorListener = (error, { method, callId, began }) => {
+    const what = began ? `the handler of ${method} failed` : `${method} was not executed`;
+    const key = `${what} ${kindOf(error)}`;
+    const known = this.#kinds.has(key) || this.#kinds.size < maxKinds ? key : "";
+    const kind = this.#kinds.get(known);
+    if (kind !== undefined) {
+      kind.repeats++;
+      return;
+    }
+    const line = known === "" ? "handlers failed in other ways" : what;
+    this.#kinds.set(known, { line, repeats: 0 });
+    // Nothing ran that a stack could explain where the call was turned away.
+    if (began) this.#print(`cinnabar: ${what} in call ${callId}:`, error);
+    else this.#print(`cinnabar: ${what} (call ${callId}): ${textOf(error)}`);
+    this.#cancelTimer ??= this.#clock.timer(periodMs, () => this.#count(), true);
+  };
+
+  /** Prints what has been counted and not printed yet, and ends the timer. */
+  close(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    for (const kind of this.#kinds.values()) this.#printRepeats(kind);
+    this.#kinds.clear();
+  }
+
+  /** A kind that has not come for a period is forgotten: its next error is printed with its stack. */
+  #count(): void {
+    for (const [key, kind] of this.#kinds) {
+      if (kind.repeats === 0) this.#kinds.delete(key);
+      else this.#printRepeats(kind);
+      kind.repeats = 0;
+    }
+    this.#cancelTimer =
+      this.#kinds.size > 0 ? this.#clock.timer(periodMs, () => this.#count(), true) : undefined;
+  }
+
+  #printRepeats({ line, repeats }: Kind): void {
+    if (repeats > 0) this.#print(`cinnabar: ${line} ${repeats} more times`);
+  }
+}
+
+function kindOf(error: unknown): string {
+  if (error instanceof RpcError) return error.code;
+  return error instanceof Error ? error.name : typeof error;
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function printError(line: string, error?: unknown): void {
+  if (error === undefined) console.error(line);
+  else console.error(line, error);
+}

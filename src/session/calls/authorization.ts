@@ -1,0 +1,179 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { ByteShare } from "../../base/flow/byte-budget.ts";
+import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
+import type { Allow, Authorize } from "../../security/authorization-options.ts";
+import type { SecurityRefusal } from "../../security/security-meter.ts";
+import { noMetadata } from "../../wire/metadata/metadata.ts";
+import type { SessionContext } from "../connection/context.ts";
+
+/** Why a call may not run, or undefined: it may. Never rejects. */
+export type PendingVerdict = Promise<RpcError | undefined>;
+
+/** Decides what the peer of one session may call. A session has one where its engine has `allow` or `authorize`. */
+export class Authorization {
+  readonly #session: SessionContext;
+  readonly #allow: Allow | undefined;
+  readonly #authorize: Authorize | undefined;
+  /** What `allow` has said, by `service/method`: bounded by the methods that there are. */
+  readonly #allowed = new Map<string, RpcError | undefined>();
+
+  /** Undefined where every call may run. */
+  static of(session: SessionContext): Authorization | undefined {
+    const { allow, authorize } = session.services.security ?? {};
+    if (allow === undefined && authorize === undefined) return undefined;
+    return new Authorization(session, allow, authorize);
+  }
+
+  private constructor(session: SessionContext, allow: Allow | undefined, authorize: Authorize | undefined) {
+    this.#session = session;
+    this.#allow = allow;
+    this.#authorize = authorize;
+  }
+
+  /** Whether a call of a user's method may run. Its input has not been decoded. */
+  check(call: IncomingCall): RpcError | undefined | PendingVerdict {
+    const method = this.#session.services.methods[call.method];
+    // It will be answered with `unimplemented`.
+    if (method?.path === undefined) return undefined;
+    const refused = this.refusalOf(method.path);
+    if (refused !== undefined || this.#authorize === undefined) return refused;
+    const { path } = method;
+    const { identity, peerName } = this.#session;
+    const thrown = (error: unknown) => {
+      if (!(error instanceof RpcError)) method.onThrown?.(call, error);
+      return this.#failed("authorize", path, error);
+    };
+    try {
+      const metadata = call.metadata ?? noMetadata;
+      const said = this.#authorize(Object.freeze({ method: path, identity, metadata, peer: peerName }));
+      if (!isPromiseLike(said)) return this.#verdict(said, "not_authorized", path);
+      return Promise.resolve(said).then(
+        (permits: unknown) => this.#verdict(permits, "not_authorized", path),
+        thrown,
+      );
+    } catch (error) {
+      return thrown(error);
+    }
+  }
+
+  /** What `allow` says of a method, or of a control request by its name. Asked once, and kept. */
+  refusalOf(path: string): RpcError | undefined {
+    if (this.#allow === undefined) return undefined;
+    const known = this.#allowed.get(path);
+    if (known !== undefined) {
+      this.#count("not_allowed", path, known);
+      return known;
+    }
+    if (this.#allowed.has(path)) return undefined;
+    try {
+      const verdict = this.#verdict(this.#allow(this.#session.identity, path), "not_allowed", path);
+      this.#allowed.set(path, verdict);
+      return verdict;
+    } catch (error) {
+      return this.#failed("allow", path, error);
+    }
+  }
+
+  #verdict(permits: unknown, refusal: SecurityRefusal, path: string): RpcError | undefined {
+    // Whatever else a function returns by mistake permits nothing.
+    if (permits === true) return undefined;
+    const { identity } = this.#session;
+    const refused =
+      identity === undefined
+        ? new RpcError({
+            code: "unauthenticated",
+            message: `${path} needs a peer that proves who it is`,
+            origin: "remote",
+          })
+        : new RpcError({
+            code: "permission_denied",
+            message: `the caller is not permitted to call ${path}`,
+            origin: "remote",
+          });
+    this.#count(refusal, path, refused);
+    return refused;
+  }
+
+  #count(refusal: SecurityRefusal, method: string, { message }: RpcError): void {
+    const { services, identity, peerName } = this.#session;
+    services.securityMeter.onRefused({
+      refusal: identity === undefined ? "unproven" : refusal,
+      peer: peerName,
+      identity,
+      method,
+      why: message,
+    });
+  }
+
+  #failed(name: "allow" | "authorize", method: string, error: unknown): RpcError {
+    const { services, identity, peerName } = this.#session;
+    const why = `security.${name} threw`;
+    services.securityMeter.onRefused({ refusal: "failed", peer: peerName, identity, method, why, error });
+    if (!(error instanceof RpcError))
+      return new RpcError({ code: "internal", message: "the authorization failed", origin: "remote" });
+    const { code, plainMessage, retryAfterMs } = error;
+    return new RpcError({
+      code,
+      message: plainMessage,
+      origin: "remote",
+      retryAfterMs,
+    });
+  }
+}
+
+/**
+ * Goes on with a call when it may run. Until then the bytes of its body count among the peer's. `goOn` alone keeps the
+ * body, so a call that ends before its verdict keeps nothing.
+ */
+export function onceAuthorized(
+  call: IncomingCall,
+  verdict: PendingVerdict,
+  share: ByteShare,
+  bodyBytes: number,
+  goOn: () => void,
+): void {
+  const held = new HeldBack(share, bodyBytes, goOn);
+  call.awaits = held;
+  void verdict.then((refused) => held.onVerdict(call, refused));
+}
+
+/** A call that waits for its verdict, which may never come. */
+class HeldBack implements Awaited {
+  readonly #share: ByteShare;
+  readonly #bodyBytes: number;
+  /** Undefined once the call has ended, or goes on. */
+  #goOn: (() => void) | undefined;
+
+  constructor(share: ByteShare, bodyBytes: number, goOn: () => void) {
+    this.#share = share;
+    this.#bodyBytes = bodyBytes;
+    this.#goOn = goOn;
+    share.hold(bodyBytes);
+  }
+
+  onVerdict(call: IncomingCall, refused: RpcError | undefined): void {
+    const goOn = this.#goOn;
+    if (goOn === undefined) return;
+    this.#letGo();
+    call.awaits = undefined;
+    if (refused === undefined) goOn();
+    else call.settle({ error: refused });
+  }
+
+  onAborted(): void {
+    this.#letGo();
+  }
+
+  onAbandoned(): void {
+    this.#letGo();
+  }
+
+  #letGo(): void {
+    this.#goOn = undefined;
+    this.#share.give(this.#bodyBytes);
+  }
+}
+
+function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
+}

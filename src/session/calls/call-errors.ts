@@ -1,0 +1,84 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { EncodeError } from "../../wire/codec.ts";
+
+// What a session's own doings are to the calls that they end.
+
+/** It could neither leave nor wait. */
+export function exhausted(message: string): RpcError {
+  return new RpcError({ code: "resource_exhausted", message, origin: "local", notExecuted: true });
+}
+
+/** When to try again after a refusal for the memory of other requests. It comes free with any answer. */
+const tooLargeRetryMs = 20;
+
+/** The input takes more memory than its server has for it now, or ever. */
+export function inputTooLarge(room: number, maxValueBytes: number, maxDecodedBytes: number): RpcError {
+  const ever = room >= maxValueBytes;
+  return new RpcError({
+    code: "resource_exhausted",
+    message: ever
+      ? `the input takes more than ${maxValueBytes} bytes of memory once decoded, limits.maxValueBytes of the server is reached`
+      : `the input takes more than ${room} bytes of memory once decoded, which this peer's share of the server's limits.maxDecodedBytes ${maxDecodedBytes} leaves`,
+    origin: "remote",
+    ...(ever ? {} : { retryAfterMs: tooLargeRetryMs }),
+  });
+}
+
+export function answerTooLarge(peerName: string, maxValueBytes: number): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `the answer of ${peerName} takes more than ${maxValueBytes} bytes of memory once decoded, limits.maxValueBytes is reached`,
+    origin: "local",
+  });
+}
+
+/** What the end of a session is to a call that has not left. */
+export function unsent(reason: RpcError): RpcError {
+  const message = `the session ended while the call waited for its turn: ${reason.message}`;
+  return new RpcError({ code: "unavailable", message, origin: "local", notExecuted: true, cause: reason });
+}
+
+/** Why a request could not be sent. */
+export function sendError(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  if (!(error instanceof EncodeError))
+    return new RpcError({ code: "internal", message: "the request could not be sent", cause: error });
+  // Why a region cannot be granted is an error of its own.
+  if (error.cause instanceof RpcError) return error.cause;
+  return new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
+}
+
+/** The answer is no value; the session ends for it. */
+export function broken(peerName: string): RpcError {
+  return new RpcError({
+    code: "internal",
+    message: `${peerName} sent an answer that cannot be decoded`,
+    origin: "fabric",
+  });
+}
+
+/** When to try again after that. Places come free with any answer to any peer. */
+const beyondCreditsRetryMs = 20;
+
+/** The peer sends more than it was told that it may have in flight. */
+export function beyondShare(most: number): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `the peer has more than the ${most} requests in flight that it was granted`,
+    origin: "remote",
+    retryAfterMs: beyondCreditsRetryMs,
+  });
+}
+
+/**
+ * The peers have been told their shares, but one may have sent more before it heard, or there are more of them than
+ * there is to share.
+ */
+export function beyondCredits(most: number): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `the server has ${most} requests in flight, limits.maxRequestsInAll is reached`,
+    origin: "remote",
+    retryAfterMs: beyondCreditsRetryMs,
+  });
+}

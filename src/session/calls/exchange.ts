@@ -1,0 +1,196 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
+import type { Clock } from "../../base/time/clock.ts";
+import type { IncomingCall, Outcome } from "../../call/incoming-call.ts";
+import type { Port } from "../../fabric/port.ts";
+import { GrantedRegions } from "../../memory/granted-regions.ts";
+import type { Identity } from "../../security/identity.ts";
+import { staysOnHost } from "../../security/securable.ts";
+import { ControlRequest } from "../../transfer/control/control-request.ts";
+import type { ControlRequestOptions, PeerLink } from "../../transfer/control/peer-link.ts";
+import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
+import { SessionMover } from "../../transfer/sealed/mover.ts";
+import { SessionOwner } from "../../transfer/sealed/owner.ts";
+import { frameKind } from "../../wire/frame.ts";
+import { feature, type Greeting, type LaneAddress } from "../../wire/handshake.ts";
+import type { SessionContext, SessionState } from "../connection/context.ts";
+import type { EngineServices } from "../connection/engine-services.ts";
+import type { SessionPart } from "../connection/session-part.ts";
+import type { Teardown } from "../connection/teardown.ts";
+import { ExecutedCalls, executedFrames } from "./executed-calls.ts";
+import { explainDenial } from "./explain-denial.ts";
+import { IncomingCalls } from "./incoming-calls.ts";
+import { OutgoingCalls } from "./outgoing-calls.ts";
+
+/** The calls on one session, in both directions, and the session's peer as those who serve, transfer and ask see it. */
+export class Exchange implements SessionPart, PeerLink {
+  readonly session: SessionContext;
+  readonly frames: SessionPart["frames"];
+  readonly grants: GrantedRegions;
+  readonly outgoing: OutgoingCalls;
+  readonly incoming: IncomingCalls;
+  #sealedMover: SessionMover | undefined;
+  #sealedOwner: SessionOwner | undefined;
+
+  constructor(session: SessionContext) {
+    this.session = session;
+    this.grants = new GrantedRegions(session.port);
+    const outgoing = new OutgoingCalls(session, this);
+    const incoming = new IncomingCalls(session, this);
+    this.outgoing = outgoing;
+    this.incoming = incoming;
+    this.frames = {
+      [frameKind.request]: incoming.onRequest,
+      [frameKind.response]: outgoing.onAnswer,
+      [frameKind.error]: outgoing.onAnswer,
+      [frameKind.cancel]: incoming.onCancel,
+      [frameKind.credits]: outgoing.onCredits,
+      [frameKind.executed]: executedFrames(session, outgoing),
+    };
+  }
+
+  // ---- a part of its session --------------------------------------------------------------------------------------
+
+  get openWork(): number {
+    return this.outgoing.size + this.outgoing.waiting.size + this.incoming.size;
+  }
+
+  onOpen({ requests, features }: Greeting): void {
+    this.outgoing.limit(requests);
+    if (features?.includes(feature.executed)) this.incoming.executed = new ExecutedCalls(this.session);
+  }
+
+  beginMessage(): void {
+    this.outgoing.beginMessage();
+    this.incoming.beginMessage();
+  }
+
+  endMessage(): void {
+    this.incoming.endMessage();
+  }
+
+  onRoom(): void {
+    this.outgoing.sendWaiting();
+  }
+
+  onDraining(): void {
+    this.outgoing.onDraining();
+  }
+
+  grantCredits(share: number): void {
+    this.incoming.grantCredits(share);
+  }
+
+  onEcho(word: number): void {
+    this.incoming.onEcho(word);
+  }
+
+  end(reason: RpcError, teardown: Teardown): void {
+    this.#sealedMover?.end();
+    this.#sealedOwner?.end();
+    const lasting = this.grants.lasting.end();
+    teardown.addGrants([...this.outgoing.end(reason), ...lasting]);
+    teardown.addTransfers(this.incoming.end(reason, teardown.onTransferEnded));
+  }
+
+  // ---- the peer, as handlers and transfers see it -----------------------------------------------------------------
+
+  get state(): SessionState {
+    return this.session.state;
+  }
+
+  /** What the peer said of itself; undefined while the session opens. */
+  get remote(): Greeting | undefined {
+    return this.session.remote;
+  }
+
+  get identity(): Identity | undefined {
+    return this.session.identity;
+  }
+
+  get isConfidential(): boolean {
+    return this.session.ciphers !== undefined || staysOnHost(this.session.port.scheme);
+  }
+
+  get services(): EngineServices {
+    return this.session.services;
+  }
+
+  get account(): PeerAccount {
+    return this.session.account;
+  }
+
+  get port(): Port {
+    return this.session.port;
+  }
+
+  get address(): number {
+    return this.session.address;
+  }
+
+  get peerName(): string {
+    return this.session.peerName;
+  }
+
+  get sealedMover(): SessionMover | undefined {
+    const { regions } = this.session.sealing;
+    if (regions !== undefined) this.#sealedMover ??= new SessionMover(this, regions);
+    return this.#sealedMover;
+  }
+
+  get sealedOwner(): SessionOwner | undefined {
+    const { regions } = this.session.sealing;
+    if (regions !== undefined) this.#sealedOwner ??= new SessionOwner(this, regions);
+    return this.#sealedOwner;
+  }
+
+  get clock(): Clock {
+    return this.session.services.clock;
+  }
+
+  get peerImmediateBytes(): number | undefined {
+    return this.remote?.immediateBytes;
+  }
+
+  /**
+   * Sends a control request, and gives its answer. Rejects with an RpcError, `deadline_exceeded` after 10 s unless
+   * `timeoutMs` says otherwise.
+   */
+  request(method: number, input: unknown, options?: ControlRequestOptions): Promise<unknown> {
+    return new ControlRequest(this.outgoing, method, input, options).promise;
+  }
+
+  answer(call: IncomingCall, outcome: Outcome): void {
+    this.incoming.answer(call, outcome);
+  }
+
+  onOverdue(call: IncomingCall): void {
+    this.incoming.onOverdue(call);
+  }
+
+  refusalOf(path: string): RpcError | undefined {
+    return this.incoming.authorization?.refusalOf(path);
+  }
+
+  onOtherIdentity(why: string): void {
+    const { services, peerName, identity } = this.session;
+    services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });
+  }
+
+  onLanes(lanes: readonly LaneAddress[]): void {
+    this.session.onLanes(lanes);
+  }
+
+  wakeProgress(): void {
+    this.session.services.progress.wake();
+  }
+
+  onLanded(op: "get" | "put", bytes: number): void {
+    this.session.services.counters[op === "get" ? "bytesGot" : "bytesPut"] += bytes;
+  }
+
+  explain(refused: RefusedTransfer): Promise<RpcError | undefined> {
+    this.session.transferRefused = true;
+    return explainDenial(this, refused, (reason) => this.session.end(reason));
+  }
+}

@@ -1,0 +1,73 @@
+import type { IncomingCall } from "../../call/incoming-call.ts";
+import type { Flushable } from "../../fabric/progress.ts";
+import { isBuiltin } from "../../wire/builtin.ts";
+import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
+import type { SessionContext } from "../connection/context.ts";
+import type { FrameHandler } from "../connection/session-part.ts";
+import type { OutgoingCalls } from "./outgoing-calls.ts";
+
+/** For each call of an `executed` frame: its number, and how long it waited, in microseconds. */
+const callBytes = 8;
+/** So many leave without waiting for more: their callers may wait for the places that they free. */
+const mostInFrame = 128;
+
+/**
+ * The one-way calls of a session that have been executed here, and of which the peer is told at the end of the turn:
+ * one frame for all of them.
+ */
+export class ExecutedCalls implements Flushable {
+  flushQueued = false;
+  readonly #session: SessionContext;
+  /** Made with the first call: most sessions have none. */
+  #body: Uint8Array<ArrayBuffer> | undefined;
+  #view: DataView | undefined;
+  #count = 0;
+
+  constructor(session: SessionContext) {
+    this.#session = session;
+  }
+
+  /** A call has succeeded. False where it is not one-way: it needs an answer. */
+  add({ id, method, waitedUs }: IncomingCall): boolean {
+    const { methods, progress } = this.#session.services;
+    if (isBuiltin(method) || methods[method]?.isOneWay !== true) return false;
+    this.#body ??= new Uint8Array(mostInFrame * callBytes);
+    this.#view ??= new DataView(this.#body.buffer);
+    const at = this.#count * callBytes;
+    this.#view.setUint32(at, id, true);
+    this.#view.setUint32(at + 4, waitedUs, true);
+    if (++this.#count === mostInFrame) this.#send();
+    else progress.flushSoon(this);
+    return true;
+  }
+
+  flush(): boolean {
+    if (this.#count === 0 || this.#session.state === "ended") return false;
+    this.#send();
+    return this.#session.outbox.flush();
+  }
+
+  #send(): void {
+    const body = (this.#body as Uint8Array).subarray(0, this.#count * callBytes);
+    this.#count = 0;
+    this.#session.outbox.raw({ kind: frameKind.executed, method: 0, callId: 0, word: 0 }, 0, body);
+  }
+}
+
+/** Takes the frames that a peer's `ExecutedCalls` sends. */
+export function executedFrames(session: SessionContext, calls: OutgoingCalls): FrameHandler {
+  const view = session.port.slabView;
+  return (at, bodyBytes) => {
+    if (bodyBytes === 0 || bodyBytes % callBytes !== 0)
+      return session.fault(`executed calls take ${callBytes} bytes each, and ${bodyBytes} came`);
+    const end = at + frameHeaderBytes + bodyBytes;
+    for (let each = at + frameHeaderBytes; each < end; each += callBytes) {
+      const callId = view.getUint32(each, true);
+      const call = calls.find(callId);
+      if (call === undefined) session.services.counters.lateAnswers++;
+      else if (call.isOneWay) calls.onExecuted(call, view.getUint32(each + 4, true));
+      else return session.fault(`call ${callId} is not one-way and needs an answer`);
+    }
+    calls.sendWaiting();
+  };
+}

@@ -1,0 +1,465 @@
+import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { channels } from "../../base/observe/channels.ts";
+import type { ServedItems } from "../../call/call-items.ts";
+import { type Answering, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
+import { SlotGenerations } from "../../call/slot-table.ts";
+import { publishSlowIncoming } from "../../call/slow-calls.ts";
+import type { ItemDirections } from "../../transfer/control/control-method.ts";
+import type { PeerLink } from "../../transfer/control/peer-link.ts";
+import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
+import { EncodeError } from "../../wire/codec.ts";
+import { errorWord, packError } from "../../wire/fault.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../../wire/frame.ts";
+import type { SessionContext } from "../connection/context.ts";
+import { drainingError } from "../connection/drain-gate.ts";
+import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
+import type { Outbox } from "../connection/outbox.ts";
+import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
+import type { FrameHandler } from "../connection/session-part.ts";
+import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
+import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
+import type { ExecutedCalls } from "./executed-calls.ts";
+import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
+import { GrantedCredits } from "./granted-credits.ts";
+import { GrantedCodec } from "./request-regions.ts";
+
+/** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
+const slotMask = (1 << 20) - 1;
+const noBytes = new Uint8Array(0);
+
+/** The calls this side serves in one session. */
+export class IncomingCalls implements Answering {
+  readonly #session: SessionContext;
+  readonly #peer: PeerLink;
+  /** Over the port's slab. */
+  readonly #view: DataView;
+  readonly #outbox: Outbox;
+  readonly #offers: RendezvousOffers;
+  readonly #granted: GrantedCodec;
+  readonly #prefix = new RequestPrefix();
+  /** Decides which calls may run. */
+  readonly authorization: Authorization | undefined;
+  readonly #calls: (IncomingCall | undefined)[] = [];
+  /** Calls of built-in methods, whose slots lie behind the others. */
+  readonly #builtinCalls: (IncomingCall | undefined)[] = [];
+  readonly #generations = new SlotGenerations();
+  /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
+  readonly #fresh: IncomingCall[] = [];
+  #size = 0;
+  /** Those of users' methods. */
+  #usersSize = 0;
+  readonly #credits: GrantedCredits;
+  /**
+   * When the clock was last read in this message, for the end of a request that was answered at once: the next one
+   * begins then. -1 where it must be read.
+   */
+  #readMs = -1;
+  /** Those of `#size` that are streams, and may be open for long. */
+  #streams = 0;
+  /** Tells of one-way calls; undefined where the peer wants an answer for each. */
+  executed: ExecutedCalls | undefined;
+  /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
+  openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
+    throw new Error("sessions have no part that takes streams");
+  };
+
+  constructor(session: SessionContext, peer: PeerLink) {
+    this.#session = session;
+    this.#peer = peer;
+    this.#view = session.port.slabView;
+    const { credits, limits, liveness } = session.services;
+    // So long a peer may be absent, and told of nothing, without being lost.
+    const graceMs = liveness.maxStallMs + 2 * liveness.heartbeatMs;
+    this.#credits = new GrantedCredits(credits, limits.maxRequests, graceMs);
+    this.#outbox = session.outbox;
+    this.#offers = session.offers;
+    this.#granted = new GrantedCodec(session);
+    this.authorization = Authorization.of(session);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The peer's share of all requests in flight is so many from now on. Those beyond that are in flight stay. */
+  grantCredits(share: number): void {
+    this.#tellCredits(this.#credits.toTell(share));
+  }
+
+  #tellCredits(credits: number): void {
+    if (credits === 0) return;
+    const { services } = this.#session;
+    const echo = this.#credits.onTold(credits, services.clock.now());
+    this.#outbox.bare({ kind: frameKind.credits, method: 0, callId: 0, word: credits });
+    if (echo !== 0) this.#session.ping(echo);
+    services.progress.wake();
+  }
+
+  /** The peer has taken what was sent before the ping with that word. */
+  onEcho(word: number): void {
+    this.#credits.onEcho(word);
+  }
+
+  /** The call with this number; undefined when it has been answered. */
+  find(callId: number): IncomingCall | undefined {
+    const call = this.#at(callId & slotMask);
+    return call?.id === callId ? call : undefined;
+  }
+
+  /** Those of users' methods. */
+  *[Symbol.iterator](): IterableIterator<IncomingCall> {
+    for (const call of this.#calls) if (call !== undefined) yield call;
+  }
+
+  readonly onRequest: FrameHandler = (at, bodyBytes, flags) => {
+    const session = this.#session;
+    const { services } = session;
+    const view = this.#view;
+    const method = view.getUint16(at + 2, true);
+    const callId = view.getUint32(at + 4, true);
+    const timeLeftMs = view.getUint32(at + 12, true);
+    // The peer keeps it below the limit it was told.
+    const slot = callId & slotMask;
+    const { maxRequests } = services.limits;
+    if (slot >= maxRequests + (isBuiltin(method) ? builtinSlots : 0))
+      return session.fault(`call id ${callId} is beyond the ${maxRequests} granted`);
+    if (callId === slot) return session.fault(`call id ${callId} has generation 0`);
+    if (isBuiltin(method) && slot < maxRequests)
+      return session.fault(`call id ${callId} is not in the slots of control methods`);
+    if (this.#at(slot) !== undefined) return session.fault(`call id ${callId} is in use`);
+    // Kept for the peer to pull: were its slot free, a peer that never pulls could make us keep ever more.
+    if (this.#offers.has(answerBody(callId)))
+      return session.fault(`call id ${callId}: the last answer in its slot was not pulled`);
+    const prefix = this.#prefix;
+    const start = at + frameHeaderBytes;
+    const fault = prefix.take(session.port, start, start + bodyBytes, flags);
+    if (fault !== "") return session.fault(fault);
+    const prefixBytes = prefix.bytes;
+    // Delivered twice it would be executed twice, which no fabric should have us do.
+    if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
+    if (!session.isWatched) session.watch();
+    const call = new IncomingCall(this, callId, method, prefix.identity);
+    this.#set(slot, call);
+    this.#size++;
+    if (!isBuiltin(method)) services.counters.requestsStarted++;
+    const beyond = isBuiltin(method) ? undefined : this.#enter();
+    call.startedMs = this.#readMs < 0 ? services.clock.now() : this.#readMs;
+    this.#readMs = -1;
+    call.layUs = Math.max(0, Math.ceil((call.startedMs - services.progress.arrivedMs) * 1000));
+    call.priority = priorityOf(flags);
+    call.metadata = prefix.metadata;
+    call.bodyBytes = bodyBytes - prefixBytes;
+    call.deadlineMs = call.startedMs + timeLeftMs;
+    this.#fresh.push(call);
+    const directions = isBuiltin(method) ? undefined : services.methods[method]?.items;
+    if (directions !== undefined) {
+      call.items = this.openItems(call, directions);
+      this.#streams++;
+    }
+
+    // What engines ask each other belongs to calls that have begun: they need it to end.
+    // And a call that may have been begun here goes on when it is tried again.
+    if (!services.gate.requests && !isBuiltin(method) && (call.identity?.incarnation ?? 0n) === 0n) {
+      call.settle({ error: drainingError("the server", "remote") });
+      return;
+    }
+    if (beyond !== undefined) {
+      call.settle({ error: beyond });
+      return;
+    }
+    const verdict = isBuiltin(method) ? undefined : this.authorization?.check(call);
+    if (verdict instanceof RpcError) return void call.settle({ error: verdict });
+    const bodyAt = at + prefixBytes;
+    if ((flags & frameFlag.rendezvous) !== 0) this.#pull(call, bodyAt, flags, call.bodyBytes, verdict);
+    else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
+    else {
+      const { bodies } = session;
+      const { room } = bodies;
+      const codec = this.#granted.for(call, flags);
+      this.#serve(call, bodies.valueAt(bodyAt, call.bodyBytes, isBuiltin(method), codec, room), room);
+    }
+  };
+
+  /** The body stands in a message, whose place is needed for others until it is known whether the call may run. */
+  #holdBack(call: IncomingCall, at: number, flags: number, verdict: PendingVerdict): void {
+    const { bodies, account } = this.#session;
+    const body = bodies.copyAt(at, call.bodyBytes);
+    if (body === undefined) return;
+    const serve = () => this.#serveBody(call, body, flags, 0);
+    onceAuthorized(call, verdict, account.decoded, call.bodyBytes, serve);
+  }
+
+  #serveBody(call: IncomingCall, body: Body, flags: number, pulledBytes: number): void {
+    const { bodies } = this.#session;
+    const { room } = bodies;
+    this.#serve(call, bodies.decode(body, this.#granted.for(call, flags), room), room, pulledBytes);
+  }
+
+  /** A user's request begins. Returns why it must not, if so. */
+  #enter(): RpcError | undefined {
+    const { credits, clock, limits } = this.#session.services;
+    const held = this.#usersSize++;
+    const within = credits.enter(held);
+    if (held >= this.#credits.told && !this.#credits.allows(held, clock.now()))
+      return beyondShare(this.#credits.allowed);
+    return within ? undefined : beyondCredits(limits.maxRequestsInAll);
+  }
+
+  /** A user's request has ended. */
+  #leave(): void {
+    this.#session.services.credits.leave(--this.#usersSize);
+  }
+
+  /** A message begins to be taken apart. */
+  beginMessage(): void {
+    this.#readMs = -1;
+  }
+
+  /** The message has been taken apart. Whatever has been answered at once, as most is, need not be watched. */
+  endMessage(): void {
+    const { wheel } = this.#session.services;
+    for (let call = this.#fresh.pop(); call !== undefined; call = this.#fresh.pop())
+      if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
+  }
+
+  /** The body of a request is with the caller. */
+  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number, verdict?: PendingVerdict): void {
+    const session = this.#session;
+    // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
+    call.beginTransfer();
+    session.bodies.take(
+      at,
+      flags,
+      bodyBytes,
+      () => !call.open,
+      (body, status) => {
+        call.pullingUs = Math.round((session.services.clock.now() - call.startedMs) * 1000);
+        if (call.open) {
+          if (body === undefined) call.settle({ error: session.bodies.failure(status) });
+          else {
+            call.bodyBytes = body.end - body.start;
+            const serve = () => this.#serveBody(call, body, flags, call.bodyBytes);
+            if (verdict === undefined) serve();
+            else onceAuthorized(call, verdict, session.account.pulls, call.bodyBytes, serve);
+          }
+        }
+        call.endTransfer();
+      },
+      { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.request },
+      () => call.endTransfer(),
+    );
+  }
+
+  /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
+  #serve(call: IncomingCall, input: unknown, room: number, pulledBytes = 0): void {
+    if (input === malformed) return;
+    const { methods, builtins, limits } = this.#session.services;
+    if (input === tooLarge)
+      return void call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
+    if (!holdInput(this.#session, call, pulledBytes))
+      return void call.settle({ error: this.#session.bodies.failure(noRoom) });
+    const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
+    if (method === undefined) {
+      call.settle({
+        error: new RpcError({
+          code: "unimplemented",
+          message: `unknown method number ${call.method}`,
+          origin: "remote",
+        }),
+      });
+      return;
+    }
+    method.serve(call, this.#peer, input);
+  }
+
+  readonly onCancel: FrameHandler = (at) => {
+    const callId = this.#view.getUint32(at + 4, true);
+    this.#readMs = -1;
+    this.find(callId)?.onCancelled();
+  };
+
+  onOverdue(call: IncomingCall): void {
+    countOverdue(this.#session, call);
+  }
+
+  answer(call: IncomingCall, outcome: Outcome): void {
+    // The last of a batch takes the others along. While a message is taken apart more may follow; what they answer at
+    // once leaves when the turn's messages are through.
+    const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
+    this.#send(call, outcome);
+    if (last) this.#outbox.flush();
+    this.#session.services.progress.wake();
+  }
+
+  #send(call: IncomingCall, outcome: Outcome): void {
+    const { services } = this.#session;
+    const slot = call.id & slotMask;
+    if (this.#at(slot) !== call) return;
+    this.#set(slot, undefined);
+    this.#size--;
+    if (!isBuiltin(call.method)) {
+      this.#leave();
+      this.#tellCredits(this.#credits.toRaise());
+    }
+    giveBackInput(this.#session, call);
+    services.wheel.disarm(call);
+    if (call.items !== undefined) this.#finishStream(call.items);
+    if (outcome.error !== undefined) return this.#fail(call, outcome.error);
+    if (this.executed?.add(call) === true) return this.#succeed(call);
+    const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    if (metadata instanceof RpcError) return this.#fail(call, metadata);
+    const flags = metadata === undefined ? 0 : frameFlag.metadata;
+    const word = call.items === undefined ? call.waitedUs : call.items.sent;
+    const isControl = isBuiltin(call.method);
+    const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags, isControl };
+    if (outcome.value === undefined) {
+      this.#succeed(call);
+      return this.#outbox.raw(head, 0, noBytes, metadata);
+    }
+    try {
+      this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
+      this.#succeed(call);
+    } catch (error) {
+      if (error instanceof RpcError) return this.#fail(call, error);
+      const message =
+        error instanceof EncodeError
+          ? `the result could not be sent: ${error.message}`
+          : "the result could not be sent";
+      this.#fail(call, new RpcError({ code: "internal", message, origin: "remote" }));
+    }
+  }
+
+  #succeed(call: IncomingCall): void {
+    this.#readMs = countSucceeded(this.#session, call);
+  }
+
+  #finishStream(items: ServedItems): void {
+    this.#streams--;
+    items.onFinished();
+  }
+
+  #fail(call: IncomingCall, error: RpcError): void {
+    countFailed(this.#session, call, error);
+    const packed = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    // What is beyond a limit is left out: the caller gets the error.
+    const metadata = packed instanceof RpcError ? undefined : packed;
+    const flags = metadata === undefined ? 0 : frameFlag.metadata;
+    const isControl = isBuiltin(call.method);
+    const word = errorWord(error);
+    const head = { kind: frameKind.error, method: 0, callId: call.id, word, flags, isControl };
+    const begun = call.handler === "none" && !isControl ? ({ n: true } as const) : undefined;
+    const offer = (body: Uint8Array) => this.#offer(call, body);
+    // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
+    for (const body of [packError(error), { m: error.message.slice(0, 200) }]) {
+      try {
+        return this.#outbox.value(head, { ...body, ...begun }, offer, undefined, metadata);
+      } catch {}
+    }
+    this.#outbox.raw(head, 0, noBytes, metadata);
+  }
+
+  #offer(call: IncomingCall, body: Uint8Array) {
+    return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit, this.#session.nowMs);
+  }
+
+  /**
+   * The session has ended: signals fire, nothing is sent. Returns how many of the calls have transfers under way in the
+   * peer's memory; `onStill` is called for each when it has none any more.
+   */
+  end(reason: RpcError, onStill: () => void): number {
+    let touching = 0;
+    for (const call of [...this.#calls, ...this.#builtinCalls]) {
+      if (call === undefined) continue;
+      if (call.transfers > 0) {
+        touching++;
+        call.onStill = onStill;
+      }
+      this.#set(call.id & slotMask, undefined);
+      this.#session.services.wheel.disarm(call);
+      if (!isBuiltin(call.method)) this.#leave();
+      giveBackInput(this.#session, call);
+      countFailed(this.#session, call, reason);
+      call.abandon(reason);
+      if (call.items !== undefined) this.#finishStream(call.items);
+    }
+    this.#size = 0;
+    return touching;
+  }
+
+  #at(slot: number): IncomingCall | undefined {
+    const { maxRequests } = this.#session.services.limits;
+    return slot < maxRequests ? this.#calls[slot] : this.#builtinCalls[slot - maxRequests];
+  }
+
+  #set(slot: number, call: IncomingCall | undefined): void {
+    const { maxRequests } = this.#session.services.limits;
+    if (slot < maxRequests) this.#calls[slot] = call;
+    else this.#builtinCalls[slot - maxRequests] = call;
+  }
+}
+
+/** Inputs of at most so many bytes that came in a message do not count: the number of requests bounds them. */
+const smallInputBytes = 4096;
+
+/**
+ * The input of a call counts in its peer's shares until the answer. It holds some of V8's heap, and the memory that its
+ * binary is in: what it was pulled into, of `pulledBytes`, or about as much as came in the message. False when the
+ * peer's share has no room for the latter. Control requests are answered without waiting, and so always have room.
+ */
+function holdInput({ bodies, account }: SessionContext, call: IncomingCall, pulledBytes: number): boolean {
+  call.heapBytes = bodies.heapBytes;
+  account.decoded.hold(call.heapBytes);
+  if (pulledBytes > 0) account.pulls.hold(pulledBytes);
+  else if (call.bodyBytes <= smallInputBytes || isBuiltin(call.method)) return true;
+  else if (!account.pulls.take(call.bodyBytes)) return false;
+  call.heldBytes = call.bodyBytes;
+  return true;
+}
+
+/** The memory of its input does not count any more. */
+function giveBackInput({ account }: SessionContext, call: IncomingCall): void {
+  account.decoded.give(call.heapBytes);
+  call.heapBytes = 0;
+  if (call.heldBytes === 0) return;
+  account.pulls.give(call.heldBytes);
+  call.heldBytes = 0;
+}
+
+// What is counted, recorded and told of a call that was served here. Control requests are counted nowhere.
+
+/** Its time is up, and its handler has not ended. */
+function countOverdue({ services }: SessionContext, call: IncomingCall): void {
+  services.counters.overdueHandlers++;
+  const method = services.methods[call.method]?.path;
+  if (channels.overdue.hasSubscribers) channels.overdue.publish({ method, callId: call.id });
+}
+
+/** Returns the time, where the clock was read, otherwise -1. */
+function countSucceeded(session: SessionContext, call: IncomingCall): number {
+  if (isBuiltin(call.method)) return -1;
+  session.services.counters.requestsSucceeded++;
+  return record(session, call, "ok");
+}
+
+function countFailed(session: SessionContext, call: IncomingCall, error: RpcError): void {
+  if (isBuiltin(call.method)) return;
+  const { counters, methods } = session.services;
+  counters.requestsFailed++;
+  record(session, call, error.code);
+  methods[call.method]?.onFailed?.(call, error);
+}
+
+function record({ services, peerName }: SessionContext, call: IncomingCall, code: RpcCode | "ok"): number {
+  const metrics = services.methods[call.method]?.metrics;
+  // A number that no method has is counted nowhere: what peers send must not make us keep more.
+  if (metrics === undefined) return -1;
+  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  if (!services.metrics.timed) return -1;
+  const nowMs = services.clock.now();
+  const tookMs = nowMs - call.startedMs;
+  metrics.latencyMs.record(tookMs);
+  if (tookMs >= services.metrics.slowCallMs)
+    publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
+  return nowMs;
+}

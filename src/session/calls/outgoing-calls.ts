@@ -1,0 +1,442 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { InFlightWindow } from "../../base/flow/in-flight-window.ts";
+import type { OutgoingCall } from "../../call/outgoing-call.ts";
+import { SlotTable } from "../../call/slot-table.ts";
+import type { Grant } from "../../memory/grant.ts";
+import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
+import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
+import { parseError } from "../../wire/fault.ts";
+import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../../wire/frame.ts";
+import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
+import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
+import { drainingError } from "../connection/drain-gate.ts";
+import type { EngineServices } from "../connection/engine-services.ts";
+import type { MethodNumbers } from "../connection/handshake.ts";
+import { malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import type { Outbox } from "../connection/outbox.ts";
+import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
+import type { FrameHandler } from "../connection/session-part.ts";
+import { sessionEnded } from "../opening/end-reasons.ts";
+import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
+import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
+import { GrantingCodec } from "./request-regions.ts";
+import {
+  type WaitingCall,
+  type WaitingCalls,
+  type WaitingControlRequest,
+  WaitingControlRequests,
+} from "./waiting-calls.ts";
+import { WindowQueue } from "./window-queue.ts";
+
+const maxTimeLeftMs = 0xffff_ffff;
+/**
+ * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
+ * and folds one of the file's own.
+ */
+const slotMask = (1 << 20) - 1;
+const noBytes = new Uint8Array(0);
+
+/**
+ * The calls this side has made in one session. Those of users that find no place in its window wait for their turn, and
+ * have not left until then.
+ */
+export class OutgoingCalls implements ControlRequestSender {
+  readonly services: EngineServices;
+  readonly #session: SessionContext;
+  /** Over the port's slab. */
+  readonly #view: DataView;
+  readonly #outbox: Outbox;
+  readonly #offers: RendezvousOffers;
+  readonly #granting: GrantingCodec;
+  #calls = new SlotTable<OutgoingCall>(0);
+  /** Control requests, whose slots lie behind those that the peer grants. */
+  #controlRequests = new SlotTable<OutgoingCall>(0);
+  readonly #waitingControl: WaitingControlRequests;
+  readonly window: InFlightWindow;
+  /** Users' calls that have not left. */
+  readonly waiting: WaitingCalls;
+  readonly #queue: WindowQueue;
+  #firstBuiltin = 0;
+  /**
+   * Those of `#calls` that are streams. They take credits as all calls do. But they may be open for long and idle, so
+   * what the peer's load allows is for the others.
+   */
+  #streams = 0;
+
+  constructor(session: SessionContext, peer: PeerLink) {
+    const { window, outbox, offers, services } = session;
+    this.services = services;
+    this.#session = session;
+    this.#view = session.port.slabView;
+    this.#waitingControl = new WaitingControlRequests(session.peerName);
+    this.#queue = new WindowQueue(session, window, () => this.sendWaiting());
+    this.window = this.#queue.window;
+    this.waiting = this.#queue.waiting;
+    this.#outbox = outbox;
+    this.#offers = offers;
+    this.#granting = new GrantingCodec(peer);
+  }
+
+  get peerName(): string {
+    return this.#session.peerName;
+  }
+
+  get state(): SessionState {
+    return this.#session.state;
+  }
+
+  get takesNoCalls(): boolean {
+    return this.#session.state !== "open" || this.#session.remoteState.drains;
+  }
+
+  /** The session itself, for its other parts. */
+  get context(): SessionContext {
+    return this.#session;
+  }
+
+  /** Of the peer's engine; undefined while the session opens. */
+  get incarnation(): bigint | undefined {
+    return this.#session.remote?.incarnation;
+  }
+
+  /** The numbers of the peer's methods. */
+  get methods(): MethodNumbers {
+    return this.#session.methods;
+  }
+
+  /** Who opened the session. */
+  get observer(): SessionObserver | undefined {
+    return this.#session.observer;
+  }
+
+  /** How many requests the peer takes in flight at most. */
+  limit(requests: number): void {
+    this.#calls = new SlotTable(requests);
+    this.#firstBuiltin = requests;
+    this.#controlRequests = new SlotTable(builtinSlots, requests);
+    this.window.credits = requests;
+  }
+
+  /** The peer takes so many from now on. */
+  readonly onCredits: FrameHandler = (at) =>
+    this.#queue.onCredits(this.#view.getUint32(at + 12, true), this.#firstBuiltin);
+
+  /** Calls without a terminal frame: those a caller waits for, and those it has given up. */
+  get size(): number {
+    return this.#calls.size + this.#controlRequests.size;
+  }
+
+  /** Those of `size` that users made. */
+  get usersSize(): number {
+    return this.#calls.size;
+  }
+
+  /** A message begins to be taken apart. */
+  beginMessage(): void {
+    this.#queue.beginMessage();
+  }
+
+  /** Those of `size` that users made. */
+  [Symbol.iterator](): IterableIterator<OutgoingCall> {
+    return this.#calls[Symbol.iterator]();
+  }
+
+  /**
+   * Sends a request, or lets it wait for its turn: it has no number then. `endMs`, on the engine's clock, is when the
+   * caller waits no more. Throws RpcError when the request can neither leave nor wait.
+   */
+  request(
+    call: OutgoingCall,
+    method: number,
+    endMs: number,
+    input: unknown,
+    nowMs: number = this.services.clock.now(),
+  ): void {
+    const session = this.#session;
+    if (session.state !== "open") throw sessionEnded(session.peerName);
+    const idle = this.size + this.waiting.size === 0 && !session.hasOpenWork;
+    if (isBuiltin(method)) this.#ask(call, method, endMs, input, nowMs);
+    else if (this.waiting.size === 0 && this.#hasPlace)
+      this.#send(this.#calls, call, method, endMs, input, nowMs);
+    else this.#queue.add({ call, method, endMs, input }, nowMs, this.#calls.size);
+    if (idle) session.watch();
+    // Alone in flight it leaves at once; otherwise it shares a message with what else this turn brings.
+    const { size } = this;
+    if (size === 1 || size - this.#streams === 1) this.#outbox.flush();
+    this.services.progress.wake();
+  }
+
+  /**
+   * The caller gave up on a call that has been settled: it waits no more, or the peer is told, which then ends it and
+   * answers.
+   */
+  cancel(call: OutgoingCall): void {
+    if (call.id === 0) this.waiting.withdraw(call);
+    else if (this.#session.state === "open" && !call.isOneWay) {
+      this.#outbox.bare({ kind: frameKind.cancel, method: 0, callId: call.id, word: 0 });
+      this.services.progress.wake();
+      call.giveUpGrants();
+    }
+  }
+
+  get #hasPlace(): boolean {
+    const { size } = this.#calls;
+    const { limit, credits } = this.window;
+    return size - this.#streams < limit && size < credits && !this.#outbox.full;
+  }
+
+  #ask(call: OutgoingCall, method: number, endMs: number, input: unknown, nowMs: number): void {
+    if (this.#controlRequests.full) this.#waitingControl.add({ call, method, endMs, input });
+    else this.#send(this.#controlRequests, call, method, endMs, input, nowMs);
+  }
+
+  /** Encodes the request and hands it to the outbox. Throws RpcError, and then nothing has left. */
+  #send(
+    table: SlotTable<OutgoingCall>,
+    call: OutgoingCall,
+    method: number,
+    endMs: number,
+    input: unknown,
+    nowMs: number,
+  ): void {
+    const id = table.take(call);
+    const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
+    try {
+      const { identity, metadata, isOneWay, builtin: isControl } = call;
+      let flags = priorityFlags[call.priority];
+      if (identity !== undefined) flags |= frameFlag.identity;
+      if (metadata !== undefined) flags |= frameFlag.metadata;
+      const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay, isControl };
+      const prefix =
+        identity === undefined && metadata === undefined
+          ? undefined
+          : requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
+      if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
+      else {
+        this.#outbox.value(
+          head,
+          input,
+          (body) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit, this.#session.nowMs),
+          this.#granting.for(call),
+          prefix,
+        );
+      }
+    } catch (error) {
+      table.takeBack(id);
+      call.releaseGrants();
+      throw sendError(error);
+    }
+    call.id = id;
+    if (call.items !== undefined) this.#streams++;
+    if (table === this.#calls) call.sentUs = call.elapsedUs(nowMs);
+    // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
+    if (this.#session.state === "ended") call.releaseGrants();
+    else if (!call.settled) {
+      call.phase = "sent";
+      call.onLeft();
+    }
+  }
+
+  /** The call with this number; undefined when it has been answered. */
+  find(callId: number): OutgoingCall | undefined {
+    return this.#tableOf(callId).get(callId);
+  }
+
+  /** The peer takes no new calls: those that wait would be refused one by one. */
+  onDraining(): void {
+    const reason = drainingError(this.#session.peerName, "local");
+    for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
+  }
+
+  readonly onAnswer: FrameHandler = (at, bodyBytes, flags, kind) => {
+    const session = this.#session;
+    const callId = this.#view.getUint32(at + 4, true);
+    const word = this.#view.getUint32(at + 12, true);
+    const table = this.#tableOf(callId);
+    const call = table.get(callId);
+    if (call === undefined) {
+      this.services.counters.lateAnswers++;
+      return;
+    }
+    if (call.items !== undefined) {
+      if (kind === frameKind.response) call.items.onItemsEnd(word);
+      if (session.state === "ended") return;
+    } else if (word !== 0 && table === this.#calls) this.#queue.learn(call, kind, word, this.#calls.size);
+    if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
+    let prefixBytes = 0;
+    let metadata: Metadata | undefined;
+    if ((flags & frameFlag.metadata) !== 0) {
+      const start = at + frameHeaderBytes;
+      const block = takeMetadata(session.port.slab, start, start + bodyBytes);
+      if (typeof block === "string") return session.fault(block);
+      prefixBytes = block.byteLength;
+      metadata = receivedMetadata(block);
+    }
+    if ((flags & frameFlag.rendezvous) !== 0)
+      return this.#onRendezvous(call, kind, word, at + prefixBytes, flags, bodyBytes - prefixBytes, metadata);
+    this.#finish(call);
+    // Otherwise nobody waits: nothing is decoded, but what was granted is ours again.
+    if (!call.settled)
+      this.#end(
+        call,
+        kind,
+        word,
+        session.bodies.valueAt(at + prefixBytes, bodyBytes - prefixBytes, call.builtin),
+        metadata,
+      );
+  };
+
+  /** A one-way call, which holds no grants, has been executed. */
+  onExecuted(call: OutgoingCall, waitedUs: number): void {
+    if (waitedUs !== 0) this.#queue.learn(call, frameKind.response, waitedUs, this.#calls.size);
+    this.#calls.release(call.id);
+    this.#offers.release(requestBody(call.id));
+  }
+
+  /** Its body must be pulled. */
+  #onRendezvous(
+    call: OutgoingCall,
+    kind: number,
+    word: number,
+    at: number,
+    flags: number,
+    bodyBytes: number,
+    metadata: Metadata | undefined,
+  ): void {
+    pullAnswer(
+      this.#session,
+      call,
+      { at, flags, bytes: bodyBytes },
+      () => this.#finish(call),
+      (value) => this.#end(call, kind, word, value, metadata),
+    );
+  }
+
+  #end(call: OutgoingCall, kind: number, word: number, value: unknown, metadata: Metadata | undefined): void {
+    if (value === malformed) return call.onFailure(broken(this.#session.peerName));
+    if (value === tooLarge)
+      return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
+    if (metadata !== undefined && !call.tellMetadata(metadata)) return;
+    if (kind === frameKind.error) this.#onError(call, parseError(word, value, metadata));
+    else call.onValue(value, this.#queue.answeredMs);
+  }
+
+  #onError(call: OutgoingCall, error: RpcError): void {
+    const { code, notExecuted } = error;
+    if (notExecuted === true && (code === "resource_exhausted" || code === "deadline_exceeded"))
+      this.#queue.onPushBack(call, this.#calls.size);
+    call.onFailure(error);
+  }
+
+  /** Every caller gets `reason`; what the calls have granted is handed over. */
+  end(reason: RpcError): Grant[] {
+    this.#queue.stop();
+    const calls = [...this.#calls, ...this.#controlRequests];
+    const grants: Grant[] = [];
+    for (const call of calls) {
+      this.#tableOf(call.id).release(call.id);
+      grants.push(...call.takeGrants());
+    }
+    for (const { call } of this.#waitingControl.takeAll()) calls.push(call);
+    for (const call of calls) if (!call.settled) call.onFailure(reason);
+    for (const { call, input } of this.waiting.takeAll())
+      if (!call.settled) call.onUnsent(unsent(reason), input);
+    return grants;
+  }
+
+  #finish(call: OutgoingCall): void {
+    const table = this.#tableOf(call.id);
+    table.release(call.id);
+    this.#offers.release(requestBody(call.id));
+    if (call.items !== undefined) {
+      this.#streams--;
+      call.items.onFinished();
+    }
+    call.releaseGrants();
+    if (table === this.#calls) this.sendWaiting();
+    else this.#sendWaitingControl();
+  }
+
+  /** Sends the calls that wait, in turn, as far as there are places. */
+  sendWaiting(): void {
+    if (this.waiting.size === 0) return;
+    const nowMs = this.services.clock.now();
+    while (this.#hasPlace) {
+      const next = this.waiting.next(nowMs);
+      if (next === undefined) break;
+      if (!next.call.settled) this.#sendLate(this.#calls, next, nowMs);
+    }
+    this.services.progress.wake();
+  }
+
+  /** Sends the control requests that waited for a slot, but for those that have been given up. */
+  #sendWaitingControl(): void {
+    while (!this.#controlRequests.full) {
+      const request = this.#waitingControl.next();
+      if (request === undefined) return;
+      this.#sendLate(this.#controlRequests, request, this.services.clock.now());
+    }
+  }
+
+  #sendLate(
+    table: SlotTable<OutgoingCall>,
+    waiting: WaitingControlRequest | WaitingCall,
+    nowMs: number,
+  ): void {
+    const { call, method, endMs, input } = waiting;
+    try {
+      this.#send(table, call, method, endMs, input, nowMs);
+      // Given up from inside the encoding, before the request had left.
+      if (call.settled) this.cancel(call);
+    } catch (error) {
+      if (!call.settled) call.onFailure(error as RpcError);
+    }
+  }
+
+  #tableOf(callId: number): SlotTable<OutgoingCall> {
+    return (callId & slotMask) < this.#firstBuiltin ? this.#calls : this.#controlRequests;
+  }
+}
+
+/** Where a body that must be pulled is described, in the slab. */
+interface DescribedBody {
+  readonly at: number;
+  readonly flags: number;
+  readonly bytes: number;
+}
+
+/**
+ * Pulls the body of an answer. `finish` gives the call's number and grants back, `end` takes the value if the call still
+ * waits for it.
+ */
+function pullAnswer(
+  session: SessionContext,
+  call: OutgoingCall,
+  described: DescribedBody,
+  finish: () => void,
+  end: (value: unknown) => void,
+): void {
+  const pulledHead = { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.response };
+  if (call.settled) {
+    // Whoever waited for what it had granted may send a request in this very slot at once: the peer must have heard
+    // before that its body is not wanted.
+    session.outbox.bare(pulledHead);
+    finish();
+    return;
+  }
+  call.phase = "pulling";
+  call.pullingUs = call.elapsedUs(session.services.clock.now());
+  session.bodies.take(
+    described.at,
+    described.flags,
+    described.bytes,
+    () => call.settled,
+    (body, status) => {
+      finish();
+      if (call.settled) return;
+      if (body === undefined) call.onFailure(session.bodies.failure(status));
+      else end(session.bodies.decode(body));
+    },
+    pulledHead,
+  );
+}

@@ -1,0 +1,142 @@
+import type { IncomingCall } from "../../call/incoming-call.ts";
+import type { OutgoingCall } from "../../call/outgoing-call.ts";
+import { type Grant, withEnds } from "../../memory/grant.ts";
+import type { GrantedRegions } from "../../memory/granted-regions.ts";
+import { coreOf, Region } from "../../memory/region.ts";
+import { unregistered } from "../../memory/region-registration.ts";
+import { RemoteRegion } from "../../memory/remote-region.ts";
+import { BulkStream, boardStream } from "../../transfer/byte-stream/bulk-stream.ts";
+import { RemoteStream } from "../../transfer/byte-stream/remote-stream.ts";
+import type { PeerLink } from "../../transfer/control/peer-link.ts";
+import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/codec.ts";
+import { frameFlag } from "../../wire/frame.ts";
+import { readRegionDescriptor, writeRegionDescriptor } from "../../wire/region-descriptor.ts";
+import { readStreamDescriptor, streamHeaderBytes } from "../../wire/stream-descriptor.ts";
+import { type IdentifiedPeer, peerIdentityOf } from "../connection/peer-identity.ts";
+
+/** More regions than this in one request are a mistake or an attack. */
+export const maxRegions = 1024;
+/** Each segment is registered: this bounds what one request can cost both sides. */
+export const maxSegments = 65_536;
+
+/**
+ * Grants the regions inside an outgoing request to the peer for the time of the call. One a session, set to each call
+ * in turn.
+ */
+export class GrantingCodec implements RegionCodec {
+  readonly #peer: PeerLink;
+  readonly #grants: GrantedRegions;
+  #call: OutgoingCall | undefined;
+  #count = 0;
+  #segments = 0;
+
+  constructor(peer: PeerLink) {
+    this.#peer = peer;
+    this.#grants = peer.grants;
+  }
+
+  for(call: OutgoingCall): this {
+    this.#call = call;
+    this.#count = 0;
+    this.#segments = 0;
+    return this;
+  }
+
+  /** The flags of the frame just encoded. */
+  get flags(): number {
+    return this.#count > 0 ? frameFlag.grants : 0;
+  }
+
+  encodeRegion(region: object): Uint8Array {
+    const call = this.#call;
+    if (!(region instanceof Region) || call === undefined)
+      throw new EncodeError("only regions can be granted");
+    if (call.isOneWay)
+      throw new EncodeError("a one-way call carries no regions: nobody would say when they are free");
+    if (++this.#count > maxRegions) throw new EncodeError(`a request can carry ${maxRegions} regions`);
+    this.#segments += region.segments.length;
+    if (this.#segments > maxSegments)
+      throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
+    const { port, sealedOwner } = this.#peer;
+    const keys = sealedOwner === undefined ? port : unregistered;
+    const grant = coreOf(region).grantTo(keys, () => call.onRevoked(), this.#grants.lasting);
+    const { descriptor } = grant;
+    call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
+    return writeRegionDescriptor(descriptor);
+  }
+
+  /** What the peer asks about finds the grant as long as it lasts, and no longer. */
+  #record(region: Region, grant: Grant, key: bigint | undefined): Grant {
+    if (key === undefined) return grant;
+    const grants = this.#grants;
+    grants.add(key, region, !grant.isByRequest);
+    return withEnds(grant, {
+      release(onReleased) {
+        grants.delete(key);
+        grant.release(onReleased);
+      },
+    });
+  }
+
+  encodeStream(stream: object): Uint8Array {
+    if (!(stream instanceof BulkStream) || this.#call === undefined)
+      throw new EncodeError("only byte streams can be granted");
+    return boardStream(stream, this.#peer, this.#call, (region) => this.encodeRegion(region));
+  }
+
+  decodeRegion(): object {
+    throw new DecodeError("a region arrived in a response");
+  }
+}
+
+/**
+ * Turns the descriptors inside an incoming request into handles bound to its call. One a session, set to each call in
+ * turn.
+ */
+export class GrantedCodec implements RegionCodec {
+  readonly #session: IdentifiedPeer;
+  #call: IncomingCall | undefined;
+  #grants = false;
+  #count = 0;
+  #segments = 0;
+
+  constructor(session: IdentifiedPeer) {
+    this.#session = session;
+  }
+
+  get peer(): PeerIdentity | undefined {
+    return peerIdentityOf(this.#session);
+  }
+
+  /** `flags`: of the request. */
+  for(call: IncomingCall, flags: number): this {
+    this.#call = call;
+    this.#grants = (flags & frameFlag.grants) !== 0;
+    this.#count = 0;
+    this.#segments = 0;
+    return this;
+  }
+
+  encodeRegion(): Uint8Array {
+    throw new EncodeError("a region cannot be sent here: only the input of a call can carry one");
+  }
+
+  decodeRegion(bytes: Uint8Array): object {
+    if (!this.#grants) throw new DecodeError("a region arrived in a request that grants none");
+    const descriptor = readRegionDescriptor(bytes);
+    if (typeof descriptor === "string") throw new DecodeError(descriptor);
+    if (++this.#count > maxRegions)
+      throw new DecodeError(`a request carries more than ${maxRegions} regions`);
+    this.#segments += descriptor.segments.length;
+    if (this.#segments > maxSegments)
+      throw new DecodeError(`the regions of a request have more than ${maxSegments} segments`);
+    return new RemoteRegion(this.#call as IncomingCall, descriptor);
+  }
+
+  decodeStream(bytes: Uint8Array): object {
+    const descriptor = readStreamDescriptor(bytes);
+    if (typeof descriptor === "string") throw new DecodeError(descriptor);
+    const ring = this.decodeRegion(bytes.subarray(streamHeaderBytes)) as RemoteRegion;
+    return new RemoteStream(this.#call as IncomingCall, ring, descriptor);
+  }
+}

@@ -1,0 +1,153 @@
+import type { RpcCode } from "../../base/errors/code.ts";
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
+import type { Port } from "../../fabric/port.ts";
+import type { Identity } from "../../security/identity.ts";
+import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
+import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
+import type { Greeting, LaneAddress } from "../../wire/handshake.ts";
+import type { Nonce } from "../../wire/message.ts";
+import type { Confirmation } from "./confirmation.ts";
+import type { EngineServices } from "./engine-services.ts";
+import type { MethodNumbers } from "./handshake.ts";
+import type { IncomingBodies } from "./incoming-bodies.ts";
+import type { RemoteState } from "./keepalive.ts";
+import type { Outbox } from "./outbox.ts";
+import type { RendezvousOffers } from "./rendezvous.ts";
+
+/**
+ *   opening   hello sent, no welcome yet          (the side that connects)
+ *   open      frames flow, both ways
+ *   ended     nothing is taken or sent any more
+ */
+export type SessionState = "opening" | "open" | "ended";
+
+/** What names a session: `index` and `nonce` are what messages to it carry. */
+export interface SessionIdentity {
+  readonly address: number;
+  readonly index: number;
+  readonly nonce: Nonce;
+  /** The peer's URL, or what is known of it. */
+  readonly peerName: string;
+  /** What the peer makes this engine hold. Default: an account of the session's own. */
+  readonly account?: PeerAccount;
+}
+
+/** How a session ends. */
+export interface EndOptions {
+  /** The peer is not told. Default false. */
+  readonly quiet?: boolean;
+  /**
+   * Nobody at the other side can touch our memory any more; otherwise what was granted goes into quarantine. Default
+   * false.
+   */
+  readonly certain?: boolean;
+}
+
+/** Who wants to know how a session fares: the peer that opened it. */
+export interface SessionObserver {
+  /** The peer has not answered a ping for longer than it usually takes; `phi` says how strange that is. */
+  onSuspect(phi: number, silentMs: number): void;
+  /** A suspected peer was heard again. */
+  onTrusted(): void;
+  /** It takes no new calls from now on. */
+  onDraining(): void;
+  /** It speaks for worker lanes, and says where they are now. */
+  onLanes(lanes: readonly LaneAddress[]): void;
+  onEnded(reason: RpcError): void;
+  /** A call of a client that had left over the session has ended. */
+  onSettled(code: RpcCode | "ok"): void;
+}
+
+/** A session as the heartbeat sees it. */
+export interface WatchedSession {
+  /** The peer's URL, or what is known of it. */
+  readonly peerName: string;
+  readonly state: SessionState;
+  readonly remoteState: RemoteState;
+  readonly observer: SessionObserver | undefined;
+  /** When the peer was last heard, on the heartbeat's clock. */
+  heardMs: number;
+  /** The heartbeat looks after the session. Only the heartbeat sets it. */
+  isWatched: boolean;
+  /** Whether the peer has received what was sent. */
+  readonly confirmation: Confirmation;
+  /** Something is open: the peer's death would matter. */
+  readonly hasOpenWork: boolean;
+  /**
+   * Frames wait to leave, or messages are on their way whose end is not known yet. A provider may try for ever to reach
+   * a peer that is gone.
+   */
+  readonly isSending: boolean;
+  /** For how long the peer has not moved a body that it offers or is offered, in milliseconds; 0 where it does. */
+  readonly stalledMs: number;
+  /**
+   * Asks whether the peer is there. With a word that is not 0, parts are told by `onEcho` when the peer has taken all
+   * that was sent before.
+   */
+  ping(word?: number): void;
+  end(reason: RpcError, how?: EndOptions): void;
+}
+
+/** Watches that the peers of sessions live: the heartbeat. */
+export interface SessionWatch {
+  /** When what arrives now was heard, on the heartbeat's clock. */
+  readonly nowMs: number;
+  /** The session has open work from now on. */
+  watch(session: WatchedSession): void;
+  /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
+  probe(session: WatchedSession): void;
+  /** The session was welcomed: ends it if its peer never says a word. */
+  expect(session: WatchedSession): void;
+  /** The answer to a ping has come. */
+  ponged(session: WatchedSession): void;
+}
+
+/** A session as its parts see it. */
+export interface SessionContext extends WatchedSession {
+  readonly services: EngineServices;
+  readonly port: Port;
+  readonly address: number;
+  readonly account: PeerAccount;
+  /** The heartbeat's time, which advances from tick to tick only. */
+  readonly nowMs: number;
+  /** What the peer said of itself; undefined while opening. */
+  readonly remote: Greeting | undefined;
+  /**
+   * Who the peer has proven to be; undefined while the session opens, and for a peer that proves nothing. Set once, by
+   * what opens the session.
+   */
+  readonly identity: Identity | undefined;
+  /** The keys of the session where messages are sealed, both ways. */
+  readonly ciphers: SessionCiphers | undefined;
+  /** What the peer serves. */
+  readonly methods: MethodNumbers;
+  /** What whoever opened it says of its window. */
+  readonly window: WindowLimits;
+  /** Takes frames for the peer. */
+  readonly outbox: Outbox;
+  /** The bodies of frames that arrive. */
+  readonly bodies: IncomingBodies;
+  /** Bodies kept for the peer to pull. */
+  readonly offers: RendezvousOffers;
+  /** Whether bodies and regions travel sealed. */
+  readonly sealing: BulkSealing;
+  /** The longest body both sides take. */
+  readonly bodyLimit: number;
+  /** A message is being taken apart: more frames may follow. */
+  readonly receiving: boolean;
+  /**
+   * A transfer of ours was refused: the connection has broken, and the session ends when the owner of the memory has
+   * said why.
+   */
+  transferRefused: boolean;
+  /** Its part of this class. Throws when it has none. Not for the hot path. */
+  part<P extends object>(type: abstract new (...args: never[]) => P): P;
+  /** It has open work from now on, where it had none. */
+  watch(): void;
+  /** The peer says where the worker lanes are that it speaks for. */
+  onLanes(lanes: readonly LaneAddress[]): void;
+  /** The peer broke the protocol: counts it, says so, ends. */
+  fault(text: string): void;
+}

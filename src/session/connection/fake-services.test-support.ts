@@ -1,0 +1,229 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import { ByteBudget } from "../../base/flow/byte-budget.ts";
+import type { Priority } from "../../base/flow/priority.ts";
+import { RequestCredits } from "../../base/flow/request-credits.ts";
+import { defaultLimits, type SessionLimits } from "../../base/flow/session-limits.ts";
+import { CallMetrics } from "../../base/observe/call-metrics.ts";
+import { newCounters } from "../../base/observe/counters.ts";
+import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
+import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
+import { OutgoingCall } from "../../call/outgoing-call.ts";
+import type { Turns } from "../../fabric/progress.ts";
+import { Quarantine } from "../../memory/quarantine.ts";
+import { SecurityMeter } from "../../security/security-meter.ts";
+import type { ResolvedSecurity } from "../../security/security-options.ts";
+import type { ServedMethod } from "../../transfer/control/control-method.ts";
+import type { PeerLink } from "../../transfer/control/peer-link.ts";
+import { encode } from "../../wire/codec.ts";
+import { frameHeaderBytes, writeFrameHeader } from "../../wire/frame.ts";
+import { type Greeting, packGreeting, type ServiceTable } from "../../wire/handshake.ts";
+import { alignFrame, messageHeaderBytes, Nonce, writeMessageHeader } from "../../wire/message.ts";
+import type { SessionWatch, WatchedSession } from "./context.ts";
+import type { EngineServices } from "./engine-services.ts";
+import type { Session, SessionTerms } from "./session.ts";
+import type { SessionPartFactory } from "./session-part.ts";
+import type { DeferredGoodbye } from "./teardown.ts";
+
+/** What an engine is to its sessions, with every event kept for the test to look at. */
+export class FakeServices implements EngineServices, SessionWatch {
+  readonly clock = new FakeClock();
+  readonly realClock = this.clock;
+  readonly clientMiddleware = [];
+  security: ResolvedSecurity | undefined = undefined;
+  readonly securityMeter = new SecurityMeter();
+  readonly wheel = new DeadlineWheel(this.clock);
+  readonly gate = { requests: true, calls: true };
+  readonly counters = newCounters();
+  readonly metrics = new CallMetrics();
+  readonly quarantine = new Quarantine();
+  readonly limits: SessionLimits;
+  readonly credits: RequestCredits;
+  readonly goodbyes = new Set<DeferredGoodbye>();
+  readonly pullBudget: ByteBudget;
+  readonly offerBudget: ByteBudget;
+  readonly decodeBudget: ByteBudget;
+  readonly queueBudget: ByteBudget;
+  readonly streamBudget: ByteBudget;
+  readonly liveness = { heartbeatMs: 1000, maxStallMs: 30_000 };
+  readonly incarnation = 77n;
+  services: ServiceTable = [];
+  methods: ServedMethod[] = [];
+  builtins: ServedMethod[] = [];
+  readonly watched: WatchedSession[] = [];
+  readonly probed: WatchedSession[] = [];
+  readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
+  heardMs = 0;
+  /** How long messages lay there before they are handed out. */
+  layMs = 0;
+  readonly progress = new FakeProgress(() => this.clock.now() - this.layMs);
+
+  constructor(limits: Partial<SessionLimits> = {}) {
+    this.limits = { ...defaultLimits, ...limits };
+    this.credits = new RequestCredits(
+      this.limits.maxRequestsInAll,
+      this.limits.maxRequests,
+      this.limits.maxSessions,
+    );
+    this.pullBudget = new ByteBudget(this.limits.maxPullBytes);
+    this.offerBudget = new ByteBudget(this.limits.maxOfferBytes);
+    this.decodeBudget = new ByteBudget(this.limits.maxDecodedBytes);
+    this.queueBudget = new ByteBudget(this.limits.maxQueuedBytesInAll);
+    this.streamBudget = new ByteBudget(this.limits.maxStreamBytes);
+  }
+
+  lanesFor(): [] {
+    return [];
+  }
+
+  /** What sessions with these parts are made with. */
+  terms(parts: readonly SessionPartFactory[] = []): SessionTerms {
+    return {
+      services: this,
+      watch: this,
+      parts,
+      onSessionEnded: (session, reason) => void this.ended.push({ session, reason }),
+    };
+  }
+
+  get nowMs(): number {
+    return this.heardMs;
+  }
+
+  watch(session: WatchedSession): void {
+    session.isWatched = true;
+    this.watched.push(session);
+  }
+
+  probe(session: WatchedSession): void {
+    this.probed.push(session);
+  }
+
+  expect(session: WatchedSession): void {
+    this.watch(session);
+  }
+
+  ponged(): void {}
+}
+
+/** Progress whose turns are the test's: what wants to be flushed stays on the list. */
+class FakeProgress implements Turns {
+  readonly #arrivedMs: () => number;
+
+  constructor(arrivedMs: () => number) {
+    this.#arrivedMs = arrivedMs;
+  }
+
+  get arrivedMs(): number {
+    return this.#arrivedMs();
+  }
+
+  wake(): void {}
+
+  flushSoon(): void {}
+
+  goOn(): void {}
+}
+
+/** A method whose calls the test settles. */
+export class FakeMethod implements ServedMethod {
+  readonly path = "fake/method";
+  readonly calls: { readonly call: IncomingCall; readonly input: unknown }[] = [];
+
+  serve(call: IncomingCall, _peer: PeerLink, input: unknown): void {
+    this.calls.push({ call, input });
+  }
+}
+
+/** A call that keeps what it is told. */
+export class FakeCall extends OutgoingCall {
+  readonly values: unknown[] = [];
+  readonly failures: RpcError[] = [];
+  answeredMs = 0;
+  revoked = 0;
+
+  constructor(how: { readonly priority?: Priority; readonly fails?: boolean } = {}) {
+    super();
+    this.priority = how.priority ?? "normal";
+    this.failsWhenFull = how.fails ?? false;
+  }
+
+  override onValue(value: unknown, answeredMs: number): void {
+    this.answeredMs = answeredMs;
+    this.values.push(value);
+    this.phase = "settled";
+  }
+
+  override onFailure(error: RpcError): void {
+    this.failures.push(error);
+    this.phase = "settled";
+  }
+
+  override onRevoked(): void {
+    this.revoked++;
+    this.phase = "settled";
+  }
+
+  /** The caller gives up. */
+  giveUp(): void {
+    this.phase = "settled";
+  }
+
+  override onDeadline(): void {}
+}
+
+export const peerGreeting: Greeting = {
+  versions: [2, 2],
+  incarnation: 5n,
+  session: 3,
+  nonce: 0x3333_0000_3333n,
+  address: Uint8Array.of(9),
+  agent: "peer/1",
+  messageBytes: 4096,
+  bodyBytes: 2 ** 29,
+  requests: 8,
+  immediateBytes: 0,
+  heartbeatMs: 1000,
+  lanes: [],
+  services: [["s", ["a", "b"]]],
+};
+
+export interface FrameSpec {
+  readonly kind: number;
+  readonly flags?: number;
+  readonly method?: number;
+  readonly callId?: number;
+  readonly word?: number;
+  /** As it is when bytes, else encoded. */
+  readonly body?: unknown;
+}
+
+/** A message of these frames, as a peer would send it. */
+export function messageOf(
+  session: number,
+  nonce: bigint,
+  frames: readonly FrameSpec[],
+  number = 1,
+): Uint8Array<ArrayBuffer> {
+  const bodies = frames.map(({ body }) =>
+    body === undefined ? new Uint8Array(0) : body instanceof Uint8Array ? body : encode(body),
+  );
+  const length = bodies.reduce(
+    (sum, body) => sum + frameHeaderBytes + alignFrame(body.byteLength),
+    messageHeaderBytes,
+  );
+  const bytes = new Uint8Array(length);
+  const view = new DataView(bytes.buffer);
+  writeMessageHeader(view, 0, frames.length, length, session, new Nonce(nonce), number);
+  let at = messageHeaderBytes;
+  frames.forEach(({ kind, flags = 0, method = 0, callId = 0, word = 0 }, i) => {
+    const body = bodies[i] as Uint8Array;
+    writeFrameHeader(view, at, kind, flags, method, callId, body.byteLength, word);
+    bytes.set(body, at + frameHeaderBytes);
+    at += frameHeaderBytes + alignFrame(body.byteLength);
+  });
+  return bytes;
+}
+
+export const packedGreeting = (change: Partial<Greeting> = {}): Record<string, unknown> =>
+  packGreeting({ ...peerGreeting, ...change });

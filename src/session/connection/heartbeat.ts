@@ -1,0 +1,247 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { Clock } from "../../base/time/clock.ts";
+import { stalled } from "../opening/end-reasons.ts";
+import type { SessionWatch, WatchedSession } from "./context.ts";
+import { FailureDetector } from "./failure-detector.ts";
+
+/**
+ * How many bounds a peer has that was welcomed and has not said a word: it may be starting, with its thread blocked.
+ */
+const newcomerBounds = 5;
+
+/**
+ * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was
+ * killed never completes, on any provider. Any message counts as a sign of life; after a quarter of the bound without
+ * one the peer is asked, after the whole bound it is lost.
+ *
+ * A peer that talks may still have missed what it was sent last. It is asked behind that, once: the number of the ping
+ * shows it the loss (`Confirmation`).
+ *
+ * A peer that drains is watched too: nothing new is sent to it, and what waits for its end would wait for ever.
+ *
+ * A peer that has been asked and takes longer than it usually does is suspected meanwhile (`FailureDetector`); that is
+ * told and has no other consequence here. One that computes, for whom its port answers, lives and is not lost, but has
+ * not answered: it too is suspected.
+ *
+ * Its clock stands still while this process does: a tick counts for one interval, however late it comes because the
+ * loop was blocked or the process stopped. So our own pause is not taken for the peer's death, even when the peer stood
+ * still as long (a machine that slept): who has been asked and has not answered yet is asked once more.
+ */
+export class Heartbeat implements SessionWatch {
+  readonly #clock: Clock;
+  readonly #boundMs: number;
+  readonly #intervalMs: number;
+  /** Looks for messages that have arrived while we could not look. */
+  readonly #poll: () => void;
+  readonly #sessions = new Set<WatchedSession>();
+  readonly #probed = new Set<WatchedSession>();
+  /** Welcomed, and not heard since. */
+  readonly #newcomers = new Set<WatchedSession>();
+  /** How each session's peer answers. */
+  readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
+  /** Pings without an answer, by when they left; and who has been without one for so long that it is suspected. */
+  readonly #asked = new Map<WatchedSession, number>();
+  readonly #suspected = new Set<WatchedSession>();
+  #cancelDoubt: (() => void) | undefined;
+  #cancelTimer: (() => void) | undefined;
+  #lastTickMs = 0;
+  #nowMs = 0;
+
+  constructor(clock: Clock, boundMs: number, poll: () => void) {
+    this.#clock = clock;
+    this.#boundMs = boundMs;
+    this.#intervalMs = boundMs / 4;
+    this.#poll = poll;
+  }
+
+  /** The heartbeat's time: it advances from tick to tick only. */
+  get nowMs(): number {
+    return this.#nowMs;
+  }
+
+  /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
+  watch(session: WatchedSession): void {
+    session.heardMs = this.#nowMs;
+    session.isWatched = true;
+    this.#sessions.add(session);
+    if (this.#cancelTimer !== undefined) return;
+    this.#lastTickMs = this.#clock.now();
+    this.#arm();
+  }
+
+  /** Watches a session that has no open work, until it has been heard once. */
+  probe(session: WatchedSession): void {
+    if (this.#probed.has(session)) return;
+    this.#probed.add(session);
+    this.watch(session);
+    // As if it had been silent for an interval: only a message from now on counts.
+    session.heardMs -= this.#intervalMs;
+    session.ping();
+  }
+
+  /**
+   * Watches a session that was welcomed, until its peer has said a word. It may have given up before the welcome came,
+   * and not know of the session.
+   */
+  expect(session: WatchedSession): void {
+    this.#newcomers.add(session);
+    this.watch(session);
+    session.heardMs -= this.#intervalMs;
+  }
+
+  /** The answer to a ping has come. */
+  ponged(session: WatchedSession): void {
+    const askedMs = this.#asked.get(session);
+    if (askedMs !== undefined) {
+      this.#asked.delete(session);
+      this.#detectorOf(session).sample(this.#clock.now() - askedMs);
+    }
+    this.#trust(session);
+  }
+
+  close(): void {
+    this.#cancelTimer?.();
+    this.#cancelDoubt?.();
+    this.#sessions.clear();
+    this.#probed.clear();
+    this.#newcomers.clear();
+    this.#asked.clear();
+    this.#suspected.clear();
+  }
+
+  #ask(session: WatchedSession): void {
+    session.ping();
+    if (this.#asked.has(session)) return;
+    this.#asked.set(session, this.#clock.now());
+    this.#doubtLater();
+  }
+
+  /** One timer for all that have been asked, set to when the first of them will be late. */
+  #doubtLater(): void {
+    this.#cancelDoubt?.();
+    this.#cancelDoubt = undefined;
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const [session, askedMs] of this.#asked) {
+      if (!this.#suspected.has(session)) nextMs = Math.min(nextMs, askedMs + this.#patienceMs(session));
+    }
+    if (nextMs === Number.POSITIVE_INFINITY) return;
+    const waitMs = Math.ceil(Math.max(1, nextMs - this.#clock.now()));
+    this.#cancelDoubt = this.#clock.timer(waitMs, () => this.#doubt(nextMs), true);
+  }
+
+  #doubt(dueMs: number): void {
+    this.#cancelDoubt = undefined;
+    this.#poll();
+    const now = this.#clock.now();
+    // We were late ourselves: the answers may wait behind what made us late. The next tick asks again.
+    if (now - dueMs > this.#intervalMs) return this.#asked.clear();
+    for (const [session, askedMs] of this.#asked) {
+      const lateMs = now - askedMs;
+      if (this.#suspected.has(session) || lateMs < this.#patienceMs(session)) continue;
+      if (session.state !== "open") {
+        this.#asked.delete(session);
+        continue;
+      }
+      this.#suspected.add(session);
+      session.observer?.onSuspect(
+        this.#detectorOf(session).phi(lateMs),
+        this.#nowMs - session.heardMs + lateMs,
+      );
+    }
+    this.#doubtLater();
+  }
+
+  #trust(session: WatchedSession): void {
+    if (this.#suspected.delete(session)) session.observer?.onTrusted();
+  }
+
+  #patienceMs(session: WatchedSession): number {
+    // Whoever is to be lost shall be suspected first.
+    return Math.min(this.#detectorOf(session).suspectAfterMs(), this.#intervalMs * 1.5);
+  }
+
+  #detectorOf(session: WatchedSession): FailureDetector {
+    let detector = this.#detectors.get(session);
+    if (detector === undefined) {
+      detector = new FailureDetector(this.#boundMs / 50);
+      this.#detectors.set(session, detector);
+    }
+    return detector;
+  }
+
+  /** Nobody looks after the session any more. */
+  #leave(session: WatchedSession): void {
+    session.isWatched = false;
+    this.#sessions.delete(session);
+    this.#probed.delete(session);
+    this.#newcomers.delete(session);
+    this.#asked.delete(session);
+    this.#suspected.delete(session);
+  }
+
+  #arm(): void {
+    // Whoever waits for a call is kept alive by its deadline; a call given up, or a last tick with nothing open, must
+    // not hold a process.
+    this.#cancelTimer = this.#clock.timer(this.#intervalMs, () => this.#tick(), true);
+  }
+
+  #tick(): void {
+    const now = this.#clock.now();
+    // What arrives during the poll was sent before this tick: it is heard at the old time, which is late enough.
+    this.#poll();
+    this.#nowMs += Math.min(now - this.#lastTickMs, this.#intervalMs);
+    this.#lastTickMs = now;
+    for (const session of this.#sessions) this.#look(session);
+    // Until here the timer counts as armed: a session that the poll brought must not arm a second one, whose ticks
+    // would come between.
+    if (this.#sessions.size > 0) this.#arm();
+    else this.#cancelTimer = undefined;
+  }
+
+  #look(session: WatchedSession): void {
+    // The time of hearing is that of the tick before it, so a peer heard within the last interval is up to one interval
+    // "silent".
+    const silentMs = this.#nowMs - session.heardMs;
+    const heardLately = silentMs < 1.5 * this.#intervalMs;
+    const unconfirmed = session.confirmation.isDue();
+    if (heardLately) {
+      this.#probed.delete(session);
+      this.#newcomers.delete(session);
+    }
+    if (heardLately && !session.remoteState.busy) {
+      this.#asked.delete(session);
+      this.#trust(session);
+    }
+    const isNewcomer = this.#newcomers.has(session);
+    const open =
+      session.hasOpenWork ||
+      session.isSending ||
+      session.remoteState.drains ||
+      isNewcomer ||
+      this.#probed.has(session);
+    if (session.state !== "open" || !open) {
+      // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
+      if (session.state === "open") this.#trust(session);
+      return this.#leave(session);
+    }
+    // One that cannot even be sent the welcome has no more time than others.
+    const boundMs = isNewcomer && !session.isSending ? newcomerBounds * this.#boundMs : this.#boundMs;
+    if (silentMs >= boundMs) {
+      this.#leave(session);
+      session.end(
+        new RpcError({
+          code: "unavailable",
+          message: `${session.peerName} has been silent for ${Math.round(silentMs)} ms, heartbeatMs is ${this.#boundMs}`,
+          origin: "fabric",
+        }),
+        // A newcomer that lives after all finds the goodbye behind the welcome.
+        { quiet: !isNewcomer, certain: false },
+      );
+    } else if (session.stalledMs > 0) {
+      this.#leave(session);
+      session.end(stalled(session));
+    } else if (!heardLately || (session.remoteState.busy && !this.#asked.has(session))) this.#ask(session);
+    // Whoever talks is not suspected for this.
+    else if (unconfirmed) session.ping();
+  }
+}

@@ -1,0 +1,139 @@
+import { describe, expect, it } from "vitest";
+import { frameFlag, frameKind, rendezvousOwner } from "../../wire/frame.ts";
+import {
+  expectFault,
+  id,
+  messageBody,
+  open,
+  rendezvousBody,
+  settled,
+} from "../calls/scripted-session.test-support.ts";
+import type { FrameSpec } from "./fake-services.test-support.ts";
+
+describe("rendezvous bodies", () => {
+  const long = "x".repeat(10_000);
+  const bytes = messageBody(long);
+  const rendezvous: FrameSpec = {
+    kind: frameKind.request,
+    callId: id(1, 0),
+    word: 1000,
+    flags: frameFlag.rendezvous,
+    body: rendezvousBody(bytes.byteLength, 42n),
+  };
+
+  it("are pulled, confirmed, and served", async () => {
+    const all = open();
+    all.receive(rendezvous);
+    expect([all.method.calls.length, all.host.pullBudget.bytes, all.port.pulls[0]?.key]).toEqual([
+      0,
+      bytes.byteLength,
+      42n,
+    ]);
+    all.port.pulls[0]?.into.set(bytes);
+    all.port.pulls[0]?.settle(0);
+    await settled();
+    all.session.flush();
+    expect(all.method.calls[0]?.input).toBe(long);
+    expect(all.port.frames).toMatchObject([
+      { kind: frameKind.pulled, callId: id(1, 0), word: rendezvousOwner.request },
+    ]);
+    // Its memory counts as long as the call may use it.
+    expect([all.host.pullBudget.bytes, all.port.regions.size, all.host.counters.bodiesPulled]).toEqual([
+      bytes.byteLength,
+      0,
+      1,
+    ]);
+    expect(all.host.decodeBudget.bytes).toBeGreaterThan(long.length);
+    const greetingBytes = all.host.decodeBudget.bytes;
+    all.method.calls[0]?.call.settle({ value: undefined });
+    expect(all.host.pullBudget.bytes).toBe(0);
+    expect(all.host.decodeBudget.bytes).toBeLessThan(greetingBytes - long.length);
+  });
+
+  it("fail their call alone when pulling fails", async () => {
+    const all = open();
+    all.receive(rendezvous);
+    all.port.pulls[0]?.settle(5);
+    await settled();
+    all.session.flush();
+    expect(all.kinds()).toEqual([frameKind.pulled, frameKind.error]);
+    expect([all.session.state, all.host.pullBudget.bytes, all.port.regions.size]).toEqual(["open", 0, 0]);
+  });
+
+  it("fail their call alone when there is no memory for them, and give the budget back", async () => {
+    const all = open();
+    all.port.refuseMemory = new RangeError("Array buffer allocation failed");
+    all.receive(rendezvous);
+    await settled();
+    all.session.flush();
+    expect(all.port.frames).toMatchObject([{ kind: frameKind.pulled }, { kind: frameKind.error, word: 8 }]);
+    expect([all.session.state, all.host.pullBudget.bytes]).toEqual(["open", 0]);
+  });
+
+  it("fail their call alone when the budget is spent", () => {
+    const all = open({ maxPullBytes: 10_000 });
+    all.host.pullBudget.take(10);
+    all.receive(rendezvous);
+    expect(all.port.frames).toMatchObject([{ kind: frameKind.pulled }, { kind: frameKind.error, word: 8 }]);
+    expect([all.host.pullBudget.bytes, all.session.state]).toEqual([10, "open"]);
+  });
+
+  it("hold the terminal frame back while they are pulled, though the call is cancelled", async () => {
+    const all = open();
+    all.receive(rendezvous);
+    all.receive({ kind: frameKind.cancel, callId: id(1, 0) });
+    expect(all.port.frames).toEqual([]);
+    all.port.pulls[0]?.settle(0);
+    await settled();
+    all.session.flush();
+    expect(all.kinds()).toEqual([frameKind.pulled, frameKind.error]);
+    expect(all.method.calls).toHaveLength(0);
+  });
+
+  it("give memory and budget back when the session ends meanwhile", async () => {
+    const all = open();
+    all.receive(rendezvous);
+    all.session.onPeerGone();
+    all.port.pulls[0]?.settle(103);
+    await settled();
+    expect([all.host.pullBudget.bytes, all.port.regions.size, all.method.calls.length]).toEqual([0, 0, 0]);
+  });
+
+  it("end the session when they cannot be decoded", async () => {
+    const all = open();
+    all.receive(rendezvous);
+    all.port.pulls[0]?.into.fill(0xc1);
+    all.port.pulls[0]?.settle(0);
+    await settled();
+    expectFault(all, "body cannot be decoded: byte 0xc1 begins no value");
+  });
+
+  it("of answers are kept until the peer has pulled them, and their slot with them", () => {
+    const all = open();
+    const request = (callId: number): FrameSpec => ({ kind: frameKind.request, callId, word: 1000 });
+    all.receive(request(id(1, 0)));
+    all.method.calls[0]?.call.settle({ value: long });
+    all.session.flush();
+    expect(all.port.frames).toMatchObject([{ kind: frameKind.response, flags: frameFlag.rendezvous }]);
+    expect([...all.port.regions.values()].map((region) => region.byteLength)).toEqual([bytes.byteLength]);
+    all.receive({ kind: frameKind.pulled, callId: id(1, 0), word: rendezvousOwner.response });
+    expect(all.port.regions.size).toBe(0);
+    all.receive(request(id(2, 0)));
+    all.method.calls[1]?.call.settle({ value: long });
+    all.receive(request(id(3, 0)));
+    expectFault(all, `call id ${id(3, 0)}: the last answer in its slot was not pulled`);
+  });
+
+  it("end the session when a peer has pulled what no frame can carry", () => {
+    const all = open();
+    all.receive({ kind: frameKind.pulled, callId: id(1, 0), word: 4 });
+    expectFault(all, "pulled has the unknown word 4 for call 1048576");
+  });
+
+  it("may be called pulled that are not there, to no effect", () => {
+    const all = open();
+    for (const word of [0, 1])
+      all.receive({ kind: frameKind.pulled, callId: id(5, 6), word }, { kind: frameKind.pulled, word });
+    expect([all.session.state, all.port.frames.length]).toEqual(["open", 0]);
+  });
+});

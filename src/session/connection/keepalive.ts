@@ -1,0 +1,80 @@
+import type { Vouch } from "../../fabric/port.ts";
+import {
+  keepaliveClearBytes,
+  sealedKeepaliveBytes,
+  writeSealedHeader,
+} from "../../security/sealing/sealed-message.ts";
+import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
+import { frameHeaderBytes, frameKind, senderState, writeFrameHeader } from "../../wire/frame.ts";
+import type { Greeting } from "../../wire/handshake.ts";
+import {
+  messageHeaderBytes,
+  messageMark,
+  Nonce,
+  unnumbered,
+  writeMessageHeader,
+} from "../../wire/message.ts";
+
+/**
+ * So often within a peer's heartbeat it is told that we live: it looks every quarter, and is to find something each
+ * time.
+ */
+const perHeartbeat = 8;
+const leastMs = 10;
+
+/** What the peer says of itself in its pings and pongs. */
+export class RemoteState {
+  /** It takes no new calls. */
+  drains = false;
+  /** It has answered a ping that said that this side drains: all requests that it sent before have arrived. */
+  knowsThatWeDrain = false;
+  /**
+   * The last that was heard was said in its stead by its port: it lives, but its thread computes and has not answered.
+   */
+  busy = false;
+
+  /** Takes a ping's or a pong's state. Whether it is news that the peer drains. */
+  onState(state: number): boolean {
+    this.busy = state === senderState.busy;
+    if (this.busy) return false;
+    const told = state === senderState.draining && !this.drains;
+    this.drains = state === senderState.draining;
+    return told;
+  }
+}
+
+/**
+ * Whether the frame at `offset` is a keepalive. It passes whatever waits to be sent, the welcome too, and says no more
+ * than that its sender lives.
+ */
+export function isKeepalive(view: DataView, offset: number): boolean {
+  return view.getUint8(offset) === frameKind.pong && view.getUint16(offset + 2, true) === senderState.busy;
+}
+
+/** What a session is to its keepalive. */
+interface KeptAlive {
+  /** What the peer's messages to this side carry. */
+  readonly nonce: Nonce;
+  readonly ciphers?: SessionCiphers | undefined;
+}
+
+/**
+ * What the port says in our stead to the peer that greeted us so: a pong, as if it had been asked. Where the session is
+ * sealed the port seals it, each time anew.
+ */
+export function keepalive({ nonce, ciphers }: KeptAlive, peer: Greeting, forMs: number): Vouch {
+  const sealed = ciphers !== undefined;
+  const message = new Uint8Array(sealed ? sealedKeepaliveBytes : messageHeaderBytes + frameHeaderBytes);
+  const view = new DataView(message.buffer);
+  const write = sealed ? writeSealedHeader : writeMessageHeader;
+  write(view, 0, 1, message.byteLength, peer.session, new Nonce(peer.nonce), unnumbered);
+  const frameAt = sealed ? keepaliveClearBytes : messageHeaderBytes;
+  writeFrameHeader(view, frameAt, frameKind.pong, 0, senderState.busy, 0, 0, 0);
+  return {
+    mark: messageMark(nonce),
+    message,
+    everyMs: Math.max(leastMs, Math.floor(peer.heartbeatMs / perHeartbeat)),
+    forMs,
+    seal: ciphers?.guard.sealing,
+  };
+}

@@ -1,0 +1,406 @@
+import { isBatch } from "../../base/flow/batch.ts";
+import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
+import { FrameQueue } from "../../base/flow/frame-queue.ts";
+import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
+import type { Port, SendListener } from "../../fabric/port.ts";
+import type { Flushable, Turns } from "../../fabric/progress.ts";
+import { slotBuffer } from "../../fabric/slot-buffers.ts";
+import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
+import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
+import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
+import {
+  type FrameHead,
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  type RendezvousBody,
+  rendezvousDescriptor,
+  sealedRendezvousBytes,
+  writeHead,
+} from "../../wire/frame.ts";
+import type { ReturnPath } from "../../wire/handshake.ts";
+import {
+  alignFrame,
+  messageHeaderBytes,
+  Nonce,
+  numberAfter,
+  writeMessageHeader,
+} from "../../wire/message.ts";
+
+/** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
+const usefulRoom = 2048;
+
+/** The ciphers of a session as its outbox sees them. */
+interface SealingCiphers {
+  readonly sealer: MessageSealer;
+  close(): void;
+}
+
+/** Messages of one session that are posted and not completed; more wait, so that a slow peer cannot take all slots. */
+const maxPosted = 16;
+
+/**
+ * Turns frames into messages for one peer. Frames queued in one turn share a message (a system call costs more than a
+ * hundred small frames), written in place into a registered send slot. Without a slot, encoded frames wait in order.
+ */
+export class Outbox implements SendListener, Flushable {
+  readonly #port: Port;
+  readonly #address: number;
+  readonly #progress: Turns;
+  readonly #listener: OutboxListener;
+  /** On the list of what is flushed at the end of this turn. */
+  flushQueued = false;
+  /** How long the last value was, in bytes. */
+  valueBytes = 0;
+  /** Where messages are sealed. */
+  #ciphers: SealingCiphers | undefined;
+  /** What both sides can take of header and frames, so that the tag fits behind them where there is one. */
+  #messageBytes: number;
+  readonly #maxQueuedBytes: number;
+  readonly #maxWaitingBytes: number;
+  #session = 0;
+  #nonce = new Nonce(0n);
+  #lastNumber = 0;
+
+  /** The open message: its slot's offset in the slab or -1, a Buffer over it, where the next frame goes, frames. */
+  #slot = -1;
+  #target: EncodeTarget = nothing;
+  #at = 0;
+  #frames = 0;
+
+  #posted = 0;
+  /** A message was taken out of its slot, since the peer takes nothing: what comes now waits until all have left. */
+  #isParked = false;
+  readonly #share: ByteShare;
+  /** Whole frames that found no slot. */
+  readonly #waiting: FrameQueue;
+  /** Those that were put in since `hold`, which wait for `resume`. */
+  #held: FrameQueue | undefined;
+  /** A frame that found no slot, and whose place the next one of its kind takes. */
+  #latest: FrameHead | undefined;
+  #closed = false;
+  /**
+   * While a value is being encoded into the open slot. A getter of the user's may then call, cancel or close: the slot
+   * stays as it is.
+   */
+  #encoding = false;
+
+  /**
+   * Requests are refused beyond `maxQueuedBytes`; the answers an honest peer can be owed on top of that fit
+   * `maxWaitingBytes`. What waits is taken from the peer's `share`.
+   */
+  constructor(
+    port: Port,
+    address: number,
+    progress: Turns,
+    listener: OutboxListener,
+    maxQueuedBytes: number,
+    maxWaitingBytes: number,
+    share: ByteShare = new ByteBudget(Number.POSITIVE_INFINITY).share(),
+  ) {
+    this.#port = port;
+    this.#address = address;
+    this.#progress = progress;
+    this.#listener = listener;
+    this.#messageBytes = port.slotBytes & ~7;
+    this.#maxQueuedBytes = maxQueuedBytes;
+    this.#maxWaitingBytes = maxWaitingBytes;
+    this.#share = share;
+    this.#waiting = new FrameQueue(share);
+  }
+
+  /** The peer's session, as every message must name it, and the longest message the peer takes. */
+  addressTo({ session, nonce, messageBytes }: Omit<ReturnPath, "address">): void {
+    this.#session = session;
+    this.#nonce = new Nonce(nonce);
+    const tagBytes = this.#ciphers === undefined ? 0 : sealedTagBytes;
+    this.#messageBytes = Math.min(this.#messageBytes, (messageBytes & ~7) - tagBytes);
+  }
+
+  /** All messages are sealed, from the first on: nothing has been put in. The outbox closes the ciphers at its end. */
+  seal(ciphers: SealingCiphers): void {
+    this.#ciphers = ciphers;
+    this.#messageBytes -= sealedTagBytes;
+  }
+
+  get queuedBytes(): number {
+    return this.#waiting.bytes + (this.#held?.bytes ?? 0);
+  }
+
+  /** Whether anything has been posted and not completed, or waits to be posted. */
+  get isHolding(): boolean {
+    return this.#posted > 0 || this.queuedBytes > 0 || this.#latest !== undefined;
+  }
+
+  /** Half of the messages that may be on their way are, or something waits: what is not urgent waits. */
+  get congested(): boolean {
+    return this.#posted * 2 >= maxPosted || !this.#waiting.empty || this.#held !== undefined;
+  }
+
+  /** Whether no request fits the queue. Frames that end something are always taken: they free more than they hold. */
+  get full(): boolean {
+    return this.queuedBytes >= this.#maxQueuedBytes;
+  }
+
+  /** How long a prefix may be, so that it fits a message with whatever body. */
+  get maxPrefixBytes(): number {
+    return this.#messageBytes - messageHeaderBytes - frameHeaderBytes - sealedRendezvousBytes;
+  }
+
+  /** A frame without a body. */
+  bare(head: FrameHead): void {
+    this.raw(head, 0, noBytes);
+  }
+
+  /**
+   * A frame without a body that says how things are now. One that waits for a slot is replaced by the next: a peer that
+   * asks again and again, and takes nothing, makes no more than one wait.
+   */
+  latest(head: FrameHead): void {
+    if (this.#openFor(frameHeaderBytes)) return this.#commit(head, 0, 0);
+    if (this.#closed) return;
+    if (!this.#listener.isWatched) this.#listener.watch();
+    this.#latest = head;
+    this.#progress.flushSoon(this);
+  }
+
+  /** A frame with a body that is bytes already, short enough for a message. */
+  raw(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array = noBytes): void {
+    const bodyBytes = prefix.byteLength + body.byteLength;
+    const bytes = frameHeaderBytes + bodyBytes;
+    if (!this.#openFor(bytes)) {
+      const frame = new Uint8Array(alignFrame(bytes));
+      writeHead(new DataView(frame.buffer), 0, head, flags, bodyBytes);
+      frame.set(prefix, frameHeaderBytes);
+      frame.set(body, frameHeaderBytes + prefix.byteLength);
+      return this.#wait(frame);
+    }
+    const start = this.#at + frameHeaderBytes;
+    if (prefix !== noBytes) this.#target.set(prefix, start);
+    this.#target.set(body, start + prefix.byteLength);
+    this.#commit(head, flags, bodyBytes);
+  }
+
+  /**
+   * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
+   * to pull and says where it lies. It refuses one that is longer than the peer takes. `flags` is read after encoding,
+   * as only then is it known whether regions travel. `prefix` stands before the body, and in the frame even when the
+   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. Throws
+   * EncodeError, and then nothing is sent.
+   */
+  value(
+    head: FrameHead,
+    value: unknown,
+    offer: (body: Uint8Array) => RendezvousBody,
+    regions?: RegionCodec & { readonly flags: number },
+    prefix: Uint8Array = noBytes,
+  ): void {
+    const before = frameHeaderBytes + prefix.byteLength;
+    const inPlace = this.#openFor(before + usefulRoom);
+    const target = inPlace ? this.#target : scratch;
+    const start = inPlace ? this.#at + before : 0;
+    const encoded = this.#encode(target, start, value, regions);
+    const bytes = encoded.end - encoded.start;
+    this.valueBytes = bytes;
+    if (this.#closed) return;
+    const flags = regions?.flags ?? 0;
+    // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
+    const isTaken = bytes <= this.#listener.bodyLimit || head.callId === 0 || head.isControl === true;
+    if (isTaken && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
+      if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
+      this.#commit(head, flags, prefix.byteLength + bytes);
+      return;
+    }
+    const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
+    if (isTaken && messageHeaderBytes + before + bytes <= this.#messageBytes)
+      return this.raw(head, flags, body, prefix);
+    let descriptor: Uint8Array;
+    try {
+      descriptor = rendezvousDescriptor(offer(body));
+    } catch (error) {
+      this.#returnUnused();
+      throw error;
+    }
+    this.raw(head, flags | frameFlag.rendezvous, descriptor, prefix);
+  }
+
+  #encode(target: EncodeTarget, start: number, value: unknown, regions: RegionCodec | undefined): Encoded {
+    // From inside another value: refused there.
+    if (this.#encoding) return encodeAt(target, start, value, regions);
+    this.#encoding = true;
+    try {
+      return encodeAt(target, start, value, regions);
+    } catch (error) {
+      this.#returnUnused();
+      throw error;
+    } finally {
+      this.#encoding = false;
+      if (this.#closed) this.#returnSlot();
+    }
+  }
+
+  /** Posts what is open, and what waits as far as there are slots. True if anything left. */
+  flush(): boolean {
+    if (this.#encoding) {
+      this.#progress.flushSoon(this);
+      return false;
+    }
+    const before = this.#posted;
+    this.#post();
+    this.#drain();
+    if (this.#waits) this.#progress.flushSoon(this);
+    return this.#posted !== before;
+  }
+
+  onParked(): void {
+    this.#isParked = true;
+  }
+
+  onSent(status: number): void {
+    if (--this.#posted === 0) this.#isParked = false;
+    if (this.#closed) {
+      if (this.#posted === 0) this.#listener.onDrained();
+      return;
+    }
+    if (status !== 0) this.#listener.onSendFailed(status);
+    else if (this.#waits) this.#progress.flushSoon(this);
+  }
+
+  /** What was put in so far leaves, what comes now waits. */
+  hold(): void {
+    this.#post();
+    this.#held ??= new FrameQueue(this.#share);
+  }
+
+  /** What waited since `hold` leaves after what came before. */
+  resume(): void {
+    const held = this.#held;
+    if (held === undefined) return;
+    this.#held = undefined;
+    this.#waiting.append(held);
+    if (this.#waits) this.#progress.flushSoon(this);
+  }
+
+  /** The same, without what waited. */
+  dropHeld(): void {
+    this.#held?.clear();
+    this.#held = undefined;
+  }
+
+  /** Drops what has not been posted and takes nothing more. */
+  close(): void {
+    this.#closed = true;
+    if (!this.#encoding) this.#returnSlot();
+    this.#waiting.clear();
+    this.dropHeld();
+    this.#latest = undefined;
+    this.#ciphers?.close();
+    if (this.#posted === 0) this.#listener.onDrained();
+  }
+
+  /** A slot without a frame would be held until the next frame comes, which may be never. */
+  #returnUnused(): void {
+    if (this.#frames === 0) this.#returnSlot();
+  }
+
+  #returnSlot(): void {
+    if (this.#slot >= 0) this.#port.returnSlot(this.#slot);
+    this.#slot = -1;
+  }
+
+  /** Makes sure that the open message has room for `bytes` more. False when there is no slot, or others wait. */
+  #openFor(bytes: number): boolean {
+    if (this.#encoding || !this.#waiting.empty || this.#held !== undefined) return false;
+    if (this.#slot >= 0) {
+      if (this.#at + bytes <= this.#messageBytes) return true;
+      this.#post();
+    }
+    return this.#open();
+  }
+
+  #open(): boolean {
+    if (this.#closed || this.#isParked || this.#posted >= maxPosted) return false;
+    const slot = this.#port.takeSlot(this.#posted);
+    if (slot < 0) return false;
+    this.#slot = slot;
+    this.#target = slotBuffer(this.#port, slot);
+    this.#at = messageHeaderBytes;
+    this.#frames = 0;
+    return true;
+  }
+
+  #commit(head: FrameHead, flags: number, bodyBytes: number): void {
+    const view = this.#port.slabView;
+    const start = this.#at;
+    writeHead(view, this.#slot + start, head, flags, bodyBytes);
+    const end = start + frameHeaderBytes + bodyBytes;
+    this.#at = alignFrame(end);
+    // Slots are used again and again: the padding must not carry a former message's bytes to this peer.
+    for (let i = end; i < this.#at; i++) this.#target[i] = 0;
+    if (this.#frames++ === 0) this.#progress.flushSoon(this);
+    const { kind, isOneWay } = head;
+    const mayWait = isOneWay === true || kind === frameKind.output || kind === frameKind.input;
+    if (isBatch(this.#port.batchFrames, this.#frames, this.#at, mayWait ? end - start : 0)) this.#post();
+  }
+
+  #post(): void {
+    if (this.#slot < 0) return;
+    if (this.#frames === 0) return this.#returnSlot();
+    const slot = this.#slot;
+    this.#slot = -1;
+    const view = this.#port.slabView;
+    let bytes = this.#at;
+    if (this.#ciphers === undefined) {
+      const number = this.#session === 0 ? 0 : numberAfter(this.#lastNumber);
+      this.#lastNumber = number;
+      writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
+    } else {
+      // Less than 0: no message can be sealed any more.
+      bytes = this.#ciphers.sealer.seal(this.#port, slot, this.#frames, bytes, this.#session, this.#nonce);
+      if (bytes < 0) {
+        this.#port.returnSlot(slot);
+        return this.#listener.onSendFailed(sequenceEnded);
+      }
+    }
+    this.#listener.onMessagePosted(this.#frames);
+    this.#posted++;
+    if (!this.#listener.isWatched) this.#listener.watch();
+    this.#port.send(this.#address, slot, bytes, this);
+  }
+
+  /** Something waits that may leave when there is a slot. */
+  get #waits(): boolean {
+    return !this.#waiting.empty || (this.#latest !== undefined && this.#held === undefined);
+  }
+
+  #wait(frame: Uint8Array): void {
+    if (this.#closed) return;
+    if (!this.#listener.isWatched) this.#listener.watch();
+    const taken = (this.#held ?? this.#waiting).add(frame);
+    const bytes = this.queuedBytes + (taken ? 0 : frame.byteLength);
+    if (!taken || bytes > this.#maxWaitingBytes) this.#listener.onOverrun(bytes);
+    else this.#progress.flushSoon(this);
+  }
+
+  #drain(): void {
+    const { full } = this;
+    while (!this.#waiting.empty && this.#open()) {
+      const moved = this.#waiting.moveTo(this.#target, this.#at, this.#messageBytes);
+      this.#at += moved.bytes;
+      this.#frames += moved.frames;
+      this.#post();
+    }
+    const latest = this.#latest;
+    if (latest !== undefined && this.#openFor(frameHeaderBytes)) {
+      this.#latest = undefined;
+      this.#commit(latest, 0, 0);
+      this.#post();
+    }
+    if (full && !this.full) this.#listener.onRoom();
+  }
+}
+
+const sequenceEnded = 75; // EOVERFLOW
+const noBytes = new Uint8Array(0);
+const nothing: EncodeTarget = Buffer.alloc(0);
+const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);

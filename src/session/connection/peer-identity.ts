@@ -1,0 +1,43 @@
+import { hostOfAddress } from "../../fabric/host.ts";
+import { hasHosts, parseUrl } from "../../fabric/libfabric/url.ts";
+import type { Port } from "../../fabric/port.ts";
+import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/codec.ts";
+import type { Greeting } from "../../wire/handshake.ts";
+
+/** A session as far as it says who is at its other side. */
+export interface IdentifiedPeer {
+  readonly port: Pick<Port, "scheme">;
+  readonly peerName: string;
+  readonly remote: Greeting | undefined;
+}
+
+/** Who is at the other side of a session, and at which host it was reached or came from. */
+export function peerIdentityOf({ port, peerName, remote }: IdentifiedPeer): PeerIdentity | undefined {
+  if (remote === undefined) return undefined;
+  const { incarnation, address } = remote;
+  if (!hasHosts(port.scheme)) return { incarnation, host: "" };
+  // Whoever connected to us said where to answer; where we connected, we know the URL.
+  const host = address.byteLength > 0 ? hostOfAddress(address) : parseUrl(peerName).host;
+  return { incarnation, host };
+}
+
+/** How answers are decoded: no region may be in them, handles may. */
+export class AnswerCodec implements RegionCodec {
+  readonly #session: IdentifiedPeer;
+
+  constructor(session: IdentifiedPeer) {
+    this.#session = session;
+  }
+
+  get peer(): PeerIdentity | undefined {
+    return peerIdentityOf(this.#session);
+  }
+
+  encodeRegion(): Uint8Array {
+    throw new EncodeError("a region cannot be sent here, only in the input of a call");
+  }
+
+  decodeRegion(): object {
+    throw new DecodeError("a region arrived where none is expected");
+  }
+}

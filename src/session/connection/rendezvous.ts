@@ -1,0 +1,289 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { patienceMs } from "../../base/flow/body-stalls.ts";
+import type { ByteShare } from "../../base/flow/byte-budget.ts";
+import type { Counters } from "../../base/observe/counters.ts";
+import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
+import { type Grant, withEnds } from "../../memory/grant.ts";
+import type { PieceCiphers } from "../../transfer/control/sealed-bulk.ts";
+import { pacingOf } from "../../transfer/pacing.ts";
+import { Scheduler } from "../../transfer/scheduler.ts";
+import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
+import { bodyContext } from "../../transfer/sealed/piece.ts";
+import { EncodeError } from "../../wire/codec.ts";
+import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
+
+/*
+ * The rendezvous of bodies that do not fit a message: the sender offers the encoded body in registered memory of its own, the frame carries only where
+ * it lies, and the receiver pulls it by RMA. Users never see it.
+ *
+ * Each body is registered by itself and for its exact length, so the key a peer is handed opens that body and nothing used before it.
+ */
+
+/**
+ * Puts a copy of `bytes`, or their ciphertext, where the peer behind `port` can pull it. The grant ends when the peer
+ * says so.
+ */
+export function offerBody(
+  port: Port,
+  bytes: Uint8Array,
+  sealer?: PieceCiphers["sealer"],
+): { readonly rendezvous: RendezvousBody; readonly grant: Grant } {
+  // The bytes lie in a buffer that the next encode may use again, hence the copy. A slow peer reads it safely for as
+  // long as it takes.
+  const memory = new ArrayBuffer(bytes.byteLength);
+  const copy = new Uint8Array(memory);
+  if (sealer === undefined) copy.set(bytes);
+  const seal = sealer?.seal(bytes, copy, bodyContext(bytes.byteLength));
+  const registered = port.register(memory, 0, memory.byteLength, access.remoteRead);
+  let released = false;
+  return {
+    rendezvous: { key: registered.key, address: registered.base, bytes: memory.byteLength, seal },
+    grant: {
+      bytes: memory.byteLength,
+      memory: [new Uint8Array(memory)],
+      release(onReleased) {
+        if (released) return;
+        released = true;
+        port.deregister(registered.index, onReleased);
+      },
+    },
+  };
+}
+
+/** Status of a sealed body that is not what its sender has sealed. No provider has negative numbers. */
+export const forgedBody = -2;
+
+/** A pulled body, or libfabric's error number; 0 for a pull that `stop` ended. */
+export type Pulled = { readonly body: Buffer } | { readonly status: number };
+
+/** What a pull asks and tells on its way. */
+export interface PullWatch {
+  /** Whether nobody wants the body any more. */
+  stop(): boolean;
+  /** More of it has come. */
+  onMoved(bytes: number): void;
+  /** This side holds no memory for it any more, but what was handed on. */
+  onReleased(): void;
+}
+
+/** Pulls a body into memory of its own, which the decoded value may keep views of. */
+export async function pullBody(
+  port: Port,
+  address: number,
+  rendezvous: RendezvousBody,
+  { stop, onMoved, onReleased }: PullWatch,
+  opener?: PieceCiphers["opener"],
+): Promise<Pulled> {
+  const { key, address: remote, bytes, seal } = rendezvous;
+  const [memory, local] = memoryFor(port, bytes, onReleased);
+  let moved = 0;
+  return new Promise((resolve) => {
+    Scheduler.of(port).start({
+      op: "read",
+      address,
+      extents: [{ local, offset: 0, bytes, key, remote }],
+      pacing: pacingOf(port),
+      listener: {
+        stopped: stop,
+        onMoved(more) {
+          moved += more;
+          onMoved(more);
+        },
+        onEnded(status) {
+          port.deregister(local.index, onReleased);
+          if (moved < bytes) return resolve({ status });
+          const body = Buffer.from(memory);
+          const isWhole =
+            seal === undefined || opener?.open(seal.counter, seal.tag, body, body, bodyContext(bytes));
+          resolve(isWhole === true ? { body } : { status: forgedBody });
+        },
+      },
+    });
+  });
+}
+
+/** Memory to pull into. Whoever gets none holds none. */
+function memoryFor(port: Port, bytes: number, onReleased: () => void): [ArrayBuffer, RegisteredMemory] {
+  try {
+    const memory = new ArrayBuffer(bytes);
+    return [memory, port.register(memory, 0, bytes, access.local)];
+  } catch (error) {
+    onReleased();
+    throw error;
+  }
+}
+
+/**
+ * Whose body is kept: the session's own, a request's, or the answer in a slot. A number, because every call asks
+ * whether one of its own is.
+ */
+export const sessionBody = -1;
+export const requestBody = (callId: number): number => 2 * callId;
+export const answerBody = (callId: number): number => 2 * (callId & slotMask) + 1;
+/** The slot of a call id, as `SlotTable` makes it. */
+const slotMask = (1 << 20) - 1;
+
+/** The items of one direction of a stream: those that its caller sends, or its callee. */
+export const inputItems = (callId: number): number => 2 * callId;
+export const outputItems = (callId: number): number => 2 * callId + 1;
+
+/** An item of a stream that the peer has not pulled yet. */
+interface OfferedItem {
+  /** Of its body. */
+  readonly key: number;
+  readonly onPulled: () => void;
+}
+
+/** What offers need of their engine. */
+interface OfferServices {
+  readonly counters: Counters;
+  readonly limits: { readonly maxOfferBytes: number; readonly maxBodyStallMs: number };
+}
+
+/** A body that is kept. */
+interface Offer extends Grant {
+  /** On the heartbeat's clock. */
+  readonly sinceMs: number;
+}
+
+/**
+ * Bodies that one session offers, kept until the peer says that it has pulled them. Rare and large, so a Map will do.
+ */
+export class RendezvousOffers {
+  readonly #port: Port;
+  readonly #services: OfferServices;
+  /** What the peer makes this side keep. */
+  readonly #share: ByteShare;
+  readonly #sealing: Pick<BulkSealing, "bodies"> | undefined;
+  /** Oldest first. */
+  readonly #grants = new Map<number, Offer>();
+  #bytes = 0;
+  /** By direction of a stream: oldest first. */
+  readonly #items = new Map<number, OfferedItem[]>();
+  /** The last key of an item. Negative ones are no other bodies'. */
+  #itemKey = sessionBody;
+
+  constructor(port: Port, services: OfferServices, share: ByteShare, sealing?: Pick<BulkSealing, "bodies">) {
+    this.#sealing = sealing;
+    this.#port = port;
+    this.#services = services;
+    this.#share = share;
+  }
+
+  /** How many wait to be pulled. */
+  get size(): number {
+    return this.#grants.size;
+  }
+
+  /**
+   * Keeps `body` under `key`, since `nowMs` of the heartbeat. Throws EncodeError when the peer would not take it,
+   * RpcError `resource_exhausted` when too much is kept already.
+   */
+  offer(key: number, body: Uint8Array, limit: number, nowMs: number): RendezvousBody {
+    if (body.byteLength > limit) {
+      throw new EncodeError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
+    }
+    const { counters, limits } = this.#services;
+    const share = this.#share;
+    const bytes = body.byteLength;
+    if (!share.take(bytes)) {
+      throw new RpcError({
+        code: "resource_exhausted",
+        message:
+          `${share.budget.bytes} bytes wait to be pulled, ${share.bytes} of them by this peer; ${bytes} more would ` +
+          `exceed its share of maxOfferBytes ${limits.maxOfferBytes}`,
+        origin: "local",
+      });
+    }
+    try {
+      const { rendezvous, grant } = offerBody(this.#port, body, this.#sealing?.bodies?.sealer);
+      counters.bodiesOffered++;
+      const release = (onReleased?: () => void) => {
+        grant.release(() => {
+          share.give(bytes);
+          onReleased?.();
+        });
+      };
+      this.#grants.set(key, { ...withEnds(grant, { release }), sinceMs: nowMs });
+      this.#bytes += bytes;
+      return rendezvous;
+    } catch (error) {
+      share.give(bytes);
+      throw error;
+    }
+  }
+
+  /** Keeps an item of a stream, as `offer` does. `onPulled` is called when the peer has it or does not want it. */
+  offerItem(
+    items: number,
+    body: Uint8Array,
+    limit: number,
+    nowMs: number,
+    onPulled: () => void,
+  ): RendezvousBody {
+    const key = this.#itemKey - 1;
+    const rendezvous = this.offer(key, body, limit, nowMs);
+    this.#itemKey = key;
+    const offered = this.#items.get(items);
+    if (offered === undefined) this.#items.set(items, [{ key, onPulled }]);
+    else offered.push({ key, onPulled });
+    return rendezvous;
+  }
+
+  /** Nobody pulls what is left of these items. */
+  releaseItems(items: number): void {
+    const offered = this.#items.get(items) ?? [];
+    this.#items.delete(items);
+    for (const { key } of offered) this.release(key);
+  }
+
+  #onItemPulled(items: number): void {
+    const offered = this.#items.get(items);
+    const oldest = offered?.shift();
+    if (oldest === undefined) return;
+    if (offered?.length === 0) this.#items.delete(items);
+    this.release(oldest.key);
+    oldest.onPulled();
+  }
+
+  has(key: number): boolean {
+    return this.#grants.size > 0 && this.#grants.has(key);
+  }
+
+  /** A peer says that it has pulled a body, or does not want it. Returns what is wrong with what it says, or "". */
+  onPulled(callId: number, owner: number): string {
+    if (owner === rendezvousOwner.response) this.release(callId === 0 ? sessionBody : answerBody(callId));
+    else if (owner === rendezvousOwner.request) this.release(requestBody(callId));
+    else if (owner === rendezvousOwner.output) this.#onItemPulled(outputItems(callId));
+    else if (owner === rendezvousOwner.input) this.#onItemPulled(inputItems(callId));
+    else return `pulled has the unknown word ${owner} for call ${callId}`;
+    return "";
+  }
+
+  /** The peer has pulled the body, or does not want it. */
+  release(key: number): void {
+    if (this.#grants.size === 0) return;
+    const offer = this.#grants.get(key);
+    if (offer === undefined) return;
+    this.#grants.delete(key);
+    this.#bytes -= offer.bytes;
+    offer.release();
+  }
+
+  /** For how long the oldest of them waits in vain at `nowMs`, in milliseconds; 0 where that is not too long. */
+  overdueMs(nowMs: number): number {
+    if (this.#grants.size === 0) return 0;
+    const [oldest] = this.#grants.values();
+    const waitedMs = nowMs - (oldest as Offer).sinceMs;
+    return waitedMs > patienceMs(this.#bytes, this.#services.limits.maxBodyStallMs) ? waitedMs : 0;
+  }
+
+  /** The session has ended: what is still kept. */
+  end(): Grant[] {
+    const grants = [...this.#grants.values()];
+    this.#grants.clear();
+    this.#items.clear();
+    this.#bytes = 0;
+    return grants;
+  }
+}

@@ -1,0 +1,193 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { SessionLimits } from "../../base/flow/session-limits.ts";
+import { frameKind } from "../../wire/frame.ts";
+import type { Greeting } from "../../wire/handshake.ts";
+import { FakePort } from "./fake-port.test-support.ts";
+import {
+  FakeMethod,
+  FakeServices,
+  messageOf,
+  packedGreeting,
+  peerGreeting,
+} from "./fake-services.test-support.ts";
+import type { Session } from "./session.ts";
+import { SessionTable } from "./session-table.ts";
+
+let host: FakeServices;
+let table: SessionTable;
+let port: FakePort;
+
+function setUp(limits: Partial<SessionLimits> = {}): void {
+  host = new FakeServices(limits);
+  table = new SessionTable(host.terms());
+  port = new FakePort(16);
+}
+
+beforeEach(() => setUp());
+
+/** A session that this side has opened. */
+function open(address: number): Session {
+  table
+    .connect({ port, address, replyTo: new Uint8Array(16), peerName: `peer ${address}`, timeoutMs: 1_000 })
+    .catch(() => undefined);
+  const session = [...table].at(-1) as Session;
+  session.begin(peerGreeting);
+  return session;
+}
+
+/** Somebody at an endpoint of its own says hello; the session that it gets. */
+function hello(change: Partial<Greeting>): Session | undefined {
+  const before = new Set(table);
+  const address = Buffer.from(`at.${change.incarnation ?? 0}`);
+  const bytes = messageOf(0, 0n, [
+    { kind: frameKind.hello, body: packedGreeting({ address, services: [], ...change }) },
+  ]);
+  table.onMessage(port, port.receive(bytes), bytes.byteLength);
+  return [...table].find((session) => !before.has(session));
+}
+
+const kinds = () => port.frames.map(({ kind }) => kind);
+
+describe("the sessions of an engine", () => {
+  it("count a message for no session as a stray, sealed or not: theirs may have ended while it came", () => {
+    for (const magic of [0xcb, 0xcc]) {
+      const bytes = messageOf(7, 9n, [{ kind: frameKind.ping }]);
+      bytes[0] = magic;
+      table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    }
+    expect([host.counters.strays, host.counters.malformed]).toEqual([2, 0]);
+  });
+
+  it("are asked whether they live when they are told other credits and have nothing open", () => {
+    setUp({ maxRequests: 64, maxRequestsInAll: 64 });
+    host.methods = [new FakeMethod()];
+    const first = open(1);
+    expect(host.probed).toEqual([]);
+    open(2);
+    // Otherwise nobody would notice that it had died before: its credits would wait in a send slot for ever.
+    expect(host.probed).toEqual([first]);
+  });
+
+  it("are refused in silence when too many refusals are on their way", () => {
+    setUp();
+    table.accepting = false;
+    hello({ incarnation: 1n });
+    expect([kinds(), host.counters.sessionsRefused]).toEqual([[frameKind.refuse], 1]);
+    // Each refusal connects to wherever the hello says.
+    const gauges = port.gauges();
+    port.gauges = () => ({ ...gauges, addresses: 64 });
+    hello({ incarnation: 2n });
+    expect([kinds(), host.counters.sessionsRefused, table.size]).toEqual([[frameKind.refuse], 2, 0]);
+  });
+
+  it("end when their connector repeats the hello that made them", () => {
+    const first = hello({ nonce: 7n });
+    const other = hello({ nonce: 7n, incarnation: 6n });
+    expect([first?.state, other?.state]).toEqual(["open", "open"]);
+    const second = hello({ nonce: 8n, repeats: 7n });
+    expect([first?.state, second?.state, other?.state, table.size]).toEqual(["ended", "open", "open", 2]);
+    // It has never known of the first: nobody is told.
+    expect(kinds()).not.toContain(frameKind.goodbye);
+    // One that is not known any more.
+    hello({ nonce: 9n, repeats: 7n });
+    expect([second?.state, table.size]).toEqual(["open", 3]);
+  });
+
+  it("end with their connection when nothing is open, and tell whoever had connected", () => {
+    const accepted = hello({ nonce: 7n }) as Session;
+    const opened = open(9);
+    port.sent.length = 0;
+    table.onDisconnected(port, opened.address);
+    expect([opened.state, kinds()]).toEqual(["ended", []]);
+    table.onDisconnected(port, accepted.address);
+    expect([accepted.state, kinds()]).toEqual(["ended", [frameKind.goodbye]]);
+    // It is told once more, for nobody.
+    table.onDisconnected(port, accepted.address);
+    table.onDisconnected(port, 77);
+  });
+
+  it("are asked for a sign of life a little after their connection has ended while something is open", () => {
+    const session = hello({ nonce: 7n }) as Session;
+    session.transferRefused = true;
+    table.onDisconnected(port, session.address);
+    // The peer may be asking something itself, and two connections at once would lose what one of them carries.
+    host.clock.advance(20);
+    expect([session.state, host.probed]).toEqual(["open", []]);
+    host.clock.advance(10);
+    expect([session.state, host.probed]).toEqual(["open", [session]]);
+  });
+
+  it("are asked nothing if they end meanwhile", () => {
+    const session = hello({ nonce: 7n }) as Session;
+    session.transferRefused = true;
+    table.onDisconnected(port, session.address);
+    session.end(new RpcError({ code: "unavailable", message: "gone" }));
+    host.clock.advance(1000);
+    expect(host.probed).toEqual([]);
+  });
+
+  it("that are being opened fail as for a message that was lost", async () => {
+    const connected = table.connect({
+      port,
+      address: 3,
+      replyTo: new Uint8Array(16),
+      peerName: "the peer",
+      timeoutMs: 1_000,
+    });
+    table.onDisconnected(port, 3);
+    await expect(connected).rejects.toMatchObject({ fabric: { op: "fi_send", code: 125 } });
+  });
+
+  it("are watched from their welcome on", () => {
+    const session = hello({ nonce: 7n });
+    expect(host.watched).toContain(session);
+  });
+
+  describe("when there is no room for another", () => {
+    beforeEach(() => setUp({ maxSessions: 2, maxSessionsByPeer: 2 }));
+
+    it("are asked whether they live, and the hello waits for one that does not", () => {
+      const first = hello({ nonce: 7n }) as Session;
+      hello({ nonce: 8n });
+      expect(hello({ nonce: 9n, incarnation: 9n })).toBeUndefined();
+      expect(host.probed).toHaveLength(2);
+      expect(kinds()).not.toContain(frameKind.refuse);
+      host.clock.advance(1_000);
+      first.onPeerGone();
+      expect([...table].map(({ remote }) => remote?.nonce)).toContain(9n);
+      expect(table.size).toBe(2);
+      host.clock.advance(10_000);
+      expect(kinds()).not.toContain(frameKind.refuse);
+    });
+
+    it("stay if they live, and the hello is refused after the time that a dead peer has", () => {
+      hello({ nonce: 7n });
+      hello({ nonce: 8n });
+      hello({ nonce: 9n });
+      host.clock.advance(1_499);
+      expect(kinds()).not.toContain(frameKind.refuse);
+      host.clock.advance(1);
+      expect(kinds()).toContain(frameKind.refuse);
+      expect([table.size, host.counters.sessionsRefused]).toEqual([2, 1]);
+    });
+
+    it("are not taken by a hello that was repeated while it waited", () => {
+      const first = hello({ nonce: 7n }) as Session;
+      hello({ nonce: 8n });
+      hello({ nonce: 9n, incarnation: 9n });
+      hello({ nonce: 10n, incarnation: 9n, repeats: 9n });
+      first.onPeerGone();
+      expect([...table].map(({ remote }) => remote?.nonce)).toEqual([10n, 8n]);
+    });
+
+    it("let no more hellos wait than is bounded", () => {
+      hello({ nonce: 7n });
+      hello({ nonce: 8n });
+      for (let nonce = 100n; nonce < 356n; nonce++) hello({ nonce });
+      expect(host.counters.sessionsRefused).toBe(0);
+      hello({ nonce: 400n });
+      expect(host.counters.sessionsRefused).toBe(1);
+    });
+  });
+});

@@ -1,0 +1,406 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
+import { PutOff } from "../../base/flow/message-turns.ts";
+import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
+import { PeerAccount } from "../../base/flow/peer-account.ts";
+import { channels } from "../../base/observe/channels.ts";
+import type { Port } from "../../fabric/port.ts";
+import type { Identity } from "../../security/identity.ts";
+import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
+import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
+import { builtinSlots } from "../../wire/builtin.ts";
+import { errorWord } from "../../wire/fault.ts";
+import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
+import type { Greeting, LaneAddress, ReturnPath } from "../../wire/handshake.ts";
+import { alignFrame, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
+import * as endReason from "../opening/end-reasons.ts";
+import { Arrivals, SealedArrivals } from "./arrivals.ts";
+import { Confirmation } from "./confirmation.ts";
+import type {
+  EndOptions,
+  SessionContext,
+  SessionIdentity,
+  SessionObserver,
+  SessionState,
+  SessionWatch,
+} from "./context.ts";
+import type { EngineServices } from "./engine-services.ts";
+import { greetingFrames, welcomeFrames } from "./greeting-frames.ts";
+import { Handshake, MethodNumbers } from "./handshake.ts";
+import { IncomingBodies } from "./incoming-bodies.ts";
+import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
+import { lastWords, sayGoodbye } from "./last-words.ts";
+import { Outbox } from "./outbox.ts";
+import { Pings } from "./pings.ts";
+import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
+import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";
+import { Teardown } from "./teardown.ts";
+
+/** What a session is made with, which all sessions of an engine share. */
+export interface SessionTerms {
+  readonly services: EngineServices;
+  readonly watch: SessionWatch;
+  /** The kinds of traffic, in the order in which they hear of what happens. */
+  readonly parts: readonly SessionPartFactory[];
+  /** Both sides have greeted each other. */
+  onSessionOpened?(session: Session): void;
+  onSessionEnded(session: Session, reason: RpcError): void;
+}
+
+/**
+ * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part that
+ * takes frames of its kind; the frames about the conversation itself it takes itself: handshake, liveness, rendezvous
+ * bodies, the end. Symmetric: either side may call. A peer that restarts, or comes back after silence, is a new
+ * session.
+ */
+export class Session implements SessionContext, OutboxListener {
+  readonly services: EngineServices;
+  readonly port: Port;
+  readonly address: number;
+  readonly index: number;
+  readonly nonce: Nonce;
+  readonly peerName: string;
+  readonly account: PeerAccount;
+  readonly window: WindowLimits;
+  readonly methods = new MethodNumbers();
+  readonly remoteState = new RemoteState();
+  readonly outbox: Outbox;
+  readonly arrivals = new Arrivals();
+  readonly confirmation = new Confirmation();
+  readonly bodies: IncomingBodies;
+  readonly offers: RendezvousOffers;
+  readonly putOff = new PutOff();
+  readonly sealing = new BulkSealing();
+  state: SessionState = "opening";
+  receiving = false;
+  transferRefused = false;
+  remote: Greeting | undefined;
+  identity: Identity | undefined;
+  ciphers: SessionCiphers | undefined;
+  sealedArrivals: SealedArrivals | undefined;
+  observer: SessionObserver | undefined;
+  heardMs: number;
+  isWatched = false;
+  #isWelcomed = false;
+  readonly #terms: SessionTerms;
+  readonly #watch: SessionWatch;
+  readonly #handshake = new Handshake(this);
+  readonly #pings = new Pings(this);
+  readonly #teardown: Teardown;
+  readonly #parts: readonly SessionPart[];
+  /** Who takes the frames of each kind. While the session opens, only what belongs to that is taken. */
+  #handlers: readonly FrameHandler[];
+
+  constructor(
+    terms: SessionTerms,
+    port: Port,
+    { address, index, nonce, peerName, account }: SessionIdentity,
+    window: WindowLimits,
+  ) {
+    const { services, watch, parts } = terms;
+    this.#terms = terms;
+    this.#watch = watch;
+    this.services = services;
+    this.port = port;
+    this.address = address;
+    this.index = index;
+    this.nonce = nonce;
+    this.peerName = peerName;
+    this.account = account ?? new PeerAccount(services);
+    this.window = window;
+    this.heardMs = watch.nowMs;
+    const { maxQueuedBytes, maxRequests } = services.limits;
+    this.outbox = new Outbox(
+      port,
+      address,
+      services.progress,
+      this,
+      maxQueuedBytes,
+      maxQueuedBytes + (maxRequests + builtinSlots) * port.slotBytes,
+      this.account.queued,
+    );
+    this.#teardown = new Teardown(port, address, services);
+    this.bodies = new IncomingBodies(this, this.outbox);
+    this.offers = new RendezvousOffers(port, services, this.account.offers, this.sealing);
+    this.#parts = parts.map((part) => part(this));
+    this.#handlers = this.#openingTable(this.#openingFrames, "before the welcome");
+  }
+
+  #openingTable(frames: SessionPart["frames"], when: string): readonly FrameHandler[] {
+    return frameTable([{ frames }], (at, _bodyBytes, _flags, kind) => {
+      if (!isKeepalive(this.port.slabView, at)) this.fault(`frame kind ${kind} arrived ${when}`);
+    });
+  }
+
+  /** Its part of this class. Throws when it has none: the engine's list of parts says which it has. */
+  part<P extends object>(type: abstract new (...args: never[]) => P): P {
+    for (const part of this.#parts) if (part instanceof type) return part;
+    throw new Error(`sessions have no ${type.name}`);
+  }
+
+  /** Seals all that the session sends, before there is any. The outbox closes the ciphers. */
+  seal(ciphers: SessionCiphers, withRegions = true): void {
+    this.ciphers = ciphers;
+    this.sealedArrivals = new SealedArrivals(this, ciphers);
+    this.outbox.seal(ciphers);
+    this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener }, withRegions);
+  }
+
+  // ---- opening ----------------------------------------------------------------------------------------------------
+
+  /** Sends hello. Settles when the welcome has come. `greeting` has our raw address as the peer reaches it. */
+  connect(greeting: Record<string, unknown>): Promise<void> {
+    return this.#handshake.connect(greeting);
+  }
+
+  /** Answers a hello. */
+  accept(remote: Greeting, welcome: Record<string, unknown>): void {
+    this.#handshake.accept(remote, welcome);
+    this.holdForGreeting();
+  }
+
+  /** Awaits the welcome of a sealed session, and answers it with `greeting`. Settles when it has come. */
+  awaitWelcome(path: ReturnPath, greeting: Record<string, unknown>): Promise<void> {
+    this.outbox.addressTo(path);
+    return this.#handshake.awaitWelcome(path, greeting);
+  }
+
+  /** Welcomes the peer of a sealed session. Settles when the peer has shown that it has the keys. */
+  welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
+    this.outbox.addressTo(path);
+    this.#isWelcomed = true;
+    this.#handlers = this.#openingTable(this.#openFrames, "before the greeting");
+    return this.#handshake.welcome(path, welcome);
+  }
+
+  /** The peer takes nothing before a greeting that it pulls. */
+  holdForGreeting(): void {
+    if (this.offers.has(sessionBody)) this.outbox.hold();
+  }
+
+  /** Answers a hello with a no, and ends. */
+  refuse(remote: ReturnPath, error: RpcError): void {
+    this.outbox.addressTo(remote);
+    this.say(frameKind.refuse, endReason.goodbyeBody(error), errorWord(error));
+    this.flush();
+    this.end(error);
+  }
+
+  /** Both sides have greeted each other: frames flow. */
+  begin(remote: Greeting): void {
+    this.remote = remote;
+    this.state = "open";
+    this.outbox.addressTo(remote);
+    this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
+    this.methods.set(remote.services);
+    const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
+    this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
+      const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
+      this.fault(`frame kind ${kind} ${what}`);
+    });
+    for (const part of this.#parts) part.onOpen?.(remote);
+    this.port.vouch(this.address, keepalive(this, remote, this.services.liveness.maxStallMs));
+    this.services.counters.sessionsOpened++;
+    const { agent, incarnation } = remote;
+    if (channels.sessionOpened.hasSubscribers)
+      channels.sessionOpened.publish({ peer: this.peerName, agent, incarnation });
+    this.#terms.onSessionOpened?.(this);
+  }
+
+  // ---- what is open -----------------------------------------------------------------------------------------------
+
+  get openWork(): number {
+    let sum = 0;
+    for (const part of this.#parts) sum += part.openWork;
+    return sum;
+  }
+
+  get hasOpenWork(): boolean {
+    return this.openWork > 0 || this.offers.size > 0 || this.bodies.pulling > 0;
+  }
+
+  get isSending(): boolean {
+    return this.outbox.isHolding;
+  }
+  /** The longest body both sides take. */
+  get bodyLimit(): number {
+    const { maxBodyBytes } = this.services.limits;
+    return Math.min(maxBodyBytes, this.sealing.maxBodyBytes, this.remote?.bodyBytes ?? maxBodyBytes);
+  }
+
+  watch(): void {
+    this.#watch.watch(this);
+  }
+
+  get nowMs(): number {
+    return this.#watch.nowMs;
+  }
+
+  get stalledMs(): number {
+    return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
+  }
+
+  /** Lets the peer know of services that are served since the session opened. */
+  announceServices(): void {
+    this.#handshake.announceServices();
+  }
+
+  /** Lets the peer know how many requests it may have in flight from now on. */
+  grantCredits(credits: number): void {
+    if (this.state === "open") for (const part of this.#parts) part.grantCredits?.(credits);
+  }
+
+  // ---- what arrives -----------------------------------------------------------------------------------------------
+
+  /** Takes a message apart. Its header has been checked. Never throws. */
+  receive(offset: number, bytes: number): void {
+    this.heardMs = this.#watch.nowMs;
+    this.remoteState.busy = false;
+    const view = this.port.slabView;
+    const end = offset + bytes;
+    let at = offset + messageHeaderBytes;
+    this.receiving = true;
+    for (const part of this.#parts) part.beginMessage?.();
+    for (let frames = view.getUint16(offset + 2, true); frames > 0; frames--) {
+      const fault = frameFault(view, at, end);
+      if (fault !== "") {
+        this.fault(fault);
+        break;
+      }
+      const kind = view.getUint8(at);
+      const handle = this.#handlers[kind] as FrameHandler;
+      handle(at, view.getUint32(at + 8, true), view.getUint8(at + 1), kind);
+      this.services.counters.framesReceived++;
+      // A frame may end the session; what follows it then belongs to nobody.
+      if (this.state === "ended") break;
+      at += frameHeaderBytes + alignFrame(view.getUint32(at + 8, true));
+    }
+    this.receiving = false;
+    for (const part of this.#parts) part.endMessage?.();
+    this.#pings.answer();
+    if (this.state !== "ended" && at !== end) this.fault("message does not end with its last frame");
+  }
+
+  /** Takes a message before which others were lost: no more of it than that the peer has ended the session too. */
+  receiveOutOfOrder(offset: number, bytes: number, lost: number): void {
+    if (this.state === "ended") return;
+    if (lost === 0) return this.fault("message has a number that was used before");
+    this.services.counters.messagesLost += lost;
+    this.#handlers = frameTable([{ frames: this.#lastWords }], () => {});
+    this.receive(offset, bytes);
+    this.end(endReason.messagesLost(this.peerName, lost));
+  }
+
+  readonly #lastWords = lastWords(this);
+  /** What the side that connects takes before the welcome, and all that is taken behind a welcome. */
+  readonly #openingFrames = { ...this.#lastWords, ...welcomeFrames(this, this.#handshake) };
+  readonly #openFrames = { ...this.#openingFrames, ...greetingFrames(this, this.#handshake) };
+
+  onPong(word: number): void {
+    if (word === 0) this.#watch.ponged(this);
+    else for (const part of this.#parts) part.onEcho?.(word);
+  }
+
+  onDraining(): void {
+    // No call of ours will show whether it is still there, and those that wait for its end must hear of it.
+    this.watch();
+    this.observer?.onDraining();
+    for (const part of this.#parts) part.onDraining?.();
+  }
+
+  onLanes(lanes: readonly LaneAddress[]): void {
+    if (this.observer !== undefined) this.observer.onLanes(lanes);
+    // The welcome came just before, and whoever connected has not looked at it yet. Told by an engine that has
+    // connected to this one: nobody sends it calls, nor looks.
+    else if (this.remote !== undefined) this.remote = { ...this.remote, lanes };
+  }
+
+  // ---- what it says -----------------------------------------------------------------------------------------------
+
+  /** Asks whether the peer is there; tells it, as every pong does, whether this side takes calls. */
+  ping(word = 0): void {
+    if (this.state === "open") this.#pings.ask(word);
+  }
+
+  /** Sends a frame about the session; offers a body that is too long. A frame that cannot be sent ends the session. */
+  say(kind: number, value: unknown, word = 0): void {
+    const head: FrameHead = { kind, method: 0, callId: 0, word };
+    try {
+      this.outbox.value(head, value, (body) => {
+        // A call's offers are watched since its request.
+        if (!this.hasOpenWork) this.watch();
+        return this.offers.offer(sessionBody, body, this.bodyLimit, this.nowMs);
+      });
+    } catch (cause) {
+      this.end(endReason.cannotBeSaid(this.peerName, cause as Error));
+    }
+  }
+
+  /** What has been said leaves now. */
+  flush(): void {
+    this.outbox.flush();
+    this.services.progress.wake();
+  }
+
+  // ---- the end ----------------------------------------------------------------------------------------------------
+
+  fault(text: string): void {
+    if (this.state === "ended") return;
+    this.services.counters.malformed++;
+    if (channels.malformed.hasSubscribers) channels.malformed.publish({ peer: this.peerName, fault: text });
+    this.end(endReason.brokenProtocol(this.peerName, text));
+  }
+
+  /** The provider says the peer's process is gone: nothing of it can touch our memory. */
+  onPeerGone(): void {
+    if (this.state === "ended") return this.#teardown.onPeerGone();
+    this.end(endReason.processGone(this.peerName), { quiet: true, certain: true });
+  }
+
+  /** Ends the session; whatever is open settles, in both directions. */
+  end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
+    if (this.state === "ended") return;
+    this.state = "ended";
+    this.port.unvouch(this.address);
+    const teardown = this.#teardown;
+    this.bodies.close(teardown.onTransferEnded);
+    for (const part of this.#parts) part.end(reason, teardown);
+    teardown.addGrants(this.offers.end());
+    teardown.addTransfers(this.bodies.pulling);
+    // Who has been welcomed to a sealed session may take it for open before this side does.
+    const silent = quiet || (this.remote === undefined && !this.#isWelcomed);
+    teardown.begin(certain, !quiet, silent ? undefined : (touching) => sayGoodbye(this, reason, touching));
+    if (silent) this.outbox.close();
+    this.#handshake.settle(reason);
+    if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
+    this.#terms.onSessionEnded(this, reason);
+  }
+
+  // ---- what the outbox tells --------------------------------------------------------------------------------------
+
+  onMessagePosted(frames: number): void {
+    this.confirmation.onPosted(frames);
+    this.services.counters.messagesSent++;
+    this.services.counters.framesSent += frames;
+  }
+
+  onRoom(): void {
+    for (const part of this.#parts) part.onRoom?.();
+  }
+
+  onSendFailed(status: number): void {
+    this.end(endReason.sendFailure(this, status), { quiet: true, certain: true });
+  }
+
+  onOverrun(waitingBytes: number): void {
+    this.end(endReason.overrun(this.peerName, waitingBytes), { quiet: true, certain: false });
+  }
+
+  onFlood(frames: number): void {
+    this.end(endReason.flooded(this.peerName, frames));
+  }
+
+  onDrained(): void {
+    this.#teardown.onDrained();
+  }
+}

@@ -1,0 +1,238 @@
+import { noDescriptors, peerLacksDescriptors } from "../../base/errors/descriptors.ts";
+import { fabricError, fabricErrorName } from "../../base/errors/fabric-error.ts";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { type ErrorBody, packError, parseError } from "../../wire/fault.ts";
+import { frameKind } from "../../wire/frame.ts";
+import type { Greeting } from "../../wire/handshake.ts";
+
+/** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
+const protocolNotSupported = 93;
+
+/** A session whose peer could not be sent a message. */
+interface Unreachable {
+  readonly peerName: string;
+  readonly port: { readonly provider: string };
+  readonly transferRefused: boolean;
+}
+
+/** Why a session ends whose peer could not be sent a message; `status` is libfabric's. */
+export function sendFailure({ peerName, port, transferRefused }: Unreachable, status: number): RpcError {
+  if (transferRefused) return brokenByRefusal(peerName);
+  if (status === protocolNotSupported) {
+    return new RpcError({
+      code: "failed_precondition",
+      message: `${peerName} runs another version of libfabric; over shm both sides need the same`,
+      origin: "fabric",
+    });
+  }
+  const lack = noDescriptors[fabricErrorName(status)];
+  return fabricError({
+    provider: port.provider,
+    op: "fi_send",
+    code: status,
+    rpcCode: lack === undefined ? "unavailable" : "resource_exhausted",
+    message: `${peerName} cannot be reached: ${lack ?? sendObstacles[status] ?? "sending failed"}`,
+  });
+}
+
+/** Why a sealed session ends that so many messages came for which are not genuine. */
+export function forgeries(peerName: string, count: number): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `${count} messages in the name of ${peerName} were not genuine: somebody on the network path forges them`,
+    origin: "fabric",
+  });
+}
+
+/** What a failed send says of the connection that it needed; over tcp. */
+const sendObstacles: Readonly<Record<number, string>> = {
+  71: "what listens there does not speak libfabric's protocol", // EPROTO
+  87: peerLacksDescriptors, // EUSERS
+  101: "there is no route to it", // ENETUNREACH
+  104: "the connection was reset", // ECONNRESET
+  110: "the connection was not answered", // ETIMEDOUT
+  111: "nobody listens there", // ECONNREFUSED
+  113: "there is no route to it", // EHOSTUNREACH
+};
+
+/** Why a session ends whose connection broke because the owner of memory refused a transfer of ours. */
+export function brokenByRefusal(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the connection with ${peerName} broke when a transfer was refused`,
+    origin: "fabric",
+  });
+}
+
+/** Why a session ends whose peer has said a last word: a refusal or a goodbye. */
+export function closedByPeer(peerName: string, kind: number, word: number, body: unknown): RpcError {
+  const said = parseError(word, body);
+  const verb = kind === frameKind.refuse ? "refused the session" : "closed the session";
+  return new RpcError({
+    code: word === 0 ? "unavailable" : said.code,
+    message: `${peerName} ${verb}: ${packError(said).m}`,
+    origin: "remote",
+  });
+}
+
+/**
+ * What a refusal or a goodbye says. Fits the shortest message a peer may ask for: nobody will be there to let it be
+ * pulled.
+ */
+export const goodbyeBody = (error: RpcError): ErrorBody => ({ m: packError(error).m.slice(0, 1000) });
+
+/** Why a session ends whose peer cannot be told something about it. */
+export function cannotBeSaid(peerName: string, cause: Error): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `${peerName} cannot be sent a frame about the session: ${cause.message}`,
+    origin: "local",
+    cause,
+  });
+}
+
+/** Why a session ends of which the fabric lost messages that the peer had sent. */
+export function messagesLost(peerName: string, count: number): RpcError {
+  return new MessagesLost({
+    code: "unavailable",
+    message: `the connection with ${peerName} broke: ${count} of its messages were lost`,
+    origin: "fabric",
+  });
+}
+
+/** Why a session ends whose peer does not keep to the protocol. */
+export function brokenProtocol(peerName: string, text: string): RpcError {
+  return new RpcError({
+    code: "internal",
+    message: `${peerName} broke the protocol: ${text}`,
+    origin: "fabric",
+  });
+}
+
+/** Why a request goes nowhere: its session has ended before. */
+export function sessionEnded(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the session with ${peerName} has ended`,
+    origin: "local",
+  });
+}
+
+/** A session is ended because messages of its peer were lost: while it opens, the welcome. */
+export class MessagesLost extends RpcError {}
+
+/** A session is ended because its peer exceeds what peers may make this side hold. */
+export class PeerShed extends RpcError {}
+
+/** Why a session ends whose peer takes nothing, while ever more waits for it. */
+export function overrun(peerName: string, waitingBytes: number): RpcError {
+  return new PeerShed({
+    code: "unavailable",
+    message: `${peerName} receives nothing: ${waitingBytes} bytes wait to be sent`,
+    origin: "fabric",
+  });
+}
+
+/** Why a session ends whose peer lives, and moves nothing of what it offers or is offered. */
+export function stalled({
+  peerName,
+  stalledMs,
+}: {
+  readonly peerName: string;
+  readonly stalledMs: number;
+}): RpcError {
+  return new PeerShed({
+    code: "unavailable",
+    message: `${peerName} has not moved a long body for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`,
+    origin: "local",
+  });
+}
+
+/** Why a session ends whose peer sends more than it is entitled to, and faster than this side takes it. */
+export function flooded(peerName: string, frames: number): RpcError {
+  return new PeerShed({
+    code: "resource_exhausted",
+    message: `${peerName} has ${frames} frames on the way, which is more than its calls need`,
+    origin: "local",
+  });
+}
+
+/** Why a session ends whose peer never knew of it, since it had repeated its hello before the welcome came. */
+export function helloRepeated(): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: "the peer repeated its hello before it was welcomed",
+    origin: "remote",
+  });
+}
+
+/** Why a session ends whose peer is this engine itself, or plays back what this engine says. */
+export function reflected(): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message:
+      "the peer is this engine itself, or plays back what it says; with a pre-shared key that proves nothing",
+    origin: "local",
+  });
+}
+
+/** Why a sealed session ends whose peer's certificate has. */
+export function certificateEnded(peerName: string, validTo: Date): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `the certificate of ${peerName} was valid to ${validTo.toISOString()}`,
+    origin: "local",
+  });
+}
+
+/** Why a sealed session ends whose peer could not open another one now. */
+export function notTrusted(peerName: string, why: string): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `${peerName} is not trusted any more: ${why}`,
+    origin: "local",
+  });
+}
+
+/** Why a sealed session ends whose peer has not answered its welcome. */
+export function welcomeUnanswered(peerName: string, timeoutMs: number): RpcError {
+  return new RpcError({
+    code: "unauthenticated",
+    message: `${peerName} has not shown within ${Math.round(timeoutMs)} ms that it has the keys of the session`,
+    origin: "local",
+  });
+}
+
+/** Why a session with nothing open ends when its connection does. */
+export function disconnected(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the connection with ${peerName} has ended`,
+    origin: "fabric",
+  });
+}
+
+/** Why a session ends whose peer the provider says is gone. */
+export function processGone(peerName: string): RpcError {
+  return new RpcError({
+    code: "unavailable",
+    message: `the process of ${peerName} is gone`,
+    origin: "fabric",
+  });
+}
+
+/** Nothing was heard from a peer that was to be connected to; another hello may be. */
+export class ConnectSilence extends RpcError {
+  /** `nonce`: of the hello that was not answered. */
+  constructor(
+    peerName: string,
+    timeoutMs: number,
+    readonly nonce?: Greeting["nonce"],
+  ) {
+    super({
+      code: "unavailable",
+      message: `${peerName} did not answer within ${Math.round(timeoutMs)} ms; is a server running there?`,
+      origin: "fabric",
+    });
+  }
+}

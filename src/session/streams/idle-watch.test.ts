@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
+import { FakeClock } from "../../base/time/fake-clock.test-support.ts";
+import { IdleWatch } from "./idle-watch.ts";
+
+const idleTimeoutMs = 400;
+const stepMs = 4;
+
+/** A stream whose waiting and frames the test tells; when it was found idle. */
+function setUp() {
+  const clock = new FakeClock();
+  const stream = {
+    waitsForPeer: true,
+    signs: 0,
+    idleAtMs: undefined as number | undefined,
+    onIdle: () => {
+      stream.idleAtMs = clock.now();
+    },
+  };
+  const watch = new IdleWatch({ wheel: new DeadlineWheel(clock), clock }, idleTimeoutMs, stream);
+  const pass = (ms: number) => {
+    for (let passedMs = 0; passedMs < ms; passedMs += stepMs) clock.advance(stepMs);
+  };
+  return { clock, stream, watch, pass };
+}
+
+describe("an idle bound", () => {
+  it.each(["a frame", "the begin of the wait"])(
+    "ends the stream after one to one and a quarter of it, whenever %s was",
+    (since) => {
+      for (let atMs = 0; atMs < idleTimeoutMs; atMs += stepMs) {
+        const { clock, stream, pass } = setUp();
+        stream.waitsForPeer = since === "a frame";
+        pass(atMs);
+        expect(stream.idleAtMs).toBeUndefined();
+        stream.waitsForPeer = true;
+        if (since === "a frame") stream.signs++;
+        const sinceMs = clock.now();
+        pass(2 * idleTimeoutMs);
+        const afterMs = (stream.idleAtMs as number) - sinceMs;
+        expect(afterMs).toBeGreaterThanOrEqual(idleTimeoutMs);
+        // Deadlines of the wheel ring in steps.
+        expect(afterMs).toBeLessThanOrEqual(1.25 * idleTimeoutMs + 5 * stepMs);
+      }
+    },
+  );
+
+  it("does not end a stream that hears of its peer now and then, nor one that does not wait, nor one that is over", () => {
+    const { stream, pass, watch } = setUp();
+    for (let round = 0; round < 20; round++) {
+      pass(idleTimeoutMs - stepMs);
+      stream.signs++;
+    }
+    stream.waitsForPeer = false;
+    pass(5 * idleTimeoutMs);
+    stream.waitsForPeer = true;
+    watch.stop();
+    pass(5 * idleTimeoutMs);
+    expect(stream.idleAtMs).toBeUndefined();
+  });
+});

@@ -1,0 +1,234 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { ByteShare } from "../../base/flow/byte-budget.ts";
+import {
+  type FrameHead,
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  readRendezvous,
+  rendezvousOwner,
+} from "../../wire/frame.ts";
+import type { SessionContext } from "../connection/context.ts";
+import { type Body, malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import { type ItemWindow, itemCost, ReceiveCredits } from "./item-credits.ts";
+import type { ItemOrigin, ItemReceiver } from "./item-receiver.ts";
+
+/** The call whose items arrive. */
+export interface ArrivalsOwner {
+  /** Nobody wants items any more. */
+  readonly drops: boolean;
+  /** An item is being pulled from the peer's memory. */
+  onPullBegun(): void;
+  onPullEnded(): void;
+  /** An item could not be pulled: the stream cannot go on. */
+  onLost(error: RpcError): void;
+}
+
+interface Pull {
+  ended: boolean;
+}
+
+/**
+ * The frames of items that one request's stream receives: checked, counted against the credits, decoded or pulled. It
+ * extends its credits: each open stream is one object less.
+ */
+export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
+  readonly #session: SessionContext;
+  readonly #kind: number;
+  readonly #callId: number;
+  readonly #owner: ArrivalsOwner;
+  readonly #receiver: ItemReceiver;
+  readonly #budgeted: number;
+  #count = 0;
+  #isEnded = false;
+  #closed = false;
+  /** Memory of the items that wait, as it counts for the peer. */
+  #heldBytes = 0;
+  /** In the order in which they arrived, and must be confirmed. */
+  #pulls: Pull[] | undefined;
+
+  /** Grants the whole window to the peer. `kind`: of the frames of the items. */
+  constructor(
+    session: SessionContext,
+    kind: typeof frameKind.input | typeof frameKind.output,
+    callId: number,
+    owner: ArrivalsOwner,
+    receiver: ItemReceiver,
+    window: ItemWindow,
+  ) {
+    const budgeted = budgetedBytes(session.account.streams, window.bytes);
+    const bytes = Math.max(budgeted, Math.min(window.bytes, leastBytes));
+    super(bytes === window.bytes ? window : { items: window.items, bytes });
+    this.#session = session;
+    this.#budgeted = budgeted;
+    this.#kind = kind;
+    this.#callId = callId;
+    this.#owner = owner;
+    this.#receiver = receiver;
+    receiver.origin = this;
+    this.#grant();
+  }
+
+  /** Items that have come. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Frames of the stream that have come: signs of the peer's work. */
+  get signs(): number {
+    return this.#count + (this.#isEnded ? 1 : 0);
+  }
+
+  onItem(at: number, bodyBytes: number, flags: number): void {
+    const session = this.#session;
+    const view = session.port.slabView;
+    const number = view.getUint32(at + 12, true);
+    if (number !== this.#count || this.#isEnded) return session.fault(this.#outOfOrder(number));
+    const isPulled = (flags & frameFlag.rendezvous) !== 0;
+    let bytes = bodyBytes;
+    if (isPulled) {
+      const { maxBodyBytes } = session.services.limits;
+      const isSealed = session.sealing.bodies !== undefined;
+      const rendezvous = readRendezvous(view, at + frameHeaderBytes, bodyBytes, maxBodyBytes, isSealed);
+      if (typeof rendezvous === "string") return session.fault(rendezvous);
+      bytes = rendezvous.bytes;
+    }
+    const cost = itemCost(bytes);
+    if (!this.arrive(cost))
+      return session.fault(`item ${number} of call ${this.#callId} is beyond the credits`);
+    this.#count = (number + 1) >>> 0;
+    session.services.counters.itemsReceived++;
+    if (isPulled) this.#pull(at, bodyBytes, flags, cost);
+    else if (!this.#owner.drops) {
+      const value = session.bodies.valueAt(at, bodyBytes, false, undefined, this.#room);
+      if (value === tooLarge) this.#onTooLarge();
+      else if (value !== malformed) this.#receiver.push(value, cost, this.#hold());
+    }
+  }
+
+  /** The peer says that it has sent so many items and sends no more. False after a fault. */
+  onEnd(count: number): boolean {
+    if (count === this.#count && !this.#isEnded) {
+      this.#isEnded = true;
+      return true;
+    }
+    const came = this.#isEnded ? "the end had come before" : `${this.#count} came`;
+    this.#session.fault(`the items of call ${this.#callId} end after ${count}, ${came}`);
+    return false;
+  }
+
+  onTaken(cost: number, heapBytes: number): void {
+    if (heapBytes > 0 && !this.#closed) {
+      this.#heldBytes -= heapBytes;
+      this.#session.account.decoded.give(heapBytes);
+    }
+    if (this.take(cost) && !this.#isEnded && !this.#closed) this.#grant();
+  }
+
+  /** The stream is over: nothing is granted any more. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#session.account.streams.give(this.#budgeted);
+    this.#session.account.decoded.give(this.#heldBytes);
+  }
+
+  /** What a caller sends is held for it; outputs are their caller's own. */
+  get #room(): number | undefined {
+    return this.#kind === frameKind.input ? this.#session.bodies.room : undefined;
+  }
+
+  /** Counts the memory of the item that was decoded last. */
+  #hold(): number {
+    if (this.#kind !== frameKind.input || this.#closed) return 0;
+    const { heapBytes } = this.#session.bodies;
+    this.#heldBytes += heapBytes;
+    this.#session.account.decoded.hold(heapBytes);
+    return heapBytes;
+  }
+
+  #onTooLarge(): void {
+    const { limits } = this.#session.services;
+    this.#owner.onLost(
+      new RpcError({
+        code: "resource_exhausted",
+        message: `an item takes more memory than maxValueBytes ${limits.maxValueBytes} or the caller's share of maxDecodedBytes`,
+        origin: this.#kind === frameKind.input ? "remote" : "local",
+      }),
+    );
+  }
+
+  #grant(): void {
+    if (this.#session.state !== "open") return;
+    const kind = this.#kind === frameKind.input ? frameKind.inputCredits : frameKind.outputCredits;
+    this.grant((items, bytes) => {
+      this.#session.outbox.bare({ kind, method: items, callId: this.#callId, word: bytes });
+    });
+    this.#session.services.progress.wake();
+  }
+
+  #outOfOrder(number: number): string {
+    const expected = this.#isEnded ? "came after the end" : `came, ${this.#count} was next`;
+    return `item ${number} of call ${this.#callId} ${expected}`;
+  }
+
+  #pull(at: number, bodyBytes: number, flags: number, cost: number): void {
+    const session = this.#session;
+    const owner = this.#owner;
+    const pull: Pull = { ended: false };
+    this.#pulls ??= [];
+    this.#pulls.push(pull);
+    if (owner.drops) return this.#onPullEnded(pull);
+    const receiver = this.#receiver;
+    const place = receiver.reserve(cost);
+    owner.onPullBegun();
+    const take = (body: Body | undefined, status: number): void => {
+      if (!owner.drops) {
+        if (body === undefined) owner.onLost(session.bodies.failure(status));
+        else {
+          const value = session.bodies.decode(body, undefined, this.#room);
+          if (value === tooLarge) this.#onTooLarge();
+          else if (value !== malformed) receiver.fill(place, value, this.#hold());
+        }
+      }
+      this.#onPullEnded(pull);
+      owner.onPullEnded();
+    };
+    session.bodies.take(
+      at,
+      flags,
+      bodyBytes,
+      () => owner.drops,
+      take,
+      undefined,
+      () => {
+        const message = "the session ended while an item was being pulled";
+        receiver.lose(new RpcError({ code: "unavailable", message, origin: "fabric" }));
+        owner.onPullEnded();
+      },
+    );
+  }
+
+  /** Tells the peer of those at the front that have ended: it frees its memory in that order. */
+  #onPullEnded(pull: Pull): void {
+    pull.ended = true;
+    const pulls = this.#pulls as Pull[];
+    const word = this.#kind === frameKind.input ? rendezvousOwner.input : rendezvousOwner.output;
+    const head: FrameHead = { kind: frameKind.pulled, method: 0, callId: this.#callId, word };
+    while (pulls[0]?.ended) {
+      pulls.shift();
+      if (this.#session.state === "open") this.#session.outbox.bare(head);
+    }
+    this.#session.services.progress.wake();
+  }
+}
+
+/** The window of a stream when others have spent `maxStreamBytes`. */
+const leastBytes = 8192;
+
+/** As much of a window as the budget has: the whole, or a half, a quarter, and so on. */
+function budgetedBytes(budget: ByteShare, windowBytes: number): number {
+  for (let bytes = windowBytes; bytes > leastBytes; bytes = Math.ceil(bytes / 2))
+    if (budget.take(bytes)) return bytes;
+  return 0;
+}

@@ -1,0 +1,96 @@
+import { frameHeaderBytes } from "../../wire/frame.ts";
+
+/** What an item counts: its body, and its header, so that empty items are not free. */
+export function itemCost(bodyBytes: number): number {
+  return bodyBytes + frameHeaderBytes;
+}
+
+/** No receiver grants more than this at once, whatever its window. */
+const mostItems = 2 ** 31;
+const mostBytes = 2 ** 40;
+
+/** What the sender of items may still send. */
+export class SendCredits {
+  #items = 0;
+  /** Below zero when the last item was longer than what was left. */
+  #bytes = 0;
+
+  /** Whether an item may be sent, of whatever length. */
+  get some(): boolean {
+    return this.#items > 0 && this.#bytes > 0;
+  }
+
+  /** The receiver takes so much more. False when that is more than any receiver can mean. */
+  add(items: number, bytes: number): boolean {
+    this.#items += items;
+    this.#bytes += bytes;
+    return this.#items <= mostItems && this.#bytes <= mostBytes;
+  }
+
+  spend(bytes: number): void {
+    this.#items--;
+    this.#bytes -= bytes;
+  }
+}
+
+/** A frame has 32 bits for them. */
+const mostBytesInFrame = 0xffff_ffff;
+
+/** How much a receiver takes, and what it has said of that. */
+export interface ItemWindow {
+  readonly items: number;
+  readonly bytes: number;
+}
+
+/**
+ * What the receiver of items has granted. Granted and not arrived, arrived and not taken, and taken and not granted
+ * again are the window together, but for an item that was longer than what was left of it.
+ */
+export class ReceiveCredits {
+  readonly #window: ItemWindow;
+  /** Granted, and not used by an item that has arrived. */
+  #items = 0;
+  #bytes = 0;
+  /** Taken by the consumer since the last grant. */
+  #takenItems = 0;
+  #takenBytes = 0;
+
+  constructor(window: ItemWindow) {
+    this.#window = window;
+    this.#takenItems = window.items;
+    this.#takenBytes = window.bytes;
+  }
+
+  /** An item arrives. False when its sender had no right to send it. */
+  arrive(bytes: number): boolean {
+    if (this.#items <= 0 || this.#bytes <= 0) return false;
+    this.#items--;
+    this.#bytes -= bytes;
+    return true;
+  }
+
+  /** The consumer has taken an item. True when it is time to grant. */
+  take(bytes: number): boolean {
+    this.#takenItems++;
+    this.#takenBytes += bytes;
+    return this.isDue;
+  }
+
+  /** Whether half of the window may be granted again. */
+  get isDue(): boolean {
+    return this.#takenItems * 2 >= this.#window.items || this.#takenBytes * 2 >= this.#window.bytes;
+  }
+
+  /** Grants what has been taken: the whole window at first. `say` puts it into a frame. */
+  grant(say: (items: number, bytes: number) => void): void {
+    while (this.#takenItems > 0 || this.#takenBytes > 0) {
+      const items = this.#takenItems;
+      const bytes = Math.min(this.#takenBytes, mostBytesInFrame);
+      this.#items += items;
+      this.#bytes += bytes;
+      this.#takenItems = 0;
+      this.#takenBytes -= bytes;
+      say(items, bytes);
+    }
+  }
+}

@@ -1,0 +1,284 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
+
+/** What gives a receiver its items, and must know what it takes of them. */
+export interface ItemOrigin {
+  /** The consumer has taken an item that cost so many credits, and took so much memory. */
+  onTaken(cost: number, heapBytes: number): void;
+}
+
+/** Who owns a receiver. */
+export interface ReceiverOwner {
+  /** An item does not fit the contract, or a schema threw. Returns the error of the stream, which it ends. */
+  onMisfit(issues: string | undefined, cause?: unknown): RpcError;
+  /** The consumer wants no more items. */
+  onReturn(): void;
+}
+
+type Waiter = (
+  result: IteratorResult<unknown, undefined> | PromiseLike<IteratorResult<unknown, undefined>>,
+) => void;
+
+/** In the place of the array of a queue that has been empty so far. Never filled. */
+const none: never[] = [];
+/** Of an item in the queue: its value, what it cost, and the memory that it takes. */
+const entries = 3;
+/** A queue that is empty again keeps its array up to this length: an idle stream holds little. */
+const keptEntries = 32 * entries;
+
+/** In the place of a value that is being pulled. */
+const pulling = Symbol("pulling");
+const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
+
+/**
+ * The items of one direction of a stream where they arrive, in order, and their consumer. It checks an item when the
+ * consumer takes it.
+ *
+ *   open       items arrive
+ *   ended      no more arrive; those that wait are still taken, then the error if there is one
+ *   discarded  nothing is given any more
+ */
+export class ItemReceiver {
+  readonly #schema: Schema;
+  readonly #owner: ReceiverOwner;
+  /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
+  #queue: unknown[] = none;
+  #head = 0;
+  #tail = 0;
+  /** The number of the item at the front, so that one that was pulled finds its place. */
+  #first = 0;
+  /** Who waits for an item: mostly nobody or one. */
+  #waiter: Waiter | undefined;
+  #otherWaiters: Waiter[] | undefined;
+  #ended = false;
+  #discarded = false;
+  #error: RpcError | undefined;
+
+  /** Where its items come from. Another one after a retry. */
+  origin: ItemOrigin | undefined;
+
+  constructor(schema: Schema, owner: ReceiverOwner) {
+    this.#schema = schema;
+    this.#owner = owner;
+  }
+
+  /** Somebody waits for an item that has not come. */
+  get awaited(): boolean {
+    return this.#waiter !== undefined;
+  }
+
+  /** Nothing more is given to the consumer, whatever arrives. */
+  get discarded(): boolean {
+    return this.#discarded;
+  }
+
+  // ---- what arrives -----------------------------------------------------------------------------------------------
+
+  push(value: unknown, cost: number, heapBytes: number): void {
+    if (this.#discarded) return;
+    if (this.#waiter !== undefined && this.#head === this.#tail && value !== pulling) {
+      this.#first++;
+      this.origin?.onTaken(cost, heapBytes);
+      return this.#give(value);
+    }
+    if (this.#queue === none) this.#queue = [];
+    const queue = this.#queue;
+    const tail = this.#tail;
+    queue[tail] = value;
+    queue[tail + 1] = cost;
+    queue[tail + 2] = heapBytes;
+    this.#tail = tail + entries;
+  }
+
+  /** An item must be pulled: keeps its place. Returns what `fill` takes. */
+  reserve(cost: number): number {
+    this.push(pulling, cost, 0);
+    return this.#first + (this.#tail - this.#head) / entries - 1;
+  }
+
+  fill(place: number, value: unknown, heapBytes: number): void {
+    if (this.#discarded) return;
+    const at = this.#head + (place - this.#first) * entries;
+    if (at < this.#head || at >= this.#tail || this.#queue[at] !== pulling) return;
+    this.#queue[at] = value;
+    this.#queue[at + 2] = heapBytes;
+    this.#serve();
+  }
+
+  /** No more items come. With an error nothing is pulled any more either: what stands behind that is lost. */
+  end(error: RpcError | undefined): void {
+    if (error !== undefined) this.#cutPulls();
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#error = error;
+    this.#serve();
+  }
+
+  /** The session has ended while an item was being pulled. */
+  lose(error: RpcError): void {
+    if (this.#discarded || !this.#cutPulls()) return;
+    this.#ended = true;
+    this.#error ??= error;
+    this.#serve();
+  }
+
+  /** Drops the first item that is being pulled, and those behind it. False when there is none. */
+  #cutPulls(): boolean {
+    for (let at = this.#head; at < this.#tail; at += entries) {
+      if (this.#queue[at] !== pulling) continue;
+      this.#queue.length = at;
+      this.#tail = at;
+      return true;
+    }
+    return false;
+  }
+
+  /** The consumer gets `error`, or the end, next. What waits is dropped. */
+  discard(error: RpcError | undefined): void {
+    if (this.#discarded) return;
+    this.#discarded = true;
+    this.#queue = none;
+    this.#head = 0;
+    this.#tail = 0;
+    // An error that waited behind items that nobody wants any more is nobody's either.
+    this.#error = error;
+    this.#ended = true;
+    this.#serve();
+  }
+
+  // ---- the consumer -----------------------------------------------------------------------------------------------
+
+  next(): Promise<IteratorResult<unknown, undefined>> {
+    if (this.#waiter === undefined) {
+      if (this.#hasItem) return this.#take();
+      if (this.#isThrough) return this.#finish();
+    }
+    return new Promise((resolve) => {
+      if (this.#waiter === undefined) this.#waiter = resolve;
+      else {
+        this.#otherWaiters ??= [];
+        this.#otherWaiters.push(resolve);
+      }
+    });
+  }
+
+  return(): Promise<IteratorResult<unknown, undefined>> {
+    this.#owner.onReturn();
+    this.discard(undefined);
+    return Promise.resolve(done);
+  }
+
+  get #hasItem(): boolean {
+    return this.#head < this.#tail && this.#queue[this.#head] !== pulling;
+  }
+
+  get #isThrough(): boolean {
+    return this.#ended && this.#head === this.#tail;
+  }
+
+  #serve(): void {
+    while (this.#waiter !== undefined) {
+      if (this.#hasItem) this.#give(this.#shift());
+      else if (this.#isThrough) this.#nextWaiter()(this.#finish());
+      else return;
+    }
+  }
+
+  /** The one that waits longest. */
+  #nextWaiter(): Waiter {
+    const waiter = this.#waiter as Waiter;
+    this.#waiter = this.#otherWaiters?.shift();
+    return waiter;
+  }
+
+  #give(value: unknown): void {
+    const waiter = this.#nextWaiter();
+    waiter(this.#check(value));
+  }
+
+  #take(): Promise<IteratorResult<unknown, undefined>> {
+    const checked = this.#check(this.#shift());
+    return checked instanceof Promise ? checked : Promise.resolve(checked);
+  }
+
+  #shift(): unknown {
+    const queue = this.#queue;
+    const head = this.#head;
+    const value = queue[head];
+    const cost = queue[head + 1] as number;
+    const heapBytes = queue[head + 2] as number;
+    queue[head] = undefined;
+    this.#head = head + entries;
+    this.#first++;
+    if (this.#head === this.#tail) {
+      this.#head = 0;
+      this.#tail = 0;
+      if (queue.length > keptEntries) this.#queue = none;
+    } else if (this.#head >= compactAt) {
+      this.#queue = queue.slice(this.#head, this.#tail);
+      this.#tail -= this.#head;
+      this.#head = 0;
+    }
+    this.origin?.onTaken(cost, heapBytes);
+    return value;
+  }
+
+  #check(value: unknown): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
+    try {
+      const verdict = validate(this.#schema, value);
+      if (verdict instanceof Promise)
+        return verdict.then(
+          (late) => this.#judge(late),
+          (cause: unknown) => this.#fail(undefined, cause),
+        );
+      if (verdict.issues === undefined) return { done: false, value: verdict.value };
+      return this.#judge(verdict);
+    } catch (cause) {
+      return this.#fail(undefined, cause);
+    }
+  }
+
+  #judge(
+    verdict: Validation<unknown>,
+  ): IteratorResult<unknown, undefined> | Promise<IteratorResult<unknown, undefined>> {
+    if (verdict.issues === undefined) return { done: false, value: verdict.value };
+    return this.#fail(formatIssues("item", verdict.issues));
+  }
+
+  #fail(issues: string | undefined, cause?: unknown): Promise<never> {
+    const error = this.#owner.onMisfit(issues, cause);
+    this.discard(undefined);
+    return Promise.reject(error);
+  }
+
+  /** The error is told once, as by a generator. */
+  #finish(): Promise<IteratorResult<unknown, undefined>> {
+    const error = this.#error;
+    this.#error = undefined;
+    return error === undefined ? Promise.resolve(done) : Promise.reject(error);
+  }
+}
+
+/** Taken places at the front that are kept before the rest is moved. */
+const compactAt = 1024 * entries;
+
+/** The items as a consumer sees them: to be iterated once. */
+export class Items implements AsyncIterableIterator<unknown> {
+  readonly #receiver: ItemReceiver;
+
+  constructor(receiver: ItemReceiver) {
+    this.#receiver = receiver;
+  }
+
+  next(): Promise<IteratorResult<unknown, undefined>> {
+    return this.#receiver.next();
+  }
+
+  return(): Promise<IteratorResult<unknown, undefined>> {
+    return this.#receiver.return();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+}

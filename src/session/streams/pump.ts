@@ -1,0 +1,191 @@
+import { serveInside } from "../../call/current-call.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
+import type { ItemSource } from "../../contract/item-stream.ts";
+import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
+import type { ItemProducer, ItemSender } from "./item-sender.ts";
+
+/** What a pump does with an item that fits: a server sends what the schema made of it, a client sends it as it was. */
+export type PumpMode = "parsed" | "original";
+
+type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>;
+
+const nothing = Symbol("nothing");
+
+/**
+ * Takes items from an iterable, one after the other, and sends them as fast as the receiver takes them. It asks for an
+ * item only when that could be sent, so nothing waits here but one item. Whoever has the items extends it: each open
+ * stream is one object less.
+ */
+export abstract class Pump implements ItemProducer {
+  /** The call that the source's code serves. */
+  protected readonly around: IncomingCall | undefined;
+  readonly #iterator: AnyIterator;
+  readonly #schema: Schema;
+  readonly #mode: PumpMode;
+  #sender: ItemSender | undefined;
+  /** The source has been asked for an item, or the item is being checked. */
+  #asking = false;
+  /** An item that came when no sender was there to take it. */
+  #held: unknown = nothing;
+  #ended = false;
+  #stopped = false;
+
+  /** @throws TypeError when `source` cannot be iterated, and whatever it throws. */
+  constructor(source: ItemSource<unknown>, schema: Schema, mode: PumpMode, around: IncomingCall | undefined) {
+    this.#iterator = iteratorOf(source);
+    this.#schema = schema;
+    this.#mode = mode;
+    this.around = around;
+  }
+
+  /** All items have been sent. */
+  protected abstract onSourceEnded(): void;
+  /** The source threw, or a schema. */
+  protected abstract onSourceFailed(error: unknown): void;
+  /** An item cannot be encoded, or there is no room for it. Default: the source has failed. */
+  protected onItemUnsendable(error: unknown): void {
+    this.onSourceFailed(error);
+  }
+  /** An item does not fit the contract. */
+  protected abstract onItemMisfit(issues: string): void;
+
+  /** Sends by this sender from now on. */
+  attach(sender: ItemSender): void {
+    this.#sender = sender;
+    this.onMaySend();
+  }
+
+  /** There is no sender for a while. */
+  detach(): void {
+    this.#sender = undefined;
+  }
+
+  onMaySend(): void {
+    if (this.around === undefined) this.#step();
+    else serveInside(this.around, stepOf, this, undefined);
+  }
+
+  /**
+   * Wants no more items: runs the `finally` of a generator. The promise resolves when the source has ended. One that
+   * waits for something ends when it has got that.
+   */
+  async stop(): Promise<void> {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    this.#held = nothing;
+    if (this.#ended) return;
+    try {
+      await this.#iterator.return?.();
+    } catch {
+      // The stream has ended with another error.
+    }
+  }
+
+  stepInside(): void {
+    this.#step();
+  }
+
+  #step(): void {
+    while (!this.#stopped && !this.#asking && !this.#ended) {
+      const sender = this.#sender;
+      if (sender === undefined || sender.stopped) return;
+      if (!sender.ready) return sender.wait(this);
+      if (this.#held !== nothing) {
+        const held = this.#held;
+        this.#held = nothing;
+        this.#send(held);
+        continue;
+      }
+      let result: IteratorResult<unknown> | Promise<IteratorResult<unknown>>;
+      try {
+        result = this.#iterator.next();
+      } catch (error) {
+        return this.#onFailed(error);
+      }
+      if (isResult(result)) this.#onResult(result);
+      else {
+        this.#asking = true;
+        result.then(this.#onLateResult, this.#onLateFailure);
+      }
+    }
+  }
+
+  readonly #onLateResult = (result: IteratorResult<unknown>): void => {
+    this.#asking = false;
+    this.#onResult(result);
+    this.#step();
+  };
+
+  readonly #onLateFailure = (error: unknown): void => {
+    this.#asking = false;
+    this.#onFailed(error);
+  };
+
+  #onResult(result: IteratorResult<unknown>): void {
+    if (this.#stopped) return;
+    if (result.done) {
+      this.#ended = true;
+      return this.onSourceEnded();
+    }
+    const { value } = result;
+    try {
+      const verdict = validate(this.#schema, value);
+      if (verdict instanceof Promise) {
+        this.#asking = true;
+        verdict.then((late) => {
+          this.#asking = false;
+          this.#onVerdict(value, late);
+          this.#step();
+        }, this.#onLateFailure);
+      } else this.#onVerdict(value, verdict);
+    } catch (error) {
+      this.#onFailed(error);
+    }
+  }
+
+  #onVerdict(value: unknown, verdict: Validation<unknown>): void {
+    if (this.#stopped) return;
+    if (verdict.issues === undefined) this.#send(this.#mode === "parsed" ? verdict.value : value);
+    else this.onItemMisfit(formatIssues("item", verdict.issues));
+  }
+
+  #send(value: unknown): void {
+    const sender = this.#sender;
+    if (sender === undefined || sender.stopped) {
+      this.#held = value;
+      return;
+    }
+    try {
+      sender.send(value);
+    } catch (error) {
+      if (!this.#stopped && !this.#ended) this.onItemUnsendable(error);
+    }
+  }
+
+  #onFailed(error: unknown): void {
+    if (this.#stopped || this.#ended) return;
+    this.onSourceFailed(error);
+  }
+}
+
+const stepOf = (pump: Pump): void => {
+  pump.stepInside();
+};
+
+function isResult(
+  result: IteratorResult<unknown> | Promise<IteratorResult<unknown>>,
+): result is IteratorResult<unknown> {
+  return typeof (result as { then?: unknown }).then !== "function";
+}
+
+function iteratorOf(source: ItemSource<unknown>): AnyIterator {
+  const iterable = source as
+    | { [Symbol.asyncIterator]?: unknown; [Symbol.iterator]?: unknown }
+    | null
+    | undefined;
+  if (typeof iterable?.[Symbol.asyncIterator] === "function")
+    return (source as AsyncIterable<unknown>)[Symbol.asyncIterator]();
+  if (typeof iterable === "object" && typeof iterable?.[Symbol.iterator] === "function")
+    return (source as Iterable<unknown>)[Symbol.iterator]();
+  throw new TypeError("the items of a stream must be an AsyncIterable, an Iterable or a ReadableStream");
+}

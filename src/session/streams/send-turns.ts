@@ -1,0 +1,54 @@
+import type { Flushable, Turns } from "../../fabric/progress.ts";
+import type { Outbox } from "../connection/outbox.ts";
+
+/** What waits for its turn to send: a sender of items. */
+export interface TurnTaker {
+  /** Its turn has come. It may send as long as the turns are not `congested`. */
+  onTurn(): void;
+}
+
+/**
+ * Whose turn it is to send items, among the streams of one session. Items are not urgent: they leave half of the
+ * session's messages to requests and answers, and wait while anything else waits.
+ */
+export class SendTurns implements Flushable {
+  flushQueued = false;
+  readonly #outbox: Outbox;
+  readonly #progress: Turns;
+  #ring: TurnTaker[] = [];
+
+  constructor(outbox: Outbox, progress: Turns) {
+    this.#outbox = outbox;
+    this.#progress = progress;
+  }
+
+  get congested(): boolean {
+    return this.#outbox.congested;
+  }
+
+  /** `taker` is called when all that wait already have been. */
+  enroll(taker: TurnTaker): void {
+    this.#ring.push(taker);
+    this.#progress.flushSoon(this);
+    // Otherwise the end of a message that is on its way brings the next turn.
+    if (!this.congested) this.#progress.wake();
+  }
+
+  /** Called at the end of a turn of the loop. What the takers send leaves in the next. */
+  flush(): boolean {
+    const ring = this.#ring;
+    this.#ring = [];
+    let taken = 0;
+    while (taken < ring.length && !this.congested) (ring[taken++] as TurnTaker).onTurn();
+    // A generator gives its items when the turn is over.
+    if (taken > 0) this.#progress.goOn();
+    if (taken < ring.length) this.#ring = [...ring.slice(taken), ...this.#ring];
+    if (this.#ring.length > 0) this.#progress.flushSoon(this);
+    return false;
+  }
+
+  /** Nothing is sent any more. */
+  close(): void {
+    this.#ring = [];
+  }
+}

@@ -1,0 +1,296 @@
+import type { RpcCode } from "../../base/errors/code.ts";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { IncomingCall } from "../../call/incoming-call.ts";
+import { fail } from "../control/control-method.ts";
+import type { ChunkSource, ReadableControl } from "./chunk-readable.ts";
+
+/** The ring of a byte stream: chunks of one length, used in turn. */
+export interface RingShape {
+  readonly chunkBytes: number;
+  readonly chunks: number;
+}
+
+/** Offset of chunk number `seq` in the ring. */
+export function chunkOffset({ chunkBytes, chunks }: RingShape, seq: number): number {
+  return (seq % chunks) * chunkBytes;
+}
+
+/** Lets several wait for one event: room, data, or the end. */
+export class Bell {
+  #waiting: (() => void)[] = [];
+
+  rung(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  ring(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const resolve of waiting) resolve();
+  }
+}
+
+/**
+ * The error of a stream that one side gives up. A reason that is an RpcError keeps its code; anything else becomes
+ * `cancelled` with its text.
+ */
+export function givenUp(who: string, reason: unknown): RpcError {
+  if (reason instanceof RpcError) return streamError(reason.code, reason.plainMessage, reason);
+  const text = reason instanceof Error ? reason.message : reason === undefined ? "" : String(reason);
+  return streamError("cancelled", `${who} gave the stream up${text === "" ? "" : `: ${text}`}`, reason);
+}
+
+export function streamError(code: RpcCode, message: string, cause?: unknown): RpcError {
+  return new RpcError({ code, message, origin: "local", ...(cause === undefined ? {} : { cause }) });
+}
+
+/** The call was answered before its stream was complete. */
+export function endedEarly(): RpcError {
+  return streamError("failed_precondition", "the call ended before the byte stream did");
+}
+
+/** The writer's word that a chunk is there. It stays unanswered while the writer must wait. */
+interface Pushed {
+  readonly call: IncomingCall;
+  readonly seq: number;
+  readonly last: boolean;
+}
+
+/**
+ * The caller's side of a stream that the handler writes: takes chunks out of the ring in its own memory. It answers a
+ * `push` when there is room for the next chunk, and the last one when everything was read. The answer is the number of
+ * chunks used.
+ */
+export class RingReader implements ChunkSource {
+  readonly #shape: RingShape;
+  readonly #ring: Uint8Array;
+  readonly #control: ReadableControl;
+  readonly #filled: number[] = [];
+  /** How many chunks have come, and how many were used up. */
+  #pushed = 0;
+  #taken = 0;
+  /** Bytes used of the chunk being read. */
+  #used = 0;
+  #last = -1;
+  #waiting: Pushed | undefined;
+  #error: RpcError | undefined;
+  readonly #changed = new Bell();
+
+  constructor(shape: RingShape, ring: Uint8Array, control: ReadableControl) {
+    this.#shape = shape;
+    this.#ring = ring;
+    this.#control = control;
+  }
+
+  /** Whether the last chunk was read. */
+  get complete(): boolean {
+    return this.#last >= 0 && this.#taken > this.#last;
+  }
+
+  async peek(): Promise<Uint8Array | undefined> {
+    for (;;) {
+      if (this.complete) return undefined;
+      if (this.#error !== undefined) throw this.#error;
+      if (this.#taken < this.#pushed) {
+        const offset = chunkOffset(this.#shape, this.#taken);
+        const filled = this.#filled[this.#taken % this.#shape.chunks] as number;
+        if (filled > this.#used) return this.#ring.subarray(offset + this.#used, offset + filled);
+        this.use(0);
+      } else await this.#changed.rung();
+    }
+  }
+
+  use(bytes: number): void {
+    this.#used += bytes;
+    if (this.#used < (this.#filled[this.#taken % this.#shape.chunks] as number)) return;
+    this.#taken++;
+    this.#used = 0;
+    this.#answer();
+  }
+
+  cancel(reason: unknown): void {
+    if (this.complete) return;
+    this.#error ??= givenUp("the reader", reason);
+    this.#answer();
+    this.#changed.ring();
+  }
+
+  /** Ends the stream with an error, at both sides. */
+  fail(error: RpcError): void {
+    if (this.complete || this.#error !== undefined) return;
+    this.#error = error;
+    this.#control.fail(error);
+    this.#answer();
+    this.#changed.ring();
+  }
+
+  /** The writer has put chunk `seq`. */
+  onPush(call: IncomingCall, seq: number, bytes: number, last: boolean): void {
+    const { chunkBytes, chunks } = this.#shape;
+    const pending = this.#waiting?.call.open === true;
+    if (
+      pending ||
+      seq !== this.#pushed ||
+      this.#last >= 0 ||
+      seq >= this.#taken + chunks ||
+      bytes > chunkBytes ||
+      (bytes === 0 && !last)
+    ) {
+      return fail(call, "invalid_argument", `push: chunk ${seq} of ${bytes} bytes is out of turn`);
+    }
+    this.#filled[seq % chunks] = bytes;
+    this.#pushed++;
+    if (last) this.#last = seq;
+    this.#waiting = { call, seq, last };
+    this.#answer();
+    this.#changed.ring();
+  }
+
+  #answer(): void {
+    if (this.#waiting === undefined) return;
+    const { call, seq, last } = this.#waiting;
+    const error = this.complete ? undefined : this.#error;
+    const free = last ? this.complete : seq + 1 < this.#taken + this.#shape.chunks;
+    if (error === undefined && !free) return;
+    this.#waiting = undefined;
+    call.settle(error === undefined ? { value: this.#taken } : { error });
+  }
+}
+
+/** The reader's request for a chunk that is not there yet. */
+interface Asked {
+  readonly call: IncomingCall;
+  readonly seq: number;
+}
+
+/**
+ * The caller's side of a stream that the handler reads: fills the ring in its own memory, and answers `next` when the
+ * requested chunk is there. A chunk that is not full yet is handed out when the reader has nothing else to do.
+ */
+export class RingWriter {
+  readonly #shape: RingShape;
+  readonly #ring: Uint8Array;
+  /** The chunk being filled, and how far. All chunks before it are sealed. */
+  #chunk = 0;
+  #filled = 0;
+  /** How many chunks the reader has given back. */
+  #taken = 0;
+  /** The next chunk that the reader may request. */
+  #expected = 0;
+  /**
+   * Lengths of the chunks that the reader may still request: a ring full, and an empty last one, which takes no room in
+   * the ring.
+   */
+  readonly #sealed: number[] = [];
+  /** Number of the last chunk, once it is known. */
+  #last = -1;
+  #asked: Asked | undefined;
+  #error: RpcError | undefined;
+  #complete = false;
+  readonly #changed = new Bell();
+
+  constructor(shape: RingShape, ring: Uint8Array) {
+    this.#shape = shape;
+    this.#ring = ring;
+  }
+
+  /** Whether the reader has confirmed that it has everything. */
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    const { chunkBytes, chunks } = this.#shape;
+    for (let at = 0; at < bytes.byteLength; ) {
+      if (this.#error !== undefined) throw this.#error;
+      if (this.#chunk - this.#taken >= chunks) {
+        await this.#changed.rung();
+        continue;
+      }
+      const count = Math.min(chunkBytes - this.#filled, bytes.byteLength - at);
+      const to = chunkOffset(this.#shape, this.#chunk) + this.#filled;
+      this.#ring.set(bytes.subarray(at, at + count), to);
+      this.#filled += count;
+      at += count;
+      if (this.#filled === chunkBytes) this.#seal();
+    }
+    this.#answer();
+  }
+
+  /** Resolves when the reader has everything. */
+  async close(): Promise<void> {
+    if (this.#error === undefined) {
+      this.#last = this.#chunk;
+      this.#seal();
+    }
+    while (!this.#complete) {
+      if (this.#error !== undefined) throw this.#error;
+      await this.#changed.rung();
+    }
+  }
+
+  abort(reason: unknown): void {
+    this.fail(givenUp("the writer", reason));
+  }
+
+  /** Ends the stream with an error, at both sides. */
+  fail(error: RpcError): void {
+    if (this.#complete) return;
+    this.#error ??= error;
+    this.#answer();
+    this.#changed.ring();
+  }
+
+  /** The reader requests chunk `seq`, and has used all chunks below `taken`. */
+  onNext(call: IncomingCall, seq: number, taken: number): void {
+    const pending = this.#asked?.call.open === true;
+    if (
+      pending ||
+      seq !== this.#expected ||
+      taken < this.#taken ||
+      taken > seq ||
+      taken > this.#chunk ||
+      seq >= taken + this.#shape.chunks
+    ) {
+      return fail(call, "invalid_argument", `next: chunk ${seq} is out of turn`);
+    }
+    this.#taken = taken;
+    this.#asked = { call, seq };
+    this.#answer();
+    this.#changed.ring();
+  }
+
+  #seal(): void {
+    this.#sealed[this.#chunk % (this.#shape.chunks + 1)] = this.#filled;
+    this.#chunk++;
+    this.#filled = 0;
+    this.#answer();
+  }
+
+  #answer(): void {
+    const asked = this.#asked;
+    if (asked === undefined) return;
+    const { call, seq } = asked;
+    if (this.#error !== undefined) {
+      this.#asked = undefined;
+      call.settle({ error: this.#error });
+      return;
+    }
+    if (this.#last >= 0 && seq > this.#last) return this.#finish(asked);
+    // The reader waits for the chunk being filled: it gets what is there.
+    if (seq === this.#chunk && this.#filled > 0) return this.#seal();
+    if (seq >= this.#chunk) return;
+    this.#asked = undefined;
+    this.#expected++;
+    call.settle({ value: [this.#sealed[seq % (this.#shape.chunks + 1)], seq === this.#last] });
+  }
+
+  /** The request for a chunk after the last one confirms that the reader has the last one. */
+  #finish({ call, seq }: Asked): void {
+    this.#asked = undefined;
+    this.#complete = this.#taken === seq;
+    if (this.#complete) call.settle({ value: [0, true] });
+    else this.fail(streamError("internal", "the reader ended the stream before it had read everything"));
+    this.#changed.ring();
+  }
+}

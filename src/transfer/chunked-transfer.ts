@@ -1,0 +1,114 @@
+/**
+ * One transfer, cut into chunks that are moved a few at a time. How a chunk is cut and moved differs: one-sided
+ * (`scheduler.ts`), or sealed (`sealed/mover.ts`).
+ */
+export abstract class ChunkedTransfer {
+  readonly #turns: Turns;
+  #inFlight = 0;
+  /** Whether it waits for its turn. */
+  #waits = false;
+  #ended = false;
+
+  constructor(turns: Turns) {
+    this.#turns = turns;
+  }
+
+  /** Chunks in flight. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Bytes that are not posted yet. */
+  abstract get remaining(): number;
+  /** True when no further chunk may be posted: a chunk failed, or nobody wants the rest. */
+  protected abstract get isStopped(): boolean;
+  /** Chunks of this transfer that may be in flight at once. */
+  abstract get maxInFlight(): number;
+  /** The most bytes of the next chunk; 0 while there is no room for one. */
+  abstract get room(): number;
+  /** Moves the next chunk of at most `maxBytes` bytes. `onChunkEnded` tells when it has ended, perhaps at once. */
+  protected abstract move(maxBytes: number): void;
+  /** No chunk is in flight, and none will be. */
+  protected abstract onEnded(): void;
+
+  /** Whether it would post a chunk now. */
+  get wants(): boolean {
+    return !this.#ended && this.remaining > 0 && this.#inFlight < this.maxInFlight && !this.isStopped;
+  }
+
+  /** Takes its turn among the others. Its first chunks are posted before this returns, if there is room. */
+  start(): void {
+    this.#waits = true;
+    this.#turns.add(this);
+  }
+
+  /** Nobody wants the rest: it ends now if no chunk is in flight, else with the last of them. */
+  stop(): void {
+    if (this.#inFlight === 0 && !this.wants) this.#end();
+  }
+
+  /** Posts the next chunk, of at most `maxBytes` bytes. */
+  post(maxBytes: number): void {
+    this.#inFlight++;
+    this.move(maxBytes);
+  }
+
+  /** Left the turns, since it does not want to post. A chunk that ends may bring it back. */
+  rest(): void {
+    this.#waits = false;
+    if (this.#inFlight === 0) this.#end();
+  }
+
+  protected onChunkEnded(): void {
+    this.#inFlight--;
+    if (!this.wants) {
+      if (this.#inFlight === 0) this.#end();
+    } else if (!this.#waits) return this.start();
+    // The room of its chunk is free for the others.
+    this.#turns.go();
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.onEnded();
+  }
+}
+
+/** Transfers that share room for chunks take turns: each posts one chunk, and then waits behind the others. */
+export class Turns {
+  /** Transfers that have chunks to post, the next one first. */
+  readonly #waiting: ChunkedTransfer[] = [];
+  #posting = false;
+
+  /** Whether no transfer waits. */
+  get isEmpty(): boolean {
+    return this.#waiting.length === 0;
+  }
+
+  /** @internal Called by `ChunkedTransfer.start`. */
+  add(transfer: ChunkedTransfer): void {
+    this.#waiting.push(transfer);
+    this.go();
+  }
+
+  /** Posts chunks while there is room. A chunk that ends while it is posted re-enters; the outer loop then goes on. */
+  go(): void {
+    if (this.#posting) return;
+    this.#posting = true;
+    for (let transfer = this.#waiting[0]; transfer !== undefined; transfer = this.#waiting[0]) {
+      if (!transfer.wants) {
+        this.#waiting.shift();
+        transfer.rest();
+        continue;
+      }
+      const maxBytes = transfer.room;
+      if (maxBytes === 0) break;
+      this.#waiting.shift();
+      transfer.post(maxBytes);
+      if (transfer.wants) this.#waiting.push(transfer);
+      else transfer.rest();
+    }
+    this.#posting = false;
+  }
+}

@@ -1,0 +1,288 @@
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { realClock } from "../../base/time/clock.ts";
+import { builtin } from "../../wire/builtin.ts";
+import { ChunkedTransfer, Turns } from "../chunked-transfer.ts";
+import type { PeerLink } from "../control/peer-link.ts";
+import type {
+  PieceCiphers,
+  SealedMover,
+  SealedPlan,
+  SealedTransferListener,
+} from "../control/sealed-bulk.ts";
+import {
+  asSealedPiece,
+  gathered,
+  gatherMemory,
+  inlineBytes,
+  openPiece,
+  type Piece,
+  PieceQueue,
+  pieceContext,
+  piecesInFlight,
+  pieceTurns,
+  scatter,
+  sealedParts,
+} from "./piece.ts";
+import { Staging, type StagingPiece } from "./staging.ts";
+
+/**
+ * How long this side keeps the owner's pieces after its last get, in milliseconds: the next get finds them, and an idle
+ * session holds none.
+ */
+const keepPiecesMs = 200;
+/** Pieces of one direction under way: those in the owner's slots, and read ones that wait to be opened. */
+const mostUnderWay = piecesInFlight + 2;
+
+/**
+ * This side's gets and puts on one sealed session. No memory of a user is ever registered for the peer: the owner seals
+ * into staging memory, from where this side reads and opens, or this side seals into its own, from where the owner
+ * does (docs/design/security.md).
+ */
+export class SessionMover implements SealedMover {
+  readonly #peer: PeerLink;
+  readonly #ciphers: PieceCiphers;
+  readonly #gets: PieceWindow;
+  readonly #puts: PieceWindow;
+  readonly #inline: SealedWay = {
+    turns: new Turns(),
+    hasRoom: true,
+    move: (transfer, piece) => this.#moveInline(transfer, piece),
+  };
+  #cancelRelease: (() => void) | undefined;
+  #ended = false;
+
+  constructor(peer: PeerLink, ciphers: PieceCiphers) {
+    this.#peer = peer;
+    this.#ciphers = ciphers;
+    const releaseSoon = () => this.#releaseSoon();
+    this.#gets = new PieceWindow((...move) => this.#get(...move), releaseSoon);
+    this.#puts = new PieceWindow((transfer, piece) => this.#put(transfer, piece));
+  }
+
+  start(plan: SealedPlan): { stop(): void } {
+    const window = plan.op === "get" ? this.#gets : this.#puts;
+    // A short one waits for nobody: it needs no staging memory.
+    const transfer = new SealedTransfer(plan, bytesIn(plan.parts) <= inlineBytes ? this.#inline : window);
+    transfer.start();
+    return transfer;
+  }
+
+  /** The session has ended: its requests have, too. */
+  end(): void {
+    this.#ended = true;
+    this.#cancelRelease?.();
+  }
+
+  async #moveInline(transfer: SealedTransfer, piece: Piece): Promise<void> {
+    const { op } = transfer;
+    if (op === "put") {
+      const bytes = gathered(piece.local, new Uint8Array(piece.bytes));
+      await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), bytes]);
+    } else {
+      const bytes = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece)]);
+      if (!(bytes instanceof Uint8Array) || bytes.byteLength !== piece.bytes) throw this.#malformed();
+      if (transfer.stopped) return;
+      scatter(bytes, piece.local);
+    }
+    transfer.onMoved(piece.bytes);
+  }
+
+  async #get(transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: () => void): Promise<void> {
+    this.#cancelRelease?.();
+    this.#cancelRelease = undefined;
+    const answer = await this.#ask(transfer, builtin.getPiece, [numbersOf(piece), slot]);
+    const sealed = Array.isArray(answer) ? asSealedPiece(answer) : undefined;
+    if (sealed === undefined) throw this.#malformed();
+    const isOpened = await openPiece("get", this.#peer, this.#ciphers.opener, {
+      ranges: piece.ranges,
+      sealed,
+      target: () => (transfer.stopped || this.#ended ? undefined : piece.local),
+      onRead: onSlotFree,
+    });
+    if (isOpened) transfer.onMoved(piece.bytes);
+  }
+
+  async #put(transfer: SealedTransfer, piece: Piece): Promise<void> {
+    await pieceTurns.next();
+    const { port, account } = this.#peer;
+    const place = await Staging.of(port).readable.take(account);
+    try {
+      if (transfer.stopped) return;
+      // There are no keys after the end. The request fails then, and says why the session has ended.
+      const seal = this.#ended ? undefined : this.#seal(piece, place);
+      await this.#ask(transfer, builtin.putPiece, [numbersOf(piece), ...(seal ?? [])]);
+      transfer.onMoved(piece.bytes);
+    } finally {
+      // The owner may still read after a request that was given up. It finds ciphertext of another piece then, which
+      // its tag does not open.
+      place.giveBack();
+    }
+  }
+
+  #seal({ local, bytes, ranges }: Piece, place: StagingPiece): unknown[] {
+    const target = place.memory.subarray(0, bytes);
+    const { sealer } = this.#ciphers;
+    return sealedParts(
+      place,
+      sealer.seal(gathered(local, gatherMemory), target, pieceContext("put", ranges)),
+    );
+  }
+
+  #ask(transfer: SealedTransfer, method: number, input: readonly unknown[]): Promise<unknown> {
+    const timeoutMs = Math.max(1, transfer.deadlineMs - this.#peer.clock.now());
+    return this.#peer.request(method, input, { timeoutMs });
+  }
+
+  /**
+   * The owner keeps the pieces that this side has read until it hears that they are not needed. Others may wait for their
+   * memory, even others of this side: so it hears that while some are under way.
+   */
+  #releaseSoon(): void {
+    if (this.#ended || this.#cancelRelease !== undefined) return;
+    this.#cancelRelease = realClock.timer(
+      keepPiecesMs,
+      () => {
+        this.#cancelRelease = undefined;
+        const { freeSlots } = this.#gets;
+        if (this.#ended || freeSlots.length === 0) return;
+        const slots = freeSlots.length === piecesInFlight ? [] : [...freeSlots];
+        this.#peer.request(builtin.releasePieces, slots).catch(() => {});
+      },
+      true,
+    );
+  }
+
+  #malformed(): RpcError {
+    const message = `${this.#peer.peerName} sent a malformed answer to a sealed transfer`;
+    return new RpcError({ code: "internal", message, origin: "remote" });
+  }
+}
+
+function bytesIn(parts: SealedPlan["parts"]): number {
+  return parts.reduce((sum, { local }) => sum + local.reduce((bytes, view) => bytes + view.byteLength, 0), 0);
+}
+
+/** The ranges of a piece as numbers, in the order of docs/protocol.md. */
+function numbersOf({ ranges }: Piece): unknown[] {
+  return ranges.flatMap(({ key, offset, bytes }) => [key, offset, bytes]);
+}
+
+/** How the pieces of a transfer travel. */
+interface SealedWay {
+  readonly turns: Turns;
+  readonly hasRoom: boolean;
+  move(transfer: SealedTransfer, piece: Piece): Promise<void>;
+}
+
+/** A transfer whose chunks are sealed pieces. It ends when no piece is under way and none will be. */
+class SealedTransfer extends ChunkedTransfer {
+  readonly op: "get" | "put";
+  readonly pieces: PieceQueue;
+  readonly deadlineMs: number;
+  readonly #listener: SealedTransferListener;
+  readonly #way: SealedWay;
+  #error: RpcError | undefined;
+
+  constructor({ op, parts, chunkBytes, deadlineMs, listener }: SealedPlan, way: SealedWay) {
+    super(way.turns);
+    this.op = op;
+    this.pieces = new PieceQueue(parts, chunkBytes);
+    this.deadlineMs = deadlineMs;
+    this.#listener = listener;
+    this.#way = way;
+  }
+
+  override get remaining(): number {
+    return this.pieces.remaining;
+  }
+
+  /** The window of the session bounds them. */
+  override get maxInFlight(): number {
+    return Number.POSITIVE_INFINITY;
+  }
+
+  override get room(): number {
+    return this.#way.hasRoom ? this.pieces.nextBytes : 0;
+  }
+
+  get stopped(): boolean {
+    return this.isStopped;
+  }
+
+  protected override get isStopped(): boolean {
+    return this.#error !== undefined || this.#listener.stopped();
+  }
+
+  protected override move(maxBytes: number): void {
+    void this.#moved(this.#way.move(this, this.pieces.take(maxBytes)));
+  }
+
+  async #moved(moving: Promise<void>): Promise<void> {
+    try {
+      await moving;
+    } catch (error) {
+      this.#error ??= error as RpcError;
+    }
+    this.onChunkEnded();
+  }
+
+  /** `bytes` more are in place. */
+  onMoved(bytes: number): void {
+    this.#listener.onMoved(bytes);
+  }
+
+  protected override onEnded(): void {
+    this.#listener.onSealedEnd(this.#error);
+  }
+}
+
+/** Moves a piece. `onSlotFree` is called, if at all, when the owner's place can take another one. */
+type Move = (transfer: SealedTransfer, piece: Piece, slot: number, onSlotFree: () => void) => Promise<void>;
+
+/**
+ * The pieces of one direction that are under way: a few, in turn over the transfers that want to move. The next one is
+ * asked for when the ciphertext of one has been read. So it is sealed and read while that one is opened.
+ */
+class PieceWindow implements SealedWay {
+  readonly turns = new Turns();
+  readonly #move: Move;
+  readonly #onRest: () => void;
+  /** Those of the owner's places that are free. */
+  readonly #slots = Array.from({ length: piecesInFlight }, (_, slot) => slot);
+  #underWay = 0;
+
+  /** `onRest` is called when a piece has moved and no more wait. */
+  constructor(move: Move, onRest: () => void = () => {}) {
+    this.#move = move;
+    this.#onRest = onRest;
+  }
+
+  get freeSlots(): readonly number[] {
+    return this.#slots;
+  }
+
+  get hasRoom(): boolean {
+    return this.#slots.length > 0 && this.#underWay < mostUnderWay;
+  }
+
+  /** Moves a piece through a slot, of which one is free. */
+  async move(transfer: SealedTransfer, piece: Piece): Promise<void> {
+    const slot = this.#slots.pop() as number;
+    let isFree = false;
+    const onSlotFree = (): void => {
+      if (isFree) return;
+      isFree = true;
+      this.#slots.push(slot);
+      this.turns.go();
+    };
+    this.#underWay++;
+    try {
+      await this.#move(transfer, piece, slot, onSlotFree);
+    } finally {
+      this.#underWay--;
+      onSlotFree();
+      this.turns.go();
+      if (this.turns.isEmpty) this.#onRest();
+    }
+  }
+}

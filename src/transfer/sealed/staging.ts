@@ -1,0 +1,197 @@
+import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
+import { realClock } from "../../base/time/clock.ts";
+import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
+import { IdleSlabs } from "../../memory/idle-slabs.ts";
+import { allocateSlab, releaseSlab } from "../../memory/pool.ts";
+
+/**
+ * The longest piece of sealed bulk. Sealing one takes 100 µs, or 250 µs with OpenSSL 3.0: a share of a turn that others
+ * can wait for. With shorter ones, messages, reads and turns take more of the processors than the ciphers.
+ */
+export const pieceBytes = 1024 * 1024;
+
+const piecesPerSlab = 2;
+/** Staging memory of a port: half of it for what peers read, half for what this side reads. */
+const maxStagingBytes = 64 * 1024 * 1024;
+const maxSlabs = maxStagingBytes / 2 / (piecesPerSlab * pieceBytes);
+/** How long a slab that nobody uses is kept, in milliseconds: the first write to a new one is slow. */
+const idleMs = 500;
+
+/**
+ * Registered memory through which sealed bulk travels. Peers may read `readable`, which holds ciphertext and nothing
+ * else. `own` is private: ciphertext is pulled into it and opened from there, as nobody else can write to it meanwhile.
+ */
+export class Staging {
+  readonly readable: PiecePool;
+  readonly own: PiecePool;
+
+  private constructor(port: Port) {
+    this.readable = new PiecePool(port, access.remoteRead);
+    this.own = new PiecePool(port, access.local);
+  }
+
+  /** The staging memory of a port; the first call creates it, without any memory. */
+  static of(port: Port): Staging {
+    let staging = stagings.get(port);
+    if (staging === undefined) {
+      staging = new Staging(port);
+      stagings.set(port, staging);
+    }
+    return staging;
+  }
+}
+
+const stagings = new WeakMap<Port, Staging>();
+
+/** Staging memory for one piece. Its taker gives it back once. */
+export class StagingPiece {
+  /** `pieceBytes` long. */
+  readonly memory: Uint8Array;
+  readonly registered: RegisteredMemory;
+  /** Offset of the first byte in the registration. */
+  readonly offset: number;
+  readonly #slab: Slab;
+  /** The share of the peer that uses it. */
+  share: ByteShare | undefined;
+
+  constructor(slab: Slab, memory: Uint8Array, offset: number) {
+    this.#slab = slab;
+    this.memory = memory;
+    this.registered = slab.registered;
+    this.offset = offset;
+  }
+
+  giveBack(): void {
+    this.share?.give(pieceBytes);
+    this.share = undefined;
+    this.#slab.give(this);
+  }
+}
+
+/** Who waits for a piece. */
+interface Taker {
+  readonly share: ByteShare;
+  readonly resolve: (piece: StagingPiece) => void;
+}
+
+/**
+ * Pieces of one kind. Slabs of a few pieces are registered when they are needed, and withdrawn when they are not. The
+ * pieces are shared by the peers for which they are used: none takes more than it leaves for the others.
+ */
+export class PiecePool {
+  readonly #port: Port;
+  readonly #rights: number;
+  readonly #slabs = new Set<Slab>();
+  readonly #budget = new ByteBudget(maxSlabs * piecesPerSlab * pieceBytes);
+  readonly #shares = new WeakMap<object, ByteShare>();
+  readonly #waiting: Taker[] = [];
+  readonly #idle = new IdleSlabs<Slab>(realClock, idleMs, (slab) => this.#drop(slab));
+  #free = 0;
+
+  constructor(port: Port, rights: number) {
+    this.#port = port;
+    this.#rights = rights;
+  }
+
+  /** Bytes that are registered now. */
+  get bytes(): number {
+    return this.#slabs.size * piecesPerSlab * pieceBytes;
+  }
+
+  /** Pieces that are in use. */
+  get taken(): number {
+    return this.#slabs.size * piecesPerSlab - this.#free;
+  }
+
+  /**
+   * A piece for a peer, which its account stands for: now, or in turn when pieces are given back. Rejects with an
+   * RpcError of the provider.
+   */
+  async take(account: object): Promise<StagingPiece> {
+    const share = this.#shareOf(account);
+    if (!share.take(pieceBytes)) return new Promise((resolve) => this.#waiting.push({ share, resolve }));
+    try {
+      return this.#pieceFor(share);
+    } catch (error) {
+      share.give(pieceBytes);
+      throw error;
+    }
+  }
+
+  #shareOf(account: object): ByteShare {
+    let share = this.#shares.get(account);
+    if (share === undefined) {
+      share = this.#budget.share();
+      this.#shares.set(account, share);
+    }
+    return share;
+  }
+
+  #pieceFor(share: ByteShare): StagingPiece {
+    if (this.#free === 0) {
+      this.#slabs.add(new Slab(this.#port, this.#rights, this));
+      this.#free += piecesPerSlab;
+    }
+    for (const slab of this.#slabs) {
+      const piece = slab.take();
+      if (piece === undefined) continue;
+      this.#idle.delete(slab);
+      this.#free--;
+      piece.share = share;
+      return piece;
+    }
+    throw new Error("a piece is counted as free and is not");
+  }
+
+  /** @internal A piece has come back to its slab. */
+  onFree(slab: Slab): void {
+    this.#free++;
+    // Those whose peers have enough already are passed over.
+    const next = this.#waiting.findIndex(({ share }) => share.take(pieceBytes));
+    if (next >= 0) {
+      const [taker] = this.#waiting.splice(next, 1) as [Taker];
+      return taker.resolve(this.#pieceFor(taker.share));
+    }
+    if (slab.isFree) this.#idle.add(slab);
+  }
+
+  #drop(slab: Slab): void {
+    this.#free -= piecesPerSlab;
+    this.#slabs.delete(slab);
+    slab.release(this.#port);
+  }
+}
+
+/** Pieces that share a registration. */
+class Slab {
+  readonly registered: RegisteredMemory;
+  readonly #pool: PiecePool;
+  readonly #free: StagingPiece[] = [];
+  readonly #memory = allocateSlab(piecesPerSlab * pieceBytes);
+
+  constructor(port: Port, rights: number, pool: PiecePool) {
+    const memory = this.#memory;
+    this.registered = port.register(memory, 0, memory.byteLength, rights);
+    this.#pool = pool;
+    for (let at = 0; at < memory.byteLength; at += pieceBytes)
+      this.#free.push(new StagingPiece(this, new Uint8Array(memory, at, pieceBytes), at));
+  }
+
+  get isFree(): boolean {
+    return this.#free.length === piecesPerSlab;
+  }
+
+  take(): StagingPiece | undefined {
+    return this.#free.pop();
+  }
+
+  give(piece: StagingPiece): void {
+    this.#free.push(piece);
+    this.#pool.onFree(this);
+  }
+
+  /** Returns the memory when no access of a peer can be in progress. */
+  release(port: Port): void {
+    port.deregister(this.registered.index, () => releaseSlab(this.#memory));
+  }
+}

@@ -1,0 +1,12 @@
+// Serves the test service of the conformance suite.
+import { Engine, type EngineOptions } from "cinnabar";
+import { testServer } from "../../conformance/service.ts";
+import { engineCommands, obey, settings, tell } from "./commands.ts";
+
+const engine = await Engine.open({
+  ...settings<Pick<EngineOptions, "listen" | "heartbeatMs">>(),
+  serve: [testServer()],
+});
+
+obey(engineCommands(engine));
+tell("listening", { urls: engine.urls });
