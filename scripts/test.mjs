@@ -1,82 +1,78 @@
-// `npm test [-- --changed[=REF]] [-- --only STAGE[,STAGE]] [-- PATH …]`: sets up, runs the stages that a person waits
-// for, says what took longest, and ends with one line, `N passed, N failed`.
+// `npm test [-- STAGE …] [-- PATH | OPTION …]`: sets up, runs stages one after another, and ends with one line,
+// `N passed, N failed`. scripts/test/stages.mjs has the stages.
 import { endChildrenOnSignal } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
-import { readArguments, UsageError } from "./test/arguments.mjs";
-import { plan } from "./test/changed.mjs";
-import { changedFiles, readSources } from "./test/changed-files.mjs";
-import { withoutLacking } from "./test/needs.mjs";
-import { treeHash } from "./test/results.mjs";
-import { runStages } from "./test/run-stages.mjs";
-import { testStages } from "./test/stages.mjs";
-import { lastLines, summary } from "./test/summary.mjs";
+import { sumOf } from "./test/outcome.mjs";
+import { stages, stagesOf } from "./test/stages.mjs";
 
 endChildrenOnSignal();
 
-const usage = `npm test [-- OPTION …] [-- PATH …]
+const usage = `npm test [-- STAGE …] [-- PATH | OPTION …]
 
-  --changed[=REF]   run what the changes since REF can touch; uncommitted ones count. REF is by default where
-                    the branch has left its upstream or main
-  --only STAGE,…    run these stages
-  --list            print the stages
+Without a STAGE: what every commit must pass. A STAGE is a name below, the beginning of several, such as "rdma", or
+"all". The other words go to the stages vitest (files, folders, options such as --changed=main), native and
+native-debug (options of ctest), both smokes and consumers (files, folders). Without a STAGE they go to vitest.
+`;
 
-PATHs are test files or folders for the stage vitest. Everything, in more stages: npm run test:all`;
-
-let options;
-try {
-  options = readArguments(process.argv.slice(2), testStages, ["--changed", "--only", "--list"]);
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  console.error(`${error.message}\n\n${usage}`);
-  process.exit(2);
-}
-if (options.list || options.help) {
-  if (options.help) console.log(`${usage}\n`);
-  for (const { name, what, seconds } of testStages)
-    console.log(`${name.padEnd(18)}${`${seconds} s`.padStart(6)}   ${what}`);
+const words = process.argv.slice(2);
+if (words.includes("--help") || words.includes("--list")) {
+  if (words.includes("--help")) console.log(usage);
+  for (const { name, what, when } of stages) console.log(`${name.padEnd(24)}${when.padEnd(8)}${what}`);
   process.exit(0);
 }
 
-await setUp("test").catch(fail);
-
-let chosen = options.stages;
-/** @type {Map<string, readonly string[]>} */
-const filters = new Map();
-/** @type {{ name: string, why: string }[]} */
-const notRun = [];
-if (options.paths.length > 0) {
-  chosen = chosen.filter(({ name }) => name === "vitest");
-  filters.set("vitest", options.paths);
+const named = new Set(words.flatMap(stagesOf));
+const args = words.filter((word) => stagesOf(word).length === 0);
+const unknown = args.filter((word) => /^\w[\w-]*$/.test(word));
+if (unknown.length > 0) {
+  console.error(`There is no stage ${unknown.join(", ")}\n\n${usage}`);
+  process.exit(2);
 }
-if (options.changed !== undefined) {
-  const { files, since } = await changedFiles(options.changed).catch(fail);
-  console.log(`\n${files.length} files have changed since ${since}`);
-  const planned = plan(
-    files,
-    await readSources(),
-    chosen.map(({ name }) => name),
-  );
-  for (const [name, why] of planned.notRun) notRun.push({ name, why });
-  for (const [name, tests] of planned.tests) filters.set(name, tests);
-  chosen = chosen.filter(({ name }) => !planned.notRun.has(name));
-  for (const { name, why } of notRun) console.log(`not run: ${name}: ${why}`);
-}
+const chosen = stages.filter((stage) => {
+  if (named.size > 0) return named.has(stage);
+  return args.length > 0 ? stage.name === "vitest" : stage.when === "always" || stage.when === "smoke";
+});
 
-const lacking = await withoutLacking(chosen);
-const { results: ran } = await runStages(lacking.stages, { filters, tree: await treeHash() });
-const results = [...ran, ...lacking.skipped];
-const { text, passed, failed } = summary(results, notRun);
+/** @type {{ name: string, seconds: number, outcome: import("./test/outcome.mjs").Outcome }[]} */
+const results = [];
+try {
+  await setUp("test");
+  for (const stage of chosen) {
+    console.log(`\n━━ ${stage.name}: ${stage.what}`);
+    const started = performance.now();
+    const outcome = await outcomeOf(stage);
+    results.push({ name: stage.name, seconds: (performance.now() - started) / 1000, outcome });
+  }
+} catch (error) {
+  reportFailure(error);
+  const problem = error instanceof Error ? error.message : String(error);
+  results.push({ name: "set-up", seconds: 0, outcome: { passed: 0, failed: 1, problems: [problem] } });
+}
+const { text, failed } = sumOf(results);
 console.log(`\n${text}`);
-process.exit(failed === 0 && (passed > 0 || chosen.length === 0) ? 0 : 1);
+process.exit(failed === 0 ? 0 : 1);
 
 /**
- * The last line says what a caller needs to know even when no stage could start.
+ * A stage that crashes, or that runs nothing at all, has failed: silence is never success.
  *
- * @param {unknown} error
- * @returns {never}
+ * @param {import("./test/stages.mjs").Stage} stage
+ * @returns {Promise<import("./test/outcome.mjs").Outcome>}
  */
-function fail(error) {
-  reportFailure(error);
-  console.log(`\n${lastLines(0, 1, [`the set-up: ${error instanceof Error ? error.message : error}`])}`);
-  process.exit(1);
+async function outcomeOf(stage) {
+  try {
+    await stage.prepare?.();
+  } catch (error) {
+    const skipped = `${stage.lack}: ${error instanceof Error ? error.message.split("\n")[0] : error}`;
+    return { passed: 0, failed: 0, problems: [], skipped };
+  }
+  // Nobody waits for these stages: see test/matrix/long.ts. They come after those of npm test.
+  if (stage.when === "often" || stage.when === "alone") process.env.CINNABAR_LONG = "1";
+  try {
+    const outcome = await stage.run(args);
+    if (outcome.passed + outcome.failed > 0 || outcome.skipped !== undefined) return outcome;
+    return { ...outcome, failed: 1, problems: [...outcome.problems, "it ran no tests"] };
+  } catch (error) {
+    reportFailure(error);
+    return { passed: 0, failed: 1, problems: [error instanceof Error ? error.message : String(error)] };
+  }
 }

@@ -50,4 +50,7 @@ if(CINNABAR_UNITY)
   # Several units, which compile at the same time.
   set_target_properties(cinnabar_native_tests PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
 endif()
-add_test(NAME cinnabar_native_tests COMMAND cinnabar_native_tests)
+# Each case is a test of ctest, found by asking the program after it was built.
+find_package(doctest REQUIRED)
+include(doctest)
+doctest_discover_tests(cinnabar_native_tests PROPERTIES TIMEOUT 600)

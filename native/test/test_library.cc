@@ -41,6 +41,7 @@ TEST_SUITE("library") {
   }
 
   TEST_CASE("loading sets our defaults but does not override the user's") {
+    REQUIRE(cinnabar::test::haveLibfabric());
     CHECK(std::string(getenv("FI_MR_CACHE_MAX_COUNT")) == "0");
     setenv("FI_MR_CACHE_MAX_COUNT", "7", 1);
     Library found;

@@ -9,7 +9,7 @@ import { basename } from "node:path";
  */
 export function howToPublish({ version, files, notesFile, commit }) {
   const publish = files.map((file) => `npm publish ./dist-packages/${basename(file)} --access public`);
-  return `To publish, after \`npm run test:all\` has passed on this commit:
+  return `To publish, after \`npm test -- all\` has passed on this commit:
 
     git tag -a v${version} ${commit} --cleanup=whitespace -F ${notesFile} && git push origin v${version}
     ${publish.join("\n    ")}

@@ -20,7 +20,7 @@ const cannotShow =
  * Runs the package's arm64 binaries under qemu-user, over the C library of Debian 11.
  *
  * @param {import("../package/make.mjs").Archives} archives
- * @returns {Promise<import("../test/stages.mjs").Outcome>}
+ * @returns {Promise<import("../test/outcome.mjs").Outcome>}
  */
 export async function testOnArm64({ main }) {
   const target = targets.find(({ arch }) => arch === "arm64");

@@ -20,7 +20,7 @@ const says = [
  * for, and runs it.
  *
  * @param {import("../package/make.mjs").Archives} archives
- * @returns {Promise<import("../test/stages.mjs").Outcome>}
+ * @returns {Promise<import("../test/outcome.mjs").Outcome>}
  */
 export async function testFromSources({ main }) {
   await installPrograms("The addon cannot be built here", { cmake: "cmake", "g++": "g++", make: "make" });

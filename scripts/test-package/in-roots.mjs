@@ -16,7 +16,7 @@ import { contentsFault, contentsFaultOfOther } from "./contents.mjs";
 import { guidePackages, writeGuide } from "./guide.mjs";
 import { bareRoot, inRoot, installRootTools, nodeOf, nodes, suites } from "./roots.mjs";
 
-/** @typedef {import("../test/stages.mjs").Outcome} Outcome */
+/** @typedef {import("../test/outcome.mjs").Outcome} Outcome */
 
 /**
  * Installs the packages in roots of the oldest and the current Debian and runs them with each Node.

@@ -67,7 +67,7 @@ const cases = [
  * without the guest's kernel says so, and passes.
  *
  * @param {import("../package/make.mjs").Archives} archives
- * @returns {Promise<import("../test/stages.mjs").Outcome>}
+ * @returns {Promise<import("../test/outcome.mjs").Outcome>}
  */
 export async function testOnDevices({ main }) {
   if ((await kernelOfGuest()) === undefined)

@@ -16,18 +16,17 @@ const manifest = "test/consumers/package.json";
  * of Node), and runs `test/consumers`. The tools take 1 GB, so neither `npm run setup` nor `npm test` has them. They
  * have no lock file: what counts is how the packages fare with the tools that users get.
  *
- * @param {{ archives?: Archives, filters?: readonly string[], workers?: number | undefined }} [options] `archives` are
+ * @param {{ archives?: Archives, filters?: readonly string[] }} [options] `archives` are
  * the packages to test; by default those of this checkout, and `cinnabar` of `CINNABAR_TARBALL` where it names one
  */
-export async function runConsumers({ archives, filters = ["test/consumers/"], workers } = {}) {
+export async function runConsumers({ archives, filters = ["test/consumers/"] } = {}) {
   await installTools();
   const { main, others } = archives ?? (await packCheckout(process.env.CINNABAR_TARBALL));
   await unpackMain(main);
   for (const other of others) await unpack(other, nameOf(other));
   return runVitest({
     name: "consumers",
-    filters,
-    workers,
+    args: filters,
     env: {
       CINNABAR_CONSUMERS: join(root, folder),
       CINNABAR_TARBALL: main,

@@ -20,9 +20,9 @@ export async function preparePackage() {
 }
 
 /**
- * Installs and runs the packages, in bare roots and on the devices of the guest; for a stage of `npm run test:all`.
+ * Installs and runs the packages, in bare roots and on the devices of the guest; for a stage of `npm test`.
  *
- * @returns {Promise<import("./stages.mjs").Outcome>}
+ * @returns {Promise<import("./outcome.mjs").Outcome>}
  */
 export async function testPackage() {
   const made = archives(folder);

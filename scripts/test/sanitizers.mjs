@@ -7,11 +7,10 @@ import { findings } from "./sanitizer-reports.mjs";
 import { runVitest } from "./vitest.mjs";
 
 /**
- * @typedef {import("./stages.mjs").Outcome} Outcome
+ * @typedef {import("./outcome.mjs").Outcome} Outcome
  *
  * @typedef {object} Part of the tests that drive the addon
  * @property {string} name
- * @property {number} seconds
  * @property {boolean} [quiet] no commit's turn has it
  * @property {readonly string[]} filters paths of vitest's
  */
@@ -30,7 +29,6 @@ const withoutNewPaths = [
 export const partsUnderSanitizers = [
   {
     name: "calls",
-    seconds: 150,
     filters: [
       "src/session/connection/sealed",
       "src/fabric/native-port",
@@ -43,10 +41,9 @@ export const partsUnderSanitizers = [
       "test/unary/unary",
     ],
   },
-  { name: "bulk", seconds: 150, filters: ["test/bulk/"] },
+  { name: "bulk", filters: ["test/bulk/"] },
   {
     name: "memory",
-    seconds: 250,
     filters: ["test/lifecycle/engine", "test/lifecycle/drain", "test/memory/", "test/regression/"],
   },
   ...processesInParts(),
@@ -65,10 +62,9 @@ function processesInParts() {
     .map((name) => `test/processes/${name}`);
   const first = files.filter((file) => /\/(lanes|teardown|chaos)\./.test(file));
   return [
-    { name: "processes-1", seconds: 300, quiet: true, filters: first },
+    { name: "processes-1", quiet: true, filters: first },
     {
       name: "processes-2",
-      seconds: 500,
       quiet: true,
       filters: files.filter((file) => !first.includes(file)),
     },
@@ -99,7 +95,7 @@ export function runNativeUnderSanitizers() {
  * @returns {Promise<Outcome>}
  */
 export function fuzzUnderSanitizers() {
-  return runNative("fuzz", fuzzedMessages.byCommand, ["--test-case=*mutated*"]);
+  return runNative("fuzz", fuzzedMessages.byCommand, ["--tests-regex", "mutated"]);
 }
 
 /**
@@ -122,19 +118,17 @@ async function runNative(name, messages, args) {
  * TypeScript tests on a stock Node with the sanitizer runtime loaded first. Each process writes its report to a file of
  * its own, so a finding in a child of a child is not lost; leaks, of which Node has some of its own, are judged here.
  *
- * @param {{ name: string, filters: readonly string[], workers?: number | undefined }} part
+ * @param {{ name: string, filters: readonly string[] }} part
  * @returns {Promise<Outcome>}
  */
-export async function runUnderSanitizers({ name, filters, workers }) {
+export async function runUnderSanitizers({ name, filters }) {
   const folder = await buildNative("asan", "cinnabar");
   const addon = findBelow(folder, (file) => file.endsWith(".node"));
   if (addon === undefined) throw new SetupError(`No addon in ${folder} after its build`);
   const { options, found } = reporting(name);
   const outcome = await runVitest({
     name: `sanitizers-${name}`,
-    filters,
-    workers,
-    args: [`--testNamePattern=^(?!.*(?:${sameCode}))`],
+    args: [...filters, `--testNamePattern=^(?!.*(?:${sameCode}))`],
     env: {
       ...options,
       // No suppressions: one that names Node would hide all that the addon forgets when Node calls it. No check at
@@ -148,8 +142,7 @@ export async function runUnderSanitizers({ name, filters, workers }) {
       CINNABAR_SANITIZERS: "1",
     },
   });
-  // What the pattern leaves out is no test of this run.
-  return withFindings({ ...outcome, leftOut: [] }, found());
+  return withFindings(outcome, found());
 }
 
 /**

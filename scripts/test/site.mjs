@@ -4,7 +4,7 @@ import { ask, live, onPath, root } from "../setup/command.mjs";
 import { installSitePackages } from "../setup/site-packages.mjs";
 import { rootPrefix } from "../setup/system-packages.mjs";
 
-/** @typedef {import("./stages.mjs").Outcome} Outcome */
+/** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
 /** Makes the site of the documentation and looks at it in a browser, which is installed where that is possible. */
 export async function runSite() {

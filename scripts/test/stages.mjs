@@ -1,13 +1,20 @@
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
 import { ask, live, root } from "../setup/command.mjs";
+import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
 import { runConsumers } from "./consumers.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
-import { testPackage } from "./package.mjs";
-import { partsOnDevices, runPartOnDevices, sealedOnDevices, smokeOnDevices } from "./rdma.mjs";
+import { preparePackage, testPackage } from "./package.mjs";
 import {
+  kernelOfGuest,
+  partsOnDevices,
+  prepareGuest,
+  runPartOnDevices,
+  sealedOnDevices,
+  smokeOnDevices,
+} from "./rdma.mjs";
+import {
+  fuzzUnderSanitizers,
   partsUnderSanitizers,
   runNativeUnderSanitizers,
   runUnderSanitizers,
@@ -16,231 +23,183 @@ import {
 import { runSite } from "./site.mjs";
 import { runVitest } from "./vitest.mjs";
 
+/** @typedef {import("./outcome.mjs").Outcome} Outcome */
+
 /**
- * @typedef {object} Outcome
- * @property {number} passed
- * @property {number} failed
- * @property {readonly string[]} problems one sentence for each thing a reader should look at
- * @property {string} [skipped] why nothing was run, where that is no failure
- * @property {readonly Slow[]} [slowest] the tests that took longest, longest first
- * @property {readonly string[]} [leftOut] tests that have skipped themselves, a line for each file
- *
- * @typedef {object} Slow
- * @property {string} name
- * @property {number} seconds
- *
- * @typedef {object} RunOptions
- * @property {readonly string[]} [filters] the test files that `processes` and `vitest` run instead of all of theirs
- * @property {number} [workers] how many of vitest's workers the stage may have, where it shares the processors with
- * others
- *
  * @typedef {object} Stage
  * @property {string} name of groups with its part behind a dash, as "rdma-bulk"
+ * @property {"always" | "smoke" | "often" | "alone"} when `npm test` without names runs "always" and "smoke"; the tests
+ * of a smoke are part of longer stages. Continuous integration adds some of "often". "alone" needs a machine that does
+ * nothing else, or takes many minutes. Tests take their long form in "often" and "alone"
  * @property {string} what
- * @property {number} seconds what it takes by itself on two quiet cores, once its programs are built
- * @property {"test" | "all" | "both"} within which command runs it: `npm test`, `npm run test:all` or both. Tests take
- * their long form in what `npm test` does not run
- * @property {boolean} [quiet] no commit's turn has it: it needs a machine that does nothing else, or much that takes
- * minutes to make
- * @property {boolean} [everyTurn] each commit's turn has it, because nothing else finds what it finds
- * @property {"guest" | "libfabric" | "package"} [needs] what must be made first, in minutes, where the machine does not
- * have it yet
- * @property {(options: RunOptions) => Promise<Outcome>} run
+ * @property {() => Promise<unknown>} [prepare] makes what the stage needs; where it cannot, the stage is skipped
+ * @property {string} [lack] what to say then
+ * @property {(args: readonly string[]) => Promise<Outcome>} run with test files, folders and options that were given
  */
 
-/** Every stage, in the order in which they start. @type {readonly Stage[]} */
+const onGuest = { prepare: prepareGuest, lack: "NO TEST ON RDMA DEVICES" };
+
+/** Every stage, in the order in which they run. @type {readonly Stage[]} */
 export const stages = [
   {
-    name: "processes",
-    what: "TypeScript tests of several processes",
-    seconds: 240,
-    within: "both",
-    run: ({ filters = [], workers }) =>
-      runVitest({ name: "processes", filters: filters.length > 0 ? filters : ["test/processes/"], workers }),
-  },
-  {
-    name: "vitest",
-    what: "all other TypeScript tests, those of src/ and packages/ too",
-    seconds: 240,
-    within: "both",
-    run: ({ filters = [], workers }) =>
-      runVitest({ filters: filters.length > 0 ? filters : foldersWithoutProcesses(), workers }),
-  },
-  {
     name: "biome",
+    when: "always",
     what: "format, lint and import order",
-    seconds: 2,
-    within: "both",
     run: () => asOne("node_modules/.bin/biome", ["ci", "--error-on-warnings"]),
   },
-  {
-    name: "clang-format",
-    what: "format of the C++ sources",
-    seconds: 3,
-    within: "both",
-    run: checkNativeFormat,
-  },
+  { name: "clang-format", when: "always", what: "format of the C++ sources", run: checkNativeFormat },
   {
     name: "types-7",
+    when: "always",
     what: "types under TypeScript 7",
-    seconds: 4,
-    within: "both",
     run: () => asOne(process.execPath, ["node_modules/typescript-7/bin/tsc"]),
   },
   {
     name: "types-6",
+    when: "always",
     what: "types under TypeScript 6",
-    seconds: 15,
-    within: "both",
     run: () => asOne(process.execPath, ["node_modules/typescript/bin/tsc"]),
   },
   {
     name: "native",
+    when: "always",
     what: "C++ tests, release build",
-    seconds: 40,
-    within: "both",
-    run: () => runNativeTests("release"),
+    run: (args) => runNativeTests("release", {}, args),
   },
+  { name: "vitest", when: "always", what: "all TypeScript tests", run: (args) => runVitest({ args }) },
   {
     name: "rdma-smoke",
+    when: "smoke",
     what: "a smoke of the tests on RDMA devices, in the guest",
-    seconds: 60,
-    within: "test",
-    needs: "guest",
-    run: () => runPartOnDevices("smoke", smokeOnDevices),
+    prepare: async () => {
+      if ((await kernelOfGuest()) === undefined)
+        throw new Error("`npm run setup -- --guest` builds the guest's kernel once, in some four minutes");
+    },
+    lack: onGuest.lack,
+    run: (args) => runPartOnDevices("smoke", args.length > 0 ? args : smokeOnDevices),
   },
   {
     name: "sanitizers-smoke",
+    when: "smoke",
     what: "a smoke of the tests under ASan, UBSan and LSan",
-    seconds: 100,
-    within: "test",
-    run: ({ workers }) => runUnderSanitizers({ name: "smoke", ...smokeUnderSanitizers, workers }),
+    run: (args) =>
+      runUnderSanitizers({ name: "smoke", filters: args.length > 0 ? args : smokeUnderSanitizers.filters }),
   },
   {
-    name: "long-processes",
-    what: "TypeScript tests of several processes and of the model, in their long form",
-    seconds: 600,
-    within: "all",
-    quiet: true,
-    run: ({ workers }) =>
-      runVitest({ name: "long-processes", filters: ["test/processes/", "test/model/"], workers }),
+    name: "native-debug",
+    when: "often",
+    what: "C++ tests, debug build, every file compiled by itself",
+    run: (args) => runNativeTests("debug", {}, args),
   },
   {
     name: "long-calls",
-    what: "all other TypeScript tests that have a long form",
-    seconds: 300,
-    within: "all",
-    run: ({ workers }) =>
-      runVitest({ name: "long-calls", filters: foldersWithLongForm.map((name) => `test/${name}/`), workers }),
+    when: "often",
+    what: "TypeScript tests that have a long form, but for those of processes and the model",
+    run: () => runVitest({ name: "long-calls", args: foldersWithLongForm.map((name) => `test/${name}/`) }),
+  },
+  {
+    name: "long-processes",
+    when: "alone",
+    what: "TypeScript tests of several processes and of the model, in their long form",
+    run: () => runVitest({ name: "long-processes", args: ["test/processes/", "test/model/"] }),
   },
   {
     name: "sealed",
+    when: "often",
     what: "TypeScript tests of calls and bulk over sealed sessions",
-    seconds: 200,
-    within: "all",
-    run: ({ workers }) =>
+    run: () =>
       runVitest({
         name: "sealed",
-        filters: foldersSecured.map((name) => `test/${name}/`),
+        args: foldersSecured.map((name) => `test/${name}/`),
         env: { CINNABAR_TEST_SECURED: "1" },
-        workers,
       }),
   },
   ...partsOnDevices().map(
-    ({ name, files, seconds, quiet }) =>
+    ({ name, files, quiet }) =>
       /** @type {Stage} */ ({
         name: `rdma-${name}`,
+        when: quiet ? "alone" : "often",
         what: `tests on RDMA devices, in the guest: ${files.length} files`,
-        seconds,
-        quiet,
-        within: "all",
-        needs: "guest",
+        ...onGuest,
         run: () => runPartOnDevices(name, files),
       }),
   ),
   {
     name: "rdma-sealed",
+    when: "often",
     what: "tests on RDMA devices over sealed sessions, in the guest",
-    seconds: 150,
-    within: "all",
-    needs: "guest",
+    ...onGuest,
     run: () => runPartOnDevices("sealed", sealedOnDevices, ["CINNABAR_TEST_SECURED=1"]),
   },
   {
     name: "sanitizers-native",
+    when: "often",
     what: "C++ tests under ASan, UBSan and LSan",
-    seconds: 120,
-    within: "all",
     run: runNativeUnderSanitizers,
   },
   ...partsUnderSanitizers.map(
-    ({ seconds, quiet = false, ...part }) =>
+    ({ quiet = false, ...part }) =>
       /** @type {Stage} */ ({
         name: `sanitizers-${part.name}`,
+        when: quiet ? "alone" : "often",
         what: `tests that use the addon under ASan, UBSan and LSan: ${part.filters.join(" ")}`,
-        seconds,
-        quiet,
-        within: "all",
-        run: ({ workers }) => runUnderSanitizers({ ...part, workers }),
+        run: () => runUnderSanitizers(part),
       }),
   ),
   {
+    name: "fuzz",
+    when: "alone",
+    what: "ten million mutated messages of each kind that native code reads, under ASan and UBSan",
+    run: fuzzUnderSanitizers,
+  },
+  { name: "tsan", when: "often", what: "C++ tests under ThreadSanitizer", run: runUnderThreadSanitizer },
+  {
     name: "site",
+    when: "often",
     what: "the site of the documentation: built, its links checked, looked at in a browser",
-    seconds: 120,
-    within: "all",
     run: runSite,
   },
-  {
-    name: "native-debug",
-    what: "C++ tests, debug build, every file compiled by itself",
-    seconds: 120,
-    within: "all",
-    everyTurn: true,
-    run: () => runNativeTests("debug"),
-  },
-  {
-    name: "tsan",
-    what: "C++ tests under ThreadSanitizer",
-    seconds: 120,
-    within: "all",
-    run: runUnderThreadSanitizer,
-  },
   ...areasOfStages().map(
-    ({ name, areas, seconds, quiet }) =>
+    ({ name, areas, quiet }) =>
       /** @type {Stage} */ ({
         name: `libfabric-${name}`,
+        when: quiet ? "alone" : "often",
         what: `tests on Debian's newer libfabric: ${areas.join(" ")}`,
-        seconds,
-        quiet,
-        within: "all",
-        needs: "libfabric",
-        run: ({ workers }) => runAreas(name, areas, workers),
+        prepare: async () => process.env.CINNABAR_LIBFABRIC || (await newerLibfabric("trixie")),
+        lack: "NO TEST ON A NEWER LIBFABRIC",
+        run: () => runAreas(name, areas),
       }),
   ),
   {
     name: "consumers",
+    when: "often",
     what: "the package under bundlers, compilers, test runners and versions of Node; installs 1 GB of tools",
-    seconds: 400,
-    within: "all",
-    run: ({ workers }) => runConsumers({ workers }),
+    run: (args) => runConsumers(args.length > 0 ? { filters: args } : {}),
   },
   {
     name: "package",
-    what: "the package, installed in bare roots without compiler and libfabric with each Node, and on RDMA devices in the guest",
-    seconds: 290,
-    within: "all",
-    needs: "package",
-    quiet: true,
+    when: "alone",
+    what: "the package, installed in bare roots without compiler and libfabric with each Node, and on RDMA devices",
+    prepare: preparePackage,
+    lack: "NO TEST OF THE INSTALLED PACKAGE",
     run: testPackage,
   },
 ];
 
-/** What `npm test` runs. */
-export const testStages = stages.filter(({ within }) => within !== "all");
-
-/** What `npm run test:all` runs: everything. */
-export const allStages = stages.filter(({ within }) => within !== "test");
+/**
+ * The stages that a word means: the one of that name, or else those of a group, as "rdma" for "rdma-bulk". A smoke is in
+ * no group, since the group has its tests.
+ *
+ * @param {string} word
+ * @returns {readonly Stage[]}
+ */
+export function stagesOf(word) {
+  const own = stages.filter(({ name }) => name === word);
+  if (own.length > 0) return own;
+  return stages.filter(
+    ({ name, when }) => when !== "smoke" && (word === "all" || name.startsWith(`${word}-`)),
+  );
+}
 
 /** Beside test/processes and test/model: see test/matrix/long.ts. */
 export const foldersWithLongForm = [
@@ -261,14 +220,6 @@ export const foldersWithLongForm = [
 
 /** What runs once more over sealed sessions: see test/matrix/secured.ts. */
 const foldersSecured = ["bulk", "memory", "metadata", "middleware", "streams", "unary"];
-
-/** The folders of TypeScript tests that the stage `vitest` has. */
-export function foldersWithoutProcesses() {
-  const folders = readdirSync(join(root, "test"), { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && !["processes", "consumers"].includes(entry.name))
-    .map((entry) => `test/${entry.name}/`);
-  return ["src/", ...folders];
-}
 
 /**
  * A command that counts as one test.

@@ -2,28 +2,18 @@ import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { live, root } from "../setup/command.mjs";
 
-/** @typedef {import("./stages.mjs").Outcome} Outcome */
-
-/** How many of the slowest tests a report names. */
-const slowestCount = 30;
+/** @typedef {import("./outcome.mjs").Outcome} Outcome */
 
 /**
  * Runs vitest with its usual output, and takes the counts from its JSON report, since output for people changes with
  * versions.
  *
- * @param {{ filters?: readonly string[], args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, workers?:
- * number | undefined, timeoutMs?: number }} options `timeoutMs`: about three times what the tests take on two quiet
- * cores; a test whose thread hangs in native code can be ended by no limit of vitest's own
+ * @param {{ args?: readonly string[], env?: NodeJS.ProcessEnv, name?: string, timeoutMs?: number }} options `args` are
+ * test files, folders and options of vitest. `timeoutMs` is about three times what the tests take on two quiet cores:
+ * a test whose thread hangs in native code can be ended by no limit of vitest's own
  * @returns {Promise<Outcome>}
  */
-export async function runVitest({
-  filters = [],
-  args = [],
-  env = {},
-  name = "vitest",
-  workers,
-  timeoutMs = 25 * 60_000,
-}) {
+export async function runVitest({ args = [], env = {}, name = "vitest", timeoutMs = 25 * 60_000 }) {
   const report = join(root, "build", "reports", `${name}.json`);
   mkdirSync(dirname(report), { recursive: true });
   rmSync(report, { force: true });
@@ -35,9 +25,7 @@ export async function runVitest({
       "--reporter=default",
       "--reporter=json",
       `--outputFile.json=${report}`,
-      ...(workers === undefined ? [] : [`--maxWorkers=${workers}`]),
       ...args,
-      ...filters,
     ],
     { env, timeoutMs },
   );
@@ -52,7 +40,7 @@ export async function runVitest({
  * @returns {Outcome}
  */
 export function readReport(report, ending) {
-  /** @typedef {{ status: string, fullName: string, duration?: number, failureMessages?: string[] }} Assertion */
+  /** @typedef {{ status: string, fullName: string, failureMessages?: string[] }} Assertion */
   /** @type {{ testResults: { name: string, status: string, message: string, assertionResults: Assertion[] }[] }} */
   let files;
   try {
@@ -64,10 +52,6 @@ export function readReport(report, ending) {
   let failed = 0;
   /** @type {string[]} */
   const problems = [];
-  /** @type {import("./stages.mjs").Slow[]} */
-  const slowest = [];
-  /** @type {string[]} */
-  const leftOut = [];
   for (const file of files.testResults) {
     const name = file.name.replace(root, "");
     const failures = file.assertionResults.filter((result) => result.status === "failed");
@@ -80,17 +64,12 @@ export function readReport(report, ending) {
       failed += 1;
       problems.push(`${name} ${file.message.split("\n")[0]}`.trim());
     }
-    for (const { fullName, duration = 0 } of file.assertionResults)
-      slowest.push({ name: `${name}: ${fullName.trim()}`, seconds: duration / 1000 });
-    const skipped = file.assertionResults.filter(({ status }) => status !== "passed" && status !== "failed");
-    if (skipped.length > 0) leftOut.push(`${skipped.length} of ${name}`);
   }
   if (ending !== "0" && failed === 0) {
     failed += 1;
     problems.push(`vitest ended with ${ending} though no test failed: an error outside the tests`);
   }
-  slowest.sort((a, b) => b.seconds - a.seconds);
-  return { passed, failed, problems, slowest: slowest.slice(0, slowestCount), leftOut };
+  return { passed, failed, problems };
 }
 
 /**

@@ -5,13 +5,7 @@ import { live, root } from "../../scripts/setup/command.mjs";
 import { areas, areasOfStages } from "../../scripts/test/libfabric.mjs";
 import { filesOnDevices, partsOnDevices, sealedOnDevices, smokeOnDevices } from "../../scripts/test/rdma.mjs";
 import { partsUnderSanitizers, smokeUnderSanitizers } from "../../scripts/test/sanitizers.mjs";
-import {
-  allStages,
-  foldersWithLongForm,
-  foldersWithoutProcesses,
-  stages,
-  testStages,
-} from "../../scripts/test/stages.mjs";
+import { foldersWithLongForm, stages, stagesOf } from "../../scripts/test/stages.mjs";
 
 const names = (list: readonly { name: string }[]) => list.map(({ name }) => name);
 const testFiles = ["src", "test", "packages"].flatMap((folder) =>
@@ -28,22 +22,33 @@ describe("the stages", () => {
     expect(new Set(names(stages)).size).toBe(stages.length);
   });
 
-  it("are all in npm test or in test:all, and test:all has everything but the smokes", () => {
-    expect(names(testStages).filter((name) => !names(allStages).includes(name))).toEqual([
-      "rdma-smoke",
-      "sanitizers-smoke",
+  it("are meant by their names, and by the beginning of several; a smoke only by its own", () => {
+    const meant = (word: string) => names(stagesOf(word));
+    expect(meant("types")).toEqual(["types-7", "types-6"]);
+    expect(meant("native")).toEqual(["native"]);
+    expect(meant("src/wire")).toEqual([]);
+    expect(meant("all")).toHaveLength(stages.length - 2);
+    expect(meant("rdma")).toContain("rdma-bulk");
+    expect(meant("rdma")).not.toContain("rdma-smoke");
+    expect(meant("rdma-smoke")).toEqual(["rdma-smoke"]);
+  });
+
+  it("have in npm test the formats, the types, all tests and two smokes", () => {
+    const inTest = stages.filter(({ when }) => when === "always" || when === "smoke");
+    expect(names(inTest)).toEqual([
+      ...[
+        "biome",
+        "clang-format",
+        "types-7",
+        "types-6",
+        "native",
+        "vitest",
+        "rdma-smoke",
+        "sanitizers-smoke",
+      ],
     ]);
-    expect(new Set([...names(testStages), ...names(allStages)])).toEqual(new Set(names(stages)));
-  });
-
-  it("take some minutes each, so that they can be chosen", () => {
-    expect(stages.filter(({ seconds }) => seconds > 10 * 60)).toEqual([]);
-  });
-
-  it("run every TypeScript test once", () => {
-    const folders = ["test/processes/", "test/consumers/", ...foldersWithoutProcesses()];
-    const times = (file: string) => folders.filter((folder) => file.includes(folder)).length;
-    expect(testFiles.filter((file) => times(file) !== 1)).toEqual([]);
+    // .ci/run begins with it by its name.
+    expect(stages.find(({ name }) => name === "native-debug")?.when).toBe("often");
   });
 
   it("run in its long form every test that has one", () => {

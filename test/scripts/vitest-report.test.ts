@@ -39,24 +39,6 @@ describe("the reading of a report of tests", () => {
     expect(outcome).toMatchObject({ passed: 1, failed: 1, problems });
   });
 
-  it("names the slowest tests, longest first, and how many of a file have skipped themselves", () => {
-    const outcome = read({
-      name: join(root, "test/a.test.ts"),
-      status: "passed",
-      message: "",
-      assertionResults: [
-        { status: "passed", fullName: "a server answers", duration: 20 },
-        { status: "passed", fullName: "a server waits", duration: 1500 },
-        { status: "skipped", fullName: "a server has a device" },
-      ],
-    });
-    expect(outcome.slowest?.slice(0, 2)).toEqual([
-      { name: "test/a.test.ts: a server waits", seconds: 1.5 },
-      { name: "test/a.test.ts: a server answers", seconds: 0.02 },
-    ]);
-    expect(outcome.leftOut).toEqual(["1 of test/a.test.ts"]);
-  });
-
   it("counts a file that cannot be loaded as one failure", () => {
     const outcome = read({
       name: join(root, "test/b.test.ts"),

@@ -13,7 +13,7 @@ vi.setConfig({ testTimeout: 2 * toolTimeoutMs + 20_000, hookTimeout: 2 * toolTim
 /** The root of the checkout. */
 export const root: string = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** The folder with the tools and the unpacked package; `npm run test:consumers` makes it. */
+/** The folder with the tools and the unpacked package; `npm test -- consumers` makes it. */
 export const folder: string = process.env.CINNABAR_CONSUMERS ?? join(root, "build/consumers");
 
 /** The package as npm packs it. */
