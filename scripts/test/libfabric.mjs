@@ -17,7 +17,7 @@ const withoutFabric = ["bench", "docs", "golden", "matrix", "model", "rdma", "sc
 const withoutMem = "--testNamePattern=^(?!.*over '?mem\\b)";
 
 /** Of src/, the folders with tests that open a fabric. */
-const withFabric = ["engine", "fabric", "libfabric", "memory", "rdma", "transfer"];
+const withFabric = ["engine", "fabric", "memory", "transfer"];
 
 /** Folders of tests, and first the C++ tests. */
 export const areas = [
@@ -55,7 +55,7 @@ function hasTests(folder) {
  */
 export async function versionOf(path) {
   const script =
-    'import("./dist/index.js").then((it) => console.log(JSON.stringify(it.providers().libfabric)))';
+    'import("./dist/inspect.js").then((it) => console.log(JSON.stringify(it.providers().libfabric)))';
   const { ok, output } = await ask("env", [`CINNABAR_LIBFABRIC=${path}`, process.execPath, "-e", script]);
   const report = ok ? JSON.parse(output.trim().split("\n").at(-1) ?? "") : undefined;
   if (report?.loaded) return report.version.join(".");
