@@ -28,10 +28,11 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest
   if (library == nullptr) return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
   fabric::Provider provider = *fabric::providerOf(request.scheme);
   if (!request.provider.empty()) provider.name = request.provider.c_str();
-  fabric::InfoRequest wanted{.provider = &provider,
-                             .receives = request.receiveSlots,
-                             .node = request.host,
-                             .service = request.service == 0 ? "" : std::to_string(request.service)};
+  fabric::InfoRequest wanted{
+      .provider = &provider,
+      .receives = request.receiveSlots,
+      .node = request.host,
+      .service = request.service == 0 ? "" : std::to_string(request.service)};
   auto opened = fabric::Endpoint::open(*library, wanted);
   if (opened) return opened;
   std::string reason = fabric::fabricObstacle(*library, provider);
