@@ -1,4 +1,5 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
+import { IteratedOnce } from "../session/streams/item-receiver.ts";
 import {
   endedTwice,
   maxWaitingItems,
@@ -31,7 +32,7 @@ const done: Result = Object.freeze({ done: true, value: undefined });
  *   ended   the user sends no more; those that wait are still taken
  *   closed  nothing is taken any more: the stream has ended, or its reader has left
  */
-export class SentItems implements AsyncIterableIterator<unknown, undefined> {
+export class SentItems extends IteratedOnce implements AsyncIterableIterator<unknown, undefined> {
   readonly #waiting: WaitingItem[] = [];
   readonly #readers: Reader[] = [];
   /** The error of the stream that the reader has left, where it has one. */
@@ -45,6 +46,7 @@ export class SentItems implements AsyncIterableIterator<unknown, undefined> {
   #untold: RpcError | undefined;
 
   constructor(whyLeft: () => RpcError | undefined) {
+    super();
     this.#whyLeft = whyLeft;
   }
 
@@ -127,9 +129,5 @@ export class SentItems implements AsyncIterableIterator<unknown, undefined> {
     if (this.#closed === undefined) this.#takeNoMore(this.#whyLeft() ?? notTaken());
     this.#endReaders();
     return Promise.resolve(done);
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
   }
 }

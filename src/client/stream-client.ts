@@ -10,6 +10,7 @@ import type {
 } from "../contract/item-stream.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
+import { IteratedOnce } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
@@ -260,10 +261,11 @@ class PumpedInputs extends Pump implements InputSource {
 }
 
 /** The items of the server, as their consumer has them. */
-class Outputs implements ItemStream<unknown> {
+class Outputs extends IteratedOnce implements ItemStream<unknown> {
   readonly #stream: StreamCall;
 
   constructor(stream: StreamCall) {
+    super();
     this.#stream = stream;
   }
 
@@ -277,10 +279,6 @@ class Outputs implements ItemStream<unknown> {
 
   cancel(reason?: unknown): void {
     this.#stream.cancel(reason);
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,5 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemStream } from "../contract/item-stream.ts";
+import { IteratedOnce } from "../session/streams/item-receiver.ts";
 import type { ClientMiddlewareCall } from "./middleware-call.ts";
 import type { SentItems } from "./sent-items.ts";
 
@@ -9,13 +10,14 @@ import type { SentItems } from "./sent-items.ts";
 type Items = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): void };
 
 /** The items that middleware gives, as their consumer has them. */
-export class ItemsThrough implements ItemStream<unknown> {
+export class ItemsThrough extends IteratedOnce implements ItemStream<unknown> {
   readonly #call: ClientMiddlewareCall;
   readonly #items: Promise<Items>;
   #isOver = false;
 
   /** `given` is what the outermost middleware returns. */
   constructor(call: ClientMiddlewareCall, given: Promise<unknown>) {
+    super();
     this.#call = call;
     this.#items = given.then((value) => iteratorOf(value, call.method));
     // Whoever reads hears of it.
@@ -62,10 +64,6 @@ export class ItemsThrough implements ItemStream<unknown> {
       },
       () => {},
     );
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

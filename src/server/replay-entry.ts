@@ -1,4 +1,4 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
+import type { RpcError } from "../base/errors/rpc-error.ts";
 import {
   type Answering,
   type Awaited,
@@ -7,8 +7,9 @@ import {
   IncomingCall,
   type Outcome,
 } from "../call/incoming-call.ts";
+import { answerError } from "../session/calls/call-errors.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { decodeAt, EncodeError, encode } from "../wire/codec.ts";
+import { decodeAt, encode } from "../wire/codec.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
@@ -160,12 +161,7 @@ export class ReplayEntry implements Answering, Awaited {
       this.#answer = answerOf(outcome, this.call.responseMetadata);
       return outcome;
     } catch (error) {
-      const why = error instanceof EncodeError ? `: ${error.message}` : "";
-      const failed = new RpcError({
-        code: "internal",
-        message: `the result could not be sent${why}`,
-        origin: "remote",
-      });
+      const failed = answerError(error, "the result");
       this.#answer = answerOf({ error: failed }, this.call.responseMetadata);
       return { error: failed };
     }

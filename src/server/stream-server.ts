@@ -2,10 +2,12 @@ import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { ItemSource } from "../contract/item-stream.ts";
 import type { AnyMethod, MethodKind } from "../contract/method.ts";
+import { answerError } from "../session/calls/call-errors.ts";
 import { CalleeItems, type ServedItemsOwner } from "../session/streams/callee-items.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
+import { TooLongError } from "../wire/codec.ts";
 import { HandlerCall, StreamHandlerCall } from "./call-context.ts";
 import type { Handler } from "./implement.ts";
 
@@ -120,6 +122,11 @@ class Outputs extends Pump implements ServedItemsOwner {
   protected override onSourceFailed(error: unknown): void {
     void this.stop();
     if (this.#tell()) this.#ends.onHandlerThrew(this.#call, this.#session, error);
+  }
+
+  protected override onItemUnsendable(error: unknown): void {
+    // Any other fault is the handler's, and its owner hears of it.
+    this.onSourceFailed(error instanceof TooLongError ? answerError(error, "an item") : error);
   }
 
   protected override onItemMisfit(issues: string): void {

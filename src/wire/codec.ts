@@ -18,6 +18,7 @@ export {
   type PeerIdentity,
   type RegionCodec,
   refuseClass,
+  TooLongError,
   ValueTooLargeError,
 } from "./extension.ts";
 

@@ -27,6 +27,8 @@ export interface PeerIdentity {
 
 /** A value cannot be encoded: it is too deep, too long, circular, or of a kind that cannot be sent. */
 export class EncodeError extends Error {}
+/** An encoded value is longer than its receiver takes. */
+export class TooLongError extends EncodeError {}
 /** Bytes cannot be decoded. */
 export class DecodeError extends Error {}
 /** A well-formed value would take more memory than its receiver allows. */

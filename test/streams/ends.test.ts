@@ -172,6 +172,57 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
     await until(() => server.stats().callsIn === 0, "the end at the server");
   });
 
+  it("comes by an item of the server that is longer than a body may be, with a code that says so", async () => {
+    const Long = service("long.v1", { tail: serverStream({ input: z.number(), output: z.string() }) });
+    const long = implement(Long, {
+      async *tail(bytes) {
+        yield "short";
+        yield "x".repeat(bytes);
+      },
+    });
+    const { api } = await pair(provider, [long], { server: { limits: { maxBodyBytes: 4096 } } });
+    const stream = api(Long).tail(5000);
+    expect(await stream.next()).toEqual({ done: false, value: "short" });
+    const error = await failure(stream.next());
+    expect(error).toMatchObject({ code: "resource_exhausted", origin: "remote" });
+    expect(error.message).toContain("an item could not be sent: the body has");
+  });
+
+  it.each([
+    ["without middleware", []],
+    ["through middleware", [async (_call: unknown, next: () => Promise<unknown>) => next()]],
+  ] as const)("leaves nothing for a second loop, which throws: %s", async (_name, middleware) => {
+    const Twice = service("twice.v1", {
+      tail: serverStream({ input: z.number(), output: z.number() }),
+      store: clientStream({ items: z.number(), output: z.string() }),
+    });
+    const twice = implement(Twice, {
+      async *tail(most) {
+        for (let n = 0; n < most; n++) yield n;
+      },
+      async store(items) {
+        for await (const item of items) if (item === 1) break;
+        return collect(items).then(String, (error: Error) => `${error.name}: ${error.message}`);
+      },
+    });
+    const { api } = await pair(provider, [twice]);
+    const options = { middleware: middleware as never };
+    const once = "a stream can be iterated once";
+    const left = api(Twice).tail(3, options);
+    for await (const item of left) if (item === 1) break;
+    await expect(collect(left)).rejects.toThrow(once);
+    const read = api(Twice).tail(3, options);
+    expect(await collect(read)).toEqual([0, 1, 2]);
+    await expect(collect(read)).rejects.toThrow(TypeError);
+    // By hand a stream is read in parts.
+    const parts = api(Twice).tail(3, options);
+    const items = parts[Symbol.asyncIterator]();
+    expect((await items.next()).value).toBe(0);
+    expect((await parts.next()).value).toBe(1);
+    parts.cancel();
+    expect(await api(Twice).store([0, 1, 2], undefined, options)).toContain(`TypeError: ${once}`);
+  });
+
   it("comes by a handler that reads no further, and ends the client's generator", async () => {
     const Early = service("early.v1", { first: clientStream({ items: z.number(), output: z.number() }) });
     const { api } = await pair(provider, [

@@ -184,7 +184,7 @@ describe.each(transports)("a body over $name", (provider) => {
     expect(request.message).toContain(`maxBodyBytes is ${MiB}`);
     expect(server.stats().counters.requestsStarted).toBe(0);
     const answer = await failure(api(Body).give({ size: MiB + 1, seed: 1 }));
-    expect(answer).toMatchObject({ code: "internal", origin: "remote" });
+    expect(answer).toMatchObject({ code: "resource_exhausted", origin: "remote" });
     expect(answer.message).toContain("maxBodyBytes");
     expect(await api(Body).take({ bytes: pattern(1000, 1), seed: 1 })).toBe(1000);
   });
@@ -199,7 +199,7 @@ describe.each(transports)("a body over $name", (provider) => {
     expect(request.message).toContain("the body has 2049 bytes, maxBodyBytes is 2048");
     expect(server.stats().counters.requestsStarted).toBe(0);
     const answer = await failure(api(Body).give({ size: longest + 1, seed: 1 }));
-    expect(answer).toMatchObject({ code: "internal", origin: "remote" });
+    expect(answer).toMatchObject({ code: "resource_exhausted", origin: "remote" });
     expect(answer.message).toContain("the body has 2049 bytes, maxBodyBytes is 2048");
     expectPattern(await api(Body).echo(pattern(longest, 1)), longest, 1);
     expect(server.stats().counters.bodiesPulled).toBe(0);

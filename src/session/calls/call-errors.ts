@@ -1,5 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { EncodeError } from "../../wire/codec.ts";
+import { EncodeError, TooLongError } from "../../wire/codec.ts";
 
 // What a session's own doings are to the calls that they end.
 
@@ -46,6 +46,14 @@ export function sendError(error: unknown): RpcError {
   // Why a region cannot be granted is an error of its own.
   if (error.cause instanceof RpcError) return error.cause;
   return new RpcError({ code: "invalid_argument", message: error.message, origin: "local", cause: error });
+}
+
+/** Why what a handler gave could not be sent: its result, or an item of its stream. */
+export function answerError(error: unknown, what: "the result" | "an item"): RpcError {
+  if (error instanceof RpcError) return error;
+  const message = `${what} could not be sent${error instanceof EncodeError ? `: ${error.message}` : ""}`;
+  const code = error instanceof TooLongError ? "resource_exhausted" : "internal";
+  return new RpcError({ code, message, origin: "remote", cause: error });
 }
 
 /** The answer is no value; the session ends for it. */

@@ -186,8 +186,8 @@ describe("requests that arrive", () => {
       all.port.frames.map(({ kind, callId, word, body }) => [kind, callId, word, body.byteLength]),
     ).toEqual([
       [frameKind.error, id(1, 2), 12, 0],
-      [frameKind.error, id(1, 0), 13, 0],
-      [frameKind.error, id(1, 1), 13, 0],
+      [frameKind.error, id(1, 0), 8, 0],
+      [frameKind.error, id(1, 1), 8, 0],
     ]);
     expect([all.session.state, all.incoming.size, all.host.wheel.size]).toEqual(["open", 0, 0]);
   });

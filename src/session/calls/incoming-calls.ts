@@ -8,7 +8,6 @@ import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
-import { EncodeError } from "../../wire/codec.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
@@ -18,7 +17,7 @@ import type { Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
-import { beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
+import { answerError, beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
 import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
@@ -321,12 +320,7 @@ export class IncomingCalls implements Answering {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
       this.#succeed(call);
     } catch (error) {
-      if (error instanceof RpcError) return this.#fail(call, error);
-      const message =
-        error instanceof EncodeError
-          ? `the result could not be sent: ${error.message}`
-          : "the result could not be sent";
-      this.#fail(call, new RpcError({ code: "internal", message, origin: "remote" }));
+      this.#fail(call, answerError(error, "the result"));
     }
   }
 

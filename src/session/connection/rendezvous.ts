@@ -9,7 +9,7 @@ import { pacingOf } from "../../transfer/pacing.ts";
 import { Scheduler } from "../../transfer/scheduler.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { bodyContext } from "../../transfer/sealed/piece.ts";
-import { EncodeError } from "../../wire/codec.ts";
+import { TooLongError } from "../../wire/codec.ts";
 import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
 
 /*
@@ -176,12 +176,12 @@ export class RendezvousOffers {
   }
 
   /**
-   * Keeps `body` under `key`, since `nowMs` of the heartbeat. Throws EncodeError when the peer would not take it,
+   * Keeps `body` under `key`, since `nowMs` of the heartbeat. Throws TooLongError when the peer would not take it,
    * RpcError `resource_exhausted` when too much is kept already.
    */
   offer(key: number, body: Uint8Array, limit: number, nowMs: number): RendezvousBody {
     if (body.byteLength > limit) {
-      throw new EncodeError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
+      throw new TooLongError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
     }
     const { counters, limits } = this.#services;
     const share = this.#share;

@@ -262,11 +262,25 @@ export class ItemReceiver {
 /** Taken places at the front that are kept before the rest is moved. */
 const compactAt = 1024 * entries;
 
-/** The items as a consumer sees them: to be iterated once. */
-export class Items implements AsyncIterableIterator<unknown> {
+/** Lets the items of a stream be iterated once. A second loop would find none, or share them with the first. */
+export abstract class IteratedOnce {
+  #isIterated = false;
+
+  /** @throws TypeError the second time. To read on after a loop, call `next()`. */
+  [Symbol.asyncIterator](): this {
+    if (this.#isIterated)
+      throw new TypeError("a stream can be iterated once, and this one has been: call its next() to read on");
+    this.#isIterated = true;
+    return this;
+  }
+}
+
+/** The items as a consumer sees them. */
+export class Items extends IteratedOnce implements AsyncIterableIterator<unknown> {
   readonly #receiver: ItemReceiver;
 
   constructor(receiver: ItemReceiver) {
+    super();
     this.#receiver = receiver;
   }
 
@@ -276,9 +290,5 @@ export class Items implements AsyncIterableIterator<unknown> {
 
   return(): Promise<IteratorResult<unknown, undefined>> {
     return this.#receiver.return();
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
   }
 }
