@@ -6,6 +6,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
@@ -306,6 +308,25 @@ TEST_SUITE("doorbell") {
     CHECK(second.failure.message.find("already in use") != std::string::npos);
     first.port->close();
     CHECK(second.open());
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "a name that another user has taken names that user") {
+    if (geteuid() != 0) return;
+    TestPort port(Scheme::shm, own("taken-name"));
+    Fd stranger(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address;
+    socklen_t length = socketAddress(own("taken-name"), &address);
+    REQUIRE(bind(stranger.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    CHECK_FALSE(port.open());
+    CHECK(port.failure.code == EADDRINUSE);
+    CHECK(port.failure.message.find("does not listen") != std::string::npos);
+    // Of this thread alone: the kernel notes the user who begins to listen.
+    REQUIRE(syscall(SYS_setresuid, -1, 65534, -1) == 0);
+    int listening = listen(stranger.get(), 1);
+    REQUIRE(syscall(SYS_setresuid, -1, 0, -1) == 0);
+    REQUIRE(listening == 0);
+    CHECK_FALSE(port.open());
+    CHECK(port.failure.message.find("the user with id 65534") != std::string::npos);
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "a name nobody owns is refused at once") {

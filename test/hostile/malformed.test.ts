@@ -297,6 +297,18 @@ describe("a message longer than its receiver takes", () => {
   });
 });
 
+it("a forged number adds no more to the count of lost messages than one break may", async () => {
+  const victim = await Victim.open();
+  using attacker = new Attacker(victim.url);
+  await attacker.connect();
+  attacker.number += 2 ** 31 - 2;
+  await attacker.sendFrames({ kind: frameKind.ping });
+  await attacker.next(frameKind.goodbye);
+  expect(victim.counters).toMatchObject({ malformed: 0, messagesLost: 1024 });
+  attacker.port.close();
+  await victim.expectUnharmed();
+});
+
 describe("strays", () => {
   it("with a forged session or nonce are counted and have no effect", async () => {
     const victim = await Victim.open();

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "fabric/address.h"
@@ -66,13 +67,34 @@ base::Fd bindName(std::string_view name) {
   return socket;
 }
 
-/// Whether somebody listens under the name. A sweeper that holds it for a moment does not.
-bool isServed(std::string_view name) {
+/// Who has bound a name.
+struct Holder {
+  /// A sweeper that holds the name for a moment does not listen.
+  bool listens = false;
+  /// The kernel tells it of a socket that listens and takes the connection.
+  std::optional<uid_t> user;
+};
+
+Holder holderOf(std::string_view name) {
   base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
   socklen_t length = socketAddress(name, &address);
-  return connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 ||
-         errno != ECONNREFUSED;
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0)
+    return {.listens = errno != ECONNREFUSED, .user = {}};
+  ucred credentials;
+  socklen_t size = sizeof credentials;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return {.listens = true, .user = {}};
+  return {.listens = true, .user = credentials.uid};
+}
+
+std::string nameTaken(const std::string& name, const Holder& holder) {
+  std::string taken = "shm name \"" + name + "\" is ";
+  if (!holder.listens)
+    return taken + "taken by a socket that does not listen; the kernel does not tell whose it is";
+  if (!holder.user || *holder.user == geteuid()) return taken + "already in use by a live process";
+  return taken + "taken by a process of the user with id " + std::to_string(*holder.user) +
+         "; this process has the user id " + std::to_string(geteuid());
 }
 
 /// Removes a file if its owner is dead. The caller holds the name.
@@ -173,9 +195,11 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
                            "an shm name is 1 to 64 of [A-Za-z0-9._-], not \"" + name + "\""};
   }
   base::Fd socket = bindName(name);
+  Holder holder;
   // A sweeper may have it for a moment.
   for (int attempt = 0; !socket && errno == EADDRINUSE && attempt < kLockAttempts; ++attempt) {
-    if (isServed(name)) {
+    holder = holderOf(name);
+    if (holder.listens) {
       errno = EADDRINUSE;
       break;
     }
@@ -187,7 +211,7 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
     bool used = code == EADDRINUSE;
     return fabric::Failure{
         "bind doorbell", code, used ? "EADDRINUSE" : strerror(code),
-        used ? "shm name \"" + name + "\" is already in use by a live process"
+        used ? nameTaken(name, holder)
              : "cannot bind the doorbell socket of \"" + name + "\": " + strerror(code)};
   }
   sweepShmFiles();

@@ -45,7 +45,10 @@ export interface Counters {
   sessionsRefused: number;
   /** Of those that ended: ended by this engine because the peer exceeded a limit: stalled, flooded, or took nothing. */
   sessionsShed: number;
-  /** Messages of peers that the fabric lost, as their numbers tell. Each loss ends its session. */
+  /**
+   * Messages of peers that the fabric lost, as their numbers tell. Each loss ends its session, and counts for at most
+   * 1,024 messages.
+   */
   messagesLost: number;
   /** Messages and frames that violate the protocol. Each closes its session, if it has one. */
   malformed: number;

@@ -47,6 +47,9 @@ export interface SessionTerms {
   onSessionEnded(session: Session, reason: RpcError): void;
 }
 
+/** One gap counts for at most so many lost messages: its size is what the peer claims. */
+const mostLostCounted = 1024;
+
 /**
  * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part that
  * takes frames of its kind; the frames about the conversation itself it takes itself: handshake, liveness, rendezvous
@@ -285,7 +288,7 @@ export class Session implements SessionContext, OutboxListener {
   receiveOutOfOrder(offset: number, bytes: number, lost: number): void {
     if (this.state === "ended") return;
     if (lost === 0) return this.fault("message has a number that was used before");
-    this.services.counters.messagesLost += lost;
+    this.services.counters.messagesLost += Math.min(lost, mostLostCounted);
     this.#handlers = frameTable([{ frames: this.#lastWords }], () => {});
     this.receive(offset, bytes);
     this.end(endReason.messagesLost(this.peerName, lost));
