@@ -15,12 +15,7 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-<<<<<<< HEAD
-import { idleLooks, isIdle, quietLooks, type Watched } from "../session/streams/idle-watch.ts";
-=======
 import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
-import type { InputSource } from "../session/streams/input-source.ts";
->>>>>>> a4ca7c8 (streams: end a silent stream within a tenth after its idleTimeoutMs)
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
 import type { StreamCallOptions } from "./call-options.ts";
