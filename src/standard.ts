@@ -114,4 +114,4 @@ export type {
   TransferRange,
 } from "./transfer/transfer-options.ts";
 export type { RemoteWord } from "./transfer/word.ts";
-export { Metadata, type MetadataInit } from "./wire/metadata/metadata.ts";
+export { Metadata, type MetadataInit, type NamedValues } from "./wire/metadata/metadata.ts";

@@ -15,7 +15,7 @@ import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
 import { entryFault } from "../wire/metadata/entry.ts";
-import { Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
+import { entriesOf, Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
 import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
 import {
   type AttemptOptions,
@@ -162,11 +162,13 @@ export const defaultTimeoutMs = 10_000;
 
 const metadataField = checkedBy((where, name, value): MetadataInit => {
   if (typeof value !== "object" || value === null)
-    return fail(TypeError, where, name, "an object or a Metadata", value);
+    return fail(TypeError, where, name, "an object, a Metadata, a Map or Headers", value);
   const metadata = value as MetadataInit;
   if (metadata instanceof Metadata || repeatedBlock(metadata) !== undefined) return metadata;
-  for (const entry in metadata) {
-    const fault = entryFault(entry, metadata[entry]);
+  if (Symbol.iterator in metadata && !("has" in metadata))
+    return fail(TypeError, where, name, "an object, a Metadata, a Map or Headers", value);
+  for (const [entry, text] of entriesOf(metadata)) {
+    const fault = entryFault(entry, text);
     if (fault !== "") throw new TypeError(`${where}: ${name}: ${fault}`);
   }
   return metadata;

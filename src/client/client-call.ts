@@ -1,3 +1,4 @@
+import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import {
@@ -247,12 +248,14 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   }
 
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    // Not armed yet, so still inside the function that the user calls: the stack has the caller's frames as it is.
+    const isEarly = this.wheelBucket < 0 && code !== "deadline_exceeded";
     this.#settle(code);
     this.method.source.engine.counters.callsFailed++;
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
-    this.resolve(Promise.reject(error));
+    this.resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
   /** Its caller gets its value, or a promise that is rejected. Called once. */

@@ -1,3 +1,4 @@
+import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
@@ -69,7 +70,6 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   readonly input: unknown;
   readonly #timeoutMs: number;
   #resolve!: (value: unknown) => void;
-  #reject!: (error: RpcError) => void;
   readonly #signals: AbortSignal[] = [];
   /** The back-off while waiting, the next hedge while trying. */
   readonly #alarm = new Alarm(() => this.#onAlarm());
@@ -97,9 +97,8 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
     this.#onMetadata = options?.onMetadata;
     this.#policy = policy;
     this.input = input;
-    this.promise = new Promise((resolve, reject) => {
+    this.promise = new Promise((resolve) => {
       this.#resolve = resolve;
-      this.#reject = reject;
     });
     const { engine, retried } = method.source;
     const now = engine.clock.now();
@@ -361,20 +360,20 @@ export class RetriedCall extends MadeCall implements AttemptOwner, Abortable, Ch
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     const { method } = this;
     const id = this.#last?.id ?? 0;
+    const isEarly = this.phase === "checking";
     this.#settle(code);
     method.source.engine.counters.callsFailed++;
-    this.#reject(
-      new RpcError({
-        origin: "local",
-        ...more,
-        code,
-        message,
-        method: method.path,
-        notExecuted: !this.#mayHaveRun,
-        attempts: this.#started > 1 ? this.#started : undefined,
-        callId: id === 0 ? undefined : id,
-      }),
-    );
+    const error = new RpcError({
+      origin: "local",
+      ...more,
+      code,
+      message,
+      method: method.path,
+      notExecuted: !this.#mayHaveRun,
+      attempts: this.#started > 1 ? this.#started : undefined,
+      callId: id === 0 ? undefined : id,
+    });
+    this.#resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
   #settle(code: RpcCode | "ok"): void {

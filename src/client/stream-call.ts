@@ -15,7 +15,7 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-import { idleLooks, isIdle, quietLooks, type Watched } from "../session/streams/idle-watch.ts";
+import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
 import type { StreamCallOptions } from "./call-options.ts";
@@ -65,9 +65,8 @@ export class StreamCall
   #attempts = 0;
   #mayHaveRun = false;
   #alarm: Alarm | undefined;
-  /** Looks in a row that found the stream quiet, and the peer's signs at the last; -1 until a request has left. */
-  #quiet = -1;
-  #seenSigns = 0;
+  /** From the first request that has left, where there is an idle bound. */
+  #quiet: Quiet | undefined;
   #inputsEnded = false;
 
   constructor(
@@ -188,10 +187,10 @@ export class StreamCall
   }
 
   onAttemptLeft(_attempt: StreamAttempt, sender: ItemSender | undefined): void {
-    if (this.#quiet < 0) {
-      this.#quiet = 0;
-      if (this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY)
-        this.#arm(this.method.source.engine.clock.now());
+    if (this.#quiet === undefined && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
+      const nowMs = this.method.source.engine.clock.now();
+      this.#quiet = new Quiet(this.terms.idleTimeoutMs, this.signs, nowMs);
+      this.#arm(nowMs);
     }
     if (sender === undefined) return;
     if (this.#inputsEnded) this.#attempt?.items.endInputs();
@@ -270,16 +269,12 @@ export class StreamCall
 
   /** Waits for the deadline, and for the next look. */
   #arm(nowMs: number): void {
-    const stepMs = this.#quiet < 0 ? farMs : Math.min(farMs, this.terms.idleTimeoutMs / idleLooks);
+    const stepMs = Math.min(farMs, this.#quiet?.untilNextMs ?? farMs);
     this.method.source.engine.wheel.arm(this, Math.min(this.endMs, nowMs + stepMs));
   }
 
   #look(nowMs: number): void {
-    if (this.#quiet >= 0 && this.terms.idleTimeoutMs < Number.POSITIVE_INFINITY) {
-      this.#quiet = quietLooks(this.#quiet, this, this.#seenSigns);
-      this.#seenSigns = this.signs;
-      if (isIdle(this.#quiet)) return this.#onIdle();
-    }
+    if (this.#quiet?.look(this, nowMs)) return this.#onIdle();
     this.#arm(nowMs);
   }
 

@@ -1,3 +1,4 @@
+import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult } from "../contract/infer.ts";
@@ -227,7 +228,7 @@ class StreamOpener {
 
 /** The caller's own promise: where nobody handles its error, the process hears of it. */
 function answerOf(stream: StreamCall): Promise<unknown> {
-  return (stream.answer as Promise<unknown>).then((value) => value);
+  return (stream.answer as Promise<unknown>).then((value) => value, throwWithFrames);
 }
 
 /** The inputs of a stream that come from an iterable. */

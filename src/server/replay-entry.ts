@@ -161,7 +161,7 @@ export class ReplayEntry implements Answering, Awaited {
       this.#answer = answerOf(outcome, this.call.responseMetadata);
       return outcome;
     } catch (error) {
-      const failed = answerError(error, "the result");
+      const failed = answerError(error, "the result could not be sent");
       this.#answer = answerOf({ error: failed }, this.call.responseMetadata);
       return { error: failed };
     }

@@ -126,7 +126,9 @@ class Outputs extends Pump implements ServedItemsOwner {
 
   protected override onItemUnsendable(error: unknown): void {
     // Any other fault is the handler's, and its owner hears of it.
-    this.onSourceFailed(error instanceof TooLongError ? answerError(error, "an item") : error);
+    this.onSourceFailed(
+      error instanceof TooLongError ? answerError(error, "an item could not be sent") : error,
+    );
   }
 
   protected override onItemMisfit(issues: string): void {

@@ -57,6 +57,22 @@ describe("encodeAt", () => {
     }
   });
 
+  it("names where a circular value holds itself, in one line, and a deep one as deep", () => {
+    const tree: { rows: { up?: unknown }[] } = { rows: [{}] };
+    (tree.rows[0] as { up?: unknown }).up = tree;
+    const refused = "the value cannot be encoded: ";
+    expect(() => encode(tree)).toThrow(`${refused}it is circular, .rows[0].up is the whole value again`);
+    const map = new Map<string, unknown>();
+    map.set("self", { map });
+    expect(() => encode([map])).toThrow(`${refused}it is circular, [0][value 0].map is [0] again`);
+    const error = new Error("own cause");
+    error.cause = error;
+    expect(() => encode({ error })).toThrow(`${refused}it is circular, .error.cause is .error again`);
+    let deep: unknown = 0;
+    for (let i = 0; i <= 100; i++) deep = [deep];
+    expect(() => encode(deep)).toThrow(`${refused}nesting is deeper than 100 at [0]`);
+  });
+
   it("goes on after a failure as if nothing had been", () => {
     const circular: Record<string, unknown> = {};
     circular.self = circular;

@@ -11,7 +11,7 @@ import {
   typedArrays,
 } from "./extension.ts";
 import type { Utf8Buffer } from "./utf8-buffer.ts";
-import { pathIn } from "./value-path.ts";
+import { cycleIn, pathIn } from "./value-path.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
 
 /**
@@ -137,7 +137,13 @@ function writeArray(array: readonly unknown[], start: number, depth: number): nu
 
 /** Counts a collection of `parts` values at `depth`. An empty one is no deeper than a number. */
 function enter(parts: number, depth: number): void {
-  if (depth >= maxDepth && parts > 0) refuse(`${tooDeep}, or the value is circular`, depth);
+  if (depth >= maxDepth && parts > 0) refuseDepth(depth);
+}
+
+function refuseDepth(depth: number): never {
+  const cycle = cycleIn(root, depth, trail);
+  if (cycle !== "") refuse(`it is circular, ${cycle}`);
+  refuse(tooDeep, depth);
 }
 
 function toil(steps: number, depth: number): void {

@@ -9,16 +9,42 @@ const longestPath = 200;
 /** The path to the part at `depth` of `value`, by the trail: `.items[2].done`. Runs no code of the value. */
 export function pathIn(value: unknown, depth: number, trail: Int32Array): string {
   let path = "";
+  for (const step of stepsIn(value, depth, trail)) {
+    if (step === undefined || path.length > longestPath) return `${path}…`;
+    path += step.text;
+  }
+  return path;
+}
+
+/** Where, on the way to the part at `depth`, `value` holds itself or a part that holds this one; "" where nowhere. */
+export function cycleIn(value: unknown, depth: number, trail: Int32Array): string {
+  const pathOf = new Map<unknown, string>([[value, "the whole value"]]);
+  let path = "";
+  for (const step of stepsIn(value, depth, trail)) {
+    if (step === undefined) return "";
+    path += step.text;
+    const first = typeof step.part === "object" ? pathOf.get(step.part) : undefined;
+    if (first !== undefined) return `${shortened(path)} is ${shortened(first)} again`;
+    pathOf.set(step.part, path);
+  }
+  return "";
+}
+
+/** The steps from `value` to its part at `depth`. Undefined, and no more, where a step cannot be known. */
+function* stepsIn(value: unknown, depth: number, trail: Int32Array): Generator<Step | undefined> {
   let at = value;
   for (let level = 0; level < depth; level++) {
     // Their tag is a level of its own.
     if (at instanceof Map || at instanceof Set || at instanceof Error) level++;
     const step = stepInto(at, trail[level] as number);
-    if (step === undefined || path.length > longestPath) return `${path}…`;
-    path += step.text;
+    yield step;
+    if (step === undefined) return;
     at = step.part;
   }
-  return path;
+}
+
+function shortened(path: string): string {
+  return path.length > longestPath ? `${path.slice(0, longestPath)}…` : path;
 }
 
 interface Step {

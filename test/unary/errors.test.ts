@@ -1,4 +1,13 @@
-import { implement, isError, RpcError, type Schema, service, unary } from "cinnabar";
+import {
+  clientStream,
+  implement,
+  isError,
+  RpcError,
+  type Schema,
+  serverStream,
+  service,
+  unary,
+} from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { pair } from "../matrix/pair.ts";
@@ -332,6 +341,39 @@ describe.each(transports)("a failing call over $name", (provider) => {
       { status: "fulfilled", value: "after" },
     ]);
     expect(server.stats().counters.requestsStarted).toBe(2);
+  });
+
+  it("has the functions that await it in its stack: a call, a retried one, an answer and an item of a stream", async () => {
+    const refuse = (): never => {
+      throw new RpcError({ code: "unavailable", message: "not today" });
+    };
+    const Streams = service("streams.v1", {
+      feed: serverStream({ input: z.number(), output: z.number() }),
+      store: clientStream({ items: z.number(), output: z.number() }),
+    });
+    // biome-ignore lint/correctness/useYield: it fails before it has an item
+    const feed = async function* (): AsyncGenerator<number> {
+      refuse();
+    };
+    const { api } = await pair(provider, [failing(refuse), implement(Streams, { feed, store: refuse })]);
+    const attempts = { retry: { attempts: 2 } };
+    const calls = {
+      plain: () => api(Fail).run(1),
+      retried: () => api(Fail, attempts).run(1),
+      answer: () => api(Streams).store([1]),
+      item: () => api(Streams).feed(1).next(),
+    };
+    async function awaitingInTheProgram(call: () => Promise<unknown>): Promise<void> {
+      await call();
+    }
+    for (const [name, call] of Object.entries(calls)) {
+      const { stack } = await failure(awaitingInTheProgram(call));
+      expect(stack, name).toContain("[unavailable] not today\n    at ");
+      expect(stack, name).toMatch(/at (async )?awaitingInTheProgram/);
+    }
+    // An input that does not fit is refused inside the call.
+    const strict = api(Strict).run({ n: "no" } as never);
+    expect(await strict.catch((error: Error) => error.stack)).toContain("errors.test.ts");
   });
 
   it("says internal for an output or error data that cannot travel, and goes on", async () => {

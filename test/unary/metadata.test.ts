@@ -89,6 +89,24 @@ describe.each(providers)("metadata over $name", (provider) => {
       { "re-a": "client", "re-b": "call", "re-c": "call" },
     ]);
   });
+
+  it("may be the Headers of fetch: of a client, and of a call, alone and merged", async () => {
+    const { api } = await pair(provider, [mirror]);
+    const { kept, onMetadata } = keeper();
+    const headers = new Headers({ B: "call" });
+    await api(Echo).ping(undefined, { onMetadata, metadata: headers });
+    await api(Echo, { metadata: new Headers({ A: "client" }) }).ping(undefined, {
+      onMetadata,
+      metadata: headers,
+    });
+    expect(kept.map((metadata) => metadata.toJSON())).toEqual([
+      { "re-b": "call" },
+      { "re-a": "client", "re-b": "call" },
+    ]);
+    const pairs = [["b", "call"]] as never;
+    expect(() => api(Echo).ping(undefined, { metadata: pairs })).toThrow("a Map or Headers");
+    expect(() => api(Echo, { metadata: pairs })).toThrow("a Map or Headers");
+  });
 });
 
 const [mem] = providers as [(typeof providers)[number]];

@@ -49,9 +49,9 @@ export function sendError(error: unknown): RpcError {
 }
 
 /** Why what a handler gave could not be sent: its result, or an item of its stream. */
-export function answerError(error: unknown, what: "the result" | "an item"): RpcError {
+export function answerError(error: unknown, what: string): RpcError {
   if (error instanceof RpcError) return error;
-  const message = `${what} could not be sent${error instanceof EncodeError ? `: ${error.message}` : ""}`;
+  const message = error instanceof EncodeError ? `${what}: ${error.message}` : what;
   const code = error instanceof TooLongError ? "resource_exhausted" : "internal";
   return new RpcError({ code, message, origin: "remote", cause: error });
 }

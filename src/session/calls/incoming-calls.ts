@@ -320,7 +320,7 @@ export class IncomingCalls implements Answering {
       this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
       this.#succeed(call);
     } catch (error) {
-      this.#fail(call, answerError(error, "the result"));
+      this.#fail(call, answerError(error, "the result could not be sent"));
     }
   }
 

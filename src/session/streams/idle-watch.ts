@@ -20,50 +20,73 @@ interface IdleTimes {
   readonly clock: Pick<Clock, "now">;
 }
 
-/** How often a side looks within the bound: a stream ends at most a quarter late, and no frame reads the clock. */
-export const idleLooks = 4;
+/** How often a side looks within the bound: a stream ends a sixteenth late at most, and no frame reads the clock. */
+const idleLooks = 16;
 
-/**
- * Looks in a row that saw this side wait, the one included that saw the last frame: after one more look. `seenSigns`:
- * those of the look before.
- */
-export function quietLooks(quiet: number, { waitsForPeer, signs }: Watched, seenSigns: number): number {
-  if (!waitsForPeer) return 0;
-  return signs === seenSigns ? quiet + 1 : 1;
-}
+/** A look at a side that did not wait, or at one that has not been looked at. */
+const notWaiting = -1;
 
-/** Whether so many looks are the whole bound: the wait may have begun, and the frame have come, just before the first. */
-export function isIdle(quiet: number): boolean {
-  return quiet > idleLooks;
+/** For how long a side has waited in vain, as it is found by looks from time to time. */
+export class Quiet {
+  readonly #stepMs: number;
+  readonly #idleTimeoutMs: number;
+  #quietMs = notWaiting;
+  #seenSigns: number;
+  #lookedMs: number;
+
+  constructor(idleTimeoutMs: number, signs: number, nowMs: number) {
+    this.#stepMs = idleTimeoutMs / idleLooks;
+    this.#idleTimeoutMs = idleTimeoutMs;
+    this.#seenSigns = signs;
+    this.#lookedMs = nowMs;
+  }
+
+  /** Time until the next look, in milliseconds. */
+  get untilNextMs(): number {
+    return this.#quietMs === notWaiting
+      ? this.#stepMs
+      : Math.min(this.#stepMs, this.#idleTimeoutMs - this.#quietMs);
+  }
+
+  /**
+   * Looks. True when the side has waited for the whole bound. The wait may have begun, and the last frame have come,
+   * any time before the look that saw it first. A process that stood still has not read what came: a long gap between
+   * two looks counts as two steps.
+   */
+  look({ waitsForPeer, signs }: Watched, nowMs: number): boolean {
+    const passedMs = Math.min(nowMs - this.#lookedMs, 2 * this.#stepMs);
+    this.#lookedMs = nowMs;
+    if (!waitsForPeer) this.#quietMs = notWaiting;
+    else if (this.#quietMs === notWaiting || signs !== this.#seenSigns) this.#quietMs = 0;
+    else this.#quietMs += passedMs;
+    this.#seenSigns = signs;
+    return this.#quietMs >= this.#idleTimeoutMs;
+  }
 }
 
 /** The idle bound of one side of a stream that has no deadline of its own. */
 export class IdleWatch extends Timed {
   readonly #engine: IdleTimes;
-  readonly #stepMs: number;
+  readonly #quiet: Quiet;
   readonly #listener: IdleListener;
-  #seenSigns = 0;
-  #quiet = 0;
 
   constructor(engine: IdleTimes, idleTimeoutMs: number, listener: IdleListener) {
     super();
     this.#engine = engine;
-    this.#stepMs = idleTimeoutMs / idleLooks;
     this.#listener = listener;
-    this.#seenSigns = listener.signs;
-    this.#arm();
+    const nowMs = engine.clock.now();
+    this.#quiet = new Quiet(idleTimeoutMs, listener.signs, nowMs);
+    this.#arm(nowMs);
   }
 
   override onDeadline(): void {
-    this.#quiet = quietLooks(this.#quiet, this.#listener, this.#seenSigns);
-    this.#seenSigns = this.#listener.signs;
-    if (isIdle(this.#quiet)) this.#listener.onIdle();
-    else this.#arm();
+    const nowMs = this.#engine.clock.now();
+    if (this.#quiet.look(this.#listener, nowMs)) this.#listener.onIdle();
+    else this.#arm(nowMs);
   }
 
-  #arm(): void {
-    const { wheel, clock } = this.#engine;
-    wheel.arm(this, clock.now() + this.#stepMs);
+  #arm(nowMs: number): void {
+    this.#engine.wheel.arm(this, nowMs + this.#quiet.untilNextMs);
   }
 
   stop(): void {

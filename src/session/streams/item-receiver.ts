@@ -1,3 +1,4 @@
+import { rejectedWithFrames } from "../../base/errors/caller-frames.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, type Validation, validate } from "../../contract/schema.ts";
 
@@ -255,7 +256,7 @@ export class ItemReceiver {
   #finish(): Promise<IteratorResult<unknown, undefined>> {
     const error = this.#error;
     this.#error = undefined;
-    return error === undefined ? Promise.resolve(done) : Promise.reject(error);
+    return error === undefined ? Promise.resolve(done) : rejectedWithFrames(error);
   }
 }
 

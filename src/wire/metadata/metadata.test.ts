@@ -36,6 +36,18 @@ describe("metadata", () => {
     expect([...metadata]).toEqual([["x-tenant", "acme"]]);
   });
 
+  it("is made of a Map, and of Headers, and of nothing else that is iterated", () => {
+    const given = { "x-a": "1", "x-b": "2" };
+    const block = packMetadata(given);
+    for (const init of [new Headers(given), new Map(Object.entries(given))]) {
+      expect(new Metadata(init).toJSON()).toEqual(given);
+      expect(packMetadata(init)).toEqual(block);
+      expect(packMetadata(new Metadata(init))).toEqual(block);
+    }
+    for (const init of [Object.entries(given), Object.entries(given).values()])
+      expect(() => new Metadata(init as never)).toThrow("must be an object, a Metadata, a Map or Headers");
+  });
+
   it("refuses malformed entries, naming them", () => {
     expect(() => new Metadata({ "X-Tenant": "a" })).toThrow('the name "X-Tenant"');
     expect(() => new Metadata({ a: "x\ny" })).toThrow('the value of "a" has a control character');

@@ -3,8 +3,26 @@ import { entryFault, type MetadataKey, type MetadataValue } from "./entry.ts";
 import { findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
 import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
-/** Metadata as a user gives it: an object, or a `Metadata`. */
-export type MetadataInit = Metadata | Readonly<Record<string, MetadataValue>>;
+/** Names with their values, as `Metadata`, a `Map` and the `Headers` of fetch have them. */
+export interface NamedValues extends Iterable<[name: string, value: MetadataValue]> {
+  has(name: string): boolean;
+}
+
+/** Metadata as a user gives it: an object, a `Metadata`, a `Map`, or the `Headers` of fetch. */
+export type MetadataInit = NamedValues | Readonly<Record<string, MetadataValue>>;
+
+/** Whether `init` has its entries as an iterable, and can be iterated again. */
+function hasNamedValues(init: object): init is NamedValues {
+  return Symbol.iterator in init && "has" in init && typeof init.has === "function";
+}
+
+/** @throws TypeError for an iterable that is none of those. It may be one that can be read once. */
+export function entriesOf(init: MetadataInit): Iterable<[name: string, value: MetadataValue]> {
+  if (hasNamedValues(init)) return init;
+  if (Symbol.iterator in init)
+    throw new TypeError("metadata: must be an object, a Metadata, a Map or Headers");
+  return Object.entries(init);
+}
 
 /** Metadata of a peer, from a copy of its block that has been checked. */
 export let receivedMetadata: (block: Buffer | undefined) => Metadata;
@@ -33,7 +51,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /** @throws TypeError for a malformed name or value, naming it. */
   constructor(init?: MetadataInit) {
     if (init instanceof Metadata) this.#entries = new Map(init);
-    else if (init !== undefined) for (const [name, value] of Object.entries(init)) this.set(name, value);
+    else if (init !== undefined) for (const [name, value] of entriesOf(init)) this.set(name, value);
   }
 
   /** A text value, or the value of a typed key; undefined if there is none, or bytes under a plain name. */
@@ -144,6 +162,7 @@ export function packMetadata(metadata: MetadataInit): Uint8Array | undefined {
   if (metadata instanceof Metadata) return blockOf(metadata);
   const repeated = repeatedBlock(metadata);
   if (repeated !== undefined) return repeated;
+  if (hasNamedValues(metadata)) return blockOf(new Metadata(metadata));
   const block = checkedBlock(metadata);
   if (block !== undefined) rememberBlock(metadata, block);
   return block;

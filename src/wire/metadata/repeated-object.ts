@@ -11,11 +11,12 @@ let block: Uint8Array | undefined;
 const maxKeptBytes = 1024;
 
 /** The block of an object with the same entries as that of last time, in the same order; undefined if it differs. */
-export function repeatedBlock(object: Readonly<Record<string, MetadataValue>>): Uint8Array | undefined {
+export function repeatedBlock(object: object): Uint8Array | undefined {
   if (block === undefined || Object.getPrototypeOf(object) !== Object.prototype) return undefined;
+  const values = object as Readonly<Record<string, unknown>>;
   let at = 0;
-  for (const name in object) {
-    if (name !== entries[at] || object[name] !== entries[at + 1]) return undefined;
+  for (const name in values) {
+    if (name !== entries[at] || values[name] !== entries[at + 1]) return undefined;
     at += 2;
   }
   return at === entries.length ? block : undefined;
