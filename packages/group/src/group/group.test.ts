@@ -62,9 +62,13 @@ it("a list of members makes a group, and a rank is called by it", async () => {
   const observer = await observeGroup("test", { engine: other, authority });
   open.push(observer);
   expect(observer.self).toBeUndefined();
-  await expect(joinGroup("test", { engine: one, authority, rank: 2 })).rejects.toMatchObject({
+  const stranger = await engine();
+  await expect(joinGroup("test", { engine: stranger, authority, rank: 2 })).rejects.toMatchObject({
     code: "failed_precondition",
   });
+  await expect(joinGroup("test", { engine: one, authority })).rejects.toThrow(
+    'serves the group "test" already; close that first',
+  );
 });
 
 it("views follow each other, older ones are refused, and a slow reader sees the newest", async () => {
