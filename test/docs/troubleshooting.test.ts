@@ -58,6 +58,8 @@ const partsOf = (text: string) =>
 
 /** Texts of the sources that no user meets alone. */
 const noMessages: readonly RegExp[] = [
+  // Names of schemas of the group's own messages.
+  /^the end of an exchange$/,
   // Parts of messages whose whole has an entry.
   /^(before it could be sent|by another process at this address|its caller was silent for too long)$/,
   /^(its answer is not kept any more|… keeps no answers|a kind of method that is unknown here)$/,
