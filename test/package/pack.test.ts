@@ -114,7 +114,7 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect(status).toBe(1);
     const [, file = "", line = ""] = /^cinnabar:\/\/\/(src\/\S+\.ts):(\d+)\n/m.exec(stderr) ?? [];
     const thrower = readFileSync(join(root, file), "utf8").split("\n")[Number(line) - 1];
-    expect(thrower).toContain("listen must be a URL");
+    expect(thrower).toContain("throw new kind(");
     // Node shows the line above the error: it has it from the map.
     expect(stderr).toContain(thrower);
     for (const map of files.filter((name) => name.endsWith(".js.map"))) {
