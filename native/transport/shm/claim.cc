@@ -89,12 +89,15 @@ Holder holderOf(std::string_view name) {
 }
 
 std::string nameTaken(const std::string& name, const Holder& holder) {
-  std::string taken = "shm name \"" + name + "\" is ";
-  if (!holder.listens)
-    return taken + "taken by a socket that does not listen; the kernel does not tell whose it is";
-  if (!holder.user || *holder.user == geteuid()) return taken + "already in use by a live process";
-  return taken + "taken by a process of the user with id " + std::to_string(*holder.user) +
-         "; this process has the user id " + std::to_string(geteuid());
+  if (!holder.listens) {
+    return "shm name \"" + name +
+           "\" is taken by a socket that does not listen; the kernel does not tell whose it is";
+  }
+  if (!holder.user || *holder.user == geteuid())
+    return "shm name \"" + name + "\" is already in use by a live process";
+  return "shm name \"" + name + "\" is taken by a process of the user with id " +
+         std::to_string(*holder.user) + "; this process has the user id " +
+         std::to_string(geteuid());
 }
 
 /// Removes a file if its owner is dead. The caller holds the name.
