@@ -213,7 +213,13 @@ describe("over tcp connections that say nothing", () => {
     expect([...hows].sort()).toEqual(["answered", "unavailable"]);
     expect(tries).toBeGreaterThan(1);
     await (await engine.connect(url)).client(Trial).echo({ token: "after" });
-    await until(() => ended === count);
+    // The silent ones reach their bound one after another. Each newcomer ends those that have reached it.
+    await until(async () => {
+      await (await (await openEngine({ connectTimeoutMs })).connect(url))
+        .client(Trial)
+        .echo({ token: "more" });
+      return ended === count;
+    });
     expect(connectionsOf(await server.ask<EngineStats>("stats"))).toMatchObject({ malformed: 0 });
     await honest.echo({ token: "still" });
   });
