@@ -133,10 +133,13 @@ export class IncomingCall extends Timed {
   /** How long it waited for its turn, with all it needs here, in whole microseconds. */
   queuedUs = 0;
   /**
-   * How long it waited in all when its handler began, in whole microseconds, at least 1; 0 before, and when no handler
-   * of its own was begun.
+   * How long its request waited for this thread, in whole microseconds, at least 1. It is what the caller's window
+   * follows, so the wait in an admission queue does not count. 0 before the handler begins, and when no handler of its
+   * own was begun.
    */
   waitedUs = 0;
+  /** Admission control decides when its handler begins, and rejects what is too much. */
+  isAdmitted = false;
   readonly #session: Answering;
   #outcome: Outcome | undefined;
   #transfers = 0;
@@ -224,7 +227,7 @@ export class IncomingCall extends Timed {
   /** Its handler begins. */
   begin(): void {
     this.handler = "here";
-    this.waitedUs = Math.min(Math.max(1, this.layUs + this.queuedUs), longestUs);
+    this.waitedUs = Math.min(Math.max(1, this.layUs), longestUs);
   }
 
   /** The handler's outcome; false if the call had ended before, and the outcome goes nowhere. */

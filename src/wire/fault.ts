@@ -3,8 +3,8 @@ import { type ErrorMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,
- * `a` milliseconds to wait before the next attempt, `n` true if no handler was started. The code is the word of the
- * frame. Causes and stacks are never sent.
+ * `a` milliseconds to wait before the next attempt, `n` true if no handler was started, `q` true if
+ * admission control kept it from starting. The code is the word of the frame. Causes and stacks are never sent.
  */
 export interface ErrorBody {
   readonly m: string;
@@ -12,6 +12,7 @@ export interface ErrorBody {
   readonly d?: unknown;
   readonly a?: number;
   readonly n?: true;
+  readonly q?: true;
 }
 
 const maxMessageLength = 2048;
@@ -27,6 +28,11 @@ export function packError(error: RpcError): ErrorBody {
     ...(error.data === undefined ? {} : { d: error.data }),
     ...(error.retryAfterMs === undefined ? {} : { a: error.retryAfterMs }),
   };
+}
+
+/** Whether the body of an error says that admission control kept the handler from starting. */
+export function isByAdmission(body: unknown): boolean {
+  return typeof body === "object" && body !== null && (body as Record<string, unknown>).q === true;
 }
 
 /** Decodes the error of a peer. Entries of a wrong form are ignored: an error must not cause another. */

@@ -5,6 +5,7 @@ const loads = [0.5, 1, 2, 5];
 
 const base: Omit<Scenario, "load" | "whenFull" | "spread"> = {
   admission: { maxConcurrent: 32 },
+  places: "admission",
   handlerMs: 5,
   networkMs: 0.05,
   clients: 4,
@@ -14,7 +15,7 @@ const base: Omit<Scenario, "load" | "whenFull" | "spread"> = {
   seed: 7,
 };
 
-/** A server that lets everybody wait for as long as they like: then the callers' windows are all there is. */
+/** A server whose thread is busy and which rejects nothing: the callers' windows are all there is. */
 const patient = { maxConcurrent: 32, maxQueued: 100_000, maxQueueMs: 100_000, targetQueueMs: 100_000 };
 
 /** How the same scenario fares from half of what the server can do to five times as much. */
@@ -42,10 +43,22 @@ describe("in a simulation of overload", () => {
     }
   }
 
+  it("a server with admission limits is sent as much as without a window, and answers as fast", () => {
+    const scenario = { ...base, handlerMs: 10, whenFull: "wait", spread: "wild", load: 2 } as const;
+    const adaptive = simulate(scenario);
+    expect(adaptive).toEqual(simulate({ ...scenario, window: { adaptive: false } }));
+    expect(adaptive.pushedBack).toBeGreaterThan(0.3);
+    // The queue is the same, and the window follows it: calls wait in the client as well, and take longer.
+    const followed = simulate({ ...scenario, places: "thread" });
+    expect(followed.p99).toBeGreaterThan(1.5 * adaptive.p99);
+    expect(adaptive.goodput).toBeGreaterThan(0.95);
+  }, 120_000);
+
   it("a server that only queues is kept from it by its callers' windows alone", () => {
     const scenario = {
       ...base,
       admission: patient,
+      places: "thread",
       handlerMs: 20,
       seconds: 8,
       whenFull: "wait",
@@ -65,6 +78,7 @@ describe("in a simulation of overload", () => {
     const result = simulate({
       ...base,
       admission: { ...patient, maxConcurrent: 400 },
+      places: "thread",
       handlerMs: 50,
       timeoutMs: 5000,
       seconds: 8,

@@ -342,7 +342,10 @@ export class IncomingCalls implements Answering {
     const isControl = isBuiltin(call.method);
     const word = errorWord(error);
     const head = { kind: frameKind.error, method: 0, callId: call.id, word, flags, isControl };
-    const begun = call.handler === "none" && !isControl ? ({ n: true } as const) : undefined;
+    const begun =
+      call.handler === "none" && !isControl
+        ? { n: true as const, ...(call.isAdmitted ? { q: true as const } : {}) }
+        : undefined;
     const offer = (body: Uint8Array) => this.#offer(call, body);
     // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
     for (const body of [packError(error), { m: error.message.slice(0, 200) }]) {

@@ -333,6 +333,19 @@ describe("the window, by what the peer tells,", () => {
     expect(calls[1]?.failures[0]).toMatchObject({ code: "resource_exhausted", notExecuted: true });
   });
 
+  it("stays open when admission control rejects requests, and narrows for others that nobody waits for", () => {
+    const { calls, answer, limit, host } = inFlight(64);
+    host.clock.advance(5);
+    answer(calls[0], { ...refused, body: { m: "full", n: true, q: true } });
+    answer(calls[1], { ...refused, word: 4, body: { m: "late", n: true, q: true } });
+    calls[2]?.giveUp();
+    answer(calls[2], { ...refused, body: { m: "full", n: true, q: true } });
+    expect([limit(), calls[0]?.failures.length, calls[2]?.failures.length]).toEqual([4096, 1, 0]);
+    calls[3]?.giveUp();
+    answer(calls[3], refused);
+    expect([limit(), calls[3]?.failures.length]).toEqual([30, 0]);
+  });
+
   it("opens again when calls wait and nothing shows that they must", () => {
     const { calls, make, answer, limit, host, outgoing } = inFlight(64);
     host.clock.advance(5);

@@ -1,3 +1,4 @@
+import { codeToNumber } from "../../base/errors/code.ts";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { InFlightWindow } from "../../base/flow/in-flight-window.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
@@ -5,7 +6,7 @@ import { SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
-import { parseError } from "../../wire/fault.ts";
+import { isByAdmission, parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
@@ -28,6 +29,7 @@ import {
 } from "./waiting-calls.ts";
 import { WindowQueue } from "./window-queue.ts";
 
+const exhaustedWord = codeToNumber("resource_exhausted");
 const maxTimeLeftMs = 0xffff_ffff;
 /**
  * The slot of a call id, as `SlotTable` makes it. Not imported: V8 reads an imported constant from memory at each use,
@@ -261,7 +263,8 @@ export class OutgoingCalls implements ControlRequestSender {
     if (call.items !== undefined) {
       if (kind === frameKind.response) call.items.onItemsEnd(word);
       if (session.state === "ended") return;
-    } else if (word !== 0 && table === this.#calls) this.#queue.learn(call, kind, word, this.#calls.size);
+    } else if (kind === frameKind.response && word !== 0 && table === this.#calls)
+      this.#queue.learn(call, word, this.#calls.size);
     if (call.phase === "pulling") return session.fault(`a second answer arrived for call ${callId}`);
     let prefixBytes = 0;
     let metadata: Metadata | undefined;
@@ -275,8 +278,8 @@ export class OutgoingCalls implements ControlRequestSender {
     if ((flags & frameFlag.rendezvous) !== 0)
       return this.#onRendezvous(call, kind, word, at + prefixBytes, flags, bodyBytes - prefixBytes, metadata);
     this.#finish(call);
-    // Otherwise nobody waits: nothing is decoded, but what was granted is ours again.
-    if (!call.settled)
+    // When nobody waits any more, only a rejection is decoded, because it tells about the peer's load.
+    if (!call.settled || (kind === frameKind.error && word === exhaustedWord))
       this.#end(
         call,
         kind,
@@ -288,7 +291,7 @@ export class OutgoingCalls implements ControlRequestSender {
 
   /** A one-way call, which holds no grants, has been executed. */
   onExecuted(call: OutgoingCall, waitedUs: number): void {
-    if (waitedUs !== 0) this.#queue.learn(call, frameKind.response, waitedUs, this.#calls.size);
+    if (waitedUs !== 0) this.#queue.learn(call, waitedUs, this.#calls.size);
     this.#calls.release(call.id);
     this.#offers.release(requestBody(call.id));
   }
@@ -316,16 +319,19 @@ export class OutgoingCalls implements ControlRequestSender {
     if (value === malformed) return call.onFailure(broken(this.#session.peerName));
     if (value === tooLarge)
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
-    if (metadata !== undefined && !call.tellMetadata(metadata)) return;
-    if (kind === frameKind.error) this.#onError(call, parseError(word, value, metadata));
-    else call.onValue(value, this.#queue.answeredMs);
+    if (metadata !== undefined && !call.settled && !call.tellMetadata(metadata)) return;
+    if (kind === frameKind.error) {
+      const error = parseError(word, value, metadata);
+      this.#onPushBack(call, error, value);
+      if (!call.settled) call.onFailure(error);
+    } else call.onValue(value, this.#queue.answeredMs);
   }
 
-  #onError(call: OutgoingCall, error: RpcError): void {
-    const { code, notExecuted } = error;
-    if (notExecuted === true && (code === "resource_exhausted" || code === "deadline_exceeded"))
+  /** The window narrows for what the peer rejected, unless its admission control holds the load back already. */
+  #onPushBack(call: OutgoingCall, { code, notExecuted }: RpcError, body: unknown): void {
+    if (notExecuted !== true || isByAdmission(body)) return;
+    if (code === "resource_exhausted" || code === "deadline_exceeded")
       this.#queue.onPushBack(call, this.#calls.size);
-    call.onFailure(error);
   }
 
   /** Every caller gets `reason`; what the calls have granted is handed over. */

@@ -1,14 +1,11 @@
-import { codeToNumber } from "../../base/errors/code.ts";
 import { InFlightWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
-import { frameKind } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
 import { exhausted } from "./call-errors.ts";
 import { inputBytes } from "./input-bytes.ts";
 import { WaitingCalls, type WaitingControlRequest } from "./waiting-calls.ts";
 
-const exhaustedWord = codeToNumber("resource_exhausted");
 /** How often to look whether calls starve. */
 const starvedMs = 1000;
 
@@ -88,19 +85,15 @@ export class WindowQueue {
     this.#messageMs = -1;
   }
 
-  /** What an answer tells of the peer's load. */
-  learn(call: OutgoingCall, kind: number, word: number, inFlight: number): void {
-    if (kind === frameKind.response) {
-      const nowMs = this.answeredMs;
-      this.window.onAnswer({
-        nowMs,
-        sentMs: sentMsOf(call),
-        waitedMs: word / 1000,
-        inFlight,
-        limited: this.waiting.size > 0 || inFlight >= this.window.limit,
-      });
-      // Nobody will look at the error any more.
-    } else if (call.settled && word === exhaustedWord) this.onPushBack(call, inFlight);
+  /** Learns from an answer how long its request waited for the peer's thread. */
+  learn(call: OutgoingCall, waitedUs: number, inFlight: number): void {
+    this.window.onAnswer({
+      nowMs: this.answeredMs,
+      sentMs: sentMsOf(call),
+      waitedMs: waitedUs / 1000,
+      inFlight,
+      limited: this.waiting.size > 0 || inFlight >= this.window.limit,
+    });
   }
 
   /** The peer has rejected a call for its load. It is not among those in flight any more. */

@@ -8,7 +8,13 @@ import { SimulatedClock } from "../../admission/support/simulation.ts";
 import { seeded } from "../../hostile/support/random.ts";
 
 export interface Scenario {
+  /** The server: its places, and which requests wait for one. */
   readonly admission: AdmissionOptions;
+  /**
+   * What the places stand for. `admission`: the server's admission control, whose wait the server does not report.
+   * `thread`: the server's busy thread, whose wait it reports.
+   */
+  readonly places: "admission" | "thread";
   /** How long handlers take on the average. */
   readonly handlerMs: number;
   /** How that is distributed: `steady`, a tenth more or less; or `wild`, exponentially above a tenth of it. */
@@ -124,11 +130,13 @@ class Caller {
     if (error instanceof RpcError) {
       if (!began) {
         this.pushedBack++;
-        this.window.onPushBack(nowMs, sentMs, this.#inFlight);
+        if (!incoming.isAdmitted || this.#scenario.places === "thread")
+          this.window.onPushBack(nowMs, sentMs, this.#inFlight);
       }
     } else {
       const limited = this.waiting.size > 0 || this.#inFlight >= this.window.limit;
-      const waitedMs = incoming.waitedUs / 1000;
+      const { waitedUs, queuedUs } = incoming;
+      const waitedMs = (this.#scenario.places === "thread" ? waitedUs + queuedUs : waitedUs) / 1000;
       this.window.onAnswer({ nowMs, sentMs, waitedMs, inFlight: this.#inFlight, limited });
       if (!call.settled && call.startedMs >= this.#countsMs) this.tookMs.push(nowMs - call.startedMs);
     }
