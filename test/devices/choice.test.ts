@@ -135,7 +135,7 @@ describe.skipIf(verbsDevices.length > 0)("without a device", () => {
 
   it("an unknown option throws", async () => {
     await expect(openEngine({ verbs: { devise: "x" } as object })).rejects.toThrow(
-      'Engine.open: verbs: unknown option "devise"',
+      'Engine.open: unknown option "verbs.devise"',
     );
   });
 });
