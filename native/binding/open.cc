@@ -98,9 +98,8 @@ void callBack(Instance* instance, PortHolder* holder) {
   instance->call(holder->onWake);
 }
 
-/// Whether JavaScript need not be called: it is awake, or what has come is dealt with here.
-bool needsNoCall(PortHolder* holder) {
-  if (!holder->port->isAsleep()) return true;
+/// Whether what has come is dealt with here, so that JavaScript sleeps on.
+bool sleepsOn(PortHolder* holder) {
   auto lock = holder->guard->drive();
   if (!holder->port->sleepsOn()) return false;
   holder->guard->sleeps();
@@ -159,7 +158,7 @@ Napi::Value open(const Info& info) {
   PortHolder* held = holder.get();
   holder->wake = Wake::create(
       env, held->port->waitFd(), [instance, held] { callBack(instance, held); },
-      [held] { return needsNoCall(held); });
+      [held] { return sleepsOn(held); });
   if (holder->wake == nullptr) {
     return failureObject(
         env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});

@@ -64,8 +64,7 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake,
 
 bool Wake::start(bool retry) {
   auto onReadable = [](uv_handle_s* handle, int, int) { owner(handle)->fire(); };
-  if (!watches_ && uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
-  watches_ = true;
+  if (uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
   if (retry) retryLater();
   return true;
 }
@@ -75,11 +74,9 @@ void Wake::retryLater() {
       timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
 }
 
-void Wake::stop(bool watches) {
-  uv_timer_stop(timer_);
-  if (watches || !watches_) return;
-  watches_ = false;
+void Wake::stop() {
   uv_poll_stop(poll_);
+  uv_timer_stop(timer_);
 }
 
 void Wake::nudge() { uv_async_send(async_); }
@@ -91,7 +88,7 @@ void Wake::setRef(bool keepsProcessAlive) {
 
 void Wake::fire() {
   if (waitsOn_ && waitsOn_()) return;
-  uv_timer_stop(timer_);
+  stop();
   // A copy, since the callback may destroy this.
   std::function<void()> callback = onWake_;
   if (callback) callback();

@@ -67,8 +67,8 @@ class Doorbell {
   /// post whole; the place is taken by an atomic exchange, which no store passes.
   void beginPost() { page_->posting.store(++posting_, std::memory_order_release); }
   void endPost() { page_->posting.store(++posting_, std::memory_order_release); }
-  /// Takes what was written to the eventfd. Whether there was anything.
-  bool drain();
+  /// Swallows what was written to the eventfd.
+  void drain();
 
  private:
   Doorbell(base::Fd page, base::Fd event, DoorbellPage* mapped)
