@@ -31,7 +31,7 @@ export interface WindowStats {
   readonly floor: number;
   /** Calls that the peer accepts in flight. */
   readonly credits: number;
-  /** How long the last request that the peer reported on had waited there for its handler, in milliseconds. */
+  /** How long the last request that the peer reported on had waited until its thread read it, in milliseconds. */
   readonly toldWaitMs: number;
 }
 
