@@ -8,15 +8,20 @@ afterEach(endAllPeers);
 
 const windowMs = 1000;
 const mostShare = 0.01;
+/**
+ * While a call is outstanding, the guard looks sixty times a second and the heartbeat pings. On slow virtual machines a
+ * wake-up takes up to 0.3 ms of processor time, which made 1.8 %. A process that polls takes half a processor or more.
+ */
+const mostShareOfCalls = 0.05;
 
 /**
  * Processor time over wall time of a process at rest: the best of three windows, because the machine may be shared, and
  * what others do to the caches and the clock shows in everybody's processor time. An engine that spins or polls is far
  * above in each.
  */
-async function idleShare(...children: Child[]): Promise<number[]> {
+async function idleShare(most: number, ...children: Child[]): Promise<number[]> {
   let best = children.map(() => 1);
-  for (let window = 0; window < 3 && best.some((share) => share >= mostShare); window++) {
+  for (let window = 0; window < 3 && best.some((share) => share >= most); window++) {
     const shares = await Promise.all(children.map((child) => child.ask<number>("idleShare", windowMs)));
     best = best.map((share, i) => Math.min(share, shares[i] as number));
   }
@@ -35,7 +40,7 @@ describe.each(fabrics)("an idle engine over %s", (fabric) => {
       for (let i = 0; i < 100; i++) await client.ask("echo", { token: `${i}` });
     }
     const [client] = clients as [Child];
-    const shares = await idleShare(server, client);
+    const shares = await idleShare(mostShare, server, client);
     for (const process of [server, client]) {
       expect(await resources(process)).not.toContain("Timeout");
       expect(await resources(process)).not.toContain("Immediate");
@@ -54,12 +59,12 @@ describe.each(fabrics)("an idle engine over %s", (fabric) => {
     await client.report("connected");
     await client.ask("wait", "long");
     await server.report("waiting");
-    const shares = await idleShare(server, client);
+    const shares = await idleShare(mostShareOfCalls, server, client);
     // The call's deadline and the heartbeat, on both sides.
     for (const process of [server, client]) {
       expect((await resources(process)).filter((name) => name === "Timeout").length).toBeLessThanOrEqual(2);
     }
-    if (!underSanitizers) for (const share of shares) expect(share).toBeLessThan(mostShare);
+    if (!underSanitizers) for (const share of shares) expect(share).toBeLessThan(mostShareOfCalls);
     await server.ask("release", { key: "long", value: "awake" });
     expect(await client.report("waited")).toMatchObject({ value: "awake" });
   });
