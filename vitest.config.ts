@@ -54,8 +54,8 @@ export default defineConfig({
   test: {
     // Processes, not threads: each gets an addon, a libfabric and exit handlers of its own.
     pool: "forks",
-    // Three at least, also on two cores: tests of processes wait for most of their time.
-    maxWorkers: Math.max(3, availableParallelism() - 1),
+    // Two at least: tests of processes wait for most of their time. A third on two cores can make bounds of time fail.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     globalSetup: ["test/processes/support/bundle-programs.ts"],
     setupFiles: process.env.CINNABAR_LEAK_CHECK === undefined ? [] : ["scripts/test/leak-check.mjs"],
     exclude: ["**/node_modules/**", "build/**", "**/dist/**", "native/**", ...notInstalled],

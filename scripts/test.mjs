@@ -1,5 +1,5 @@
-// `npm test [-- STAGE …] [-- PATH | OPTION …]`: sets up, runs stages, and ends with one line, `N passed, N failed`.
-// scripts/test/stages.mjs has the stages.
+// `npm test [-- STAGE …] [-- PATH | OPTION …]`: sets up, runs stages one after another, and ends with one line,
+// `N passed, N failed`. scripts/test/stages.mjs has the stages.
 import { endChildrenOnSignal } from "./setup/command.mjs";
 import { reportFailure, setUp } from "./setup/set-up.mjs";
 import { sumOf } from "./test/outcome.mjs";
@@ -37,10 +37,12 @@ const chosen = stages.filter((stage) => {
 const results = [];
 try {
   await setUp("test");
-  // The TypeScript tests wait for most of their time: what every commit must pass runs beside them, one after another.
-  const isBeside = chosen.every(({ when }) => when === "always" || when === "smoke");
-  const alone = chosen.filter(({ name }) => isBeside && name === "vitest");
-  await Promise.all([runAll(chosen.filter((stage) => !alone.includes(stage))), runAll(alone)]);
+  for (const stage of chosen) {
+    console.log(`\n━━ ${stage.name}: ${stage.what}`);
+    const started = performance.now();
+    const outcome = await outcomeOf(stage);
+    results.push({ name: stage.name, seconds: (performance.now() - started) / 1000, outcome });
+  }
 } catch (error) {
   reportFailure(error);
   const problem = error instanceof Error ? error.message : String(error);
@@ -49,16 +51,6 @@ try {
 const { text, failed } = sumOf(results);
 console.log(`\n${text}`);
 process.exit(failed === 0 ? 0 : 1);
-
-/** @param {readonly import("./test/stages.mjs").Stage[]} those */
-async function runAll(those) {
-  for (const stage of those) {
-    console.log(`\n━━ ${stage.name}: ${stage.what}`);
-    const started = performance.now();
-    const outcome = await outcomeOf(stage);
-    results.push({ name: stage.name, seconds: (performance.now() - started) / 1000, outcome });
-  }
-}
 
 /**
  * A stage that crashes, or that runs nothing at all, has failed: silence is never success.
