@@ -80,7 +80,10 @@ export interface WatchedSession {
    * a peer that is gone.
    */
   readonly isSending: boolean;
-  /** For how long the peer has not moved a body that it offers or is offered, in milliseconds; 0 where it does. */
+  /**
+   * How old the oldest long body is that the peer offers or is offered, in milliseconds, if it moves too little of them;
+   * else 0.
+   */
   readonly stalledMs: number;
   /**
    * Asks whether the peer is there. With a word that is not 0, parts are told by `onEcho` when the peer has taken all

@@ -184,6 +184,7 @@ export const peerGreeting: Greeting = {
   requests: 8,
   immediateBytes: 0,
   heartbeatMs: 1000,
+  bodyStallMs: 10_000,
   lanes: [],
   services: [["s", ["a", "b"]]],
 };

@@ -332,7 +332,7 @@ export class Session implements SessionContext, OutboxListener {
       this.outbox.value(head, value, (body) => {
         // A call's offers are watched since its request.
         if (!this.hasOpenWork) this.watch();
-        return this.offers.offer(sessionBody, body, this.bodyLimit, this.nowMs);
+        return this.offers.offer(sessionBody, body, this.bodyLimit);
       });
     } catch (cause) {
       this.end(endReason.cannotBeSaid(this.peerName, cause as Error));
