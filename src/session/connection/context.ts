@@ -94,6 +94,8 @@ export interface WatchedSession {
 export interface SessionWatch {
   /** When what arrives now was heard, on the heartbeat's clock. */
   readonly nowMs: number;
+  /** When it looks next, on its clock, at the latest. What begins now has not lasted until then. */
+  readonly nextMs: number;
   /** The session has open work from now on. */
   watch(session: WatchedSession): void;
   /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
@@ -112,6 +114,8 @@ export interface SessionContext extends WatchedSession {
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
   readonly nowMs: number;
+  /** The time of the next tick: bodies that begin now are dated by it, so that no wait is taken for longer than it is. */
+  readonly nextMs: number;
   /** What the peer said of itself; undefined while opening. */
   readonly remote: Greeting | undefined;
   /**

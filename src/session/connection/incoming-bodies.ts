@@ -68,7 +68,7 @@ interface BodyContext extends IdentifiedPeer {
   readonly account: PeerAccount;
   readonly sealing: Pick<BulkSealing, "bodies">;
   /** On the heartbeat's clock. */
-  readonly nowMs: number;
+  readonly nextMs: number;
   readonly hasOpenWork: boolean;
   watch(): void;
   fault(text: string): void;
@@ -146,7 +146,7 @@ export class IncomingBodies {
       return;
     }
     if (!session.hasOpenWork) session.watch();
-    const underWay = this.#pulls.begin(session.nowMs);
+    const underWay = this.#pulls.begin(session.nextMs);
     const watch: PullWatch = {
       stop: () => session.state === "ended" || stop(),
       onMoved: (more) => this.#pulls.onMoved(more),

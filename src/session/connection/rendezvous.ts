@@ -176,10 +176,10 @@ export class RendezvousOffers {
   }
 
   /**
-   * Keeps `body` under `key`, since `nowMs` of the heartbeat. Throws TooLongError when the peer would not take it,
+   * Keeps `body` under `key`, since `sinceMs` of the heartbeat. Throws TooLongError when the peer would not take it,
    * RpcError `resource_exhausted` when too much is kept already.
    */
-  offer(key: number, body: Uint8Array, limit: number, nowMs: number): RendezvousBody {
+  offer(key: number, body: Uint8Array, limit: number, sinceMs: number): RendezvousBody {
     if (body.byteLength > limit) {
       throw new TooLongError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
     }
@@ -204,7 +204,7 @@ export class RendezvousOffers {
           onReleased?.();
         });
       };
-      this.#grants.set(key, { ...withEnds(grant, { release }), sinceMs: nowMs });
+      this.#grants.set(key, { ...withEnds(grant, { release }), sinceMs });
       this.#bytes += bytes;
       return rendezvous;
     } catch (error) {
@@ -218,11 +218,11 @@ export class RendezvousOffers {
     items: number,
     body: Uint8Array,
     limit: number,
-    nowMs: number,
+    sinceMs: number,
     onPulled: () => void,
   ): RendezvousBody {
     const key = this.#itemKey - 1;
-    const rendezvous = this.offer(key, body, limit, nowMs);
+    const rendezvous = this.offer(key, body, limit, sinceMs);
     this.#itemKey = key;
     const offered = this.#items.get(items);
     if (offered === undefined) this.#items.set(items, [{ key, onPulled }]);
