@@ -1,38 +1,37 @@
 import { bytes, clientStream, implement, service } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { openEngine } from "../matrix/pair.ts";
-import { verbsDevices } from "../matrix/verbs.ts";
+import { pair } from "../matrix/pair.ts";
+import { providers } from "../matrix/providers.ts";
 
 const Upload = service("upload.v1", { take: clientStream({ items: bytes(), output: z.number() }) });
-const serve = [
-  implement(Upload, {
-    async take(items) {
-      let count = 0;
-      for await (const item of items) count += item.byteLength;
-      return count;
-    },
-  }),
-];
+const upload = implement(Upload, {
+  async take(items) {
+    let count = 0;
+    for await (const item of items) count += item.byteLength;
+    return count;
+  },
+});
 
-/** The heartbeat looks four times in this time: here after each 1.5 s. */
-const heartbeatMs = 6000;
-/** Far less than the time between two looks. */
+/** The heartbeat looks each quarter of this time: once while the stream of this test is open. */
+const heartbeatMs = 20_000;
+/** Far less than the time between two looks, with what 128 KiB/s give to a window of items. */
 const limits = { maxBodyStallMs: 100 };
 /** Too long for a message. A device of the guest takes milliseconds for one, so that some are always on their way. */
 const item = new Uint8Array(64 << 10);
 
-// A file without any test would count as broken.
-if (verbsDevices.length === 0) it.skip("verbs: no device is lent to the tests", () => {});
+const verbs = providers.filter(({ scheme }) => scheme === "verbs");
 
-describe.each(verbsDevices)("verbs on $name", ({ host }) => {
-  it("keeps a session whose long items are on their way whenever the heartbeat looks", async () => {
-    const server = await openEngine({ listen: `verbs://${host}:0`, serve, heartbeatMs, limits });
-    const client = await openEngine({ heartbeatMs, limits });
-    const peer = await client.connect(server.urls[0] as string);
-    const writer = peer.client(Upload).take.open();
+// A file without any test would count as broken.
+if (verbs.length === 0) it.skip("verbs: no device is lent to the tests", () => {});
+
+describe.each(verbs)("streams over $name", (provider) => {
+  it("keeps a session whose long items are on their way when the heartbeat looks", async () => {
+    const options = { heartbeatMs, limits };
+    const { api } = await pair(provider, [upload], { server: options, client: options });
+    const writer = api(Upload).take.open();
     let sent = 0;
-    const untilMs = performance.now() + 0.6 * heartbeatMs;
+    const untilMs = performance.now() + 0.3 * heartbeatMs;
     while (performance.now() < untilMs) {
       await writer.send(item);
       sent += item.byteLength;
