@@ -8,6 +8,8 @@ import { binary, type Payload, payloads, smallObject } from "./payloads.ts";
 export interface Measured {
   readonly calls: number;
   readonly elapsedMs: number;
+  /** Processor time of the client's process. */
+  readonly cpuUs: number;
   /** Of the latencies in µs, at `shares`. */
   readonly quantilesUs: readonly number[];
 }
@@ -51,6 +53,7 @@ export async function open(
       const timer = setTimeout(() => {
         goesOn = false;
       }, durationMs);
+      const before = process.cpuUsage();
       const started = performance.now();
       const lane = async () => {
         do {
@@ -69,8 +72,14 @@ export async function open(
       await Promise.all(Array.from({ length: inFlight }, lane));
       const elapsedMs = performance.now() - started;
       clearTimeout(timer);
+      const { user, system } = process.cpuUsage(before);
       const sorted = Float64Array.from(latenciesUs).sort();
-      return { calls, elapsedMs, quantilesUs: shares.map((share) => percentile(sorted, share)) };
+      return {
+        calls,
+        elapsedMs,
+        cpuUs: user + system,
+        quantilesUs: shares.map((share) => percentile(sorted, share)),
+      };
     },
 
     close: () => connection.close(),

@@ -115,6 +115,26 @@ const broadcast = (transport: string, theirs: readonly string[]): Definition => 
   theirs: theirs.map((key) => `${key}.group.broadcast16.p50_us`),
 });
 
+/** Where other processes want the processors, too, beside node:net. */
+const inCompany = (fabric: "shm" | "tcp"): Definition[] => {
+  const [key, beside] = fabric === "shm" ? ["net-unix", "unix"] : ["net-tcp", "net"];
+  const ratio = (name: string, work: string, measure: string): Definition => ({
+    name: `${name}_vs_${beside}`,
+    ours: [`${fabric}.${work}.${measure}`],
+    theirs: [`${key}.${work}.${measure}`],
+  });
+  return [
+    ratio(`onecore.${fabric}.small.1.p50`, "onecore.1", "p50_us"),
+    ratio(`onecore.${fabric}.small.8.ops`, "onecore.8", "ops"),
+    ratio(`busy.${fabric}.small.1.p50`, "busy.1", "p50_us"),
+    ...[4, 16, 64].flatMap((clients) =>
+      [1, 8].map((inFlight) =>
+        ratio(`company${clients}.${fabric}.${inFlight}.ops`, `company.${clients}.${inFlight}`, "ops"),
+      ),
+    ),
+  ];
+};
+
 /** Those that `--quick` promises. */
 export const quickRatios: readonly Definition[] = [
   small("shm", 1, "p50_us", "grpc", overShm.grpc),
@@ -230,6 +250,7 @@ const furtherRatios: readonly Definition[] = [
   ...["shm", "tcp", "verbs", "tcp-link"].flatMap((fabric) =>
     ["64KiB", "1MiB"].flatMap((size) => besideBulkStream(fabric, size)),
   ),
+  ...(["shm", "tcp"] as const).flatMap(inCompany),
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

@@ -1,8 +1,7 @@
-import type { ClientParty, Measured } from "../contenders/client-party.ts";
+import type { Measured } from "../contenders/client-party.ts";
 import { type ContenderEntry, contenders } from "../contenders/index.ts";
 import type { Payload } from "../contenders/payloads.ts";
-import type { ServerParty } from "../contenders/server-party.ts";
-import { Child } from "../suite/child.ts";
+import { Running } from "../contenders/running.ts";
 import { type Figure, quantile, shares } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
 import { median } from "../suite/statistics.ts";
@@ -19,54 +18,6 @@ export interface CallsTask {
 }
 
 const warmUpInFlight = 64;
-
-/** A contender at work: its server and its client, each a process. */
-class Running {
-  readonly entry: ContenderEntry;
-  readonly client: Child<ClientParty>;
-  readonly #server: Child<ServerParty> | undefined;
-
-  private constructor(
-    entry: ContenderEntry,
-    server: Child<ServerParty> | undefined,
-    client: Child<ClientParty>,
-  ) {
-    this.entry = entry;
-    this.#server = server;
-    this.client = client;
-  }
-
-  static async start(entry: ContenderEntry, run: Run): Promise<Running> {
-    const id = `${process.pid}-${entry.key}`;
-    const server = entry.isSelfServing
-      ? undefined
-      : await Child.start<ServerParty>(
-          `${entry.title}, server`,
-          new URL("../contenders/server-party.js", import.meta.url),
-          [entry.key, id, run.verbsHost],
-        );
-    let client: Child<ClientParty> | undefined;
-    try {
-      client = await Child.start<ClientParty>(
-        `${entry.title}, client`,
-        new URL("../contenders/client-party.js", import.meta.url),
-        [entry.key, id, (await server?.ask("address")) ?? "", run.verbsHost],
-      );
-      await client.ask("check");
-      return new Running(entry, server, client);
-    } catch (error) {
-      await client?.end();
-      await server?.end();
-      throw error;
-    }
-  }
-
-  /** The client first, so that nobody sees a lost peer. */
-  async end(): Promise<void> {
-    await this.client.end();
-    await this.#server?.end();
-  }
-}
 
 /** Those that every workload of calls measures, as far as they are asked for. */
 function contendersOf(run: Run): readonly ContenderEntry[] {
@@ -89,7 +40,7 @@ export async function measureCalls(
   try {
     for (const entry of entries) {
       try {
-        running.push(await Running.start(entry, run));
+        running.push(await Running.start(entry, run.verbsHost));
       } catch (error) {
         run.lack(entry.title, error instanceof Error ? error.message : String(error));
       }

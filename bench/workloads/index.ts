@@ -11,6 +11,7 @@ import { bulkScatter } from "./bulk-scatter.ts";
 import { bulkSmall } from "./bulk-small.ts";
 import { byteStreams } from "./byte-streams.ts";
 import { collectives } from "./collectives.ts";
+import { company } from "./company.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
@@ -55,6 +56,7 @@ export const workloads: readonly Workload[] = [
   rest,
   memory,
   scaling,
+  company,
   stall,
   overload,
   lanes,

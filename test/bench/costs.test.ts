@@ -119,9 +119,4 @@ describe.skipIf(underSanitizers)("what calls cost, at a tiny size", () => {
     expectFigures(figures, "shm.layers.64.server.codec_us", "tcp.layers.1.client.native_us");
     expect(middleOf(figures, "shm.layers.64.client.scheduling_us")).toBeGreaterThan(0);
   });
-
-  it("tells what rest costs, in the little time that a quick run has", async () => {
-    const { rest } = await built("rest");
-    expectFigures(await rest.run({ ...run, quick: true }), "idle_cpu_percent");
-  });
 });

@@ -1,0 +1,73 @@
+import { Child } from "../suite/child.ts";
+import type { ClientParty } from "./client-party.ts";
+import type { ContenderEntry } from "./index.ts";
+import type { ServerParty } from "./server-party.ts";
+
+/** A contender at work: its server and its clients, each a process. */
+export class Running {
+  readonly entry: ContenderEntry;
+  readonly clients: Child<ClientParty>[] = [];
+  readonly #server: Child<ServerParty> | undefined;
+  readonly #args: readonly unknown[];
+
+  private constructor(
+    entry: ContenderEntry,
+    server: Child<ServerParty> | undefined,
+    args: readonly unknown[],
+  ) {
+    this.entry = entry;
+    this.#server = server;
+    this.#args = args;
+  }
+
+  /** With one client. */
+  static async start(entry: ContenderEntry, verbsHost: string | undefined): Promise<Running> {
+    const id = `${process.pid}-${entry.key}`;
+    const server = entry.isSelfServing
+      ? undefined
+      : await Child.start<ServerParty>(
+          `${entry.title}, server`,
+          new URL("./server-party.js", import.meta.url),
+          [entry.key, id, verbsHost],
+        );
+    let running: Running | undefined;
+    try {
+      const address = (await server?.ask("address")) ?? "";
+      running = new Running(entry, server, [entry.key, id, address, verbsHost]);
+      await running.join(1);
+      return running;
+    } catch (error) {
+      if (running === undefined) await server?.end();
+      else await running.end();
+      throw error;
+    }
+  }
+
+  /** Starts further clients until there are so many. Each has compared what comes back with what it sent. */
+  async join(count: number): Promise<void> {
+    while (this.clients.length < count) {
+      const client = await Child.start<ClientParty>(
+        `${this.entry.title}, client ${this.clients.length + 1}`,
+        new URL("./client-party.js", import.meta.url),
+        this.#args,
+      );
+      this.clients.push(client);
+      await client.ask("check");
+    }
+  }
+
+  get client(): Child<ClientParty> {
+    return this.clients[0] as Child<ClientParty>;
+  }
+
+  /** The processes: the server first, where it has one of its own. */
+  get pids(): readonly number[] {
+    return [...(this.#server === undefined ? [] : [this.#server]), ...this.clients].map(({ pid }) => pid);
+  }
+
+  /** The clients first, so that nobody sees a lost peer. */
+  async end(): Promise<void> {
+    await Promise.all(this.clients.map((client) => client.end()));
+    await this.#server?.end();
+  }
+}

@@ -1,0 +1,229 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { promisify } from "node:util";
+import type { Measured } from "../contenders/client-party.ts";
+import { type ContenderEntry, contenders } from "../contenders/index.ts";
+import { Running } from "../contenders/running.ts";
+import { Child, type Party } from "../suite/child.ts";
+import { type Figure, quantile } from "../suite/figure.ts";
+import { loadAverage } from "../suite/machine.ts";
+import { median } from "../suite/statistics.ts";
+import type { Run, Workload } from "../suite/workload.ts";
+
+/** Sizes of a full run, and of a trial of the workload itself. */
+export interface CompanySizes {
+  /** Client processes of one server. */
+  readonly clients: readonly number[];
+  /** Calls in flight of each client. */
+  readonly inFlight: readonly number[];
+}
+
+const full: CompanySizes = { clients: [4, 16, 64], inFlight: [1, 8] };
+
+/** Ours beside what users have else, of one kind of transport: only these processes exist at a time. */
+const pairs = [
+  ["shm", "net-unix"],
+  ["tcp", "net-tcp"],
+] as const;
+
+/** What calls cost where other processes want the processors, too. */
+export const company: Workload = {
+  name: "company",
+  title: "Small calls in company",
+  about:
+    "The small object there and back, where other processes want the processors: both ends on one core; one computing process on each core; 4, 16 and 64 client processes of one server. Cinnabar over shm stands beside node:net over a Unix socket, over tcp beside node:net over TCP.",
+  families: ["onecore", "busy", "company"],
+  isInQuick: false,
+  run: (run) => measureCompany(run, full),
+};
+
+export async function measureCompany(run: Run, sizes: CompanySizes): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const keys of pairs) {
+    const entries = contenders().filter(({ key }) => (keys as readonly string[]).includes(key));
+    figures.push(...(await onOneCore(run, entries, sizes)));
+    figures.push(...(await besideBurners(run, entries)));
+    figures.push(...(await manyClients(run, entries, sizes)));
+  }
+  return figures;
+}
+
+async function onOneCore(
+  run: Run,
+  entries: readonly ContenderEntry[],
+  sizes: CompanySizes,
+): Promise<Figure[]> {
+  const [core] = usableCores();
+  return withAll(run, entries, async (running) => {
+    try {
+      for (const { pids } of running) for (const pid of pids) await bind(pid, core ?? 0);
+    } catch (error) {
+      run.lack("Both ends on one core", (error as Error).message);
+      return [];
+    }
+    const figures: Figure[] = [];
+    for (const inFlight of sizes.inFlight)
+      figures.push(
+        ...(await byTurns(run, running, { key: "onecore", title: "Both ends on one core", inFlight })),
+      );
+    return figures;
+  });
+}
+
+async function besideBurners(run: Run, entries: readonly ContenderEntry[]): Promise<Figure[]> {
+  const burners: Child<Party>[] = [];
+  try {
+    return await withAll(run, entries, async (running) => {
+      const task = { key: "busy", title: "A computing process on each core", inFlight: 1 };
+      // Compiled while nobody else computes.
+      for (const one of running) await measure(one, 1, run.roundMs);
+      try {
+        for (const core of usableCores()) {
+          const burner = await Child.start<Party>("burner", new URL("../company/burner.js", import.meta.url));
+          burners.push(burner);
+          await bind(burner.pid, core);
+        }
+      } catch (error) {
+        run.lack(task.title, (error as Error).message);
+        return [];
+      }
+      return byTurns(run, running, task);
+    });
+  } finally {
+    for (const burner of burners) await burner.end();
+  }
+}
+
+async function manyClients(
+  run: Run,
+  entries: readonly ContenderEntry[],
+  { clients, inFlight }: CompanySizes,
+): Promise<Figure[]> {
+  return withAll(run, entries, async (running) => {
+    const figures: Figure[] = [];
+    for (const count of clients) {
+      for (const one of running) await one.join(count);
+      for (const each of inFlight)
+        figures.push(
+          ...(await byTurns(run, running, {
+            key: `company.${count}`,
+            title: `${count} client processes`,
+            inFlight: each,
+          })),
+        );
+    }
+    return figures;
+  });
+}
+
+/** Starts the contenders, and ends them whatever becomes of the work. One that cannot start is a lack. */
+async function withAll(
+  run: Run,
+  entries: readonly ContenderEntry[],
+  work: (running: readonly Running[]) => Promise<Figure[]>,
+): Promise<Figure[]> {
+  const running: Running[] = [];
+  try {
+    for (const entry of entries) {
+      try {
+        running.push(await Running.start(entry, run.verbsHost));
+      } catch (error) {
+        run.lack(entry.title, error instanceof Error ? error.message : String(error));
+      }
+    }
+    return await work(running);
+  } finally {
+    for (const one of running) await one.end();
+  }
+}
+
+interface Task {
+  /** In the names of figures. */
+  readonly key: string;
+  /** In the titles of charts. */
+  readonly title: string;
+  /** Of each client. */
+  readonly inFlight: number;
+}
+
+async function byTurns(run: Run, running: readonly Running[], task: Task): Promise<Figure[]> {
+  const rounds = running.map(() => [] as (readonly Measured[])[]);
+  for (const one of running) await measure(one, task.inFlight, run.roundMs / 2);
+  for (let round = 1; round <= run.rounds; round++) {
+    for (const [index, one] of running.entries())
+      rounds[index]?.push(await measure(one, task.inFlight, run.roundMs));
+    const told = running.map(
+      ({ entry }, index) =>
+        `${entry.title} ${Math.round(rate(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
+    );
+    run.tell(
+      `${task.title}, ${task.inFlight} in flight, round ${round} of ${run.rounds}: ${told.join(", ")}`,
+    );
+  }
+  const load = loadAverage();
+  return running.flatMap(({ entry }, index) => figuresOf(entry, task, rounds[index] ?? [], load));
+}
+
+function measure(one: Running, inFlight: number, forMs: number): Promise<Measured[]> {
+  return Promise.all(one.clients.map((client) => client.ask("measure", "small", inFlight, forMs)));
+}
+
+function rate(clients: readonly Measured[]): number {
+  return clients.reduce((sum, { calls, elapsedMs }) => sum + (calls / elapsedMs) * 1000, 0);
+}
+
+function figuresOf(
+  entry: ContenderEntry,
+  { key, title, inFlight }: Task,
+  rounds: readonly (readonly Measured[])[],
+  load: number,
+): Figure[] {
+  const work = `${title}, ${inFlight} in flight${key.startsWith("company") ? " each" : ""}`;
+  const name = `${entry.key}.${key}.${inFlight}`;
+  const common = { subject: entry.title, load } as const;
+  return [
+    {
+      ...common,
+      name: `${name}.ops`,
+      chart: `${work}: calls`,
+      unit: "calls/s",
+      better: "more",
+      rounds: rounds.map(rate),
+    },
+    {
+      ...common,
+      name: `${name}.p50_us`,
+      chart: `${work}: latency, median`,
+      unit: "µs",
+      better: "less",
+      // Of the clients' medians: what a client sees.
+      rounds: rounds.map((clients) => median(clients.map(({ quantilesUs }) => quantile(quantilesUs, 0.5)))),
+    },
+    {
+      ...common,
+      name: `${name}.client_cpu_us`,
+      chart: `${work}: processor time of the clients a call`,
+      unit: "µs",
+      better: "less",
+      rounds: rounds.map(
+        (clients) =>
+          clients.reduce((sum, { cpuUs }) => sum + cpuUs, 0) /
+          clients.reduce((sum, { calls }) => sum + calls, 0),
+      ),
+    },
+  ];
+}
+
+/** The cores that this process may run on. */
+function usableCores(): readonly number[] {
+  const list = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  return list.split(",").flatMap((range) => {
+    const [from = 0, to = from] = range.split("-").map(Number);
+    return Array.from({ length: to - from + 1 }, (_, index) => from + index);
+  });
+}
+
+/** Lets all threads of a process, and those it starts later, run on this core alone. */
+async function bind(pid: number, core: number): Promise<void> {
+  await promisify(execFile)("taskset", ["--all-tasks", "--cpu-list", "--pid", String(core), String(pid)]);
+}
