@@ -8,8 +8,9 @@ const chance = 0.001;
  */
 export function firstSuspicionLimits(crashes: number): { readonly mean: number; readonly max: number } {
   const tail = Math.log(1 / chance);
+  const max = 1 + Math.log(crashes) + tail;
   return {
-    mean: 2 + Math.sqrt((2 * tail) / crashes) + tail / crashes,
-    max: 1 + Math.log(crashes) + tail,
+    mean: Math.min(max, 2 + Math.sqrt((2 * tail) / crashes) + tail / crashes),
+    max,
   };
 }

@@ -13,14 +13,15 @@ export interface Gate {
 }
 
 /**
- * A suspicion lasts 4 · log10 N periods when three others share it, which takes them 3 periods on average. To that come
- * a last ping and the way of the news, at most 2.5 periods. Of 16 members three may need longer than the suspicion has:
- * with two it lasts 8.2 periods, with one 14. Of 128 that can happen too, once in 100 crashes.
+ * A suspicion that three others share lasts 4 · log10 N periods. The next probe that fails brings them: the member that
+ * probes, and the relays that it asked. To that come a last ping and the way of the news, at most 2.5 periods. Of few
+ * members the next probe may come later than the suspicion could end: after more than ln(1000 · seeds) periods once in
+ * 1000 runs.
  */
 const limitsByMembers = {
-  16: { meanRest: 7.5, maxRest: 16.5 },
-  128: { meanRest: 11, maxRest: 18 },
-  1024: { meanRest: 14.5, maxRest: 16.5 },
+  16: { meanRest: 6.5, maxRest: 14 },
+  128: { meanRest: 10.5, maxRest: 13 },
+  1024: { meanRest: 14.5, maxRest: 14.5 },
   10000: { meanRest: 18.5, maxRest: 18.5 },
 } as const;
 
