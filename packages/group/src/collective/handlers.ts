@@ -1,3 +1,4 @@
+import { callback, resolveOptions } from "cinnabar/options";
 import {
   type AnyMethod,
   type AnyService,
@@ -120,6 +121,8 @@ export interface ImplementCollectivesOptions extends ImplementOptions {
   readonly onHandlerError?: HandlerErrorListener;
 }
 
+const fields = { onHandlerError: callback<HandlerErrorListener>(printHandlerError) };
+
 /** A service with its handlers, for `joinGroup({ serve })`. */
 export interface GroupImplementation extends Implementation {
   /** @internal The collectives by name. */
@@ -145,7 +148,13 @@ export function implementCollectives<S extends AnyService>(
   handlers: GroupHandlersOf<S>,
   options: ImplementCollectivesOptions = {},
 ): GroupImplementation {
-  const { onHandlerError = printHandlerError, ...rest } = options;
+  // `implement` checks the other options.
+  const { onHandlerError: _, ...rest } = options;
+  const { onHandlerError } = resolveOptions(
+    `implementCollectives "${service.name}"`,
+    { onHandlerError: options.onHandlerError },
+    fields,
+  );
   const hosts = new Map<string, CollectiveHost>();
   const collectives = new Map<string, ServedCollective>();
   const all: Record<string, unknown> = {};

@@ -1,3 +1,4 @@
+import { anything, type FieldsOf, resolveNested } from "cinnabar/options";
 import type { Pem, PskOptions, SecurityOptions, TlsOptions } from "cinnabar/standard";
 
 /**
@@ -24,15 +25,26 @@ export interface DetectorCredentials extends Omit<DetectorSecurity, "tls"> {
   readonly tls?: ReadCertificates;
 }
 
-const known: readonly string[] = ["tls", "psk", "shm", "suites"] satisfies (keyof DetectorSecurity)[];
+/** `Engine.open` checks the values. */
+const fields = {
+  tls: anything(),
+  psk: anything(),
+  shm: anything(),
+  suites: anything(),
+} satisfies FieldsOf<DetectorSecurity>;
+
+/** @throws TypeError for options that a thread cannot be sent */
+export function assertSecurity(
+  where: string,
+  name: string,
+  security: unknown,
+): asserts security is DetectorSecurity {
+  resolveNested(where, name, security, fields);
+}
 
 /** @throws TypeError for options that a thread cannot be sent; what the functions throw that read certificates */
 export function readCredentials(security: DetectorSecurity): DetectorCredentials {
-  const unknown = Object.keys(security).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(
-      `failure detector: security has no option "${unknown}" here; known are ${known.join(", ")}`,
-    );
+  assertSecurity("failure detector", "security", security);
   const { tls, ...rest } = security;
   if (tls === undefined) return rest;
   const { cert, key, ca, crl } = tls;

@@ -92,7 +92,8 @@ export function makeView(group: string, version: number, members: readonly Membe
 }
 
 /** The failure detector's messages have as many bits for a member. */
-const maxRank = 0xffff_ffff;
+/** The highest rank. */
+export const maxRank = 0xffff_ffff;
 
 /** Fields in one order, so that views that say the same look the same as JSON. */
 const frozen = ({ rank, incarnation, engine, urls, host, detector, lanes, metadata }: Member): Member =>
