@@ -165,7 +165,7 @@ export class FakeCall extends OutgoingCall {
     this.phase = "settled";
   }
 
-  override onRevoked(): void {
+  protected override endEarly(): void {
     this.revoked++;
     this.phase = "settled";
   }
