@@ -39,7 +39,7 @@ export abstract class ItemQueue {
   protected abstract get isReady(): boolean;
   /** Takes an item. Throws what keeps it from being sent. */
   protected abstract take(item: unknown): void;
-  /** Items wait: `pass` is to be called when they may be taken. */
+  /** Items wait to be taken. */
   protected abstract onWait(): void;
   /** All items have been taken, and no more come. It may be called again. */
   protected abstract onThrough(): void;
@@ -115,6 +115,15 @@ export abstract class ItemQueue {
     if (!this.isThrough) return;
     this.onThrough();
     this.#whenEnded?.();
+  }
+
+  /** The first item that waits, which is taken with that; undefined when none waits. */
+  protected shift(): { readonly item: unknown } | undefined {
+    const first = this.#waiting.shift();
+    if (first === undefined) return undefined;
+    first.resolve();
+    if (this.isThrough) this.#whenEnded?.();
+    return first;
   }
 
   /** Nothing is taken any more: those that wait, and those that come, are refused with `why`. */
@@ -215,6 +224,8 @@ export class ReadInputs extends ItemQueue implements ItemReader {
   }
 
   next(): Promise<Result> {
+    const first = this.shift();
+    if (first !== undefined) return Promise.resolve({ done: false, value: first.item });
     if (this.#untold !== undefined) {
       const error = this.#untold;
       this.#untold = undefined;
@@ -223,7 +234,6 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     if (this.isThrough || this.isClosed) return Promise.resolve(done);
     return new Promise((resolve, reject) => {
       this.#waiters.push({ resolve, reject });
-      this.pass();
     });
   }
 
@@ -258,7 +268,7 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     this.#waiters.shift()?.resolve({ done: false, value: item });
   }
 
-  /** The next `next` passes them on. */
+  /** The next `next` takes them. */
   protected override onWait(): void {}
 
   protected override onThrough(): void {

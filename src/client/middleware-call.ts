@@ -228,8 +228,7 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
 
 /** A unary or one-way call through middleware. */
 class ItemlessCall extends ClientMiddlewareCall {
-  protected override readonly givesItems = false;
-  protected override readonly make: MakeCall;
+  readonly #make: MakeCall;
 
   constructor(
     contract: AnyService,
@@ -239,6 +238,14 @@ class ItemlessCall extends ClientMiddlewareCall {
     make: MakeCall,
   ) {
     super(contract, method, input, options);
-    this.make = make;
+    this.#make = make;
+  }
+
+  protected override get givesItems(): boolean {
+    return false;
+  }
+
+  protected override make(input: unknown, options: AnyCallOptions): Promise<unknown> {
+    return this.#make(input, options);
   }
 }
