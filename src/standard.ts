@@ -16,7 +16,7 @@ export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/
 export type {
   CallOptions,
   ClientOptions,
-  OneWayOptions as OneWayCallOptions,
+  OneWayCallOptions,
   StreamCallOptions,
   WhenFull,
 } from "./client/call-options.ts";

@@ -2,6 +2,7 @@ import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import { completeWindow } from "../contract/method.ts";
 import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
 import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
 import type { ItemWindow } from "../session/streams/item-credits.ts";
@@ -9,16 +10,41 @@ import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiv
 import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
-import { AttemptedCall, type AttemptFailure, CallAttempt } from "./attempted-call.ts";
+import { AttemptedCall, type AttemptFailure, CallAttempt, type CallTerms } from "./attempted-call.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { endWithValue } from "./check.ts";
 import type { ClientMethod } from "./client-method.ts";
 import type { CallSession } from "./session-source.ts";
-import type { StreamTerms } from "./stream-terms.ts";
 import type { UserStream } from "./user-stream.ts";
 
 /** How far ahead the wheel is armed for a stream without a time limit. The wheel must know it: it knows every call. */
 const farMs = 2 ** 31 - 1;
+
+/** What a stream is bound by. Streams that are made without options share those of their method. */
+export interface StreamTerms extends CallTerms {
+  readonly directions: ItemDirections;
+  readonly window: ItemWindow;
+  /** `Infinity` where there is no idle bound. */
+  readonly idleTimeoutMs: number;
+}
+
+/** The terms of a method, with what `options` say instead. */
+export function streamTerms(
+  method: ClientMethod,
+  directions: ItemDirections,
+  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata }: StreamCallOptions = {},
+): StreamTerms {
+  return {
+    directions,
+    window: window === undefined ? method.window : completeWindow(window, method.window),
+    priority: priority ?? method.priority,
+    failsWhenFull: (whenFull ?? method.whenFull) === "fail",
+    idleTimeoutMs:
+      idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
+    policy: retry === undefined ? method.policy : method.policyOf({ retry }),
+    onMetadata,
+  };
+}
 
 /** One stream from the moment a user makes it, with the items of both directions. It settles exactly once. */
 export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwner, Watched {

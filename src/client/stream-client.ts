@@ -17,8 +17,7 @@ import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
 import { type ItemQueue, ReadInputs, SentInputs } from "./item-queue.ts";
 import { MiddlewareStream } from "./middleware-stream.ts";
-import { StreamCall } from "./stream-call.ts";
-import { type StreamTerms, streamTerms } from "./stream-terms.ts";
+import { StreamCall, type StreamTerms, streamTerms } from "./stream-call.ts";
 import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-stream.ts";
 
 type StreamKind = "serverStream" | "clientStream" | "duplexStream";
