@@ -1,0 +1,2 @@
+import { describe, expect, it } from "vitest";
+import { stagingPoolBytes } from "../../transfer/sealed/staging.ts";
