@@ -44,7 +44,7 @@ describe("sessions that take turns", () => {
     arrive(honest, 1, 7);
     // Two messages fit a turn; the third would exceed it.
     expect([taken.length, taken.at(-1)]).toEqual([401, "h7"]);
-    expect(host.pullBudget.bytes).toBe(18 * (24 + 200 * 16));
+    expect(host.pullBudget.bytes).toBe(18 * (24 + 200 * 16 + 256));
     while (turns.endTurn());
     expect(taken.filter((word) => word !== "h7")).toEqual(Array.from({ length: 4000 }, (_, i) => `g${i}`));
     expect([host.pullBudget.bytes, port.freeSlots]).toEqual([0, free]);
