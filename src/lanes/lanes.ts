@@ -10,7 +10,12 @@ import { Lane, type LaneListener, type LaneState } from "./lane.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
 import { EngineSecurity, type LaneSecurity } from "./lane-security.ts";
 import { startsTooLong } from "./lane-thread.ts";
-import { dividedMemory, type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
+import {
+  dividedMemory,
+  type LanesOptions,
+  type ResolvedLanesOptions,
+  resolveLanesOptions,
+} from "./options.ts";
 
 /** The state of one lane. */
 export interface LaneStatus {

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
+import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { sessionParts } from "../../engine/session-parts.ts";
 import { decodeAt } from "../../wire/codec.ts";
 import { frameHeaderBytes, writeRendezvous } from "../../wire/frame.ts";

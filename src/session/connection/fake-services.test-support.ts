@@ -1,9 +1,9 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
-import type { Priority } from "../../base/flow/priority.ts";
-import { RequestCredits } from "../../base/flow/request-credits.ts";
 import { usualLimits } from "../../base/flow/engine-limits.test-support.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
+import type { Priority } from "../../base/flow/priority.ts";
+import { RequestCredits } from "../../base/flow/request-credits.ts";
 import { CallMetrics } from "../../base/observe/call-metrics.ts";
 import { newCounters } from "../../base/observe/counters.ts";
 import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";

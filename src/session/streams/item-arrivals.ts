@@ -59,7 +59,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     window: ItemWindow,
   ) {
     const budgeted = budgetedBytes(session.account.streams, window.bytes);
-    const bytes = Math.max(budgeted, Math.min(window.bytes, leastBytes));
+    const bytes = Math.max(budgeted, Math.min(window.bytes, leastWindowBytes));
     super(bytes === window.bytes ? window : { items: window.items, bytes });
     this.#session = session;
     this.#budgeted = budgeted;
@@ -248,11 +248,11 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
 }
 
 /** The window of a stream when others have spent `maxStreamBytes`. */
-const leastBytes = 8192;
+export const leastWindowBytes = 8192;
 
 /** As much of a window as the budget has: the whole, or a half, a quarter, and so on. */
 function budgetedBytes(budget: ByteShare, windowBytes: number): number {
-  for (let bytes = windowBytes; bytes > leastBytes; bytes = Math.ceil(bytes / 2))
+  for (let bytes = windowBytes; bytes > leastWindowBytes; bytes = Math.ceil(bytes / 2))
     if (budget.take(bytes)) return bytes;
   return 0;
 }

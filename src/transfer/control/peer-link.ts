@@ -1,6 +1,6 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
