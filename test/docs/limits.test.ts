@@ -17,7 +17,8 @@ it("the table of limits in the guide has what derives from 10 GiB and from 128 M
   const large = deriveLimits(10 * 1024 * mebi, 4 * 1024 * mebi);
   const small = deriveLimits(128 * mebi, 64 * mebi);
   expect(rows.map(([, name]) => name).sort()).toEqual(Object.keys(large).sort());
-  for (const [, name, ofLarge, ofSmall] of rows as [string, keyof typeof large, string, string][]) {
+  for (const [, key, ofLarge = "", ofSmall = ""] of rows) {
+    const name = key as keyof typeof large;
     expect([name, amountOf(ofLarge)]).toEqual([name, large[name]]);
     // The guide has one digit behind the point.
     expect([name, Math.abs(amountOf(ofSmall) - small[name]) < 0.05 * mebi]).toEqual([name, true]);
