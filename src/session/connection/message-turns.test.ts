@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { MessageTurns } from "../../base/flow/message-turns.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { Nonce } from "../../wire/message.ts";
 import { FakePort } from "./fake-port.test-support.ts";
 import { FakeServices, messageOf, peerGreeting } from "./fake-services.test-support.ts";
+import { MessageTurns } from "./message-turns.ts";
 import { Session } from "./session.ts";
 
 function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
-import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
+
 import { decodeAt, EncodeError } from "../../wire/codec.ts";
 import {
   frameFlag,
@@ -12,7 +12,7 @@ import {
 } from "../../wire/frame.ts";
 import { messageHeaderBytes } from "../../wire/message.ts";
 import { FakePort, type SentFrame } from "./fake-port.test-support.ts";
-import { Outbox } from "./outbox.ts";
+import { Outbox, type OutboxListener } from "./outbox.ts";
 
 const head = (callId: number) => ({ kind: frameKind.response, method: 0, callId, word: 0 });
 const noOffer = (): RendezvousBody => {

@@ -1,5 +1,5 @@
-import { realTimers } from "../time/real-timers.ts";
-import type { PeerAccount } from "./peer-account.ts";
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
+import { realTimers } from "../../base/time/real-timers.ts";
 
 /** Frames of one session that are taken in a turn before those of others; and when so many have been taken already. */
 const framesInTurn = 512;

@@ -1,4 +1,4 @@
-import type { ByteShare } from "./byte-budget.ts";
+import type { ByteShare } from "../../base/flow/byte-budget.ts";
 
 /** Short frames share a chunk: a peer that makes millions of them wait makes this side keep their bytes, no more. */
 const chunkBytes = 2048;
