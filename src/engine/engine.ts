@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { CallDirection } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
@@ -130,6 +131,11 @@ export class Engine implements AsyncDisposable {
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */
   get urls(): string[] {
     return this.#parts.ports.urls;
+  }
+
+  /** The limits in force: those that were given, and those that derive from the memory budget. */
+  get limits(): EngineLimits {
+    return this.#options.limits;
   }
 
   /** A random 64-bit number that tells this engine from any other at the same address, earlier or later. */
