@@ -112,7 +112,6 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
     [...new Set(["index", "standard", "contract/standard"].flatMap((entry) => exportsOf(`src/${entry}.ts`)))],
   ],
   ["cinnabar/inspect", exportsOf("src/inspect.ts")],
-  ["cinnabar/options", exportsOf("src/options.ts")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["zod", ["z"]],
