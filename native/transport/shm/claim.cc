@@ -94,7 +94,9 @@ std::string nameTaken(const std::string& name, const Holder& holder) {
            "\" is taken by a socket that does not listen; the kernel does not tell whose it is";
   }
   if (!holder.user || *holder.user == geteuid())
-    return "shm name \"" + name + "\" is already in use by a live process";
+    return "shm name \"" + name +
+           "\" is already in use by a live process. Cluster workers and threads cannot share a "
+           "name: give each its own, or use openLanes";
   return "shm name \"" + name + "\" is taken by a process of the user with id " +
          std::to_string(*holder.user) + "; this process has the user id " +
          std::to_string(geteuid());
