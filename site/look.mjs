@@ -1,15 +1,20 @@
 // Looks at the site in a browser without a screen, as a reader with a phone and one with a desk does. Ends with an error
-// where a page does not render, is wider than the screen, or asks another host for something; where search does not
-// find; and where a diagram is not drawn. Pictures of the pages go to build/reports/site.
+// where a page does not render, is wider than the screen, or asks another host for something; where code is cut on a
+// screen of 1280 pixels or more; where search does not find; and where a diagram is not drawn. Pictures of the pages go
+// to build/reports/site.
 import { once } from "node:events";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { delimiter, extname, join } from "node:path";
 import { chromium } from "playwright-core";
 import { output, root } from "./paths.mjs";
 
-const screens = { phone: { width: 390, height: 844 }, desk: { width: 1440, height: 900 } };
+const screens = {
+  phone: { width: 390, height: 844 },
+  laptop: { width: 1280, height: 800 },
+  desk: { width: 1440, height: 900 },
+};
 const pages = [
   "index.html",
   "docs/guide/index.html",
@@ -17,6 +22,7 @@ const pages = [
   "docs/guide/first-service.html",
   "docs/guide/bulk.html",
   "docs/guide/troubleshooting.html",
+  "docs/guide/troubleshooting/overload-and-limits.html",
   "docs/guide/operations.html",
   "docs/guide/production.html",
   "docs/guide/recipes.html",
@@ -59,9 +65,10 @@ try {
       const those =
         colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
       for (const path of those) await lookAt(page, path, { note, name: `${screen}-${colorScheme}` });
-      await searchFor(page, "has been silent for heartbeatMs", "Troubleshooting", note);
+      await searchFor(page, "has been silent for heartbeatMs", "has been silent for heartbeatMs", note);
       await searchFor(page, "maxBodyBytes", "Limits", note);
       await page.screenshot({ path: `${pictures}${screen}-${colorScheme}-search.png` });
+      if (viewport.width === 1280 && colorScheme === "light") await lookForCutCode(page, note);
       await context.close();
     }
   }
@@ -96,6 +103,25 @@ async function lookAt(page, path, { note, name }) {
   }
   if (path === "docs/architecture.html" && count === 0) note("has no diagram");
   await page.screenshot({ path: `${pictures}${name}-${path.replaceAll("/", "-").replace(".html", "")}.png` });
+}
+
+/** On every written page: a line of code that is longer than its box cannot be read without scrolling. */
+async function lookForCutCode(page, note) {
+  for (const path of writtenPages()) {
+    await page.goto(`${origin}/${path}`, { waitUntil: "load" });
+    const cut = await page.evaluate(() =>
+      [...document.querySelectorAll(".vp-doc [class*='language-'] pre")]
+        .filter((block) => block.scrollWidth > block.clientWidth)
+        .map((block) => block.textContent.slice(0, 60)),
+    );
+    for (const code of cut) note(`code is cut: ${code}`);
+  }
+}
+
+/** All pages but those that TypeDoc makes by the hundred, of which the list above has some. */
+function writtenPages() {
+  const files = readdirSync(output, { recursive: true, encoding: "utf8" });
+  return [...files.filter((file) => /^(?!api\/).*\.html$/.test(file)), ...pages];
 }
 
 /** The page is text at first; then its program has taken it over, and its buttons work. */

@@ -26,7 +26,7 @@ constexpr size_t kSealedBytes = 64;
 constexpr uint64_t kMostSealed = uint64_t{1} << 32;
 
 /// What the guard says for an absent reader, and to whom. The bytes are a whole message, made
-/// beforehand by whoever knows the protocol; nothing of what comes in is looked at but the mark.
+/// beforehand by the owner. The guard reads nothing but the mark of what comes in.
 struct Vouch {
   uint64_t mark = 0;             // of the peer's messages to us, as it lies in memory
   std::vector<uint8_t> message;  // short enough to be injected; of kSealedBytes where it is sealed

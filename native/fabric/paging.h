@@ -19,7 +19,7 @@ struct DevicePaging {
   bool servesAll() const;
 };
 
-/// Of each device that this process can open, by libibverbs; none where that is not installed.
+/// The paging of each device that this process can open; empty without libibverbs.
 std::vector<DevicePaging> pagingOfDevices();
 
 /// Why verbs cannot be used while the user wishes for on-demand paging (FI_VERBS_USE_ODP), with

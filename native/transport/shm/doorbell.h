@@ -11,7 +11,7 @@
 
 namespace cinnabar::shm {
 
-// shm has no wait object in any version, so a sleeper must be woken by whoever sends to it. Each
+// shm has no wait object in any version, so a sleeper must be woken by its senders. Each
 // port shares a page with its peers; the eventfd beside it is written only if the page says that
 // the port sleeps. Sleeping is a Dekker handshake: the sleeper sets `asleep`, fences and polls once
 // more; the sender posts, fences and looks at `asleep`. One of them sees the other.

@@ -16,8 +16,8 @@ namespace cinnabar::shm {
 /// through a null pointer.
 class PeerSlots {
  public:
-  /// Of the endpoint that has made this region, has met nobody yet and outlives this. nullptr where
-  /// it is not needed, or the layout is not the one that is known here.
+  /// The slots of the endpoint that has made this region, has met nobody yet and outlives this.
+  /// nullptr where they are not needed, or where the layout is not the one that is known here.
   static std::unique_ptr<PeerSlots> of(int regionFile);
 
   /// Makes the slots that nobody has like new. Only where the endpoint may be polled.

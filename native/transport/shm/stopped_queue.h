@@ -21,16 +21,16 @@ namespace cinnabar::shm {
 /// Once each of those is through with it, whatever of the list is still not filled was the dead
 /// one's, and is passed over as a post that its poster has given up:
 ///
-/// - The word is set before a place is taken, and a place before it counts as taken. So whoever has
-///   a listed place is seen to post, or to be through, and then what it filled is seen too.
-/// - Nobody posts before the owner has its doorbell (hello.h), so who comes later has no listed
-/// place.
+/// - The word is set before a place is taken, and a place before it counts as taken. So the poster
+///   of a listed place is seen to post, or to be through, and then what it filled is seen too.
+/// - Nobody posts before the owner has its doorbell (hello.h), so a later poster has no listed
+///   place.
 /// - A neighbour whose socket has ended meanwhile is dead, or has closed and posts no more.
 /// - The owner itself is inside no post when it looks.
 class StoppedQueue {
  public:
-  /// Of the endpoint that has made this region, has met nobody yet and outlives this. nullptr where
-  /// it is not needed, or the layout is not the one that is known here.
+  /// The queue of the endpoint that has made this region, has met nobody yet and outlives this.
+  /// nullptr where it is not needed, or where the layout is not the one that is known here.
   static std::unique_ptr<StoppedQueue> of(int regionFile);
   /// The same of a region in memory. Needs no libfabric.
   static std::unique_ptr<StoppedQueue> in(uint8_t* region);

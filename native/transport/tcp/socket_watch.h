@@ -89,7 +89,7 @@ class SocketWatch {
   std::vector<Use> usesOf(uint64_t key) const;
   /// Ends the connection, if it is still there. The provider then closes it.
   void endUse(const Use& use);
-  /// Ends the connections with whoever listens at that address. Whether there was one.
+  /// Ends the connections with the peer that listens at that address. Whether there was one.
   bool endAll(const fabric::RawAddress& peer);
   /// Nobody sends to a peer any more: ends what tries to connect to it. The provider itself would
   /// wait for ever for the answer of one that says nothing.
@@ -118,7 +118,7 @@ class SocketWatch {
   bool filters_ = false;
   transport::ConnectionBounds bounds_;
   std::atomic<bool> hasStrangers_ = false;
-  // Of the thread that makes the provider's calls, which is the port's.
+  // Used by the port's thread alone, which makes the provider's calls.
   uint32_t holding_ = 0;  // connections with a message that has come in part
   uint64_t sweptNs_ = 0;
   uint64_t movedBytes_ = 0;

@@ -51,7 +51,7 @@ struct Header {
   uint8_t detail() const { return bytes[4]; }
   uint8_t runs() const { return bytes[5]; }
   uint8_t headerBytes() const { return bytes[6]; }
-  /// Of the message, header included.
+  /// Bytes of the message, header included.
   uint64_t size() const { return at<uint64_t>(8); }
 
   template <typename T>

@@ -28,7 +28,7 @@ namespace cinnabar::verbs {
 /// and all of the process; does nothing for other devices.
 void mendSoftIwarp();
 
-/// The same for one device's table of functions, whoever has made it.
+/// The same for one device's table of functions.
 void mendSoftIwarp(DeviceOperations& operations);
 
 /// A connection's queue pair is gone; another may soon be at its place.
