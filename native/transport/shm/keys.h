@@ -11,9 +11,9 @@
 
 namespace cinnabar::shm {
 
-// The shm provider checks no keys when processes copy directly. So each port publishes the keys that
-// it has given out, in a page that its neighbours map read-only. A neighbour looks there before it
-// copies. See docs/design/bulk.md.
+// The shm provider checks no keys when processes copy directly. So each port publishes the keys
+// that it has given out, in a page that its neighbours map read-only. A neighbour looks there
+// before it copies. See docs/design/bulk.md.
 
 /// Laid out for peers of any build. Written by one thread of one process while others read: the
 /// fields before the key, and the key cleared before they change again.
