@@ -35,6 +35,8 @@ const pages = [
   "api/group/index.html",
   "examples/index.html",
 ];
+/** A page takes a second to come to life, on a machine that compiles beside it over half a minute. */
+const patienceMs = 180_000;
 const pictures = `${root}build/reports/site/`;
 const problems = [];
 
@@ -56,6 +58,7 @@ try {
       await context.route("**", (route) =>
         route.request().url().startsWith(origin) ? route.continue() : route.abort(),
       );
+      context.setDefaultTimeout(patienceMs);
       const page = await context.newPage();
       const where = () => `${screen}, ${colorScheme}, ${page.url().slice(origin.length)}`;
       const note = (what) => problems.push(`${where()}: ${what}`);
@@ -98,7 +101,7 @@ async function lookAt(page, path, { note, name }) {
     await diagrams
       .nth(i)
       .locator("svg")
-      .waitFor({ timeout: 30_000 })
+      .waitFor()
       .catch(() => note(`diagram ${i} is not drawn`));
   }
   if (path === "docs/architecture.html" && count === 0) note("has no diagram");
@@ -137,7 +140,7 @@ async function searchFor(page, words, expected, note) {
   await page
     .locator(".VPLocalSearchBox .result", { hasText: expected })
     .first()
-    .waitFor({ timeout: 30_000 })
+    .waitFor()
     .catch(() => note(`search for "${words}" does not find ${expected}`));
 }
 
