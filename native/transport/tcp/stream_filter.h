@@ -65,9 +65,9 @@ struct Header {
 /// Follows the messages of a stream, however it is cut into pieces.
 class MessageWalk {
  public:
-  /// Calls `judge(header)` for each whole header, and `onEnd` at the end of each message. Returns how
-  /// many bytes lie before the first header that is malformed or that `judge` rejects: `length` if
-  /// all are good.
+  /// Calls `judge(header)` for each whole header, and `onEnd` at the end of each message. Returns
+  /// how many bytes lie before the first header that is malformed or that `judge` rejects: `length`
+  /// if all are good.
   template <typename Judge, typename OnEnd>
   size_t walk(const uint8_t* bytes, size_t length, Judge&& judge, OnEnd&& onEnd) {
     size_t start = 0;  // of the present header

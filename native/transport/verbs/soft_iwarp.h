@@ -21,7 +21,7 @@ namespace cinnabar::verbs {
 ///   failure, but the request is flushed in its turn (siw_post_send of libsiw). Here such a request
 ///   counts as posted, and completes once.
 ///
-/// With this order each request completes once and in order. When a connection closes, libfabric
+/// Mended, each request completes once and in order. When a connection closes, libfabric
 /// completes the requests that the device never completed: all of them were flushed.
 ///
 /// Call it when libfabric has the device open, before anything is posted, once for each device. It
