@@ -48,7 +48,7 @@ describe.each(["shm", "tcp"] as const)("workers of node:cluster over %s", (fabri
 
     process.kill(second.pid, "SIGKILL");
     expect(await primary.report("ended")).toMatchObject({ pid: second.pid, ending: "SIGKILL" });
-    expect(await answers(first.life)).toBe(true);
+    await until(() => answers(first.life));
     const next = await primary.report("listening");
     expect(next).toMatchObject({ urls: [urls[1]] });
     expect(next.life).not.toBe(second.life);
