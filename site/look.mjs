@@ -52,6 +52,7 @@ const server = await serve();
 const origin = `http://127.0.0.1:${server.address().port}`;
 const browser = await chromium.launch({ executablePath: browserFile, args: ["--no-sandbox"] });
 try {
+  await lookForCutCode(screens.laptop);
   for (const [screen, viewport] of Object.entries(screens)) {
     for (const colorScheme of ["light", "dark"]) {
       const context = await browser.newContext({ viewport, colorScheme });
@@ -71,7 +72,6 @@ try {
       await searchFor(page, "has been silent for heartbeatMs", "has been silent for heartbeatMs", note);
       await searchFor(page, "maxBodyBytes", "Limits", note);
       await page.screenshot({ path: `${pictures}${screen}-${colorScheme}-search.png` });
-      if (viewport.width === 1280 && colorScheme === "light") await lookForCutCode(page, note);
       await context.close();
     }
   }
@@ -108,17 +108,30 @@ async function lookAt(page, path, { note, name }) {
   await page.screenshot({ path: `${pictures}${name}-${path.replaceAll("/", "-").replace(".html", "")}.png` });
 }
 
-/** On every written page: a line of code that is longer than its box cannot be read without scrolling. */
-async function lookForCutCode(page, note) {
+/**
+ * On every written page: a line of code that is longer than its box cannot be read without scrolling. Without scripts a
+ * page looks the same, and is there at once.
+ */
+async function lookForCutCode(viewport) {
+  const context = await browser.newContext({ viewport, javaScriptEnabled: false });
+  context.setDefaultTimeout(patienceMs);
+  const page = await context.newPage();
+  let seen = 0;
   for (const path of writtenPages()) {
     await page.goto(`${origin}/${path}`, { waitUntil: "load" });
-    const cut = await page.evaluate(() =>
-      [...document.querySelectorAll(".vp-doc [class*='language-'] pre")]
-        .filter((block) => block.scrollWidth > block.clientWidth)
-        .map((block) => block.textContent.slice(0, 60)),
+    const blocks = await page.locator(".vp-doc [class*='language-'] pre").evaluateAll((all) =>
+      all.map((block) => ({
+        isCut: block.scrollWidth > block.clientWidth,
+        text: block.textContent.slice(0, 60),
+      })),
     );
-    for (const code of cut) note(`code is cut: ${code}`);
+    seen += blocks.length;
+    for (const { isCut, text } of blocks)
+      if (isCut) problems.push(`${viewport.width} pixels, ${path}: code is cut: ${text}`);
   }
+  if (seen === 0) problems.push("no page has code");
+  console.log(`${seen} blocks of code on ${viewport.width} pixels`);
+  await context.close();
 }
 
 /** All pages but those that TypeDoc makes by the hundred, of which the list above has some. */

@@ -111,7 +111,6 @@ export function compiled({ page, text }: Module): string {
     compilerOptions: {
       target: ts.ScriptTarget.ES2022,
       module: ts.ModuleKind.ESNext,
-      verbatimModuleSyntax: true,
       rewriteRelativeImportExtensions: true,
     },
   }).outputText;
