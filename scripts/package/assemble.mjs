@@ -33,10 +33,13 @@ export async function assemble(targets) {
   await step("the package's JavaScript", process.execPath, ["scripts/prepack.mjs"]);
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
-  for (const name of manifest.files) {
+  for (const entry of manifest.files) {
+    const name = entry.replace(/^!/, "");
     if (!existsSync(join(root, name)))
       throw new SetupError(`package.json names ${name}, which is not there.`);
-    cpSync(join(root, name), join(staging, name), { recursive: true });
+    // npm's "!" takes a part of an earlier entry away.
+    if (name === entry) cpSync(join(root, name), join(staging, name), { recursive: true });
+    else rmSync(join(staging, name), { recursive: true });
   }
   await addNative(join(staging, "native"), targets);
   writeLicenses(join(staging, "licenses"), { libfabric: await libfabricSource(), version: bundled.version });

@@ -51,7 +51,7 @@ export let announceLanes: (engine: Engine, lanes: readonly LaneEntry[]) => void;
 /**
  * One participant on the fabric: it listens, connects, serves and calls, all on the thread that opened it. Close it, or
  * let `await using` do so. A listening engine keeps the process alive until then. One that only connects does not, nor
- * one that listens at `mem://` alone: whoever could reach it runs in this thread.
+ * one that listens at `mem://` alone: only this thread can reach it.
  */
 export class Engine implements AsyncDisposable {
   /**

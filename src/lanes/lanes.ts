@@ -129,9 +129,9 @@ export class Lanes implements AsyncDisposable {
   readonly #dispatcher: Engine;
   readonly #lanes: readonly Lane[];
   readonly #services: LaneServices;
-  /** Of the dispatcher. */
+  /** The security of the dispatcher. */
   readonly #security: EngineSecurity;
-  /** For all. Undefined without the option `security`. */
+  /** The credentials of all lanes. Undefined without the option `security`. */
   readonly #credentials: LaneSecurity | undefined;
   #drain: Promise<LanesDrainReport> | undefined;
   #closing: Promise<void> | undefined;

@@ -83,7 +83,7 @@ export class ReplayCache implements ReplayEntryListener {
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
       return refuseUnknown(request, "its caller was silent for too long");
     const caller = this.#callerOf(identity.caller, sequence, session.identity);
-    // Answers are for whoever asked. A number is drawn by chance, so another identity with the same one has learnt it.
+    // Answers are for the caller alone. Its number is random, so another identity with the same number has learnt it.
     if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity))
       return refuseOther(request, session);
     this.#settle(caller, identity.settled);

@@ -76,7 +76,7 @@ describe("a call to a balanced peer that is tried again", () => {
     const gate = deferred();
     const [a, b] = [await open("a", gate.promise), await open("b")];
     const client = await openEngine({}, true);
-    // Whoever drains first comes first, as long as it is there to be picked.
+    // The backend that drains first is picked as long as it is there.
     await using balanced = await client.connect([urlOf(a), urlOf(b)], {
       policy: {
         pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
