@@ -12,10 +12,10 @@ import { libfabricHeaders } from "./sysroot.mjs";
 /** Where the package is put together. */
 const staging = join(root, "build", "packages", "cinnabar");
 
-/** Of native/, what `cinnabar build` needs: all but tests, presets for a checkout, and what builds leave there. */
+/** What `cinnabar build` needs of native/: all but tests, what is for a checkout alone, and what builds leave there. */
 export function nativeSources() {
   const names = readdirSync(join(root, "native"));
-  return names.filter((name) => !/^(build|test$|include$|linux-|CMakePresets)/.test(name));
+  return names.filter((name) => !/^(build|test$|include$|linux-|CMakePresets|package\.json$)/.test(name));
 }
 
 /** Licences of all that is in the package, as SPDX writes it. */
