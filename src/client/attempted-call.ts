@@ -368,8 +368,8 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     // A server that knows the call again goes on with an attempt that was late. Any other was cancelled then.
     if (this.settled && this.identity === undefined) return;
     if (!this.settled) {
-      const what = this.items === undefined ? "call" : "stream";
-      this.settle(new RpcError({ code: "cancelled", message: `the ${what} was cancelled`, origin: "local" }));
+      const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
+      this.settle(new RpcError({ code: "cancelled", message, origin: "local" }));
     }
     this.cancel();
   }
