@@ -137,6 +137,7 @@ class FakeProvider {
   std::vector<fi_addr_t> removed;
   std::vector<fi_addr_t> stuck;     // addresses that answer EAGAIN
   std::vector<fi_addr_t> notBegun;  // whose connection rxm has not begun, or not any more
+  std::vector<fi_addr_t> refused;   // whose connection was refused, which the next post will hear
   bool crashed = false;             // one of those was removed
   int error = 0;                    // what every post answers, if not 0
   size_t most = SIZE_MAX;           // reads and writes it takes, after which they get EAGAIN
@@ -153,6 +154,10 @@ class FakeProvider {
   ssize_t take(fi_addr_t to, const void* bytes, size_t length, void* context) {
     ++tries;
     if (error != 0) return error;
+    if (std::erase(refused, to) > 0) {
+      notBegun.push_back(to);
+      return -FI_EAGAIN;
+    }
     if (std::erase(notBegun, to) > 0) return -FI_EAGAIN;
     for (fi_addr_t address : stuck) {
       if (address == to) return -FI_EAGAIN;

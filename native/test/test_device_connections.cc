@@ -91,6 +91,18 @@ TEST_SUITE("connections of devices") {
     CHECK(provider.removed == std::vector<fi_addr_t>{0});
     CHECK_FALSE(provider.crashed);
   }
+  TEST_CASE_FIXTURE(ForgottenFixture,
+                    "a connection whose device refused a queue pair is begun again, too") {
+    provider.stuck = {0};
+    CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);
+    size_t before = provider.tries;
+    // The next post hears of that, and leaves no connection; the one after it begins another.
+    provider.refused = {0};
+    forget();
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+    CHECK(provider.tries == before + 2);
+    CHECK_FALSE(provider.crashed);
+  }
   TEST_CASE_FIXTURE(ForgottenFixture, "an address that no connection can be begun to stays") {
     provider.stuck = {0};
     CHECK(port.sendPattern(static_cast<int>(a), 0, 32, 1) == 0);

@@ -222,6 +222,52 @@ TEST_SUITE("port") {
     }));
   }
 
+  TEST_CASE_FIXTURE(PortFixture,
+                    "the answer to a read is not kept back by a message that finds no receive") {
+    TestPort a(Scheme::tcp, "", 32, 1), b(Scheme::tcp);
+    REQUIRE(a.open());
+    REQUIRE(b.open());
+    std::vector<uint8_t> memory(4096, 1), into(4096);
+    auto exposed = static_cast<uint32_t>(a.port->registerRegion(memory.data(), memory.size(), 1));
+    const fabric::Region* source = a.port->region(exposed);
+    auto region = static_cast<uint32_t>(b.port->registerRegion(into.data(), into.size(), 0));
+    int to = b.admit(a);
+    auto read = [&](uint32_t token) {
+      REQUIRE(b.transfer(transport::Operation::Type::read, to, region, 0, 64, source->key(),
+                         source->base(), token) == 0);
+    };
+    auto readsDone = [&] { return b.count(Completion::transfer); };
+    // The only receive is taken, and nobody looks at what has come into it.
+    b.sendPattern(to, 0, 8, 1);
+    read(1);
+    auto end = std::chrono::steady_clock::now() + kDeadline;
+    while (readsDone() < 1 && std::chrono::steady_clock::now() < end) {
+      a.port->progress(0);
+      b.turn();
+    }
+    REQUIRE(readsDone() == 1);
+    REQUIRE(a.port->progress(0) == 1);
+    // All of this comes in one piece.
+    read(2);
+    b.sendPattern(to, 1, 8, 2);
+    read(3);
+    a.port->progress(0);
+    tcp::SocketTable::each([&](int fd, tcp::Socket& socket) {
+      if (socket.stage != tcp::Socket::Stage::streaming) return;
+      int unsent = -1;
+      CHECK(ioctl(fd, SIOCOUTQNSD, &unsent) == 0);
+      CHECK(unsent == 0);
+    });
+    while (readsDone() < 2 && std::chrono::steady_clock::now() < end) {
+      a.port->progress(0);
+      b.turn();
+    }
+    // The message still waits for its receive, and what was asked for behind it waits with it.
+    CHECK(a.port->progress(0) == 1);
+    CHECK(readsDone() == 2);
+    REQUIRE(eventually({&a, &b}, [&] { return a.messages.size() == 2 && readsDone() == 3; }));
+  }
+
   TEST_CASE_FIXTURE(PortFixture, "arm declines while completions are unread") {
     TestPort a(Scheme::shm), b(Scheme::shm);
     REQUIRE(a.open());

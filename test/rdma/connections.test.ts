@@ -108,7 +108,9 @@ describe.each(verbs)("RDMA connections on $name", (provider) => {
     const events = connectionEvents();
     const engine = await openEngine({ connectTimeoutMs: 5_000 }, true);
     const url = provider.deadUrl();
-    await failure(engine.connect(url));
+    const error = await failure(engine.connect(url));
+    expect(error).toMatchObject({ code: "unavailable", retryable: true });
+    expect(error.message).toMatch(/did not answer within \d+ ms; is a server running there\?/);
     expect(toPeer(events, url).slice(0, 2)).toEqual(["address_resolved", "route_resolved"]);
     // Soft-iWARP says no inside of the call that connects, without an event.
     if (portOf(engine).granted?.device.startsWith("siw")) return;

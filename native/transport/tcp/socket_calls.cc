@@ -268,19 +268,21 @@ ssize_t ourRecvmsg(int fd, msghdr* message, int flags) {
 thread_local int moreFlag = 0;
 thread_local int waitingSocket = -1;
 
-int flagsFor(int fd, int flags) {
-  if (moreFlag != 0) {
+/// `answers`: the answer to a read leaves, and others are to follow it.
+int flagsFor(int fd, int flags, bool answers) {
+  int more = answers ? MSG_MORE : moreFlag;
+  if (more != 0) {
     // A provider that has no connection to a peer yet makes progress for all the others.
     if (waitingSocket != fd) sendWhatWaits();
     waitingSocket = fd;
   } else if (waitingSocket == fd) {
     waitingSocket = -1;
   }
-  return flags | moreFlag;
+  return flags | more;
 }
 
 ssize_t ourSend(int fd, const void* bytes, size_t length, int flags) {
-  ssize_t sent = ::send(fd, bytes, length, flagsFor(fd, flags));
+  ssize_t sent = ::send(fd, bytes, length, flagsFor(fd, flags, false));
   Socket* socket = SocketTable::find(fd);
   if (socket == nullptr) return sent;
   int code = errno;
@@ -293,9 +295,10 @@ ssize_t ourSend(int fd, const void* bytes, size_t length, int flags) {
 ssize_t ourSendmsg(int fd, const msghdr* message, int flags) {
   Socket* socket = SocketTable::find(fd);
   // The provider answers reads one after the other, and the last one's answer takes along what
-  // waits.
-  int answering = socket != nullptr && socket->keys.reads() > 1 ? MSG_MORE : 0;
-  ssize_t sent = ::sendmsg(fd, message, flagsFor(fd, flags) | answering);
+  // waits. It may not come that far: a message that finds no receive holds up what is behind it.
+  // The port then lets go of what waits, at the end of its poll.
+  bool answers = socket != nullptr && socket->keys.reads() > 1;
+  ssize_t sent = ::sendmsg(fd, message, flagsFor(fd, flags, answers));
   if (socket == nullptr) return sent;
   int code = errno;
   onWritten(fd, *socket, message->msg_iov, message->msg_iovlen, sent);

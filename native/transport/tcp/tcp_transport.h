@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/tcp/socket_calls.h"
 #include "transport/tcp/socket_watch.h"
 #include "transport/transport.h"
 
@@ -23,6 +24,8 @@ class TcpTransport : public transport::Transport {
     watch_->sweep();
     return false;
   }
+  /// Answers to reads may wait for others that do not come.
+  void endPoll(bool /*isDrained*/) override { sendWhatWaits(); }
   bool watchesSockets() const override { return true; }
   std::vector<transport::Connection> connections() const override { return watch_->connections(); }
   uint64_t connectionsMade() const override { return watch_->connectionsMade(); }

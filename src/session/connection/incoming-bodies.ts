@@ -1,8 +1,8 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { BodiesUnderWay } from "../../base/flow/body-stalls.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
-import { leastDecodedBytes } from "../../base/flow/session-limits.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";

@@ -272,6 +272,18 @@ describe("an open session", () => {
     expect([all.session.state, all.port.frames]).toEqual(["open", []]);
   });
 
+  it("is not overdue for a body that began after the last look, however long ago that was", async () => {
+    const all = open({ maxBodyStallMs: 1000 });
+    const flags = frameFlag.rendezvous;
+    all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, flags, body: rendezvousBody(64) });
+    all.session.offers.offer(5, new Uint8Array(1000), 2000);
+    all.host.heardMs = 15_000;
+    expect(all.session.stalledMs).toBe(0);
+    all.session.offers.release(5);
+    all.host.heardMs = 30_000;
+    expect(all.session.stalledMs).toBe(15_000);
+  });
+
   it("watches a peer that does not provide its service table", () => {
     const all = open();
     all.receive({ kind: frameKind.services, flags: frameFlag.rendezvous, body: rendezvousBody(5000) });
