@@ -37,6 +37,7 @@ const sourceOfEntry = {
   "cinnabar/contract": "src/contract.ts",
   "cinnabar/contract/standard": "src/contract/standard.ts",
   "cinnabar/inspect": "src/inspect.ts",
+  "cinnabar/options": "src/options.ts",
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 

@@ -90,6 +90,7 @@ function reference() {
   return Object.entries({
     index: "cinnabar",
     inspect: "cinnabar/inspect",
+    options: "cinnabar/options",
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
   }).map(([entry, text]) => ({

@@ -123,6 +123,17 @@ it("a list of members may have the URLs of lanes", async () => {
   expect(() => group.at(1).laneClient(Laned)).toThrow("rank 1 has no lanes");
 });
 
+it.each([
+  ["coordinator", coordinatorAuthority({ seeds: ["shm://none"] })],
+  ["etcd", etcdAuthority({ endpoints: "http://127.0.0.1:1" })],
+])("joining under %s refuses the URLs of lanes as those of the engine", async (_, authority) => {
+  const engine = await openEngine();
+  const { lanes } = await startLanes({ listen: freshUrl("shm"), lanes: 1 }, engine);
+  await expect(join(authority, { urls: lanes.urls })).rejects.toThrow(
+    `joinGroup: urls has ${lanes.urls[0]}, where another engine answers`,
+  );
+});
+
 it("joining refuses lanes that others cannot reach, or that stand for the engine", async () => {
   const authority = coordinatorAuthority({ seeds: ["shm://none"] });
   const incarnation = 1n;
@@ -130,5 +141,5 @@ it("joining refuses lanes that others cannot reach, or that stand for the engine
   const urls = ["tcp://10.0.0.1:7400"];
   await refused({ lanes: { incarnation, urls: ["tcp://0.0.0.0:7400"] } }).toThrow("pass lanes as");
   await refused({ lanes: { urls } }).toThrow("lanes must be what openLanes gives");
-  await refused({ urls, lanes: { incarnation, urls } }).toThrow("where lanes are");
+  await refused({ urls, lanes: { incarnation, urls } }).toThrow("those of lanes as lanes");
 });

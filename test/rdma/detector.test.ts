@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { DetectorEvent } from "../../packages/group/src/detector/events.ts";
-import { resolveOptions } from "../../packages/group/src/detector/options.ts";
+import { resolveDetectorOptions } from "../../packages/group/src/detector/options.ts";
 import { Roster } from "../../packages/group/src/detector/roster.ts";
 import { Driver } from "../../packages/group/src/live/driver.ts";
 import { openFabric } from "../../packages/group/src/live/fabric-transport.ts";
@@ -8,7 +8,7 @@ import { verbsDevices } from "../matrix/verbs.ts";
 
 const soon = { timeout: 60_000, interval: 20 };
 // Short suspicions, because this waits for them; long enough that a member of this process is not taken for dead.
-const detector = resolveOptions({ periodMs: 500, suspicionFactor: 2, suspicionMaxFactor: 2 });
+const detector = resolveDetectorOptions({ periodMs: 500, suspicionFactor: 2, suspicionMaxFactor: 2 });
 
 // A file without any test would count as broken.
 if (verbsDevices.length === 0) it.skip("verbs: no device is lent to the tests", () => {});

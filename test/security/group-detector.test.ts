@@ -1,7 +1,7 @@
 import { FailureDetector } from "cinnabar-group";
 import { afterAll, afterEach, expect, it, vi } from "vitest";
 import type { DetectorEvent } from "../../packages/group/src/detector/events.ts";
-import { resolveOptions } from "../../packages/group/src/detector/options.ts";
+import { resolveDetectorOptions } from "../../packages/group/src/detector/options.ts";
 import { Roster } from "../../packages/group/src/detector/roster.ts";
 import { EngineSecurity, readCredentials } from "../../packages/group/src/live/detector-security.ts";
 import { Driver } from "../../packages/group/src/live/driver.ts";
@@ -31,7 +31,7 @@ const certificate = (authority: Authority, id: number) => ({
 async function start(self: number, tls?: ReturnType<typeof certificate>) {
   const events: DetectorEvent[] = [];
   const security = tls && new EngineSecurity(readCredentials({ tls }));
-  const detector = resolveOptions({ periodMs: 100, suspicionFactor: 1, suspicionMaxFactor: 1 });
+  const detector = resolveDetectorOptions({ periodMs: 100, suspicionFactor: 1, suspicionMaxFactor: 1 });
   const driver = await Driver.start(
     { self, roster, detector, group: 1, onEvent: (event) => events.push(event) },
     openFabric({ packetTimeoutMs: 5000, ...(security && { security: security.options }) }),

@@ -23,6 +23,7 @@ describe("types that the public interface mentions", () => {
       "cinnabar/contract/standard": "contract/standard.d.ts",
       "cinnabar/inspect": "inspect.d.ts",
       "cinnabar/lanes": "lanes/index.d.ts",
+      "cinnabar/options": "options.d.ts",
     };
     // Programs that use lanes or reports have the engine's entry as well.
     const missing = findUnexported({

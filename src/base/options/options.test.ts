@@ -8,6 +8,7 @@ import {
   group,
   instance,
   integer,
+  list,
   milliseconds,
   number,
   oneOf,
@@ -28,6 +29,7 @@ interface OpenOptions {
   readonly signal?: AbortSignal;
   readonly limits?: { readonly maxBytes?: number; readonly maxCalls?: number };
   readonly retry?: { readonly attempts?: number } | false;
+  readonly ports?: readonly number[];
 }
 
 const fields = {
@@ -41,6 +43,7 @@ const fields = {
   signal: instance(AbortSignal),
   limits: group({ maxBytes: integer(1024, 4096, 2048), maxCalls: integer(1, 10) }),
   retry: orFalse(group({ attempts: integer(1, 10, 3) })),
+  ports: list(integer(1, 65_535), 1, 3),
 } satisfies FieldsOf<OpenOptions>;
 
 const resolved = (options: object) => resolveOptions("open", options, fields);
@@ -51,10 +54,12 @@ describe("resolving options", () => {
     expect(all).toEqual({
       ...{ lanes: 4, share: undefined, timeoutMs: 5000, isQuiet: false, mode: "serve", name: undefined },
       ...{ onDeath: undefined, signal: undefined, limits: { maxBytes: 2048, maxCalls: 2 }, retry: undefined },
+      ports: undefined,
     });
     expect(resolved({}).limits).toEqual({ maxBytes: 2048, maxCalls: undefined });
     expect(resolved({ retry: {} }).retry).toEqual({ attempts: 3 });
     expect(resolved({ retry: false }).retry).toBe(false);
+    expect(resolved({ ports: [1, 2] }).ports).toEqual([1, 2]);
     expectTypeOf(all.lanes).toEqualTypeOf<number>();
     expectTypeOf(all.share).toEqualTypeOf<number | undefined>();
     expectTypeOf(all.mode).toEqualTypeOf<"serve" | "refer">();
@@ -106,6 +111,9 @@ describe("what does not fit", () => {
       RangeError,
       "open: limits.maxBytes must be an integer from 1024 to 4096, it is 1",
     ],
+    [{ ports: 1 }, TypeError, "open: ports must be an array of 1 to 3 items, it is 1"],
+    [{ ports: [] }, RangeError, "open: ports must be an array of 1 to 3 items, it has 0"],
+    [{ ports: [1, 0] }, RangeError, "open: ports[1] must be an integer from 1 to 65535, it is 0"],
     [{ retry: true }, TypeError, "open: retry must be an object, it is true"],
   ])("names the field, its range and the value of %j", (options, kind, message) => {
     for (const read of [resolved, (given: object) => checkOptions("open", given, fields)])

@@ -172,6 +172,22 @@ export function instance<T>(type: abstract new (...args: never) => T): Field<T> 
   };
 }
 
+/** An array of `low` to `high` items, each of which `item` checks. Its name is that of the array and its index. */
+export function list<R>(item: Field<R>, low = 0, high = Number.POSITIVE_INFINITY): Field<readonly R[]> {
+  const isOpen = high === Number.POSITIVE_INFINITY;
+  const count = isOpen ? `at least ${low}` : `${low} to ${high}`;
+  const items = isOpen && low === 1 ? "item" : "items";
+  const expected = isOpen && low === 0 ? "an array" : `an array of ${count} ${items}`;
+  return {
+    resolve(where, name, value) {
+      if (!Array.isArray(value)) return fail(TypeError, where, name, expected, value);
+      if (value.length < low || value.length > high)
+        throw new RangeError(`${where}: ${name} must be ${expected}, it has ${value.length}`);
+      return value.map((one, index) => item.resolve(where, `${name}[${index}]`, one));
+    },
+  };
+}
+
 /** Options inside options. Left out, they resolve to the defaults of their fields. */
 export function group<F extends Fields>(fields: F): Defaulted<Resolved<F>> {
   return {

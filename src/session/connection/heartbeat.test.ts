@@ -271,6 +271,31 @@ describe("heartbeat", () => {
     });
   });
 
+  it.each([
+    ["spoke and called", true],
+    ["spoke and has nothing open", false],
+  ])("gives the usual bound to a newcomer that %s before its connection was reset", (_, hasOpenWork) => {
+    const { clock, heartbeat, watched, session, hear } = setUp();
+    watched.hasOpenWork = hasOpenWork;
+    heartbeat.expect(session);
+    // All between two looks: the first word, the reset, and the question that follows it.
+    hear();
+    heartbeat.probe(session);
+    clock.advance(boundMs);
+    expect([watched.state, watched.how?.quiet]).toEqual(["ended", true]);
+  });
+
+  it("gives a newcomer five bounds that was asked before its first word", () => {
+    const { clock, heartbeat, watched, session } = setUp();
+    watched.hasOpenWork = false;
+    heartbeat.expect(session);
+    heartbeat.probe(session);
+    clock.advance(4 * boundMs);
+    expect(watched.state).toBe("open");
+    clock.advance(boundMs);
+    expect(watched.state).toBe("ended");
+  });
+
   describe("probing an idle peer", () => {
     it("asks at once, and lets go when it is heard", () => {
       const { clock, arrivals, heartbeat, watched, session, hear } = setUp();

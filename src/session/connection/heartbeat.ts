@@ -35,8 +35,8 @@ export class Heartbeat implements SessionWatch {
   readonly #poll: () => void;
   readonly #sessions = new Set<WatchedSession>();
   readonly #probed = new Set<WatchedSession>();
-  /** Welcomed, and not heard since. */
-  readonly #newcomers = new Set<WatchedSession>();
+  /** Welcomed, and not heard since. The value is the session's `heardMs`: another one means that it was heard. */
+  readonly #newcomers = new Map<WatchedSession, number>();
   /** How each session's peer answers. */
   readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
   /** Pings without an answer, by when they left; and who has been without one for so long that it is suspected. */
@@ -77,9 +77,11 @@ export class Heartbeat implements SessionWatch {
   probe(session: WatchedSession): void {
     if (this.#probed.has(session)) return;
     this.#probed.add(session);
-    this.watch(session);
-    // As if it had been silent for an interval: only a message from now on counts.
-    session.heardMs -= this.#intervalMs;
+    // It may have spoken since the last tick. What follows changes the time by which the next tick would see that.
+    const isNewcomer = this.#newcomers.get(session) === session.heardMs;
+    this.#newcomers.delete(session);
+    if (isNewcomer) this.expect(session);
+    else this.#watchSilent(session);
     session.ping();
   }
 
@@ -88,7 +90,12 @@ export class Heartbeat implements SessionWatch {
    * and not know of the session.
    */
   expect(session: WatchedSession): void {
-    this.#newcomers.add(session);
+    this.#watchSilent(session);
+    this.#newcomers.set(session, session.heardMs);
+  }
+
+  /** Watches a session as if it had been silent for an interval: only a message from now on counts. */
+  #watchSilent(session: WatchedSession): void {
     this.watch(session);
     session.heardMs -= this.#intervalMs;
   }

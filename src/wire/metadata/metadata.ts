@@ -150,7 +150,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 }
 
-/** Of a call that carries none. */
+/** The metadata of a call that carries none. */
 export const noMetadata: Metadata = receivedMetadata(undefined);
 
 /**

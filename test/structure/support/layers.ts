@@ -7,6 +7,7 @@ export const layers = [
   "index",
   "standard",
   "inspect",
+  "options",
   "lanes",
   "engine",
   "connect",

@@ -225,21 +225,25 @@ describe("a collective with a region", () => {
   it("refuses bad input by name, and nothing is sent", async () => {
     await openGroup(2);
     const load = at(0).collectives.all(Models).load as (input: unknown, options?: object) => Promise<unknown>;
-    await expect(load({ name: "a" })).rejects.toThrow("bulk must be a region, which engine.expose makes");
-    await expect(load({ name: "a" }, { bulk: new Uint8Array(1) })).rejects.toThrow("bulk must be a region");
+    await expect(load({ name: "a" })).rejects.toThrow("collective call: bulk is missing");
+    await expect(load({ name: "a" }, { bulk: new Uint8Array(1) })).rejects.toThrow(
+      "bulk must be a region, which engine.expose makes",
+    );
     const bulk = at(0).engine.expose(new Uint8Array((64 << 20) + 1), { access: "read" });
     regions.push(bulk);
     await expect(load({ name: "a" }, { bulk })).rejects.toThrow(
       "bulk: the region has 67108865 bytes; the limit is 67108864",
     );
     await expect(load({ name: "a" }, { bulk, checksum: "md5" })).rejects.toThrow(
-      "checksum must be one of crc32c",
+      'checksum must be "crc32c", it is "md5"',
     );
     const written = at(0).engine.expose(new Uint8Array(1), { access: "write" });
     regions.push(written);
     await expect(load({ name: "a" }, { bulk: written })).rejects.toThrow('exposed as "write"');
     expect(at(0).collectives.stats().started).toBe(0);
-    expect(() => collective({ bulk: {} as never })).toThrow("bulk.maxBytes must be a whole number of bytes");
-    expect(() => collective({ bulk: { maxBytes: 1, least: 1 } as never })).toThrow('unknown option "least"');
+    expect(() => collective({ bulk: {} as never })).toThrow("collective: bulk.maxBytes is missing");
+    expect(() => collective({ bulk: { maxBytes: 1, least: 1 } as never })).toThrow(
+      'unknown option "bulk.least"',
+    );
   });
 });

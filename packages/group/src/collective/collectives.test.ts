@@ -392,11 +392,17 @@ describe("bad input", () => {
     await expect(usage({ factor: 1 }, { exclude: [0, 1, 2] })).rejects.toMatchObject({
       code: "invalid_argument",
     });
-    await expect(usage({ factor: 1 }, { include: [-1] })).rejects.toThrow("include has -1");
-    await expect(usage({ factor: 1 }, { tree: { kind: "knomial", ratio: 1 } })).rejects.toThrow(
-      "tree.ratio must be a whole number from 2 to 64, it is 1",
+    await expect(usage({ factor: 1 }, { include: [-1] })).rejects.toThrow(
+      "include[0] must be an integer from 0 to 4294967295, it is -1",
     );
-    await expect(usage({ factor: 1 }, { onfailure: "fail" })).rejects.toThrow('unknown option "onfailure"');
+    await expect(usage({ factor: 1 }, { tree: { kind: "knomial", ratio: 1 } })).rejects.toThrow(
+      "tree.ratio must be an integer from 2 to 64, it is 1",
+    );
+    await expect(usage({ factor: 1 }, { onfailure: "fail" })).rejects.toThrow(
+      'unknown option "onfailure"; did you mean "onFailure"?',
+    );
+    await expect(usage({ factor: 1 }, { tree: { kind: "kary" } })).rejects.toThrow("tree.ratio is missing");
+    await expect(usage({ factor: 1 }, { tree: "flat" })).rejects.toThrow('tree must be "auto" or an object');
     await expect(usage({ factor: 1 }, { timeoutMs: 0 })).rejects.toThrow("timeoutMs");
     expect([...runs.values()].flat()).toEqual([]);
   });

@@ -28,7 +28,12 @@ import {
   type WithBulk,
 } from "./method.ts";
 import { type NodeHost, type NodeParts, NodeRun } from "./node-run.ts";
-import { assertCollectiveOptions, type BulkCallOptions, type CollectiveCallOptions } from "./options.ts";
+import {
+  type BulkCallOptions,
+  type CollectiveCallOptions,
+  type ResolvedCallOptions,
+  resolveCallOptions,
+} from "./options.ts";
 import { parse } from "./parse.ts";
 import { CollectiveError, type CollectiveResult, resultOf } from "./result.ts";
 import type { Failure } from "./tally.ts";
@@ -45,9 +50,6 @@ export type CollectiveFunction<M> = (
 export type CollectiveClient<S extends AnyService> = {
   readonly [K in CollectivesOf<S>]: CollectiveFunction<S["methods"][K]>;
 };
-
-/** The options of a call of any collective. */
-type CallOptions = Partial<BulkCallOptions>;
 
 /** What goes to the members: one input for all, or one for each rank. */
 interface Inputs {
@@ -134,7 +136,7 @@ export class Collectives implements Disposable {
       throw new TypeError(`collectives: the service "${service.name}" has no collective`);
     const client: Record<string, unknown> = Object.create(null);
     for (const [name, method] of methods)
-      client[name] = (input: unknown, options: CallOptions = {}) =>
+      client[name] = (input: unknown, options: object = {}) =>
         this.#call(service, name, method as CollectiveMethod, { input }, options);
     return Object.freeze(client) as CollectiveClient<S>;
   }
@@ -180,12 +182,12 @@ export class Collectives implements Disposable {
     name: string,
     method: CollectiveMethod,
     inputs: Inputs,
-    options: CallOptions,
+    given: object,
   ): Promise<CollectiveResult<unknown>> {
     const { region: schema } = method.collective;
-    assertCollectiveOptions(options, schema !== undefined);
+    const options = resolveCallOptions(given, schema !== undefined);
     const path = `${service.name}/${name}`;
-    const { timeoutMs = method.collective.timeoutMs, signal, onFailure = "fail", bulk } = options;
+    const { timeoutMs = method.collective.timeoutMs, signal, onFailure, bulk } = options;
     const deadlineMs = performance.now() + timeoutMs;
     if (inputs.of === undefined) await assertFits(path, method.collective.input, inputs.input, "input");
     if (schema !== undefined) await assertFits(path, schema, bulk, "bulk");
@@ -266,7 +268,7 @@ export class Collectives implements Disposable {
     call: number,
     run: readonly CarriedMember[],
     { input, of }: Inputs,
-    { tree = "auto", view = "strict", onFailure = "fail", bulk, checksum }: CallOptions,
+    { tree, view, onFailure, bulk, checksum }: ResolvedCallOptions,
   ): Envelope {
     const { self, view: current, name } = this.#members;
     const [oldest = call] = this.#open.keys();

@@ -1,3 +1,4 @@
+import { callback, resolveOptions } from "cinnabar/options";
 import {
   type AnyMethod,
   type AnyService,
@@ -28,14 +29,14 @@ export interface CollectiveCall {
   readonly group: string;
   /** The rank of this process. */
   readonly rank: number;
-  /** The rank of who made the call; undefined for an observer. */
+  /** The caller's rank; undefined for an observer. */
   readonly root: number | undefined;
   /** The version of the view that the call was made in. */
   readonly viewVersion: number;
   /** The call's id, the same at all members. */
   readonly id: string;
   /**
-   * Fires when the time is up or nobody can want the output any more. Its reason is an `RpcError`. Pass it on to calls
+   * Fires when the time is up or the output is not needed any more. Its reason is an `RpcError`. Pass it on to calls
    * that the handler makes: they do not inherit it.
    */
   readonly signal: AbortSignal;
@@ -47,7 +48,7 @@ export interface CollectiveCall {
 export interface BulkCollectiveCall extends CollectiveCall {
   /**
    * The caller's bytes: a copy in memory of the pool, or at the caller itself the memory of its region. Do not change
-   * them, since members below copy them from here. Do not keep them: the memory is somebody else's when the handler has
+   * them, since members below copy them from here. Do not keep them: the memory is used again when the handler has
    * ended.
    */
   readonly bulk: Uint8Array;
@@ -120,11 +121,13 @@ export interface ImplementCollectivesOptions extends ImplementOptions {
   readonly onHandlerError?: HandlerErrorListener;
 }
 
+const fields = { onHandlerError: callback<HandlerErrorListener>(printHandlerError) };
+
 /** A service with its handlers, for `joinGroup({ serve })`. */
 export interface GroupImplementation extends Implementation {
   /** @internal The collectives by name. */
   readonly collectives: ReadonlyMap<string, ServedCollective>;
-  /** @internal Who serves the calls of a group, by its name. */
+  /** @internal What serves the calls of each group, by the name of the group. */
   readonly hosts: Map<string, CollectiveHost>;
 }
 
@@ -145,7 +148,13 @@ export function implementCollectives<S extends AnyService>(
   handlers: GroupHandlersOf<S>,
   options: ImplementCollectivesOptions = {},
 ): GroupImplementation {
-  const { onHandlerError = printHandlerError, ...rest } = options;
+  // `implement` checks the other options.
+  const { onHandlerError: _, ...rest } = options;
+  const { onHandlerError } = resolveOptions(
+    `implementCollectives "${service.name}"`,
+    { onHandlerError: options.onHandlerError },
+    fields,
+  );
   const hosts = new Map<string, CollectiveHost>();
   const collectives = new Map<string, ServedCollective>();
   const all: Record<string, unknown> = {};

@@ -1,4 +1,15 @@
 import {
+  anything,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  integer,
+  milliseconds,
+  required,
+  resolveNested,
+  resolveOptions,
+} from "cinnabar/options";
+import {
   type AnyMethod,
   type AnyService,
   bulk as bulkSchema,
@@ -76,15 +87,27 @@ export interface CollectiveOptions<
   readonly errors?: E;
 }
 
-const known = ["input", "output", "reduce", "timeoutMs", "bulk", "errors"];
-const defaultTimeoutMs = 10_000;
+const bulkFields = {
+  // An empty region would need no bulk, and the pool has no memory of no bytes.
+  maxBytes: required(integer(1, Number.MAX_SAFE_INTEGER)),
+} satisfies FieldsOf<CollectiveBulk>;
+
+/** `unary` checks the schemas. */
+const fields = {
+  input: anything(),
+  output: anything(),
+  reduce: callback(),
+  timeoutMs: milliseconds({ fallback: 10_000 }),
+  bulk: checkedBy((where, name, value) => resolveNested(where, name, value, bulkFields)),
+  errors: anything(),
+} satisfies FieldsOf<CollectiveOptions<Schema, Schema>>;
 
 /**
  * Describes a method that all members of a group execute. It stands in a `service` beside methods of other kinds; a
  * group calls it by `group.all(Service)`.
  *
- * @throws TypeError for an unknown option, a value that is not a schema, a `timeoutMs` that is not a positive number, or
- * an `output` without `reduce`, or a `bulk` without `maxBytes`
+ * @throws TypeError for an unknown option, a value of the wrong kind, `output` without `reduce` and the reverse.
+ * RangeError for a number out of its range.
  *
  * @example
  * const Store = service("store.v1", {
@@ -101,12 +124,8 @@ export function collective<
   B extends CollectiveBulk | undefined = undefined,
   E extends ErrorSchemas = NoErrors,
 >(options: CollectiveOptions<I, O, B, E> = {}): CollectiveMethod<I, O, B, E> {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`collective: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const { output, reduce, timeoutMs = defaultTimeoutMs, bulk } = options;
-  if (reduce !== undefined && typeof reduce !== "function")
-    throw new TypeError("collective: reduce must be a function");
+  const { timeoutMs } = resolveOptions("collective", options, fields);
+  const { output, reduce, bulk } = options;
   if ((output === undefined) !== (reduce === undefined))
     throw new TypeError("collective: output and reduce belong together; one of them is missing");
   // Checks the schemas, and has the one of no input. Errors name the option.
@@ -116,7 +135,7 @@ export function collective<
     ...(options.errors !== undefined && { errors: options.errors }),
     timeoutMs,
   });
-  const region = bulk && regionSchema(bulk);
+  const region = bulk && bulkSchema("read", { minBytes: 1, maxBytes: bulk.maxBytes });
   const parts = Object.freeze({ input: inputSchema as I, output, reduce, timeoutMs, bulk, region, errors });
   const carrier =
     region === undefined
@@ -130,19 +149,6 @@ export function collective<
           idleTimeoutMs: false,
         });
   return Object.freeze({ ...carrier, collective: parts }) as unknown as CollectiveMethod<I, O, B, E>;
-}
-
-/** An empty region would need no bulk, and the pool has no memory of no bytes. */
-function regionSchema(options: CollectiveBulk): Schema {
-  const { maxBytes, ...others } = options ?? {};
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined)
-    throw new TypeError(`collective: unknown option "${unknown}" of bulk; known is maxBytes`);
-  if (!(Number.isSafeInteger(maxBytes) && maxBytes >= 1))
-    throw new TypeError(
-      `collective: bulk.maxBytes must be a whole number of bytes from 1, it is ${String(maxBytes)}`,
-    );
-  return bulkSchema("read", { minBytes: 1, maxBytes });
 }
 
 /** Whether a method was made by `collective`. */

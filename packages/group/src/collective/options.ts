@@ -1,6 +1,20 @@
+import {
+  checkedBy,
+  type FieldsOf,
+  fail,
+  instance,
+  integer,
+  list,
+  milliseconds,
+  oneOf,
+  type Resolved,
+  required,
+  resolveNested,
+  resolveOptions,
+} from "cinnabar/options";
 import { Region } from "cinnabar/standard";
-import type { TreeShape } from "../tree/shape.ts";
-import { leastRatio, mostRatio } from "../tree/shape.ts";
+import { leastRatio, mostRatio, type TreeShape } from "../tree/shape.ts";
+import { maxRank } from "../view/view.ts";
 import type { OnFailure } from "./envelope.ts";
 
 /** The options of one collective call. */
@@ -12,7 +26,7 @@ export interface CollectiveCallOptions {
   readonly tree?: TreeShape | "auto";
   /** The ranks to execute the call. Default: all members of the view. */
   readonly include?: readonly number[];
-  /** Ranks that shall not execute it. Default: none. */
+  /** Ranks that do not execute it. Default: none. */
   readonly exclude?: readonly number[];
   /**
    * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that tells of
@@ -47,55 +61,48 @@ export interface BulkCallOptions extends CollectiveCallOptions {
   readonly checksum?: "crc32c";
 }
 
-const known = ["tree", "include", "exclude", "onFailure", "view", "timeoutMs", "signal"];
-const knownOfBulk = [...known, "bulk", "checksum"];
-const longestMs = 2_147_483_647;
+const kind = required(oneOf(["flat", "kary", "knomial"]));
+const flatFields = { kind };
+const ratioFields = { kind, ratio: required(integer(leastRatio, mostRatio)) };
+
+/** The shape of a tree. Default "auto". */
+export const treeField = checkedBy((where, name, value): TreeShape | "auto" => {
+  if (value === "auto") return value;
+  if (typeof value !== "object" || value === null)
+    return fail(TypeError, where, name, '"auto" or an object with kind', value);
+  const fields = (value as TreeShape).kind === "flat" ? flatFields : ratioFields;
+  return resolveNested(where, name, value, fields) as TreeShape;
+}, "auto");
+
+const ranksField = list(integer(0, maxRank));
+
+const callFields = {
+  tree: treeField,
+  include: ranksField,
+  exclude: ranksField,
+  onFailure: oneOf(["fail", "partial", "failout"], "fail"),
+  view: oneOf(["strict", "root"], "strict"),
+  timeoutMs: milliseconds(),
+  signal: instance(AbortSignal),
+} satisfies FieldsOf<CollectiveCallOptions>;
+
+const bulkFields = {
+  ...callFields,
+  bulk: required(
+    checkedBy((where, name, value): Region<"read"> => {
+      if (value instanceof Region) return value as Region<"read">;
+      return fail(TypeError, where, name, "a region, which engine.expose makes", value);
+    }),
+  ),
+  checksum: oneOf(["crc32c"]),
+} satisfies FieldsOf<BulkCallOptions>;
+
+/** The options of a call of any collective. */
+export type ResolvedCallOptions = Resolved<typeof callFields> &
+  Partial<Pick<Resolved<typeof bulkFields>, "bulk" | "checksum">>;
 
 /** @throws TypeError or RangeError that names the option and its bounds */
-export function assertCollectiveOptions(options: Partial<BulkCallOptions>, hasBulk: boolean): void {
+export function resolveCallOptions(options: object, hasBulk: boolean): ResolvedCallOptions {
   const where = "collective call";
-  const allowed = hasBulk ? knownOfBulk : known;
-  const unknown = Object.keys(options).find((name) => !allowed.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`${where}: unknown option "${unknown}"; known are ${allowed.join(", ")}`);
-  const { tree = "auto", include, exclude, onFailure = "fail", view = "strict", timeoutMs, signal } = options;
-  if (tree !== "auto") assertTree(`${where}: tree`, tree);
-  assertRanks(`${where}: include`, include);
-  assertRanks(`${where}: exclude`, exclude);
-  assertOneOf(`${where}: onFailure`, onFailure, ["fail", "partial", "failout"]);
-  assertOneOf(`${where}: view`, view, ["strict", "root"]);
-  if (hasBulk && !(options.bulk instanceof Region))
-    throw new TypeError(`${where}: bulk must be a region, which engine.expose makes`);
-  if (options.checksum !== undefined) assertOneOf(`${where}: checksum`, options.checksum, ["crc32c"]);
-  if (timeoutMs !== undefined && !(timeoutMs > 0 && timeoutMs <= longestMs))
-    throw new RangeError(
-      `${where}: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
-    );
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    throw new TypeError(`${where}: signal must be an AbortSignal`);
-}
-
-/** @throws TypeError or RangeError that names the field and its bounds */
-export function assertTree(where: string, tree: TreeShape): void {
-  const { kind } = tree;
-  assertOneOf(`${where}.kind`, kind, ["flat", "kary", "knomial"]);
-  if (tree.kind === "flat") return;
-  const { ratio } = tree;
-  if (!(Number.isInteger(ratio) && ratio >= leastRatio && ratio <= mostRatio))
-    throw new RangeError(
-      `${where}.ratio must be a whole number from ${leastRatio} to ${mostRatio}, it is ${ratio}`,
-    );
-}
-
-function assertRanks(where: string, ranks: readonly number[] | undefined): void {
-  if (ranks === undefined) return;
-  if (!Array.isArray(ranks)) throw new TypeError(`${where} must be an array of ranks`);
-  const wrong = ranks.find((rank) => !(Number.isInteger(rank) && rank >= 0));
-  if (wrong !== undefined)
-    throw new RangeError(`${where} has ${String(wrong)}; a rank is a whole number from 0`);
-}
-
-function assertOneOf(where: string, value: unknown, allowed: readonly string[]): void {
-  if (!allowed.includes(value as string))
-    throw new TypeError(`${where} must be one of ${allowed.join(", ")}, it is ${String(value)}`);
+  return hasBulk ? resolveOptions(where, options, bulkFields) : resolveOptions(where, options, callFields);
 }

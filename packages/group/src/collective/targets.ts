@@ -2,7 +2,7 @@ import { RpcError } from "cinnabar/standard";
 import { byRank, type Member } from "../view/view.ts";
 import { type CarriedFailure, type CarriedMember, mostRanks } from "./envelope.ts";
 import type { Members } from "./members.ts";
-import type { CollectiveCallOptions } from "./options.ts";
+import type { ResolvedCallOptions } from "./options.ts";
 
 /** Whom a call is for. */
 export interface Targets {
@@ -21,7 +21,7 @@ const observer: CarriedMember = { rank: 0, incarnation: 0, engine: undefined, ur
 export function targetsOf(
   { self, view, name }: Members,
   path: string,
-  { include, exclude = [] }: Pick<CollectiveCallOptions, "include" | "exclude">,
+  { include, exclude = [] }: Pick<ResolvedCallOptions, "include" | "exclude">,
 ): Targets {
   const isExcluded = new Set(exclude);
   const all = include ?? view.members.map(({ rank }) => rank);

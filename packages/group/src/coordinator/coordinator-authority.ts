@@ -1,4 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
+import { checkedBy, type FieldsOf, fail, milliseconds, required, resolveOptions } from "cinnabar/options";
 import { type Client, type Engine, RpcError } from "cinnabar/standard";
 import type { Authority, AuthorityContext, Membership, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
@@ -28,6 +29,22 @@ export interface CoordinatorOptions {
   readonly refreshMs?: number;
 }
 
+const fields = {
+  seeds: required(
+    checkedBy((where, name, value): CoordinatorOptions["seeds"] => {
+      if (
+        typeof value === "function" ||
+        (Array.isArray(value) && value.every((url) => typeof url === "string"))
+      )
+        return value as CoordinatorOptions["seeds"];
+      return fail(TypeError, where, name, "an array of URLs or a function that gives one", value);
+    }),
+  ),
+  joinTimeoutMs: milliseconds({ low: 1, fallback: 30_000 }),
+  probeTimeoutMs: milliseconds({ low: 1, fallback: 2000 }),
+  refreshMs: milliseconds({ low: 1, fallback: 5000 }),
+} satisfies FieldsOf<CoordinatorOptions>;
+
 /** The pause between two tries to find the group, in milliseconds. */
 const pauseMs = 100;
 
@@ -43,7 +60,8 @@ const pauseMs = 100;
  * const authority = coordinatorAuthority({ seeds: ["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"] });
  */
 export function coordinatorAuthority(options: CoordinatorOptions): Authority {
-  const { seeds, joinTimeoutMs = 30_000, probeTimeoutMs = 2000, refreshMs = 5000 } = checked(options);
+  const resolved = resolveOptions("coordinatorAuthority", options, fields);
+  const { seeds, joinTimeoutMs, probeTimeoutMs, refreshMs } = resolved;
   const listSeeds = async () => (typeof seeds === "function" ? seeds() : seeds);
   return {
     async join(group, candidate, context): Promise<Membership> {
@@ -142,7 +160,7 @@ class Search {
     }
   }
 
-  /** Where one is sent to is asked next. `nobody`: certainly no member is there. `silent`: that is not certain. */
+  /** Follows referrals to other members. `nobody`: certainly no member is there. `silent`: that is not certain. */
   async #ask(
     seed: string,
     candidate: Candidate,
@@ -203,19 +221,3 @@ class Search {
 
 /** From one member that thinks another one decides to the next, before it is tried anew. */
 const mostHops = 4;
-
-function checked(options: CoordinatorOptions): CoordinatorOptions {
-  const known = ["seeds", "joinTimeoutMs", "probeTimeoutMs", "refreshMs"];
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`coordinatorAuthority: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const { seeds, ...times } = options;
-  if (typeof seeds !== "function" && !Array.isArray(seeds))
-    throw new TypeError("coordinatorAuthority: seeds must be an array of URLs or a function that gives one");
-  for (const [name, value] of Object.entries(times))
-    if (!(typeof value === "number" && value >= 1 && value <= 2_147_483_647))
-      throw new RangeError(
-        `coordinatorAuthority: ${name} must be a number from 1 to 2147483647, it is ${value}`,
-      );
-  return options;
-}

@@ -4,7 +4,7 @@ import { Simulation, type SimulationOptions } from "../../test/simulate/simulati
 import { Detector } from "./detector.ts";
 import type { DetectorEvent } from "./events.ts";
 import type { MemberId, Message, Status } from "./message.ts";
-import { type DetectorOptions, resolveOptions } from "./options.ts";
+import { type DetectorOptions, resolveDetectorOptions } from "./options.ts";
 import { Roster } from "./roster.ts";
 
 const periodMs = 1000;
@@ -208,7 +208,7 @@ function alone(members = 4, options: DetectorOptions = {}) {
   };
   const ids = Array.from({ length: members }, (_, id) => id);
   const roster = new Roster(ids.map((id) => ({ id, addresses: [`host:${id}`] })));
-  const detector = new Detector(0, roster, resolveOptions(options), ports, 0);
+  const detector = new Detector(0, roster, resolveDetectorOptions(options), ports, 0);
   return { detector, sent, events, roster };
 }
 
@@ -327,7 +327,7 @@ describe("indirect probes", () => {
       addresses: [`first:${id}`, `second:${id}`] as [string, string],
     }));
     const ports = { send: (to: string) => addresses.push(to), random: () => 0.5, onEvent: () => {} };
-    const detector = new Detector(0, new Roster(members), resolveOptions(), ports, 0);
+    const detector = new Detector(0, new Roster(members), resolveDetectorOptions(), ports, 0);
     detector.advance(500);
     detector.advance(1000);
     expect(addresses).toEqual(["first:1", "second:1"]);

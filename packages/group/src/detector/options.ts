@@ -1,3 +1,14 @@
+import {
+  boolean,
+  checkedBy,
+  type FieldsOf,
+  integer,
+  number,
+  type Resolved,
+  resolveNested,
+  resolveOptions,
+} from "cinnabar/options";
+
 /** How a detector works. Every part can be changed or switched off by itself; the defaults belong together. */
 export interface DetectorOptions {
   /** How often a member probes another, in milliseconds; every other time follows from it. Default: 1000. */
@@ -38,74 +49,46 @@ export interface DetectorOptions {
 
 export type ResolvedOptions = Required<DetectorOptions>;
 
-const defaults: Omit<ResolvedOptions, "pingTimeoutMs"> = {
-  periodMs: 1000,
-  indirectProbes: 3,
-  updatesPerMessage: 8,
-  retransmitFactor: 3,
-  gossipFanOut: 3,
-  gossipRoundsPerPeriod: 5,
-  buddy: true,
-  suspicionFactor: 4,
-  suspicionMaxFactor: 6,
-  confirmations: 3,
-  lastChance: true,
-  maxLocalHealth: 8,
-  shiftOverSleep: true,
-  outagePeriods: 2,
-  rejoin: true,
-  pingsToDead: 4,
-};
+const where = "failure detector";
+/** The longest period: an hour. */
+const maxPeriodMs = 3_600_000;
 
-/** What each number must be: the least, the most, and whether it is whole. */
-const bounds: Readonly<Record<string, readonly [min: number, max: number, isWhole: boolean]>> = {
-  periodMs: [10, 3_600_000, false],
-  pingTimeoutMs: [1, 3_600_000, false],
-  indirectProbes: [0, 16, true],
-  updatesPerMessage: [0, 8, true],
-  retransmitFactor: [1, 100, false],
-  gossipFanOut: [0, 16, true],
-  gossipRoundsPerPeriod: [1, 100, false],
-  suspicionFactor: [0.1, 1000, false],
-  suspicionMaxFactor: [1, 100, false],
-  confirmations: [0, 16, true],
-  maxLocalHealth: [0, 100, true],
-  outagePeriods: [1, Number.POSITIVE_INFINITY, false],
-  pingsToDead: [0, 100, false],
-};
+const fields = {
+  periodMs: number(10, maxPeriodMs, 1000),
+  pingTimeoutMs: number(1, maxPeriodMs),
+  indirectProbes: integer(0, 16, 3),
+  updatesPerMessage: integer(0, 8, 8),
+  retransmitFactor: number(1, 100, 3),
+  gossipFanOut: integer(0, 16, 3),
+  gossipRoundsPerPeriod: number(1, 100, 5),
+  buddy: boolean(true),
+  suspicionFactor: number(0.1, 1000, 4),
+  suspicionMaxFactor: number(1, 100, 6),
+  confirmations: integer(0, 16, 3),
+  lastChance: boolean(true),
+  maxLocalHealth: integer(0, 100, 8),
+  shiftOverSleep: boolean(true),
+  outagePeriods: number(1, Number.POSITIVE_INFINITY, 2),
+  rejoin: boolean(true),
+  pingsToDead: number(0, 100, 4),
+} satisfies FieldsOf<DetectorOptions>;
 
-/**
- * @throws TypeError for an unknown option or one of a wrong type
- * @throws RangeError for a number outside its bounds
- */
-export function resolveOptions(options: DetectorOptions = {}): ResolvedOptions {
-  const periodMs = options.periodMs ?? defaults.periodMs;
-  const resolved: ResolvedOptions = { ...defaults, pingTimeoutMs: periodMs / 2 };
-  for (const [name, value] of Object.entries(options)) {
-    if (value === undefined) continue;
-    if (!Object.hasOwn(resolved, name)) {
-      const known = Object.keys(resolved).join(", ");
-      throw new TypeError(`failure detector: unknown option "${name}"; known are ${known}`);
-    }
-    Object.assign(resolved, { [name]: checked(name, value) });
-  }
-  if (resolved.pingTimeoutMs < periodMs) return resolved;
-  throw new RangeError(
-    `failure detector: pingTimeoutMs must be less than periodMs, ${periodMs}; it is ${resolved.pingTimeoutMs}`,
-  );
+/** The options with their defaults. @throws TypeError or RangeError that names the option and its bounds */
+export function resolveDetectorOptions(options?: DetectorOptions): ResolvedOptions {
+  return completed(where, resolveOptions(where, options, fields));
 }
 
-function checked(name: string, value: unknown): unknown {
-  const bound = bounds[name];
-  if (bound === undefined) {
-    if (typeof value === "boolean") return value;
-    throw new TypeError(`failure detector: ${name} must be true or false, it is ${String(value)}`);
-  }
-  const [min, max, isWhole] = bound;
-  if (typeof value !== "number") {
-    throw new TypeError(`failure detector: ${name} must be a number, it is ${String(value)}`);
-  }
-  if (value >= min && value <= max && (!isWhole || Number.isInteger(value))) return value;
-  const kind = isWhole ? "a whole number" : "a number";
-  throw new RangeError(`failure detector: ${name} must be ${kind} from ${min} to ${max}, it is ${value}`);
+/** The options of a detector inside other options. */
+export const detectorField = checkedBy(
+  (where, name, value) => completed(where, resolveNested(where, name, value, fields)),
+  resolveDetectorOptions(),
+);
+
+function completed(where: string, { pingTimeoutMs, ...resolved }: Resolved<typeof fields>): ResolvedOptions {
+  const { periodMs } = resolved;
+  if (pingTimeoutMs === undefined) return { ...resolved, pingTimeoutMs: periodMs / 2 };
+  if (pingTimeoutMs < periodMs) return { ...resolved, pingTimeoutMs };
+  throw new RangeError(
+    `${where}: pingTimeoutMs must be less than periodMs, ${periodMs}; it is ${pingTimeoutMs}`,
+  );
 }

@@ -3,7 +3,7 @@ import { seededRandom } from "../../test/simulate/random.ts";
 import { AwakeClock } from "./awake-clock.ts";
 import { LocalHealth } from "./local-health.ts";
 import { News } from "./news.ts";
-import { resolveOptions } from "./options.ts";
+import { resolveDetectorOptions } from "./options.ts";
 import { ProbeOrder } from "./probe-order.ts";
 import { Suspicion, suspicionBounds } from "./suspicion.ts";
 
@@ -129,21 +129,21 @@ describe("a suspicion", () => {
 
 describe("options of a detector", () => {
   it("follow from the period", () => {
-    expect(resolveOptions({ periodMs: 250 })).toMatchObject({ periodMs: 250, pingTimeoutMs: 125 });
+    expect(resolveDetectorOptions({ periodMs: 250 })).toMatchObject({ periodMs: 250, pingTimeoutMs: 125 });
   });
 
   it.each([
     [{ periodMs: 0 }, "failure detector: periodMs must be a number from 10 to 3600000, it is 0"],
     [{ pingTimeoutMs: 1000 }, "failure detector: pingTimeoutMs must be less than periodMs, 1000; it is 1000"],
+    [{ indirectProbes: 1.5 }, "failure detector: indirectProbes must be an integer from 0 to 16, it is 1.5"],
     [
-      { indirectProbes: 1.5 },
-      "failure detector: indirectProbes must be a whole number from 0 to 16, it is 1.5",
+      { periodMs: "1" as unknown as number },
+      'failure detector: periodMs must be a number from 10 to 3600000, it is "1"',
     ],
-    [{ periodMs: "1" as unknown as number }, "failure detector: periodMs must be a number, it is 1"],
     [{ buddy: 1 as unknown as boolean }, "failure detector: buddy must be true or false, it is 1"],
     [{ period: 3 } as object, 'failure detector: unknown option "period"'],
     [{ toString: 3 } as object, 'failure detector: unknown option "toString"'],
   ])("%o are refused", (options, message) => {
-    expect(() => resolveOptions(options)).toThrow(message);
+    expect(() => resolveDetectorOptions(options)).toThrow(message);
   });
 });

@@ -1,3 +1,17 @@
+import {
+  boolean,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  list,
+  number,
+  oneOf,
+  required,
+  resolveNested,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
 import { RpcError } from "cinnabar/standard";
 import type { Authority, AuthorityContext } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
@@ -45,10 +59,47 @@ export interface EtcdOptions {
   readonly fetch?: typeof fetch;
 }
 
-const known = [
-  ...["endpoints", "prefix", "leaseMs", "evictReported", "whenUnreachable", "user"],
-  ...["connectTimeoutMs", "requestTimeoutMs", "fetch"],
-];
+const leastLeaseMs = 2000;
+const maxMs = 3_600_000;
+const userFields = {
+  name: required(text(1, 1024)),
+  // Its error does not show the value.
+  password: required(
+    checkedBy((where, name, value): string => {
+      if (typeof value === "string") return value;
+      throw new TypeError(`${where}: ${name} must be a string`);
+    }),
+  ),
+};
+
+const fields = {
+  endpoints: required(
+    checkedBy((where, name, value): readonly string[] =>
+      Array.isArray(value) ? endpoints.resolve(where, name, value) : [endpoint.resolve(where, name, value)],
+    ),
+  ),
+  prefix: checkedBy((where, name, value): string => {
+    if (typeof value === "string" && value.startsWith("/") && !value.endsWith("/")) return value;
+    return fail(TypeError, where, name, "a path that begins with a slash and does not end with one", value);
+  }, "/cinnabar/groups"),
+  leaseMs: number(leastLeaseMs, maxMs, 10_000),
+  evictReported: boolean(),
+  whenUnreachable: oneOf(["wait", "end"], "wait"),
+  user: checkedBy((where, name, value) => {
+    if (typeof value !== "object")
+      throw new TypeError(`${where}: ${name} must be an object with name and password`);
+    return resolveNested(where, name, value, userFields);
+  }),
+  connectTimeoutMs: number(1, maxMs, 30_000),
+  requestTimeoutMs: number(1, maxMs, 5_000),
+  fetch: callback<typeof globalThis.fetch>(),
+} satisfies FieldsOf<EtcdOptions>;
+
+const endpoint = checkedBy((where, name, value): string => {
+  if (typeof value === "string" && /^https?:\/\//.test(value) && URL.canParse(value)) return value;
+  return fail(TypeError, where, name, "a URL with http or https", value);
+});
+const endpoints = list(endpoint, 1);
 
 /**
  * etcd decides who belongs to a group, over its HTTP gateway (3.4 or later). A member holds a lease and renews it.
@@ -65,9 +116,11 @@ const known = [
  * @throws TypeError, RangeError for wrong options
  */
 export function etcdAuthority(options: EtcdOptions): Authority {
-  const checked = checkedOptions(options);
-  const { prefix, leaseMs, connectTimeoutMs, evictReported, whenUnreachable } = checked;
-  const gateway = new EtcdGateway(checked);
+  const resolved = resolveOptions("etcdAuthority", options, fields);
+  const { endpoints, prefix, leaseMs, user, connectTimeoutMs, requestTimeoutMs, whenUnreachable } = resolved;
+  // With "end", members end before others may remove them.
+  const { evictReported = whenUnreachable === "wait", fetch = globalThis.fetch } = resolved;
+  const gateway = new EtcdGateway({ endpoints, user, requestTimeoutMs, fetch });
   const within = <T>(context: AuthorityContext, work: (signal: AbortSignal) => Promise<T>) =>
     withTimeLimit(connectTimeoutMs, [context.signal], work);
   return {
@@ -121,7 +174,7 @@ async function enter(
       });
     const rank = candidate.rank ?? state.nextRank;
     const holder = living.find((member) => member.rank === rank);
-    // Nobody else can listen at the same address: the former process of that place has ended.
+    // No other process can listen at the same address, so the former process of that rank has ended.
     if (holder !== undefined && !holder.urls.some((url) => candidate.urls.includes(url)))
       throw new RpcError({
         code: "failed_precondition",
@@ -148,40 +201,3 @@ const memberFrom = (
 ): Member => ({
   ...{ rank, incarnation, engine, urls, host, detector, lanes, metadata },
 });
-
-function checkedOptions(options: EtcdOptions) {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`etcdAuthority: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const {
-    prefix = "/cinnabar/groups",
-    leaseMs = 10_000,
-    whenUnreachable = "wait",
-    // Who chooses to end when it may have been removed wants nobody to be removed before.
-    evictReported = whenUnreachable === "wait",
-    user,
-    connectTimeoutMs = 30_000,
-    requestTimeoutMs = 5_000,
-    fetch = globalThis.fetch,
-  } = options;
-  const endpoints = [options.endpoints].flat();
-  if (endpoints.length === 0) throw new RangeError("etcdAuthority: endpoints has no URL");
-  for (const endpoint of endpoints)
-    if (!/^https?:\/\//.test(endpoint) || !URL.canParse(endpoint))
-      throw new TypeError(`etcdAuthority: "${endpoint}" of endpoints is no URL with http or https`);
-  if (!prefix.startsWith("/") || prefix.endsWith("/"))
-    throw new TypeError(
-      `etcdAuthority: prefix must begin with a slash and not end with one, it is "${prefix}"`,
-    );
-  if (whenUnreachable !== "wait" && whenUnreachable !== "end")
-    throw new TypeError('etcdAuthority: whenUnreachable must be "wait" or "end"');
-  if (!(leaseMs >= 2000 && leaseMs <= 3_600_000))
-    throw new RangeError(`etcdAuthority: leaseMs must be a number from 2000 to 3600000, it is ${leaseMs}`);
-  for (const [name, ms] of Object.entries({ connectTimeoutMs, requestTimeoutMs }))
-    if (!(ms >= 1 && ms <= 3_600_000))
-      throw new RangeError(`etcdAuthority: ${name} must be a number from 1 to 3600000, it is ${ms}`);
-  return {
-    ...{ endpoints, prefix, leaseMs, evictReported, whenUnreachable, user },
-    ...{ connectTimeoutMs, requestTimeoutMs, fetch },
-  };
-}

@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { type FieldsOf, instance, milliseconds, oneOf, resolveOptions } from "cinnabar/options";
 import { RpcError } from "cinnabar/standard";
 import type { Collectives } from "../collective/collectives.ts";
 import { failureOf } from "../collective/failure.ts";
 import { type GroupImplementation, implementCollectives } from "../collective/handlers.ts";
 import { type Members, removalOf } from "../collective/members.ts";
-import { assertTree } from "../collective/options.ts";
+import { treeField } from "../collective/options.ts";
 import type { RankFailure } from "../collective/result.ts";
 import type { TreeShape } from "../tree/shape.ts";
 import { byRank, isSameMember } from "../view/view.ts";
@@ -36,9 +37,13 @@ export interface ExchangeOptions {
   readonly signal?: AbortSignal;
 }
 
-const known = ["onDeath", "timeoutMs", "tree", "signal"];
-const defaultTimeoutMs = 60_000;
-const longestMs = 2_147_483_647;
+const fields = {
+  onDeath: oneOf(["break", "shrink"], "break"),
+  timeoutMs: milliseconds({ fallback: 60_000 }),
+  tree: treeField,
+  signal: instance(AbortSignal),
+} satisfies FieldsOf<ExchangeOptions>;
+
 /** The share of the time that is kept for letting all members go on. */
 const shareOfRelease = 0.1;
 /** Pauses between questions to members that are there and not ready. */
@@ -47,7 +52,7 @@ const longestPauseMs = 500;
 
 /** What a member serves for barriers and exchanges. */
 export interface ExchangeImplementation extends GroupImplementation {
-  /** @internal Who waits, by the name of the group. */
+  /** @internal What waits, by the name of the group. */
   readonly arrivals: (group: string) => Arrivals;
 }
 
@@ -186,7 +191,7 @@ export class Exchanges {
     combine: Combine,
     options: ExchangeOptions,
   ): Promise<unknown> {
-    const { onDeath, timeoutMs, tree, signal } = checked(name, options);
+    const { onDeath, timeoutMs, tree, signal } = resolved(name, options);
     const { self } = this.#members;
     const leader = this.#leader;
     if (self === undefined || leader === undefined || removalOf(this.#members) !== undefined)
@@ -212,7 +217,7 @@ export class Exchanges {
     const off = this.#members.on("view", ({ view }) => {
       const living = byRank(view);
       if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
-      // Without the leader nobody lets this member go.
+      // Only the leader lets this member go on.
       // A successor with the same rank is another member, and knows nothing of this round.
       const gone = present.find(
         (member) =>
@@ -300,7 +305,7 @@ export class Exchanges {
     await release({ name, round, error, result: undefined }, options).catch(() => undefined);
   }
 
-  /** Who has come when nobody is left to wait for. Asks again while members are there and have not joined yet. */
+  /** The members that have come, when no other is waited for. Asks again while some are there and have not joined. */
   async #collect(
     input: Collect,
     untilMs: number,
@@ -362,21 +367,10 @@ function breakOf([rank, { code, message }]: readonly [number, RankFailure]): Non
 }
 
 /** The options with defaults. @throws TypeError or RangeError that names the option */
-function checked(name: string, options: ExchangeOptions) {
-  const unknown = Object.keys(options).find((option) => !known.includes(option));
-  if (unknown !== undefined)
-    throw new TypeError(`exchange: unknown option "${unknown}"; known are ${known.join(", ")}`);
+function resolved(name: string, options: ExchangeOptions) {
   if (typeof name !== "string" || name === "" || name.length > longestName)
     throw new TypeError(`exchange: the name has 1 to ${longestName} characters`);
-  const { onDeath = "break", timeoutMs = defaultTimeoutMs, tree = "auto", signal } = options;
-  if (onDeath !== "break" && onDeath !== "shrink")
-    throw new TypeError(`exchange: onDeath must be "break" or "shrink", it is ${String(onDeath)}`);
-  if (!(timeoutMs > 0 && timeoutMs <= longestMs))
-    throw new RangeError(
-      `exchange: timeoutMs must be a number of milliseconds above 0, at most ${longestMs}, it is ${timeoutMs}`,
-    );
-  if (tree !== "auto") assertTree("exchange: tree", tree);
-  return { onDeath, timeoutMs, tree, signal };
+  return resolveOptions("exchange", options, fields);
 }
 
 /** Why an exchange failed, with its name. */

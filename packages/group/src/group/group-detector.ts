@@ -1,11 +1,12 @@
+import { checkedBy, type FieldsOf, fail, required, resolveNested } from "cinnabar/options";
 import type { Membership } from "../authority/authority.ts";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { Status } from "../detector/message.ts";
-import type { DetectorOptions } from "../detector/options.ts";
-import { canReach } from "../live/address.ts";
+import { type DetectorOptions, detectorField } from "../detector/options.ts";
+import { assertAddress, canReach } from "../live/address.ts";
 import type { DetectorSecurity } from "../live/detector-security.ts";
 import type { LiveStats } from "../live/driver.ts";
-import { FailureDetector, type LiveMember } from "../live/failure-detector.ts";
+import { FailureDetector, type LiveMember, sharedFields } from "../live/failure-detector.ts";
 import { type Member, memberOf, type View } from "../view/view.ts";
 
 /** The failure detector of a member: the option `detector` of `joinGroup`. */
@@ -31,6 +32,24 @@ export interface GroupDetectorOptions {
    */
   readonly security?: DetectorSecurity;
 }
+
+const fields = {
+  ...sharedFields,
+  address: required(
+    checkedBy((where, name, value): string => {
+      if (typeof value !== "string") return fail(TypeError, where, name, "IP:PORT or a URL", value);
+      assertAddress(value);
+      return value;
+    }),
+  ),
+  options: detectorField,
+} satisfies FieldsOf<GroupDetectorOptions>;
+
+/** Checked before the process joins, and resolved where the detector opens. */
+export const groupDetectorField = checkedBy((where, name, value): GroupDetectorOptions => {
+  resolveNested(where, name, value, fields);
+  return value as GroupDetectorOptions;
+});
 
 /** What a group asks a detector for. */
 export interface Detector {

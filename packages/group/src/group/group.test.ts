@@ -170,6 +170,22 @@ it("an authority that is lost ends the views with its error, and a closed group 
   expect(() => other.group.at(0)).toThrow("has been closed");
 });
 
+it("URLs are those of the engine that joins, or lead to it, or to nobody that this process can reach", async () => {
+  const { authority } = scripted([member(0, 1, "mem://self")]);
+  const [self, other] = await Promise.all([
+    Engine.open({ listen: ["mem://self", "tcp://127.0.0.1:0"] }),
+    Engine.open({ listen: "mem://other" }),
+  ]);
+  open.push(self, other);
+  const join = (...urls: string[]) => joinGroup("test", { engine: self, authority, urls });
+  await expect(join("mem://self", "mem://other")).rejects.toThrow(
+    "joinGroup: urls has mem://other, where another engine answers",
+  );
+  const port = new URL(self.urls[1] ?? "").port;
+  const group = await join(`tcp://localhost:${port}`, "mem://nobody", "ucx://10.0.0.1:7400");
+  await group.close();
+});
+
 it("wrong options are refused before anybody is asked", async () => {
   const { authority } = scripted([]);
   const deaf = await Engine.open();

@@ -1,19 +1,36 @@
-import type { Engine, Implementation } from "cinnabar/standard";
+import {
+  checkedBy,
+  type FieldsOf,
+  fail,
+  instance,
+  integer,
+  list,
+  type Resolved,
+  required,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
+import { Engine, type Implementation } from "cinnabar/standard";
 import type { Authority, Observation } from "../authority/authority.ts";
 import type { Candidate } from "../authority/candidate.ts";
 import { assertFree } from "../collective/collectives.ts";
 import { GroupHost } from "../host/group-host.ts";
-import { assertAddress, transportOf } from "../live/address.ts";
-import type { Member, MemberLanes } from "../view/view.ts";
+import { transportOf } from "../live/address.ts";
+import { type Member, type MemberLanes, maxRank } from "../view/view.ts";
 import { Group, type GroupParts } from "./group.ts";
-import { GroupDetector, type GroupDetectorOptions, liveDetector } from "./group-detector.ts";
+import {
+  GroupDetector,
+  type GroupDetectorOptions,
+  groupDetectorField,
+  liveDetector,
+} from "./group-detector.ts";
 import { hostIdentity } from "./host-identity.ts";
 
 /** The options of `observeGroup`. */
 export interface ObserveOptions {
   /** The engine that calls members. */
   readonly engine: Engine;
-  /** Who decides about membership. */
+  /** Decides about membership. */
   readonly authority: Authority;
   /** Gives up while the authority is asked. */
   readonly signal?: AbortSignal;
@@ -50,6 +67,46 @@ export interface JoinOptions extends ObserveOptions {
   readonly onExcluded?: "close" | "ignore" | ((group: Group) => void);
 }
 
+const observeFields = {
+  engine: required(
+    checkedBy((where, name, value): Engine => {
+      if (value instanceof Engine) return value;
+      return fail(TypeError, where, name, "an engine, which Engine.open makes", value);
+    }),
+  ),
+  authority: required(
+    checkedBy((where, name, value): Authority => {
+      const { join, observe } = (value ?? {}) as Partial<Authority>;
+      if (typeof join === "function" && typeof observe === "function") return value as Authority;
+      return fail(TypeError, where, name, "an authority, such as coordinatorAuthority makes", value);
+    }),
+  ),
+  signal: instance(AbortSignal),
+} satisfies FieldsOf<ObserveOptions>;
+
+const joinFields = {
+  ...observeFields,
+  serve: checkedBy((where, name, value): readonly Implementation[] => {
+    if (Array.isArray(value)) return value;
+    return fail(TypeError, where, name, "an array of what implementCollectives or implement made", value);
+  }, []),
+  rank: integer(0, maxRank),
+  urls: list(text(1, 4096)),
+  lanes: checkedBy(lanesOf),
+  metadata: checkedBy((where, name, value): Readonly<Record<string, string>> => {
+    if (typeof value !== "object" || value === null) return fail(TypeError, where, name, "an object", value);
+    const wrong = Object.entries(value).find(([, one]) => typeof one !== "string");
+    if (wrong !== undefined) fail(TypeError, where, `${name}.${wrong[0]}`, "a string", wrong[1]);
+    return value as Readonly<Record<string, string>>;
+  }, {}),
+  detector: groupDetectorField,
+  onExcluded: checkedBy((where, name, value): NonNullable<JoinOptions["onExcluded"]> => {
+    if (value === "close" || value === "ignore" || typeof value === "function")
+      return value as NonNullable<JoinOptions["onExcluded"]>;
+    return fail(TypeError, where, name, '"close", "ignore" or a function', value);
+  }, "close"),
+} satisfies FieldsOf<JoinOptions>;
+
 /**
  * Makes this process a member of a group.
  *
@@ -80,32 +137,22 @@ export function createGroup(name: string, options: JoinOptions): Promise<Group> 
  * @throws TypeError for wrong options. RpcError as `Authority.observe` has it.
  */
 export async function observeGroup(name: string, options: ObserveOptions): Promise<Group> {
-  const { engine, authority, signal } = checked("observeGroup", name, options, []);
+  const where = "observeGroup";
+  assertName(where, name);
+  const { engine, authority, signal } = resolveOptions(where, options, observeFields);
   const observation = await authority.observe(name, { engine, signal });
   return Group.open({ engine, observation, ...freshnessOf(observation, undefined, undefined) });
 }
 
 async function enter(name: string, options: JoinOptions, creates: boolean): Promise<Group> {
   const where = creates ? "createGroup" : "joinGroup";
-  const known = ["serve", "rank", "urls", "lanes", "metadata", "detector", "onExcluded"];
-  const {
-    engine,
-    authority,
-    signal,
-    serve = [],
-    detector,
-    onExcluded = "close",
-  } = checked(where, name, options, known);
-  if (onExcluded !== "close" && onExcluded !== "ignore" && typeof onExcluded !== "function")
-    throw new TypeError(`${where}: onExcluded must be "close", "ignore" or a function`);
-  if (detector !== undefined) {
-    // Before others read it in a view.
-    assertAddress(detector.address);
-    assertSecured(where, engine, detector);
-  }
-  if (!Array.isArray(serve))
-    throw new TypeError(`${where}: serve must be an array of what implementCollectives or implement made`);
-  const candidate = candidateOf(where, options, creates);
+  assertName(where, name);
+  const resolved = resolveOptions(where, options, joinFields);
+  const { engine, authority, signal, serve, detector, onExcluded } = resolved;
+  if (detector !== undefined) assertSecured(where, engine, detector);
+  const candidate = candidateOf(where, resolved, creates);
+  // A list of members names no processes, so lanes may serve for one there.
+  if (authority.isFixed !== true) await assertOwn(where, engine, candidate.urls);
   const host = GroupHost.of(engine);
   // Before others can know of this member.
   const served = host.serve(serve, authority.isFixed !== true);
@@ -163,8 +210,11 @@ function assertSecured(
     );
 }
 
-function candidateOf(where: string, options: JoinOptions, creates: boolean): Candidate {
-  const { engine, rank, metadata = {}, urls = engine.urls } = options;
+function candidateOf(
+  where: string,
+  { engine, rank, metadata, urls = engine.urls, lanes, detector }: Resolved<typeof joinFields>,
+  creates: boolean,
+): Candidate {
   if (urls.length === 0)
     throw new TypeError(`${where}: the engine listens nowhere; a member needs a URL that others can reach`);
   const wildcard = wildcardAmong(urls);
@@ -172,31 +222,59 @@ function candidateOf(where: string, options: JoinOptions, creates: boolean): Can
     throw new TypeError(
       `${where}: ${wildcard} is for listening; pass urls with an address that others can reach`,
     );
-  const lanes = options.lanes && lanesOf(where, options.lanes);
   const ofLanes = lanes?.urls.find((url) => urls.includes(url));
-  if (ofLanes !== undefined)
-    throw new TypeError(
-      `${where}: urls has ${ofLanes}, where lanes are; pass the URLs of the engine there, and lanes as lanes`,
-    );
-  if (rank !== undefined && !(Number.isInteger(rank) && rank >= 0 && rank <= 0xffff_ffff))
-    throw new RangeError(`${where}: rank must be a whole number from 0 to 2^32 - 1, it is ${rank}`);
-  const wrong = Object.entries(metadata).find(([, value]) => typeof value !== "string");
-  if (wrong !== undefined) throw new TypeError(`${where}: metadata.${wrong[0]} must be a string`);
+  if (ofLanes !== undefined) throw notOfEngine(where, ofLanes);
   return {
     ...(rank !== undefined && { rank }),
     creates,
     engine: hexadecimal(engine.incarnation),
     urls,
     host: hostIdentity(),
-    detector: options.detector?.address,
+    detector: detector?.address,
     lanes,
     metadata,
   };
 }
 
-function lanesOf(where: string, { incarnation, urls }: NonNullable<JoinOptions["lanes"]>): MemberLanes {
+/** How long an engine at one of `urls` may take to say who it is. */
+const ownTimeoutMs = 1000;
+
+/**
+ * Members call the engine that joined, and no other one at its URLs. A URL that cannot be reached from here is left
+ * alone: others may reach it.
+ *
+ * @throws TypeError for a URL at which another engine answers, such as that of worker lanes
+ */
+async function assertOwn(where: string, engine: Engine, urls: readonly string[]): Promise<void> {
+  const doubtful = urls.filter((url) => !engine.urls.includes(url));
+  await Promise.all(
+    doubtful.map(async (url) => {
+      const found = await incarnationAt(engine, url);
+      if (found !== undefined && found !== engine.incarnation) throw notOfEngine(where, url);
+    }),
+  );
+}
+
+async function incarnationAt(engine: Engine, url: string): Promise<bigint | undefined> {
+  try {
+    const peer = await engine.connect(url, { timeoutMs: ownTimeoutMs });
+    const { incarnation } = peer;
+    peer.close();
+    return incarnation;
+  } catch {
+    return undefined;
+  }
+}
+
+const notOfEngine = (where: string, url: string): TypeError =>
+  new TypeError(
+    `${where}: urls has ${url}, where another engine answers; pass the URLs of the engine as urls, and those of lanes as lanes`,
+  );
+
+function lanesOf(where: string, name: string, value: unknown): MemberLanes {
+  const { incarnation, urls } = (value ?? {}) as Partial<NonNullable<JoinOptions["lanes"]>>;
   if (typeof incarnation !== "bigint" || !Array.isArray(urls) || urls.length === 0)
-    throw new TypeError(`${where}: lanes must be what openLanes gives, or { incarnation, urls }`);
+    return fail(TypeError, where, name, "what openLanes gives, or { incarnation, urls }", value);
   const wildcard = wildcardAmong(urls);
   if (wildcard !== undefined)
     throw new TypeError(
@@ -210,17 +288,7 @@ const wildcardAmong = (urls: readonly string[]) =>
 
 const hexadecimal = (incarnation: bigint) => incarnation.toString(16).padStart(16, "0");
 
-function checked<O extends ObserveOptions>(
-  where: string,
-  name: string,
-  options: O,
-  more: readonly string[],
-): O {
-  const known = ["engine", "authority", "signal", ...more];
-  const unknown = Object.keys(options).find((option) => !known.includes(option));
-  if (unknown !== undefined)
-    throw new TypeError(`${where}: unknown option "${unknown}"; known are ${known.join(", ")}`);
+function assertName(where: string, name: string): void {
   if (typeof name !== "string" || !/^\P{Cc}{1,128}$/u.test(name))
     throw new TypeError(`${where}: the name of a group has 1 to 128 characters, and no control characters`);
-  return options;
 }

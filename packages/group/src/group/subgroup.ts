@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
 import { type Engine, RpcError } from "cinnabar/standard";
 import type { ServedByMember } from "../host/group-host.ts";
 import { notInViewFailure } from "../view/not-in-view.ts";
@@ -16,6 +17,8 @@ export interface SubgroupOptions {
    */
   readonly followRemovals?: boolean;
 }
+
+const fields = { followRemovals: boolean(true) } satisfies FieldsOf<SubgroupOptions>;
 
 /** The events of `subgroup.on`, by name. */
 export interface SubgroupEvents {
@@ -66,7 +69,8 @@ export class Subgroup extends MemberSet<SubgroupEvents> implements Disposable {
     options: SubgroupOptions,
     onClose: () => void,
   ) {
-    const follows = checked(name, options);
+    assertName(name);
+    const { followRemovals } = resolveOptions("subgroup", options, fields);
     const { view, self } = group;
     const ranks = Object.freeze(ranksOf(group, name, members));
     if (self !== undefined && !ranks.includes(self.rank))
@@ -81,7 +85,7 @@ export class Subgroup extends MemberSet<SubgroupEvents> implements Disposable {
     super(group.engine, derivedView(whole, ranks, view), selfHere, served);
     this.ranks = ranks;
     this.#group = group;
-    this.#follows = follows;
+    this.#follows = followRemovals;
     this.#begun = view;
     this.#stop = [
       group.on("view", (event) => this.#adopt(event.view)),
@@ -146,18 +150,12 @@ export class Subgroup extends MemberSet<SubgroupEvents> implements Disposable {
   }
 }
 
-/** Whether it follows removals. */
-function checked(name: string, { followRemovals = true, ...others }: SubgroupOptions): boolean {
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined)
-    throw new TypeError(`subgroup: unknown option "${unknown}"; known is followRemovals`);
-  if (typeof followRemovals !== "boolean")
-    throw new TypeError("subgroup: followRemovals must be true or false");
+/** @throws TypeError for a name that no subgroup can have */
+function assertName(name: string): void {
   if (typeof name !== "string" || !/^[^\p{Cc}/]+$/u.test(name) || name.length > longestName)
     throw new TypeError(
       `subgroup: a name has 1 to ${longestName} characters, no "/" and no control characters`,
     );
-  return followRemovals;
 }
 
 /** The view of the group with the members of the subgroup and their ranks there. */

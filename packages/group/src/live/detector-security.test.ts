@@ -14,7 +14,7 @@ it.each([
   ["bulk", "plain"],
 ])("there is no option %s", (name, value) => {
   expect(() => readCredentials({ [name]: value } as DetectorSecurity)).toThrow(
-    `failure detector: security has no option "${name}" here`,
+    `failure detector: unknown option "security.${name}"`,
   );
 });
 

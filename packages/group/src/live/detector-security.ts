@@ -1,11 +1,13 @@
+import { anything, type FieldsOf, resolveNested } from "cinnabar/options";
 import type { Pem, PskOptions, SecurityOptions, TlsOptions } from "cinnabar/standard";
 
 /**
  * How members prove to each other's detectors that they may speak: the option `security` of `Engine.open` without the
- * functions that decide. Whoever has proven who it is may speak; where not only members can, give a `key` too.
+ * functions that decide. A process that has proven its identity may speak. Give a `key` too where not only members can
+ * prove one.
  */
 export interface DetectorSecurity extends Pick<SecurityOptions, "shm" | "suites"> {
-  /** Certificates. The functions that read them are called on the main thread, when the detector opens and reloads. */
+  /** Certificates. Functions that read them run on the main thread, when the detector opens and reloads. */
   readonly tls?: TlsOptions;
   /** A pre-shared key instead of certificates, the same for all members. */
   readonly psk?: Omit<PskOptions, "lookup">;
@@ -24,15 +26,26 @@ export interface DetectorCredentials extends Omit<DetectorSecurity, "tls"> {
   readonly tls?: ReadCertificates;
 }
 
-const known: readonly string[] = ["tls", "psk", "shm", "suites"] satisfies (keyof DetectorSecurity)[];
+/** `Engine.open` checks the values. */
+const fields = {
+  tls: anything(),
+  psk: anything(),
+  shm: anything(),
+  suites: anything(),
+} satisfies FieldsOf<DetectorSecurity>;
+
+/** @throws TypeError for options that a thread cannot be sent */
+export function assertSecurity(
+  where: string,
+  name: string,
+  security: unknown,
+): asserts security is DetectorSecurity {
+  resolveNested(where, name, security, fields);
+}
 
 /** @throws TypeError for options that a thread cannot be sent; what the functions throw that read certificates */
 export function readCredentials(security: DetectorSecurity): DetectorCredentials {
-  const unknown = Object.keys(security).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(
-      `failure detector: security has no option "${unknown}" here; known are ${known.join(", ")}`,
-    );
+  assertSecurity("failure detector", "security", security);
   const { tls, ...rest } = security;
   if (tls === undefined) return rest;
   const { cert, key, ca, crl } = tls;

@@ -3,7 +3,7 @@ import { Engine } from "cinnabar/standard";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { encode } from "../detector/codec.ts";
 import type { DetectorEvent } from "../detector/events.ts";
-import { resolveOptions } from "../detector/options.ts";
+import { resolveDetectorOptions } from "../detector/options.ts";
 import { Roster } from "../detector/roster.ts";
 import { Driver } from "./driver.ts";
 import { openFabric } from "./fabric-transport.ts";
@@ -54,7 +54,7 @@ const group = hashOf("test");
 const key = new Uint8Array(32).fill(7);
 /** Each file and run has another network of 127.0.0.0/8. */
 const network = `127.${1 + (process.pid % 250)}.${Math.floor(Math.random() * 250)}`;
-const detector = resolveOptions({ periodMs: 50 });
+const detector = resolveDetectorOptions({ periodMs: 50 });
 const soon = { timeout: 30_000, interval: 5 };
 
 describe.each(transports)("a driver over $name", ({ open, addressOf, send, taken }) => {

@@ -1,10 +1,23 @@
 import { Worker } from "node:worker_threads";
+import {
+  anything,
+  callback,
+  checkedBy,
+  type FieldsOf,
+  integer,
+  list,
+  number,
+  required,
+  resolveOptions,
+  text,
+} from "cinnabar/options";
 import type { DetectorEvent } from "../detector/events.ts";
 import type { MemberId, Status } from "../detector/message.ts";
-import { type DetectorOptions, resolveOptions } from "../detector/options.ts";
+import { type DetectorOptions, detectorField } from "../detector/options.ts";
 import { Roster } from "../detector/roster.ts";
+import { maxRank } from "../view/view.ts";
 import { assertReachable, parseAddress, transportOf } from "./address.ts";
-import { type DetectorSecurity, readCredentials } from "./detector-security.ts";
+import { assertSecurity, type DetectorSecurity, readCredentials } from "./detector-security.ts";
 import { DetectorThread } from "./detector-thread.ts";
 import type { LiveStats } from "./driver.ts";
 import { hashOf } from "./group-hash.ts";
@@ -45,7 +58,34 @@ export interface FailureDetectorOptions {
   readonly security?: DetectorSecurity;
 }
 
-const known = ["group", "self", "members", "onEvent", "detector", "stalledAfterMs", "key", "security"];
+const leastKeyBytes = 16;
+
+/** Fields that the detector of a group's member has, too. */
+export const sharedFields = {
+  stalledAfterMs: number(10, 3_600_000, 2000),
+  // Its errors do not show the value.
+  key: checkedBy((where, name, value): Uint8Array => {
+    if (!(value instanceof Uint8Array)) throw new TypeError(`${where}: ${name} must be a Uint8Array`);
+    if (value.length < leastKeyBytes)
+      throw new RangeError(
+        `${where}: ${name} must have at least ${leastKeyBytes} bytes, it has ${value.length}`,
+      );
+    return value;
+  }),
+  security: checkedBy((where, name, value): DetectorSecurity => {
+    assertSecurity(where, name, value);
+    return value;
+  }),
+};
+
+const fields = {
+  ...sharedFields,
+  group: required(text(1, 1024)),
+  self: required(integer(0, maxRank)),
+  members: required(list(anything<LiveMember>(), 1)),
+  onEvent: callback<(event: DetectorEvent) => void>(),
+  detector: detectorField,
+} satisfies FieldsOf<FailureDetectorOptions>;
 
 /**
  * The failure detector of one member, live: in a thread of its own, over UDP or a fabric. It says whom it believes alive,
@@ -149,21 +189,10 @@ export class FailureDetector {
 }
 
 function checked(options: FailureDetectorOptions): Orders {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`failure detector: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const { group, self, members, stalledAfterMs = 2000, key } = options;
-  if (typeof group !== "string" || group === "")
-    throw new TypeError("failure detector: group must be a name of at least one character");
-  if (!(stalledAfterMs >= 10 && stalledAfterMs <= 3_600_000))
-    throw new RangeError(
-      `failure detector: stalledAfterMs must be a number from 10 to 3600000, it is ${stalledAfterMs}`,
-    );
-  if (key !== undefined && key.length < 16)
-    throw new RangeError(`failure detector: key must have at least 16 bytes, it has ${key.length}`);
+  const resolved = resolveOptions("failure detector", options, fields);
+  const { group, self, members, detector, stalledAfterMs, key } = resolved;
   const roster = rosterOf(members, self);
-  const detector = resolveOptions(options.detector);
-  const security = options.security && readCredentials(options.security);
+  const security = resolved.security && readCredentials(resolved.security);
   if (security !== undefined && transportOf(roster.require(self).addresses[0]) === "udp")
     throw new TypeError("failure detector: security is for fabrics; give datagrams a key");
   const orders = { self, members: roster.members, group: hashOf(group), detector, stalledAfterMs, key };
@@ -172,7 +201,7 @@ function checked(options: FailureDetectorOptions): Orders {
 
 function rosterOf(members: readonly LiveMember[], self: MemberId): Roster {
   assertOneTransport(members.map(({ address }) => address));
-  const wrong = members.find(({ id }) => !(Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff));
+  const wrong = members.find(({ id }) => !(Number.isInteger(id) && id >= 0 && id <= maxRank));
   if (wrong !== undefined)
     throw new RangeError(`failure detector: the id ${wrong.id} is not a whole number from 0 to 2^32 - 1`);
   const roster = new Roster(

@@ -98,7 +98,9 @@ it.each([
 it("refuses wrong options, and offers that are no group, before it writes", async () => {
   const path = freshPath();
   await expect(groupFromFile(path, { offers: 1 } as never)).rejects.toThrow('unknown option "offers"');
-  await expect(groupFromFile(path, { timeoutMs: 0 })).rejects.toThrow("timeoutMs must be from 1");
+  await expect(groupFromFile(path, { timeoutMs: 0 })).rejects.toThrow(
+    "timeoutMs must be a number of milliseconds above 0",
+  );
   await expect(groupFromFile(path, { offer: { group: "store", urls: [] } })).rejects.toThrow("has no URL");
   expect(existsSync(path)).toBe(false);
 });

@@ -1,9 +1,20 @@
 import { randomBytes } from "node:crypto";
 import { link, open, readFile, rename, rm } from "node:fs/promises";
 import { setTimeout as pause } from "node:timers/promises";
+import {
+  anything,
+  checkedBy,
+  type FieldsOf,
+  instance,
+  integer,
+  milliseconds,
+  required,
+  resolveNested,
+  resolveOptions,
+} from "cinnabar/options";
 import { RpcError } from "cinnabar/standard";
 import type { ListedMember } from "../authority/static-authority.ts";
-import { type Member, makeView, type View } from "../view/view.ts";
+import { type Member, makeView, maxRank, type View } from "../view/view.ts";
 
 /** The members of a group as a file has them. */
 export interface GroupFile {
@@ -20,8 +31,8 @@ export interface GroupFile {
 /** The options of `groupFromFile`. */
 export interface GroupFromFileOptions {
   /**
-   * What this process writes where there is no file yet: the group with itself as the only member. Of several processes
-   * one writes, and all read the same. Default: it waits for a file.
+   * What this process writes where there is no file yet: the group with itself as the only member. When several
+   * processes try, one writes, and all read the same. Default: it waits for a file.
    */
   readonly offer?: { readonly group: string; readonly urls: readonly string[]; readonly rank?: number };
   /** How long it waits for a file, in milliseconds. Default: 30,000. */
@@ -30,8 +41,19 @@ export interface GroupFromFileOptions {
   readonly signal?: AbortSignal;
 }
 
-const known = ["offer", "timeoutMs", "signal"];
-const defaultTimeoutMs = 30_000;
+const offerFields = {
+  group: required(anything<string>()),
+  urls: required(anything<readonly string[]>()),
+  rank: integer(0, maxRank, 0),
+} satisfies FieldsOf<NonNullable<GroupFromFileOptions["offer"]>>;
+
+const fields = {
+  // What is in the file is checked where it is read.
+  offer: checkedBy((where, name, value) => resolveNested(where, name, value, offerFields)),
+  timeoutMs: milliseconds({ fallback: 30_000 }),
+  signal: instance(AbortSignal),
+} satisfies FieldsOf<GroupFromFileOptions>;
+
 /** Between two looks for the file. Changes on a file system of the network are not told. */
 const lookMs = 50;
 const format = 1;
@@ -49,14 +71,9 @@ const format = 1;
  * const group = await joinGroup("store", { engine, host, authority: coordinatorAuthority({ seeds }) });
  */
 export async function groupFromFile(path: string, options: GroupFromFileOptions = {}): Promise<GroupFile> {
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined)
-    throw new TypeError(`groupFromFile: unknown option "${unknown}"; known are ${known.join(", ")}`);
-  const { offer, timeoutMs = defaultTimeoutMs, signal } = options;
-  if (!(timeoutMs > 0 && timeoutMs <= 2_147_483_647))
-    throw new RangeError(`groupFromFile: timeoutMs must be from 1 to 2^31 - 1, it is ${timeoutMs}`);
+  const { offer, timeoutMs, signal } = resolveOptions("groupFromFile", options, fields);
   if (offer !== undefined) {
-    const { group, urls, rank = 0 } = offer;
+    const { group, urls, rank } = offer;
     const text = textOf({ group, version: 0, members: [{ rank, urls }] });
     parsed(path, text);
     await place(path, text, link);

@@ -1,5 +1,6 @@
 import type { SrvRecord } from "node:dns";
 import { resolveSrv } from "node:dns/promises";
+import { callback, type FieldsOf, oneOf, resolveOptions } from "cinnabar/options";
 import { RpcError } from "cinnabar/standard";
 
 /** The options of `srvSeeds`. */
@@ -10,22 +11,22 @@ export interface SrvSeedsOptions {
   readonly resolve?: (name: string) => Promise<readonly Pick<SrvRecord, "name" | "port" | "priority">[]>;
 }
 
+const fields = {
+  scheme: oneOf(["tcp", "verbs"], "tcp"),
+  resolve: callback<NonNullable<SrvSeedsOptions["resolve"]>>(resolveSrv),
+} satisfies FieldsOf<SrvSeedsOptions>;
+
 /**
  * URLs of members by the SRV records of a name, in one order everywhere: by priority, then by host and port. Weights do
  * not count: all processes must agree on the first seed, since that one makes the group.
  *
- * @throws RpcError `unavailable` when the name has no records, or cannot be resolved
+ * @throws TypeError for bad options. RpcError `unavailable` when the name has no records, or cannot be resolved
  *
  * @example
  * const authority = coordinatorAuthority({ seeds: () => srvSeeds("_cinnabar._tcp.store.example.com") });
  */
 export async function srvSeeds(name: string, options: SrvSeedsOptions = {}): Promise<string[]> {
-  const { scheme = "tcp", resolve = resolveSrv, ...others } = options;
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined)
-    throw new TypeError(`srvSeeds: unknown option "${unknown}"; known are scheme, resolve`);
-  if (scheme !== "tcp" && scheme !== "verbs")
-    throw new TypeError(`srvSeeds: scheme must be "tcp" or "verbs", it is ${String(scheme)}`);
+  const { scheme, resolve } = resolveOptions("srvSeeds", options, fields);
   const records = await resolve(name).catch((cause: unknown) => {
     throw unavailable(name, cause instanceof Error ? cause.message : String(cause), cause);
   });

@@ -328,8 +328,10 @@ it("refuses what is no value, no name and no option", async () => {
   const [first] = (await variablesOf(1)) as [Place];
   const { limit, variables } = first;
   expect(await failureOf(limit.set({ maxBytes: -1 }))).toMatchObject({ code: "invalid_argument" });
-  await expect(limit.set(initial, { ifVersion: -1 })).rejects.toThrow("ifVersion must be a whole number");
-  await expect(limit.get({ timeoutMs: 0 })).rejects.toThrow("timeoutMs must be from 1");
+  await expect(limit.set(initial, { ifVersion: -1 })).rejects.toThrow("ifVersion must be an integer from 0");
+  await expect(limit.get({ timeoutMs: 0 })).rejects.toThrow(
+    "timeoutMs must be a number of milliseconds above 0",
+  );
   expect(() => variables.variable("limit", { schema: Limit })).toThrow("it is open already");
   expect(() => variables.variable("", { schema: Limit })).toThrow("a name has 1 to 128 characters");
   expect(() => variables.variable("a", { schema: Limit, value: 1 } as never)).toThrow(

@@ -1,5 +1,18 @@
 import { setTimeout as pause } from "node:timers/promises";
 import {
+  anything,
+  boolean,
+  checkedBy,
+  type FieldsOf,
+  fail,
+  instance,
+  integer,
+  milliseconds,
+  type Resolved,
+  required,
+  resolveOptions,
+} from "cinnabar/options";
+import {
   type CallContext,
   type InferInput,
   type InferOutput,
@@ -94,10 +107,7 @@ export class Variables implements Disposable {
    * @throws TypeError for a bad name or option, and for a name that is open already
    */
   variable<S extends Schema>(name: string, options: VariableOptions<S>): Variable<S> {
-    const { schema, initial, ...others } = options;
-    const [unknown] = Object.keys(others);
-    if (unknown !== undefined)
-      throw new TypeError(`variable: unknown option "${unknown}"; known are schema, initial`);
+    const { schema, initial } = resolveOptions("variable", options, variableFields) as VariableOptions<S>;
     if (typeof name !== "string" || name === "" || name.length > longestName)
       throw new TypeError(`variable: a name has 1 to ${longestName} characters`);
     if (this.#opened.has(name)) throw new TypeError(`variable "${name}": it is open already`);
@@ -136,9 +146,9 @@ export class Variables implements Disposable {
   async ask(
     name: string,
     change: Partial<Change> | undefined,
-    options: VariableCallOptions,
+    options: Resolved<typeof callFields>,
   ): Promise<OwnerAnswer> {
-    const { timeoutMs, signal: given } = checked(options);
+    const { timeoutMs, signal: given } = options;
     const untilMs = performance.now() + timeoutMs;
     const { members } = this.#collectives;
     const signals = [this.#end.signal, AbortSignal.timeout(timeoutMs), ...(given ? [given] : [])];
@@ -216,17 +226,9 @@ export class Variables implements Disposable {
 
 /** Between two questions for the owner, in milliseconds. */
 const againMs = 20;
-const defaultTimeoutMs = 10_000;
-
-function checked({ timeoutMs = defaultTimeoutMs, signal }: VariableCallOptions) {
-  if (!(timeoutMs > 0 && timeoutMs <= 2_147_483_647))
-    throw new RangeError(`variable: timeoutMs must be from 1 to 2^31 - 1, it is ${timeoutMs}`);
-  return { timeoutMs, signal };
-}
-
 /** The options of `group.variable`. */
 export interface VariableOptions<S extends Schema> {
-  /** Of the value. Values are checked when they are set and when they are read. */
+  /** The schema of the value. Values are checked when they are set and when they are read. */
   readonly schema: S;
   /**
    * The value while no member knows one, or a function that makes it. The owner calls it, also after `invalidate`.
@@ -256,6 +258,32 @@ export interface SetOptions extends VariableCallOptions {
   /** Resolves when all members of the view have it, and not when the owner has. Default: false. */
   readonly sync?: boolean;
 }
+
+const variableFields = {
+  schema: required(
+    checkedBy((where, name, value) => {
+      if (typeof value === "object" || typeof value === "function") return value;
+      return fail(TypeError, where, name, "a schema", value);
+    }),
+  ),
+  initial: anything(),
+} satisfies FieldsOf<VariableOptions<Schema>>;
+
+const callFields = {
+  timeoutMs: milliseconds({ fallback: 10_000 }),
+  signal: instance(AbortSignal),
+} satisfies FieldsOf<VariableCallOptions>;
+
+const getFields = {
+  ...callFields,
+  minVersion: integer(0, Number.MAX_SAFE_INTEGER, 0),
+} satisfies FieldsOf<GetOptions>;
+
+const setFields = {
+  ...callFields,
+  ifVersion: integer(0, Number.MAX_SAFE_INTEGER),
+  sync: boolean(false),
+} satisfies FieldsOf<SetOptions>;
 
 /** A value and its version. */
 export interface Versioned<T> {
@@ -296,10 +324,11 @@ export class Variable<S extends Schema> {
    * @throws RpcError `not_found` when there is no value, `failed_precondition` when no member knows `minVersion` or
    * when this process was removed from the group and has no such copy, `unavailable`, `deadline_exceeded` or `cancelled` when the owner does not answer
    */
-  async get({ minVersion = 0, ...options }: GetOptions = {}): Promise<Versioned<InferOutput<S>>> {
+  async get(options: GetOptions = {}): Promise<Versioned<InferOutput<S>>> {
+    const { minVersion, ...terms } = resolveOptions("variable.get", options, getFields);
     const { value: own } = this.#copies.of(this.name).newest;
     if (own.hasValue && own.version >= minVersion) return this.#parsed(own);
-    const { version, hasValue, value } = await this.#variables.ask(this.name, undefined, options);
+    const { version, hasValue, value } = await this.#variables.ask(this.name, undefined, terms);
     this.#copies.keep(this.name, { version, hasValue, value });
     if (version < minVersion)
       throw this.#error("failed_precondition", `the newest version is ${version}, before ${minVersion}`);
@@ -317,9 +346,10 @@ export class Variable<S extends Schema> {
    * again with `ifVersion`.
    */
   async set(value: InferInput<S>, options: SetOptions = {}): Promise<number> {
+    const resolved = resolveOptions("variable.set", options, setFields);
     const parsed = await parse(this.#schema, value, "input");
     if ("failure" in parsed) throw this.#error(parsed.failure.code, parsed.failure.message);
-    return this.#change({ hasValue: true, value }, options);
+    return this.#change({ hasValue: true, value }, resolved);
   }
 
   /**
@@ -327,12 +357,13 @@ export class Variable<S extends Schema> {
    *
    * @throws as `set`
    */
-  invalidate(options: SetOptions = {}): Promise<number> {
-    return this.#change({ hasValue: false, value: undefined }, options);
+  async invalidate(options: SetOptions = {}): Promise<number> {
+    const resolved = resolveOptions("variable.invalidate", options, setFields);
+    return this.#change({ hasValue: false, value: undefined }, resolved);
   }
 
   /**
-   * The versions that come to this member, from the copy of now on. Who reads slowly sees the newest one. It ends when
+   * The versions that come to this member, from the copy of now on. A slow reader sees the newest one. It ends when
    * `signal` aborts or the variables are closed.
    *
    * @example
@@ -345,14 +376,12 @@ export class Variable<S extends Schema> {
 
   async #change(
     what: Pick<Change, "hasValue" | "value">,
-    { ifVersion, sync = false, ...options }: SetOptions,
+    { ifVersion, sync, ...terms }: Resolved<typeof setFields>,
   ): Promise<number> {
-    if (ifVersion !== undefined && !(Number.isSafeInteger(ifVersion) && ifVersion >= 0))
-      throw new RangeError(`variable: ifVersion must be a whole number from 0, it is ${ifVersion}`);
-    const answer = await this.#variables.ask(this.name, { ...what, ifVersion, sync }, options);
+    const answer = await this.#variables.ask(this.name, { ...what, ifVersion, sync }, terms);
     const { state, version } = answer;
     if (state === "conflict") throw new VersionConflictError(this.name, ifVersion as number, version);
-    // Who sets it reads it.
+    // A process reads what it has set.
     this.#copies.keep(this.name, { version, ...what });
     return version;
   }

@@ -29,7 +29,7 @@ export interface Member {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** Who belongs to a group. A view never changes; another one with a higher version follows it. */
+/** The members of a group. A view never changes; another one with a higher version follows it. */
 export interface View {
   /** The name of the group. */
   readonly group: string;
@@ -92,7 +92,8 @@ export function makeView(group: string, version: number, members: readonly Membe
 }
 
 /** The failure detector's messages have as many bits for a member. */
-const maxRank = 0xffff_ffff;
+/** The highest rank. */
+export const maxRank = 0xffff_ffff;
 
 /** Fields in one order, so that views that say the same look the same as JSON. */
 const frozen = ({ rank, incarnation, engine, urls, host, detector, lanes, metadata }: Member): Member =>

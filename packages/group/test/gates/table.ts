@@ -6,9 +6,10 @@ export const tableHead = "| Gate | Run | Figure | Value | Limit |\n| --- | --- |
 /** The row of a figure. */
 export function tableRow(gate: string, figure: Figure): string {
   const { run, name, value, min, max } = figure;
-  const limits = [min !== undefined && `at least ${min}`, max !== undefined && `at most ${max}`].filter(
-    Boolean,
-  );
+  const limits = [
+    min !== undefined && `at least ${rounded(min)}`,
+    max !== undefined && `at most ${rounded(max)}`,
+  ].filter(Boolean);
   const limit = limits.length === 0 ? "–" : `${limits.join(", ")}${holds(figure) ? "" : " **missed**"}`;
   return `| ${gate} | ${run} | ${name} | ${rounded(value)} | ${limit} |`;
 }

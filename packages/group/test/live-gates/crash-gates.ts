@@ -1,5 +1,6 @@
 import type { MemberId } from "../../src/detector/message.ts";
-import { type Figure, mean, quantile } from "../gates/figure.ts";
+import { type Figure, mean } from "../gates/figure.ts";
+import { firstSuspicionLimits } from "../gates/first-suspicion.ts";
 import { LiveGroup, liveMembers } from "./live-group.ts";
 import { declaredDead, firstTold } from "./sightings.ts";
 
@@ -11,22 +12,17 @@ interface Crash {
   readonly allKnow: number;
 }
 
-interface Limits {
-  readonly firstSuspicionP99?: number;
-  readonly allKnowMax: number;
-}
-
 /** L1: one member after the other is killed. */
 export function oneKilled(rounds: number): Promise<Figure[]> {
-  return killed(1, rounds, { firstSuspicionP99: 5, allKnowMax: 15 });
+  return killed(1, rounds, 15);
 }
 
 /** L2: five members are killed at once. */
 export function fiveKilled(rounds: number): Promise<Figure[]> {
-  return killed(5, rounds, { allKnowMax: 20 });
+  return killed(5, rounds, 20);
 }
 
-async function killed(count: number, rounds: number, limits: Limits): Promise<Figure[]> {
+async function killed(count: number, rounds: number, maxAllKnow: number): Promise<Figure[]> {
   await using group = await LiveGroup.start({ periodMs });
   const crashes: Crash[] = [];
   let others = 0;
@@ -42,15 +38,14 @@ async function killed(count: number, rounds: number, limits: Limits): Promise<Fi
   const run = `${count} of ${liveMembers} killed, T ${periodMs} ms, ${rounds} rounds`;
   const firsts = crashes.map(({ firstSuspicion }) => firstSuspicion);
   const alls = crashes.map(({ allKnow }) => allKnow);
-  const maxFirst = limits.firstSuspicionP99;
   return [
     { run, name: "first suspicion, mean, T", value: mean(firsts) },
     {
-      ...{ run, name: "first suspicion, p99, T", value: quantile(firsts, 0.99) },
-      ...(maxFirst !== undefined && { max: maxFirst }),
+      ...{ run, name: "first suspicion, max, T", value: Math.max(...firsts) },
+      max: firstSuspicionLimits(crashes.length).max,
     },
     { run, name: "all know, mean, T", value: mean(alls) },
-    { run, name: "all know, max, T", value: Math.max(...alls), max: limits.allKnowMax },
+    { run, name: "all know, max, T", value: Math.max(...alls), max: maxAllKnow },
     { run, name: "others declared dead", value: others, max: 0 },
   ];
 }

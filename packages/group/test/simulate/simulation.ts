@@ -2,7 +2,7 @@ import { decode, encode } from "../../src/detector/codec.ts";
 import { Detector } from "../../src/detector/detector.ts";
 import type { DetectorEvent } from "../../src/detector/events.ts";
 import type { MemberId, Message } from "../../src/detector/message.ts";
-import { type DetectorOptions, resolveOptions } from "../../src/detector/options.ts";
+import { type DetectorOptions, resolveDetectorOptions } from "../../src/detector/options.ts";
 import { Roster } from "../../src/detector/roster.ts";
 import { EventQueue } from "./event-queue.ts";
 import { seededRandom } from "./random.ts";
@@ -58,7 +58,7 @@ export class Simulation {
   constructor(options: SimulationOptions) {
     this.#options = options;
     this.#random = seededRandom(options.seed);
-    const resolved = resolveOptions(options.detector);
+    const resolved = resolveDetectorOptions(options.detector);
     const ids = Array.from({ length: options.members }, (_, id) => id);
     const roster = new Roster(ids.map((id) => ({ id, addresses: [String(id)] })));
     this.#processes = ids.map((id) => {
