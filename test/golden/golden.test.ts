@@ -59,6 +59,7 @@ import { maxWork } from "../../src/wire/work.ts";
 import {
   fromJson,
   HandleMeaning,
+  type MetadataMeaning,
   RegionMeaning,
   StreamMeaning,
   type Vector,
@@ -118,11 +119,15 @@ function identityOf({ identity }: VectorFrame): CallIdentity | undefined {
   };
 }
 
-function metadataOf({ metadata }: VectorFrame): Map<string, string | Uint8Array> | undefined {
+type Value = string | Uint8Array;
+
+function metadataOf({ metadata }: VectorFrame): Map<string, Value | Value[]> | undefined {
   if (metadata === undefined) return undefined;
-  const value = (each: string | { readonly $bytes: string }) =>
+  const value = (each: MetadataMeaning): Value =>
     typeof each === "string" ? each : Uint8Array.from(Buffer.from(each.$bytes, "hex"));
-  return new Map(Object.entries(metadata).map(([name, each]) => [name, value(each)]));
+  const values = (each: MetadataMeaning | readonly MetadataMeaning[]) =>
+    Array.isArray(each) ? each.map(value) : value(each as MetadataMeaning);
+  return new Map(Object.entries(metadata).map(([name, each]) => [name, values(each)]));
 }
 
 /** What stands before the body. */
