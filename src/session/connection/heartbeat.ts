@@ -65,6 +65,10 @@ export class Heartbeat implements SessionWatch {
     return this.#nowMs;
   }
 
+  get nextMs(): number {
+    return this.#nowMs + this.#intervalMs;
+  }
+
   /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
   watch(session: WatchedSession): void {
     // A peer that has to say a word gets no more time for new work.
