@@ -5,6 +5,7 @@ import type { ItemReceiver } from "../session/streams/item-receiver.ts";
 import type { ItemSender } from "../session/streams/item-sender.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import { RequestAttempt, type RequestOwner } from "./request-attempt.ts";
 import { type CallSession, wasTurnedAway } from "./session-source.ts";
 import type { StreamTerms } from "./stream-terms.ts";
@@ -15,6 +16,8 @@ export interface StreamAttemptOwner extends RequestOwner {
   readonly receiver: ItemReceiver;
   /** `Infinity` where the stream has no total time limit. */
   readonly endMs: number;
+  /** What the server has said before its first item. */
+  onAttemptHeaders(metadata: Metadata): void;
   /** The request has left: inputs may be sent by `sender`. */
   onAttemptLeft(attempt: StreamAttempt, sender: ItemSender | undefined): void;
   onAttemptValue(attempt: StreamAttempt, value: unknown): void;
@@ -84,6 +87,10 @@ export class StreamAttempt extends RequestAttempt<StreamAttemptOwner> implements
 
   /** Its stream watches the time. */
   override onDeadline(): void {}
+
+  onHeaders(metadata: Metadata): void {
+    this.owner.onAttemptHeaders(metadata);
+  }
 
   onLost(error: RpcError): void {
     this.lose(error);

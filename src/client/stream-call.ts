@@ -18,6 +18,7 @@ import type { Retried } from "../call/retried-calls.ts";
 import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
 import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError, endWithValue } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -197,6 +198,10 @@ export class StreamCall
     else this.#source?.attach(sender);
   }
 
+  onAttemptHeaders(metadata: Metadata): void {
+    tellAnswerMetadata(this, this.terms.onHeaders, metadata, "onHeaders");
+  }
+
   onAttemptValue(attempt: StreamAttempt, value: unknown): void {
     this.phase = "judging";
     this.#mayHaveRun = true;
@@ -208,10 +213,10 @@ export class StreamCall
 
   onAttemptFailure(attempt: StreamAttempt, error: RpcError, isFinal: boolean): void {
     if (this.settled) return;
-    const { received, sent } = attempt.items;
+    const { received, sent, hasHeaders } = attempt.items;
     if (attempt.left && error.notExecuted !== true) this.#mayHaveRun = true;
-    const hasItems = received > 0 || sent > 0;
-    if (isFinal || hasItems || attempt.hasGrants) return this.#failWith(error);
+    const hasBegun = received > 0 || sent > 0 || hasHeaders;
+    if (isFinal || hasBegun || attempt.hasGrants) return this.#failWith(error);
     if (this.#mayMove && attempt.wasTurnedAway(error)) return this.#launchElsewhere();
     if (!this.#mayTryAgain(error)) return this.#failWith(error);
     const { engine } = this.method.source;

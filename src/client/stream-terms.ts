@@ -17,13 +17,14 @@ export interface StreamTerms {
   readonly idleTimeoutMs: number;
   readonly policy: RetryPolicy | undefined;
   readonly onMetadata: MetadataListener | undefined;
+  readonly onHeaders: MetadataListener | undefined;
 }
 
 /** The terms of a method, with what `options` say instead. */
 export function streamTerms(
   method: ClientMethod,
   directions: ItemDirections,
-  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata }: StreamCallOptions = {},
+  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata, onHeaders }: StreamCallOptions = {},
 ): StreamTerms {
   return {
     directions,
@@ -34,5 +35,6 @@ export function streamTerms(
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
     onMetadata,
+    onHeaders,
   };
 }

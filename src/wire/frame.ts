@@ -52,6 +52,8 @@ export const frameKind = {
   retry: 20,
   /** One-way calls have been executed: no other terminal frame comes for them. Only for peers with `feature.executed`. */
   executed: 21,
+  /** The metadata that the callee of a stream has for its caller before its first item. The body is their block alone. */
+  headers: 22,
 } as const;
 
 /** All kinds are below: the length of a session's table of handlers. */
