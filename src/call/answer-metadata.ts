@@ -10,19 +10,19 @@ interface SettlingCall {
 }
 
 /**
- * Gives the user's listener, an option of this name, what came with the answer or the error. False: the listener has failed, or ended, the call.
+ * Gives the user's listener what came with the answer, or the error. The call fails with `message` if it throws. False: the listener has failed, or ended, the call.
  */
 export function tellAnswerMetadata(
   call: SettlingCall,
   listener: MetadataListener | undefined,
   metadata: ErrorMetadata | undefined,
-  name: "onMetadata" | "onHeaders" = "onMetadata",
+  message = "onMetadata threw",
 ): boolean {
   if (listener === undefined || !(metadata instanceof Metadata)) return true;
   try {
     listener(metadata);
   } catch (cause) {
-    if (!call.settled) call.fail("internal", `${name} threw`, { cause });
+    if (!call.settled) call.fail("internal", message, { cause });
   }
   return !call.settled;
 }

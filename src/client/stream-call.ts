@@ -199,7 +199,7 @@ export class StreamCall
   }
 
   onAttemptHeaders(metadata: Metadata): void {
-    tellAnswerMetadata(this, this.terms.onHeaders, metadata, "onHeaders");
+    tellAnswerMetadata(this, this.terms.onHeaders, metadata, "onHeaders threw");
   }
 
   onAttemptValue(attempt: StreamAttempt, value: unknown): void {
