@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, posix } from "node:path";
 import { root, source } from "./paths.mjs";
+import { sectionTarget, troubleshooting, troubleshootingPages } from "./troubleshooting.mjs";
 
 /** The files of the repository, or those that are about to be. */
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
@@ -14,7 +15,13 @@ const isExample = (file) => /^examples\/(?!demo\/).*\.ts$/.test(file);
 
 /** Copies the pages of the repository, and makes a page of each example. Nothing is changed but links to files. */
 export function stagePages() {
-  for (const file of files.filter(isPage)) put(target(file), relink(file, read(file)));
+  for (const file of files.filter(isPage)) {
+    const pages =
+      file === troubleshooting
+        ? troubleshootingPages(read(file))
+        : [{ target: target(file), text: read(file) }];
+    for (const page of pages) put(page.target, relink(file, page.text, page.target));
+  }
   for (const file of files.filter((file) => file.startsWith("docs/images/"))) copy(file, source);
   for (const file of files.filter(isExample)) put(target(file), examplePage(file));
   put("examples/index.md", listOfExamples());
@@ -28,8 +35,11 @@ function target(file) {
   return /^examples(\/[\w-]+)?$/.test(file) ? "examples/index.md" : undefined;
 }
 
-/** Links to examples lead to their pages, and links to other files to copies of them. */
-function relink(page, text) {
+/**
+ * Links to examples lead to their pages, links to sections of the messages to theirs, and links to other files to
+ * copies of them. `page` is the file of the repository, `place` where the site has it.
+ */
+function relink(page, text, place) {
   const pictures = text.replaceAll(/(src|srcset)="(?=docs\/)/g, '$1="./');
   return pictures.replaceAll(/\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)/g, (link, to, anchor = "") => {
     const file = posix.join(posix.dirname(page), to).replace(/\/$/, "");
@@ -37,7 +47,9 @@ function relink(page, text) {
     // Nothing of ours, as in a program: left as it is.
     if (own === undefined && !files.includes(file)) return link;
     if (own === undefined) copyPublic(file);
-    const from = posix.dirname(target(page));
+    const from = posix.dirname(place);
+    if (own === troubleshooting && anchor !== "")
+      return `](./${posix.relative(from, sectionTarget(anchor.slice(1)))})`;
     const path = posix.relative(from, own ?? file);
     return `](${path.startsWith(".") ? path : `./${path}`}${anchor})`;
   });

@@ -3,9 +3,9 @@
 // The entry `cinnabar/standard`: all of the package, without zod. Its declarations name types of Node, which TypeScript
 // then finds although no `types` of a user's tsconfig.json does.
 
+export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
-export type { SessionLimits } from "./base/flow/session-limits.ts";
 export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
 export type { SlowCall, SlowPhase } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
@@ -16,7 +16,7 @@ export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/
 export type {
   CallOptions,
   ClientOptions,
-  OneWayOptions as OneWayCallOptions,
+  OneWayCallOptions,
   StreamCallOptions,
   WhenFull,
 } from "./client/call-options.ts";
@@ -53,7 +53,7 @@ export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.ts";
 export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
-export type { EngineLimits, EngineOptionsOf, ServeOption } from "./engine/options.ts";
+export type { EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
 export type {
   ConnectionCounts,

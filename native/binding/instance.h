@@ -20,7 +20,7 @@ namespace cinnabar::binding {
 /// A port with what keeps its memory alive. The buffers are held from open (or register) until the
 /// endpoint is closed.
 ///
-/// Node-API cannot keep an ArrayBuffer from being detached. Whoever transfers a slab, a ring or a
+/// Node-API cannot keep an ArrayBuffer from being detached. Code that transfers a slab, a ring or a
 /// registered buffer away moves the memory out of this hold, and must not let it be collected
 /// before close or deregister. A SharedArrayBuffer cannot be detached.
 struct PortHolder {
@@ -33,7 +33,7 @@ struct PortHolder {
   uint64_t* extentWords = nullptr;  // kExtentsBytes of it
   Hold onWake;
   std::unordered_map<uint32_t, Hold> regions;
-  /// Of regions in memory of our own: its pages outlast its buffer, which a dying environment
+  /// The pages of regions in memory of our own. They outlast the buffer, which a dying environment
   /// finalizes before it closes its ports.
   std::unordered_map<uint32_t, std::shared_ptr<base::Allocation>> pages;
 };
@@ -68,7 +68,7 @@ class Instance : public std::enable_shared_from_this<Instance> {
   /// Keys that JavaScript has, by handle. What is closed leaves nullptr for the next to use.
   std::vector<std::unique_ptr<crypto::Aead>> aeads;
 
-  /// Of this environment, from when it is first asked for; closed with the ports.
+  /// The connections of this environment. Opened at first use, closed with the ports.
   std::unique_ptr<WatchHolder> connections;
 
  private:

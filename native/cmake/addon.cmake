@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Where npm puts the headers of Node-API in a checkout; the npm package has them beside the sources.
+# The headers of Node-API: from cmake-js, from where npm puts them in a checkout, or from beside the sources in the npm
+# package.
 set(modules ${CMAKE_CURRENT_SOURCE_DIR}/../node_modules)
 set(headers ${modules}/node-api-headers/include ${modules}/node-addon-api)
 if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include/node-api)
   set(headers ${CMAKE_CURRENT_SOURCE_DIR}/include/node-api)
+endif()
+if(CMAKE_JS_INC)
+  set(headers ${CMAKE_JS_INC})
 endif()
 set(CINNABAR_NODE_API_INCLUDE ${headers}
   CACHE STRING "Folders of node_api.h and napi.h")

@@ -48,8 +48,8 @@ class Aead {
   /// as no nonce may be used twice, or without memory.
   bool seal(uint64_t number, Aad aad, const uint8_t* source, uint8_t* target, size_t bytes,
             uint8_t* tag);
-  /// The reverse. False, with zeros in `target`, where the tag is not that of the text. Whoever can
-  /// write to `source` meanwhile can have other text taken than the tag is for.
+  /// The reverse. False, with zeros in `target`, where the tag is not that of the text. A process
+  /// that writes to `source` meanwhile can make it take other text than the tag is for.
   bool open(uint64_t number, Aad aad, const uint8_t* source, uint8_t* target, size_t bytes,
             const uint8_t* tag);
 

@@ -20,36 +20,36 @@ struct Absences {
   uint64_t longestNs = 0;
 };
 
-/// Stands in for the thread that a port belongs to while that computes: a thread of its own that
-/// makes progress, so that peers' reads and writes go on, and answers those who ask whether anybody
-/// is there. It never runs anybody's code, and what arrives waits in the ring.
+/// A thread that stands in for the owner of a port, the thread that opened it, while that computes.
+/// It makes progress, so that peers' reads and writes go on, and it answers pings. It runs no code
+/// of the user. What arrives waits in the ring.
 ///
-/// The owner is absent when it has not made progress for a few milliseconds though it does not
-/// sleep, or sleeps though there is something to wake up for. The guard sleeps too while nobody
-/// could miss the owner (`Port::isRelevant`), and, on the port's own descriptor, while the owner
-/// has nothing to do. See docs/design/guard.md.
+/// The owner is absent in two cases: it is awake and has made no progress for a few milliseconds,
+/// or it sleeps although there is something to wake up for. The guard sleeps while no peer could
+/// miss the owner (`Port::isRelevant`). While the owner has nothing to do, the guard sleeps on the
+/// port's descriptor. See docs/design/guard.md.
 class Guard {
  public:
-  /// `port` outlives the guard. `nudge` is called on the guard's thread at the start of an absence:
-  /// it must bring the owner back to the port when it has time, as its descriptor may tell no more
-  /// of what the guard has taken in.
+  /// `port` outlives the guard. `nudge` is called on the guard's thread at the start of an absence.
+  /// It must bring the owner back to the port when it has time: the descriptor may no longer report
+  /// what the guard has taken in.
   Guard(Port& port, std::function<void()> nudge);
-  /// The owner's to call, without a lock.
+  /// Called by the owner, without a lock.
   ~Guard();
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
   using Lock = std::unique_lock<std::mutex>;
-  /// What the owner holds while it uses the port.
+  /// The lock that the owner holds while it uses the port.
   [[nodiscard]] Lock use();
-  /// The same for `progress`, `arm` and `wake`, which show that it is there.
+  /// The same for `progress`, `arm` and `wake`, which show that the owner is present.
   [[nodiscard]] Lock drive();
-  /// The port has been armed: the owner comes when its descriptor tells. Within `drive`.
+  /// The port has been armed: the owner comes back when its descriptor is readable. Within `drive`.
   void sleeps() { asleep_ = true; }
   /// Whether the port is relevant may have changed. Within `use`.
   void update();
 
-  /// The present absence included. Within `use`.
+  /// With the present absence. Within `use`.
   Absences absences() const;
 
  private:
@@ -65,11 +65,11 @@ class Guard {
   const std::function<void()> nudge_;
   const base::Fd signal_;  // ends every sleep of the guard
 
-  std::mutex mutex_;            // of the port, and of all that follows
-  uint64_t absentSinceNs_ = 0;  // 0: the owner is there, or is thought to be
+  std::mutex mutex_;            // guards the port, and all that follows
+  uint64_t absentSinceNs_ = 0;  // 0: the owner is present, or taken for present
   Absences absences_;
 
-  // What the guard looks at without holding anything up.
+  // What the guard reads without a lock.
   std::atomic<uint64_t> turns_ = 0;  // the owner's calls of `drive`
   std::atomic<bool> asleep_ = false;
   std::atomic<bool> relevant_ = false;

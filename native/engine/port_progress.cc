@@ -176,7 +176,7 @@ bool Port::reap() {
     }
     taken += static_cast<size_t>(count);
     for (ssize_t i = 0; i < count; ++i) {
-      // Of a peer's making: no receive of ours is used up, and the context is not ours.
+      // A peer's write made it: no receive of ours is used up, and the context is not ours.
       if (entries[i].flags & FI_REMOTE_WRITE) {
         onNotification(entries[i]);
         continue;

@@ -26,12 +26,12 @@ constexpr size_t kSealedBytes = 64;
 constexpr uint64_t kMostSealed = uint64_t{1} << 32;
 
 /// What the guard says for an absent reader, and to whom. The bytes are a whole message, made
-/// beforehand by whoever knows the protocol; nothing of what comes in is looked at but the mark.
+/// beforehand by the owner. The guard reads nothing but the mark of what comes in.
 struct Vouch {
-  uint64_t mark = 0;             // of the peer's messages to us, as it lies in memory
-  std::vector<uint8_t> message;  // short enough to be injected; of kSealedBytes where it is sealed
-  uint64_t everyNs = 0;          // after the first, so often
-  uint64_t forNs = 0;            // of one absence
+  uint64_t mark = 0;             // in the peer's messages to us, as it lies in memory
+  std::vector<uint8_t> message;  // short enough to be injected; kSealedBytes long if it is sealed
+  uint64_t everyNs = 0;          // from one answer to the next
+  uint64_t forNs = 0;            // how long of one absence it is said
   bool asked = false;            // the peer has sent something in this absence
   uint64_t dueNs = 0;
   std::unique_ptr<crypto::Aead> seal;  // nobody else's, as each count is sealed once; or nullptr

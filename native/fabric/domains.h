@@ -24,7 +24,7 @@ struct DomainReport {
   uint64_t vectors = 0;
   uint64_t sendQueueDepth = 0;
   uint64_t receiveQueueDepth = 0;
-  // Of the device's port (struct fid_nic).
+  // What the device's port has (struct fid_nic).
   uint64_t mtuBytes = 0;
   uint64_t bitsPerSecond = 0;
   std::string linkState;

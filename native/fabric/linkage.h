@@ -17,7 +17,7 @@ class LoadedObject {
 /// Puts `instead` in the place of the function `symbol` in the linkage tables of every loaded
 /// object that `concerns` accepts, so that its calls go there from now on; other objects' calls
 /// stay as they are. Returns the number of places, 0 where there are none or where this machine's
-/// tables are not known here. Whoever replaces a function keeps the way to the one that was there.
+/// tables are not known here. The caller keeps the former function, to call it.
 unsigned replaceInLinkage(bool (*concerns)(const LoadedObject& object), const char* symbol,
                           void* instead);
 

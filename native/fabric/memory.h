@@ -14,7 +14,7 @@ namespace cinnabar::fabric {
 constexpr uint32_t kRemoteRead = 1;
 constexpr uint32_t kRemoteWrite = 2;
 
-/// Registered memory. Does not own the bytes: whoever made it keeps them alive until it is gone.
+/// Registered memory. Does not own the bytes: its maker keeps them alive until it is gone.
 ///
 /// Where the provider asks for registrations of local memory too (FI_MR_LOCAL), what a peer may do
 /// and what we do are registered apart: verbs on iWARP lets peers write whatever is registered to

@@ -19,12 +19,13 @@ struct DevicePaging {
   bool servesAll() const;
 };
 
-/// Of each device that this process can open, by libibverbs; none where that is not installed.
+/// The paging of each device that this process can open; empty without libibverbs.
 std::vector<DevicePaging> pagingOfDevices();
 
-/// Why verbs cannot be used while the user wishes for on-demand paging (FI_VERBS_USE_ODP), with
-/// what to do about it; empty where he does not, or nothing stands against it. Soft-RoCE offers it
-/// and puts data in wrong places (docs/design/verbs.md). The kernel's files lie below `root`.
+/// Why verbs cannot be used while the user asks for on-demand paging (FI_VERBS_USE_ODP), with what
+/// to do about it. Empty where the user does not ask for it, or where all devices serve it.
+/// Soft-RoCE offers it and puts data in wrong places (docs/design/verbs.md). The kernel's files lie
+/// below `root`.
 std::string pagingObstacle(const std::vector<DevicePaging>& devices, const std::string& root);
 std::string pagingObstacle();  // on this machine
 

@@ -63,7 +63,7 @@ constexpr std::array kPatches = {
                false, false},
 };
 
-// Of Linux's soft-iWARP the first release, and the first whose sources were not read.
+// The first release with Linux's soft-iWARP, and the first whose sources were not read.
 constexpr base::KernelVersion kFirstSoftIwarp{5, 3};
 constexpr base::KernelVersion kUnknownSoftIwarp{7, 4};
 

@@ -36,7 +36,7 @@ struct PatchEntry {
 
 enum class PatchState {
   notNeeded,  // on this version
-  off,        // by the user, or because he has not asked for it
+  off,        // disabled, or optional and not asked for
   ready,      // applied when a port needs it
   applied,    // in this process
 };

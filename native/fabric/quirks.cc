@@ -98,10 +98,10 @@ constexpr std::array kQuirks = {
         "each look at the queue takes messages out of the region until that is empty, and those "
         "without a receive go to pools that never shrink (smr_progress_cmd, smr_alloc_cmd_ctx)"},
     QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
-               "SIGBUS in whoever writes to a region when /dev/shm is full",
+               "SIGBUS in the process that writes to a region when /dev/shm is full",
                "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
     QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-               "SIGBUS in whoever writes to a region when /dev/shm is full",
+               "SIGBUS in the process that writes to a region when /dev/shm is full",
                "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
     QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",

@@ -11,7 +11,7 @@ namespace cinnabar::fabric {
 /// The pages of shm's regions in /dev/shm.
 ///
 /// A region is a sparse file that its owner and its peers write to. A page that cannot be had at
-/// that moment is a SIGBUS in whoever writes, so pages are reserved when the region is made. Two
+/// that moment is a SIGBUS in the writer, so pages are reserved when the region is made. Two
 /// functions that the provider calls are replaced for that (Patch::sharedRoom):
 ///   - ftruncate also reserves the pages of a new region, so that making it fails instead;
 ///   - statvfs shows no shortage: the provider asks for a region's size for each processor of the

@@ -41,7 +41,7 @@ struct RegionQueue {
   }
   void fill(int64_t place) { entry(place).seq.store(place + 1, std::memory_order_release); }
 
-  /// Of a process's only shm port; nullptr if it has none. Stays mapped.
+  /// The queue of a process's only shm port; nullptr if it has none. Stays mapped.
   static RegionQueue* of(pid_t pid) {
     for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
       base::Fd opened(open(file.path().c_str(), O_RDWR | O_CLOEXEC));

@@ -320,7 +320,7 @@ TEST_SUITE("doorbell") {
     CHECK_FALSE(port.open());
     CHECK(port.failure.code == EADDRINUSE);
     CHECK(port.failure.message.find("does not listen") != std::string::npos);
-    // Of this thread alone: the kernel notes the user who begins to listen.
+    // The user of this thread alone: the kernel notes the user who begins to listen.
     REQUIRE(syscall(SYS_setresuid, -1, 65534, -1) == 0);
     int listening = listen(stranger.get(), 1);
     REQUIRE(syscall(SYS_setresuid, -1, 0, -1) == 0);

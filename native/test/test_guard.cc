@@ -33,7 +33,7 @@ struct Guarded : TestPort {
     auto lock = guard->drive();
     TestPort::turn();
   }
-  /// Lends memory to whoever learns the key.
+  /// Lends memory to all peers that learn the key.
   int grant(std::vector<uint8_t>& memory) {
     auto lock = guard->use();
     int region = port->registerRegion(memory.data(), memory.size(), 3);

@@ -88,7 +88,7 @@ TEST_SUITE("tcp connections within the host") {
   TEST_CASE("are told from those with other hosts") {
     std::string other = otherControl();
     if (other.empty()) return;
-    // Of a network that documents use; nobody answers, and nobody need.
+    // An address of a network that documents use: nobody answers, and nobody need.
     sockaddr_in6 address{};
     auto& elsewhere = reinterpret_cast<sockaddr_in&>(address);
     elsewhere.sin_family = AF_INET;

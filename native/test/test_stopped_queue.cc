@@ -266,7 +266,7 @@ TEST_SUITE("stopped queue") {
     REQUIRE(page != nullptr);
     REQUIRE(queue != nullptr);
     REQUIRE(region);
-    // Whoever posts more than fits a place takes one first, then a buffer, for which it needs the
+    // A post of more than fits a place takes a place first, then a buffer, for which it needs the
     // lock. Once a peer has died the lock is taken away from us (stale_lock_reaper.h).
     pthread_spin_lock(region->lock());
     int64_t place = queue->taken;

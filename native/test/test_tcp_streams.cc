@@ -165,7 +165,7 @@ TEST_SUITE("tcp streams") {
     CHECK(take(first, 0, 16) == 1);
     CHECK(take(first, 16, 90) == 1);
     CHECK(take(first, 90, 116) == 0);
-    // Of two in one piece the second counts, which is another, once its header is whole.
+    // Two messages in one piece: the second counts once its header is whole.
     CHECK(take(joined({first, second}), 0, 130) == 0);
     CHECK(take(second, 14, 18) == 3);
     CHECK(take(second, 18, 26) == 0);

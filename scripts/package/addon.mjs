@@ -1,5 +1,6 @@
-import { copyFileSync, mkdirSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { cmakeJs } from "../setup/builds.mjs";
 import { root, step } from "../setup/command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "../setup/stamp.mjs";
 import { gccOfSuite, libfabricHeaders, sysroot } from "./sysroot.mjs";
@@ -28,26 +29,19 @@ export async function buildPortableAddon({ name, triple, ...target }) {
   const built = join(folder, "Release");
   const title = `the addon, ${name}`;
   const options = {
-    CMAKE_BUILD_TYPE: "Release",
     CMAKE_TOOLCHAIN_FILE: join(root, "native", "cmake", "portable.cmake"),
     TRIPLE: triple,
     SYSROOT: await sysroot({ name, triple, ...target }),
     GCC: gccOfSuite,
     LIBFABRIC_INCLUDE_DIR: await libfabricHeaders(),
-    CMAKE_LIBRARY_OUTPUT_DIRECTORY: built,
   };
-  const defined = Object.entries(options).map(([key, value]) => `-D${key}=${value}`);
-  await step(`${title}, configure`, "cmake", [
-    "-S",
-    "native",
-    "-B",
-    folder,
-    "-G",
-    "Ninja",
-    "--fresh",
-    ...defined,
-  ]);
-  await step(title, "cmake", ["--build", folder, "--target", "cinnabar"]);
+  const defined = Object.entries(options).map(([key, value]) => `--CD${key}=${value}`);
+  // What an earlier toolchain left in the folder would be kept.
+  rmSync(folder, { recursive: true, force: true });
+  const [node, ...configure] = cmakeJs("configure", folder, ["--generator", "Ninja", ...defined]);
+  await step(`${title}, configure`, node, configure);
+  const [, ...build] = cmakeJs("build", folder, ["--target", "cinnabar"]);
+  await step(title, node, build);
   mkdirSync(join(file, ".."), { recursive: true });
   copyFileSync(join(built, "cinnabar.node"), file);
   await step(`${title}, strip`, `${triple}-strip`, ["--strip-unneeded", file]);

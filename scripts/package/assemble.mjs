@@ -12,10 +12,10 @@ import { libfabricHeaders } from "./sysroot.mjs";
 /** Where the package is put together. */
 const staging = join(root, "build", "packages", "cinnabar");
 
-/** Of native/, what `cinnabar build` needs: all but tests, presets for a checkout, and what builds leave there. */
+/** What `cinnabar build` needs of native/: all but tests, what is for a checkout alone, and what builds leave there. */
 export function nativeSources() {
   const names = readdirSync(join(root, "native"));
-  return names.filter((name) => !/^(build|test$|include$|linux-|CMakePresets)/.test(name));
+  return names.filter((name) => !/^(build|test$|include$|linux-|CMakePresets|package\.json$)/.test(name));
 }
 
 /** Licences of all that is in the package, as SPDX writes it. */
@@ -33,10 +33,13 @@ export async function assemble(targets) {
   await step("the package's JavaScript", process.execPath, ["scripts/prepack.mjs"]);
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
-  for (const name of manifest.files) {
+  for (const entry of manifest.files) {
+    const name = entry.replace(/^!/, "");
     if (!existsSync(join(root, name)))
       throw new SetupError(`package.json names ${name}, which is not there.`);
-    cpSync(join(root, name), join(staging, name), { recursive: true });
+    // npm's "!" takes a part of an earlier entry away.
+    if (name === entry) cpSync(join(root, name), join(staging, name), { recursive: true });
+    else rmSync(join(staging, name), { recursive: true });
   }
   await addNative(join(staging, "native"), targets);
   writeLicenses(join(staging, "licenses"), { libfabric: await libfabricSource(), version: bundled.version });

@@ -37,25 +37,47 @@ function removeForeignBuild() {
 }
 
 /**
- * Configures a preset of native/CMakePresets.json and builds one target of it. The release preset has the C++ tests
- * where one of them was asked for, beside the addon, so that both are made of the same objects.
+ * The command of cmake-js. With native/package.json it takes the headers of Node-API from npm, and fetches nothing.
+ *
+ * @param {"configure" | "build"} work
+ * @param {string} folder of the build
+ * @param {readonly string[]} args
+ * @returns {[string, ...string[]]}
+ */
+export function cmakeJs(work, folder, args) {
+  const program = join(root, "node_modules/cmake-js/bin/cmake-js");
+  return [process.execPath, program, work, "--directory", join(root, "native"), "--out", folder, ...args];
+}
+
+/**
+ * Builds one target. cmake-js makes the release build: the addon, and the C++ tests where they were asked for, so that
+ * both are made of the same objects. The other builds are presets of native/CMakePresets.json.
  *
  * @param {string} preset
  * @param {"cinnabar" | "cinnabar_native_tests"} target
  * @returns {Promise<string>} the build's folder
  */
 export async function buildNative(preset, target) {
-  const folder = preset === "release" ? "native/build" : `native/build-${preset}`;
-  const tests = target === "cinnabar_native_tests" ? ["-DCINNABAR_TESTS=ON"] : [];
+  const folder = join(root, preset === "release" ? "native/build" : `native/build-${preset}`);
   const what = target === "cinnabar" ? "the addon" : "the C++ tests";
-  const configure = `cmake -S native --preset ${preset} ${tests.join(" ")}`;
+  const tests = target === "cinnabar_native_tests" ? ["--CDCINNABAR_TESTS=ON"] : [];
+  const [configure, build] =
+    preset === "release"
+      ? [
+          cmakeJs("configure", folder, ["--generator", "Ninja", ...tests]),
+          cmakeJs("build", folder, ["--target", target]),
+        ]
+      : [
+          ["cmake", "-S", "native", "--preset", preset],
+          ["cmake", "--build", folder, "--target", target],
+        ];
   // Stages that go on at the same time may want the same build, of which CMake and Ninja take no care.
-  mkdirSync(join(root, folder), { recursive: true });
-  const script = `${configure} && exec cmake --build ${folder} --target ${target}`;
-  await step(`${what}, ${preset}`, "flock", [`${folder}/lock`, "sh", "-c", script], {
-    excerpt: whyNativeFailed,
-  });
-  return join(root, folder);
+  mkdirSync(folder, { recursive: true });
+  for (const command of [configure, build])
+    await step(`${what}, ${preset}`, "flock", [join(folder, "lock"), ...command], {
+      excerpt: whyNativeFailed,
+    });
+  return folder;
 }
 
 /**

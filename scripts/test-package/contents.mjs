@@ -4,6 +4,7 @@ import { ask } from "../setup/command.mjs";
 /** What every package must have. */
 const needed = [
   ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
+  ...["SECURITY.md", "docs/guide/index.md", "examples/01-hello.ts"],
   ...[
     "dist/cli/bin/cinnabar.js",
     "licenses/README.txt",
@@ -17,9 +18,12 @@ const needed = [
 /** Files of a target. */
 const binaries = ["cinnabar.node", "libfabric.so.1", "libverbs-fi.so"];
 
-/** What no package may have: sources of TypeScript, tests, what a build leaves, what belongs to the checkout. */
+/**
+ * What no package may have: sources of TypeScript but for examples, tests, what a build leaves, what belongs to the
+ * checkout.
+ */
 const unwanted =
-  /\.test[.-]|(?<!\.d)\.ts$|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
+  /\.test[.-]|^(?!examples\/).*(?<!\.d)\.ts$|^examples\/demo\/|\.(o|a|log|tgz)$|^native\/(build|test)|^(src|test|scripts|node_modules)\//;
 
 /** What every other package must have. */
 const neededByOthers = ["package.json", "README.md", "LICENSE", "dist/index.js", "dist/index.d.ts"];

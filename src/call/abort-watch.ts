@@ -1,4 +1,6 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { Timed } from "../base/time/deadline-wheel.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 
 /** What hears of a signal's abort. */
@@ -34,23 +36,58 @@ export function unwatchAbort(signal: AbortSignal, item: Abortable): void {
   watched.get(signal)?.delete(item);
 }
 
+/** A call that its deadline, or the abort of a signal, may end before its answer comes. */
+export abstract class AbortableCall extends Timed implements Abortable {
+  /** Mostly none or one: the user's own, and that of the call that this one is made for. */
+  #signals: AbortSignal | readonly AbortSignal[] | undefined;
+
+  abstract get settled(): boolean;
+
+  /** Ends the call, which has not settled, with this error. */
+  protected abstract endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
+
+  /** Ends the call when the signal aborts. A signal that has aborted before ends it now. */
+  protected listen(signal: AbortSignal | undefined): void {
+    if (signal === undefined || this.settled) return;
+    if (signal.aborted) return this.onAbort(signal.reason);
+    watchAbort(signal, this);
+    const other = this.#signals as AbortSignal | undefined;
+    this.#signals = other === undefined ? signal : [other, signal];
+  }
+
+  /** The call has settled: no signal ends it any more. */
+  protected unlisten(): void {
+    const signals = this.#signals;
+    if (signals === undefined) return;
+    if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
+    for (const signal of signals) unwatchAbort(signal, this);
+  }
+
+  onAbort(reason: unknown): void {
+    if (this.settled) return;
+    if (isTimeout(reason)) this.endEarly("deadline_exceeded", timeUp(reason), { cause: reason });
+    else this.endEarly("cancelled", "the caller gave up", { cause: reason });
+  }
+}
+
 /**
- * The time a call has when it is made for one that is being served: its own, or what that one has left. In
- * milliseconds, rounded up.
+ * The time that a call has, in milliseconds, rounded up: its own, and at most what is left to the call that it is made
+ * for.
  */
-export function timeLeftIn(around: IncomingCall, now: number, timeoutMs: number): number {
-  return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - now)));
+export function timeLeftIn(around: IncomingCall | undefined, nowMs: number, timeoutMs: number): number {
+  if (around === undefined) return timeoutMs;
+  return Math.min(timeoutMs, Math.max(0, Math.ceil(around.deadlineMs - nowMs)));
 }
 
 /** What to say of a signal whose reason `isTimeout`. */
-export function timeUp(reason: unknown): string {
+function timeUp(reason: unknown): string {
   return reason instanceof RpcError
     ? "the deadline of the call being served has passed"
     : "the caller's signal timed out";
 }
 
 /** Whether a signal's reason says that time is up: `AbortSignal.timeout`, or a served call whose own time was. */
-export function isTimeout(reason: unknown): boolean {
+function isTimeout(reason: unknown): boolean {
   return reason instanceof RpcError
     ? reason.code === "deadline_exceeded"
     : reason instanceof DOMException && reason.name === "TimeoutError";

@@ -10,7 +10,8 @@ interface SettlingCall {
 }
 
 /**
- * Gives the user's listener what came with the answer, or the error. The call fails with `message` if it throws. False: the listener has failed, or ended, the call.
+ * Gives the user's listener what came with the answer, or the error. If it throws, the call fails with `message`. False:
+ * the listener has failed, or ended, the call.
  */
 export function tellAnswerMetadata(
   call: SettlingCall,

@@ -1,4 +1,4 @@
-import { Timed } from "../base/time/deadline-wheel.ts";
+import { AbortableCall } from "./abort-watch.ts";
 
 /**
  * Where a call stands of which nothing has left: see `OutgoingPhase`; `backoff`: it has failed and waits to be tried
@@ -9,7 +9,7 @@ export type UnsentPhase = "waiting" | "connecting" | "backoff";
 /**
  * A call that was made here, as whoever lists calls sees it. It is armed in the engine's wheel until it has settled.
  */
-export abstract class MadeCall extends Timed {
+export abstract class MadeCall extends AbortableCall {
   /** When it was made, on the engine's clock. */
   startedMs = 0;
 

@@ -5,7 +5,7 @@ import { OutgoingCall } from "./outgoing-call.ts";
 class Call extends OutgoingCall {
   override onValue(): void {}
   override onFailure(): void {}
-  override onRevoked(): void {}
+  protected override endEarly(): void {}
   override onDeadline(): void {}
 }
 

@@ -70,9 +70,6 @@ const nothingAlong = (): Along => ({
   queued: undefined,
 });
 
-/** Why a call ends whose region was revoked: the message of its `aborted`. */
-export const regionRevoked = "a region that the call had granted was revoked";
-
 /** One call as its caller has it. What the phases mean to the caller is the subclass's business. */
 export abstract class OutgoingCall extends MadeCall {
   phase: OutgoingPhase = "waiting";
@@ -103,11 +100,10 @@ export abstract class OutgoingCall extends MadeCall {
     this.onFailure(error);
   }
 
-  /**
-   * A region it has granted was revoked: if it has not settled, it fails with `regionRevoked` and is cancelled at the
-   * peer, as if its caller had aborted it. Its grants end as always.
-   */
-  abstract onRevoked(): void;
+  /** A region it has granted was revoked. It ends as if its caller had aborted it, and its grants end as always. */
+  onRevoked(): void {
+    if (!this.settled) this.endEarly("aborted", "a region that the call had granted was revoked");
+  }
 
   /** Its request lies with the outbox, under its number. */
   onLeft(): void {}
@@ -150,7 +146,7 @@ export abstract class OutgoingCall extends MadeCall {
     return undefined;
   }
 
-  get settled(): boolean {
+  override get settled(): boolean {
     return this.phase === "settled";
   }
 

@@ -158,7 +158,7 @@ export interface StreamCallOptions {
 }
 
 /** The options of a one-way call. It is made once: after it has left, nobody knows whether it was executed. */
-export type OneWayOptions = Pick<
+export type OneWayCallOptions = Pick<
   CallOptions,
   "timeoutMs" | "inherit" | "whenFull" | "priority" | "metadata" | "middleware" | "context" | "signal"
 >;
@@ -199,7 +199,7 @@ const oneWayFields = {
   ...commonFields,
   signal: instance(AbortSignal),
   context: instance(ContextValues),
-} satisfies FieldsOf<OneWayOptions>;
+} satisfies FieldsOf<OneWayCallOptions>;
 
 const callFields = {
   ...oneWayFields,
@@ -227,7 +227,7 @@ export function assertCallOptions(options: CallOptions): void {
 }
 
 /** @throws TypeError or RangeError naming the option. */
-export function assertOneWayOptions(options: OneWayOptions): void {
+export function assertOneWayOptions(options: OneWayCallOptions): void {
   checkOptions("call", options, oneWayFields);
 }
 

@@ -1,23 +1,146 @@
 import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import {
-  type Abortable,
-  isTimeout,
-  timeLeftIn,
-  timeUp,
-  unwatchAbort,
-  watchAbort,
-} from "../call/abort-watch.ts";
-import { currentCall } from "../call/current-call.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { timeLeftIn } from "../call/abort-watch.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import { OutgoingCall, regionRevoked } from "../call/outgoing-call.ts";
+import { OutgoingCall } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { validate } from "../contract/schema.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
-import { type CallSession, wasTurnedAway } from "./session-source.ts";
+import type { CallSession } from "./session-source.ts";
+
+/** In the place of an input that is not kept. */
+export const notKept = Symbol("not kept");
+
+/**
+ * One request on its way to a peer. It finds a session, is sent there, and goes elsewhere if it is turned away. A plain
+ * call is its own only request; other calls make one for each attempt.
+ */
+export abstract class ClientRequest extends OutgoingCall {
+  readonly method: ClientMethod;
+  /** Where it is sent, or will be. */
+  protected target: CallSession | undefined;
+
+  constructor(method: ClientMethod, priority: Priority, failsWhenFull: boolean) {
+    super();
+    this.method = method;
+    this.priority = priority;
+    this.failsWhenFull = failsWhenFull;
+  }
+
+  /** The input, for a request that may have to be sent again; otherwise `notKept`. */
+  protected abstract get input(): unknown;
+
+  /** The request has failed. `isFinal`: another would fail, too. It may have settled before. */
+  protected abstract failWith(error: RpcError, isFinal: boolean): void;
+
+  override get methodPath(): string {
+    return this.method.path;
+  }
+
+  override get lane(): number | undefined {
+    return this.method.lane;
+  }
+
+  override get peerName(): string {
+    return this.target?.peerName ?? this.method.source.name;
+  }
+
+  /** Asks for a session and sends the request there. */
+  protected find(input: unknown, nowMs: number): void {
+    const { source } = this.method;
+    let session: CallSession | Promise<CallSession>;
+    try {
+      session = source.session(this, input);
+    } catch (error) {
+      // A peer that drains may be back in time, and another may take the call. An engine that takes no calls never will.
+      return this.failWith(error as RpcError, source.closed || (!this.again && !source.engine.gate.calls));
+    }
+    if (session instanceof Promise) {
+      this.phase = "connecting";
+      this.connectingUs = this.elapsedUs(nowMs);
+      session.then(
+        (opened) => {
+          if (!this.settled) this.send(opened, input, source.engine.clock.now());
+        },
+        (error: RpcError) => {
+          if (!this.settled) this.failWith(error, false);
+        },
+      );
+    } else this.send(session, input, nowMs);
+  }
+
+  protected send(session: CallSession, input: unknown, nowMs: number): void {
+    const number = this.method.numberIn(session.methods);
+    if (number < 0) return this.failWith(unserved(this.method, session), false);
+    this.target = session;
+    try {
+      session.request(this, number, this.endMsIn(session), input, nowMs);
+      // Given up from inside the encoding, before the request had left.
+      if (this.settled) session.cancel(this);
+    } catch (error) {
+      // A getter of the input may have ended the call before it threw.
+      if (!this.settled) this.onFailure(error instanceof RpcError ? error : unsent(error));
+    }
+  }
+
+  /**
+   * Until when the server of this session may work, on the engine's clock.
+   *
+   * @throws RpcError when the request may not be sent there.
+   */
+  protected endMsIn(_session: CallSession): number {
+    return this.deadlineMs;
+  }
+
+  override onFailure(error: RpcError): void {
+    const { input } = this;
+    if (input !== notKept && this.wasTurnedAway(error)) this.onUnsent(error, input);
+    else this.failWith(error, false);
+  }
+
+  /**
+   * Whether the peer takes no calls any more and has certainly not executed this one. Another peer, or the next life of
+   * this one, can then be asked at once, whatever the method: such a request counts as none ("transparent retry", gRFC
+   * A6). What goes along with a call has one try.
+   */
+  protected wasTurnedAway(error: RpcError): boolean {
+    // Without a number nothing has left.
+    const isNotExecuted = error.notExecuted === true || this.id === 0;
+    return (
+      isNotExecuted && error.code === "unavailable" && this.target?.takesNoCalls === true && !this.observed
+    );
+  }
+
+  override onUnsent(error: RpcError, input: unknown): void {
+    const { waitForReady, hasOthers, engine } = this.method.source;
+    if (!waitForReady && !hasOthers) return this.failWith(error, false);
+    this.beginAgain();
+    // Those who have sessions must hear first that this one has ended.
+    queueMicrotask(() => {
+      if (!this.settled) this.find(input, engine.clock.now());
+    });
+  }
+
+  /** Forgets the session that it was for. */
+  protected beginAgain(): void {
+    this.phase = "waiting";
+    this.id = 0;
+    this.target = undefined;
+  }
+}
+
+function unserved(method: ClientMethod, session: CallSession): RpcError {
+  const message = method.unservedBy(session.methods);
+  return new RpcError({ code: "unimplemented", message, origin: "local" });
+}
+
+function unsent(cause: unknown): RpcError {
+  return new RpcError({ code: "internal", message: "the request could not be sent", origin: "local", cause });
+}
 
 /** Makes a call of one attempt. */
 export function callOnce(
@@ -26,23 +149,11 @@ export function callOnce(
   options: CallOptions | undefined,
 ): Promise<unknown> {
   const { waitForReady, hasOthers } = method.source;
-  return beginCall(hasOthers || waitForReady ? MovableCall : ClientCall, method, input, options);
-}
-
-/**
- * Makes a call of that kind. The promise is the caller's alone: the call keeps only what resolves it.
- *
- * That function comes by way of `resolveLast`, from the line that makes the promise to the next: an executor of the
- * call's own would be a closure and its context for each call.
- */
-export function beginCall(
-  Call: typeof ClientCall,
-  method: ClientMethod,
-  input: unknown,
-  options: CallOptions | undefined,
-): Promise<unknown> {
   const promise = new Promise(keepResolve);
-  const call = new Call(method, resolveLast, options);
+  const call =
+    hasOthers || waitForReady
+      ? new MovableCall(method, input, resolveLast, options)
+      : new ClientCall(method, resolveLast, options);
   // It would keep the promise, and so the call's result, until the next call.
   resolveLast = resolveNone;
   call.begin(input, options);
@@ -51,6 +162,10 @@ export function beginCall(
 
 export type Resolve = (value: unknown) => void;
 export const resolveNone: Resolve = () => {};
+/**
+ * The function that resolves the promise made last. An executor of the call's own would be a closure and its context
+ * for each call.
+ */
 let resolveLast: Resolve = resolveNone;
 const keepResolve = (resolve: Resolve): void => {
   resolveLast = resolve;
@@ -58,21 +173,18 @@ const keepResolve = (resolve: Resolve): void => {
 
 /**
  * One call from the moment a user makes it: checked, sent, awaited, and settled exactly once. There may be a million of
- * them, so what it can do without is no field of it.
+ * them, so what it can do without is no field of it. Its promise is the caller's alone: it keeps only what resolves it.
  */
-export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
-  readonly method: ClientMethod;
+export class ClientCall extends ClientRequest implements CheckedCall {
   readonly #resolve: Resolve;
-  #session: CallSession | undefined;
-  /** What may end it early: its own, and that of the call that it was made for. */
-  #signals: AbortSignal | readonly AbortSignal[] | undefined;
 
   constructor(method: ClientMethod, resolve: Resolve, options: CallOptions | undefined) {
-    super();
-    this.method = method;
+    super(method, options?.priority ?? method.priority, (options?.whenFull ?? method.whenFull) === "fail");
     this.#resolve = resolve;
-    this.priority = options?.priority ?? method.priority;
-    this.failsWhenFull = (options?.whenFull ?? method.whenFull) === "fail";
+  }
+
+  protected override get input(): unknown {
+    return notKept;
   }
 
   /** From here on it has its time, and can end. */
@@ -82,10 +194,8 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     engine.counters.callsStarted++;
     const nowMs = engine.clock.now();
     this.startedMs = nowMs;
-    let timeoutMs = options?.timeoutMs ?? method.timeoutMs;
-    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
-    if (around !== undefined) timeoutMs = timeLeftIn(around, nowMs, timeoutMs);
-    this.deadlineMs = nowMs + timeoutMs;
+    const around = method.callAround(options);
+    this.deadlineMs = nowMs + timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
     this.#start(input, options, around, nowMs);
     // A one-way call has mostly left by now.
     if (!this.settled) engine.wheel.arm(this, this.deadlineMs);
@@ -99,91 +209,29 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   ): void {
     const { method } = this;
     if (options?.onMetadata !== undefined) this.listenForMetadata(options.onMetadata);
-    if (options?.signal !== undefined) this.#listen(options.signal);
-    if (around !== undefined) this.#listen(around.signal);
+    this.listen(options?.signal);
+    this.listen(around?.signal);
     if (this.settled) return;
     try {
       const metadata = method.blockFor(options, around);
       if (metadata !== undefined) this.metadata = metadata;
     } catch (error) {
-      return this.onFailure(error as RpcError);
+      return this.failWith(error as RpcError);
     }
-    if (method.takesNothing && input === undefined) return this.#acquire(undefined, nowMs);
+    if (method.takesNothing && input === undefined) return this.find(undefined, nowMs);
     try {
       const verdict = validate(method.input, input);
       // The original value travels: the server parses it, and so transforms run once.
-      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.#acquire(input, nowMs);
+      if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
       else judgeInput(this, input, verdict);
     } catch (error) {
       onSchemaThrew(this, error);
     }
   }
 
-  override get methodPath(): string {
-    return this.method.path;
-  }
-
-  override get lane(): number | undefined {
-    return this.method.lane;
-  }
-
-  override get peerName(): string {
-    return this.#session?.peerName ?? this.method.source.name;
-  }
-
-  #listen(signal: AbortSignal): void {
-    if (signal.aborted) this.onAbort(signal.reason);
-    if (this.settled) return;
-    watchAbort(signal, this);
-    const other = this.#signals as AbortSignal | undefined;
-    this.#signals = other === undefined ? signal : [other, signal];
-  }
-
-  #unlisten(signals: AbortSignal | readonly AbortSignal[]): void {
-    if (signals instanceof AbortSignal) return unwatchAbort(signals, this);
-    for (const signal of signals) unwatchAbort(signal, this);
-  }
-
   /** An asynchronous schema has accepted the input. */
   onChecked(input: unknown): void {
-    this.#acquire(input, this.method.source.engine.clock.now());
-  }
-
-  #acquire(input: unknown, nowMs: number): void {
-    let session: CallSession | Promise<CallSession>;
-    try {
-      session = this.method.source.session(this, input);
-    } catch (error) {
-      return this.onFailure(error as RpcError);
-    }
-    if (session instanceof Promise) {
-      this.phase = "connecting";
-      this.connectingUs = this.elapsedUs(nowMs);
-      session.then(
-        (opened) => {
-          if (!this.settled) this.#send(opened, input, this.method.source.engine.clock.now());
-        },
-        (error: RpcError) => {
-          if (!this.settled) this.onFailure(error);
-        },
-      );
-    } else this.#send(session, input, nowMs);
-  }
-
-  #send(session: CallSession, input: unknown, nowMs: number): void {
-    const number = this.method.numberIn(session.methods);
-    if (number < 0) return this.fail("unimplemented", this.method.unservedBy(session.methods));
-    try {
-      this.#session = session;
-      session.request(this, number, this.deadlineMs, input, nowMs);
-      // Given up from inside the encoding, before the request had left.
-      if (this.settled) session.cancel(this);
-    } catch (error) {
-      // A getter of the input's may have ended the call and then thrown.
-      if (this.settled) return;
-      if (error instanceof RpcError) this.onFailure(error);
-      else this.fail("internal", "the request could not be sent", { cause: error });
-    }
+    this.find(input, this.method.source.engine.clock.now());
   }
 
   override onValue(value: unknown, answeredMs?: number): void {
@@ -197,52 +245,25 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     }
   }
 
-  override onFailure(error: RpcError): void {
+  protected override failWith(error: RpcError): void {
     endWithError(this, error);
-  }
-
-  override onUnsent(error: RpcError, input: unknown): void {
-    const { waitForReady, hasOthers } = this.method.source;
-    if (!waitForReady && !hasOthers) return endWithError(this, error);
-    this.phase = "waiting";
-    this.id = 0;
-    this.#session = undefined;
-    // Whoever has sessions must hear first that this one has ended.
-    queueMicrotask(() => {
-      if (!this.settled) this.onChecked(input);
-    });
-  }
-
-  /** Whether another peer, or the next life of this one, may be asked: see `wasTurnedAway`. */
-  protected mayMove(error: RpcError): boolean {
-    return !this.observed && wasTurnedAway(this.#session, this.id, error);
   }
 
   override onDeadline(): void {
     if (this.settled) return;
     const phase = this.id === 0 ? "before it could be sent" : "without an answer";
     const timeoutMs = Math.round(this.deadlineMs - this.startedMs);
-    this.fail("deadline_exceeded", `${timeoutMs} ms have passed ${phase}`);
-    this.#session?.cancel(this);
+    this.endEarly("deadline_exceeded", `${timeoutMs} ms have passed ${phase}`);
   }
 
-  override onRevoked(): void {
-    if (this.settled) return;
-    this.fail("aborted", regionRevoked);
-    this.#session?.cancel(this);
-  }
-
-  onAbort(reason: unknown): void {
-    if (this.settled) return;
-    if (isTimeout(reason)) this.fail("deadline_exceeded", timeUp(reason), { cause: reason });
-    else this.fail("cancelled", "the caller gave up", { cause: reason });
-    this.#session?.cancel(this);
+  protected override endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void {
+    this.fail(code, message, more);
+    this.target?.cancel(this);
   }
 
   /** `endedMs`: when, on the engine's clock. Default: now. */
   succeed(value: unknown, endedMs?: number): void {
-    this.#settle("ok", endedMs);
-    this.method.source.engine.counters.callsSucceeded++;
+    this.settle("ok", endedMs);
     this.tellObservers(undefined);
     this.resolve(value);
   }
@@ -250,8 +271,7 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     // Not armed yet, so still inside the function that the user calls: the stack has the caller's frames as it is.
     const isEarly = this.wheelBucket < 0 && code !== "deadline_exceeded";
-    this.#settle(code);
-    this.method.source.engine.counters.callsFailed++;
+    this.settle(code);
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
@@ -269,12 +289,11 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
     return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
-  #settle(code: RpcCode | "ok", endedMs?: number): void {
+  protected settle(code: RpcCode | "ok", endedMs?: number): void {
     this.phase = "settled";
-    const { engine } = this.method.source;
-    engine.wheel.disarm(this);
-    if (this.id !== 0) this.#session?.observer?.onSettled(code);
-    if (this.#signals !== undefined) this.#unlisten(this.#signals);
+    this.method.source.engine.wheel.disarm(this);
+    if (this.id !== 0) this.target?.observer?.onSettled(code);
+    this.unlisten();
     const slowMs = recordEnd(this.method, this.startedMs, code, endedMs);
     if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
   }
@@ -284,23 +303,17 @@ export class ClientCall extends OutgoingCall implements Abortable, CheckedCall {
 class MovableCall extends ClientCall {
   #input: unknown;
 
-  override begin(input: unknown, options: CallOptions | undefined): void {
+  constructor(method: ClientMethod, input: unknown, resolve: Resolve, options: CallOptions | undefined) {
+    super(method, resolve, options);
     this.#input = input;
-    super.begin(input, options);
   }
 
-  override onFailure(error: RpcError): void {
-    if (this.mayMove(error)) this.onUnsent(error, this.#input);
-    else super.onFailure(error);
+  protected override get input(): unknown {
+    return this.#input;
   }
 
-  override succeed(value: unknown, endedMs?: number): void {
+  protected override settle(code: RpcCode | "ok", endedMs?: number): void {
     this.#input = undefined;
-    super.succeed(value, endedMs);
-  }
-
-  override fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
-    this.#input = undefined;
-    super.fail(code, message, more);
+    super.settle(code, endedMs);
   }
 }

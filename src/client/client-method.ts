@@ -2,6 +2,7 @@ import { codeToNumber, okNumber, type RpcCode } from "../base/errors/code.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { RetryBudget } from "../base/flow/retry-budget.ts";
 import type { MethodMetrics } from "../base/observe/call-metrics.ts";
+import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { type Schema, voidSchema } from "../contract/schema.ts";
@@ -47,6 +48,7 @@ export class ClientMethod {
   readonly name: string;
   /** `service/method`, for errors. */
   readonly path: string;
+  /** The time limit of a call that sets none; `Infinity` for a stream without a limit. */
   readonly timeoutMs: number;
   readonly metrics: MethodMetrics;
   readonly kind: MethodKind;
@@ -56,8 +58,6 @@ export class ClientMethod {
   readonly items: Schema;
   readonly window: StreamWindow;
   readonly idleTimeoutMs: number;
-  /** Time limit of a whole stream that says nothing of it. */
-  readonly streamTimeoutMs: number;
   /** The data of declared errors, by reason. */
   readonly errors: Readonly<Record<string, Schema>>;
   /** True when the method takes nothing, so that nothing is checked or encoded. */
@@ -93,7 +93,8 @@ export class ClientMethod {
     this.service = service;
     this.name = name;
     this.path = path;
-    this.timeoutMs = timeoutMs;
+    this.kind = method.kind;
+    this.timeoutMs = this.isStream ? (method.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
     this.metrics = source.engine.metrics.of(path, "out");
     this.takesNothing = method.input === voidSchema;
     this.idempotent = method.idempotent;
@@ -107,18 +108,21 @@ export class ClientMethod {
     this.policy = resolvePolicy(attempts);
     this.budget = budget;
     this.#attempts = attempts;
-    this.kind = method.kind;
     this.input = method.input;
     this.output = method.output;
     this.errors = method.errors;
     this.items = method.items;
     this.window = method.window;
     this.idleTimeoutMs = method.idleTimeoutMs;
-    this.streamTimeoutMs = method.timeoutMs ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** The call being served for which a call with these options is made; undefined when it is made for none. */
+  callAround(options: { readonly inherit?: boolean } | undefined): IncomingCall | undefined {
+    return (options?.inherit ?? this.inherit) ? currentCall() : undefined;
   }
 
   /**
-   * Of a call that says this.
+   * The retry policy of a call with these options.
    *
    * @throws TypeError for a hedge of a method that may not be executed twice.
    */
@@ -188,8 +192,8 @@ export class ClientMethod {
 }
 
 /**
- * Counts a user's call that has ended, at `endedMs` where the clock has been read already. How long it took, where that
- * is to be told of.
+ * Counts a user's call that has ended, at `endedMs` where the clock has been read already. Returns how long it took, if
+ * that was so long that it must be published.
  */
 export function recordEnd(
   { metrics, source: { engine } }: ClientMethod,
@@ -197,6 +201,8 @@ export function recordEnd(
   code: RpcCode | "ok",
   endedMs?: number,
 ): number | undefined {
+  if (code === "ok") engine.counters.callsSucceeded++;
+  else engine.counters.callsFailed++;
   metrics.count(code === "ok" ? okNumber : codeToNumber(code));
   if (!engine.metrics.timed) return undefined;
   const tookMs = (endedMs ?? engine.clock.now()) - startedMs;

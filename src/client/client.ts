@@ -12,7 +12,7 @@ import {
   type CallOptions,
   type ClientOptions,
   defaultTimeoutMs,
-  type OneWayOptions,
+  type OneWayCallOptions,
   type StreamCallOptions,
 } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
@@ -41,7 +41,7 @@ export type Client<S extends AnyService> = ClientOf<S, ClientCallOptions>;
 export interface ClientCallOptions {
   readonly call: CallOptions;
   readonly stream: StreamCallOptions;
-  readonly oneWay: OneWayOptions;
+  readonly oneWay: OneWayCallOptions;
 }
 
 /** Makes a client: a frozen plain object with one function for each method. It holds nothing and needs no closing. */
@@ -103,7 +103,7 @@ function oneWayFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  return (input?: unknown, options?: OneWayOptions): Promise<unknown> => {
+  return (input?: unknown, options?: OneWayCallOptions): Promise<unknown> => {
     if (options !== undefined) assertOneWayOptions(options);
     const own = options?.middleware;
     if (middleware.length === 0 && own === undefined) return sendOneWay(method, input, options);

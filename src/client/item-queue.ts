@@ -1,10 +1,11 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { formatIssues, type Schema, validate } from "../contract/schema.ts";
+import type { ItemReader } from "../session/streams/item-receiver.ts";
 import type { InputSource, ItemProducer, ItemSender } from "../session/streams/item-sender.ts";
 import { type StreamCall, unsendable } from "./stream-call.ts";
 
 /** Items of one writer that may wait to be sent. */
-export const maxWaitingItems = 1024;
+const maxWaitingItems = 1024;
 
 interface WaitingItem {
   readonly item: unknown;
@@ -14,108 +15,121 @@ interface WaitingItem {
   readonly reject: (error: RpcError) => void;
 }
 
-/** The inputs of a stream that its user sends one by one. */
-export class ItemQueue implements InputSource, ItemProducer {
-  readonly #schema: Schema;
+/**
+ * The items that a user sends one by one, in order. A subclass takes them: for the sender of a stream, or for middleware.
+ *
+ *   open    items are taken as fast as the taker is ready; the others wait
+ *   ended   the user sends no more; those that wait are still taken
+ *   closed  nothing is taken any more
+ */
+export abstract class ItemQueue {
+  /** Of an item that the user sends; undefined where another checks it. */
+  readonly #schema: Schema | undefined;
   readonly #waiting: WaitingItem[] = [];
-  #stream: StreamCall | undefined;
-  #sender: ItemSender | undefined;
-  #ended = false;
-  #error: RpcError | undefined;
+  #isEnded = false;
+  /** Why nothing is taken any more. */
+  #closed: RpcError | undefined;
   #whenEnded: (() => void) | undefined;
 
-  constructor(schema: Schema) {
+  constructor(schema: Schema | undefined) {
     this.#schema = schema;
   }
 
-  /** The stream that it belongs to. */
-  belongTo(stream: StreamCall): void {
-    this.#stream = stream;
+  /** Whether an item would be taken now. */
+  protected abstract get isReady(): boolean;
+  /** Takes an item. Throws what keeps it from being sent. */
+  protected abstract take(item: unknown): void;
+  /** Items wait to be taken. */
+  protected abstract onWait(): void;
+  /** All items have been taken, and no more come. It may be called again. */
+  protected abstract onThrough(): void;
+
+  /** Whether all items have been taken, and no more come. */
+  protected get isThrough(): boolean {
+    return this.#isEnded && this.#waiting.length === 0;
   }
 
+  protected get isClosed(): boolean {
+    return this.#closed !== undefined;
+  }
+
+  /** @throws Rejects as `ItemWriter.send` says. */
   send(item: unknown): Promise<void> {
-    if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (this.#ended) return Promise.reject(sentAfterEnd());
-    let checked = true;
-    try {
-      const verdict = validate(this.#schema, item);
-      if (verdict instanceof Promise) {
-        checked = false;
-        return this.#wait(item, checked, (entry) => {
-          verdict.then(
-            ({ issues }) => {
-              entry.checked = true;
-              if (issues !== undefined) this.#refuse(entry, misfit(formatIssues("item", issues)));
-              else this.onMaySend();
-            },
-            (cause: unknown) => this.#refuse(entry, schemaThrew(cause)),
-          );
-        });
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (this.#isEnded) return Promise.reject(precondition("send after end: the stream takes no more items"));
+    if (this.#schema !== undefined) {
+      try {
+        const verdict = validate(this.#schema, item);
+        if (verdict instanceof Promise)
+          return this.#wait(item, false, (entry) => {
+            verdict.then(
+              ({ issues }) => {
+                entry.checked = true;
+                if (issues !== undefined) this.#refuse(entry, misfit(formatIssues("item", issues)));
+                else this.pass();
+              },
+              (cause: unknown) => this.#refuse(entry, schemaThrew(cause)),
+            );
+          });
+        if (verdict.issues !== undefined) return Promise.reject(misfit(formatIssues("item", verdict.issues)));
+      } catch (cause) {
+        return Promise.reject(schemaThrew(cause));
       }
-      if (verdict.issues !== undefined) return Promise.reject(misfit(formatIssues("item", verdict.issues)));
-    } catch (cause) {
-      return Promise.reject(schemaThrew(cause));
     }
-    if (this.#waiting.length > 0 || this.#sender?.ready !== true) return this.#wait(item, checked);
+    if (this.#waiting.length > 0 || !this.isReady) return this.#wait(item, true);
     try {
-      this.#sender.send(item);
-      return sent;
+      this.take(item);
+      return taken;
     } catch (error) {
       return Promise.reject(unsendable(error));
     }
   }
 
-  /** No more items come. Resolves when that has been handed over behind them. */
+  /** No more items come. Resolves when all before have been taken. */
   end(): Promise<void> {
-    if (this.#error !== undefined) return Promise.reject(this.#error);
-    if (this.#ended) return Promise.reject(endedTwice());
-    this.#ended = true;
-    if (this.#waiting.length === 0) {
-      this.#stream?.endInputs();
-      return sent;
-    }
-    return new Promise((resolve) => {
-      this.#whenEnded = resolve;
-    });
+    if (this.#closed !== undefined) return Promise.reject(this.#closed);
+    if (this.#isEnded) return Promise.reject(precondition("end was called before"));
+    this.#isEnded = true;
+    if (this.#waiting.length > 0)
+      return new Promise((resolve) => {
+        this.#whenEnded = resolve;
+      });
+    this.onThrough();
+    return taken;
   }
 
-  attach(sender: ItemSender): void {
-    this.#sender = sender;
-    this.onMaySend();
-  }
-
-  detach(): void {
-    this.#sender = undefined;
-  }
-
-  close(error: RpcError | undefined): void {
-    this.#error = error ?? streamEnded();
-    this.#sender = undefined;
-    for (const { reject } of this.#waiting.splice(0)) reject(this.#error);
-    this.#whenEnded?.();
-  }
-
-  onMaySend(): void {
-    const sender = this.#sender;
-    if (sender === undefined || sender.stopped) return;
-    let taken = 0;
-    while (this.#waiting[taken]?.checked && sender.ready) {
-      const { item, resolve, reject } = this.#waiting[taken++] as WaitingItem;
+  /** Hands over the items that wait, as far as they may be taken now. */
+  protected pass(): void {
+    let count = 0;
+    while (this.#waiting[count]?.checked && this.isReady) {
+      const { item, resolve, reject } = this.#waiting[count++] as WaitingItem;
       try {
-        sender.send(item);
+        this.take(item);
         resolve();
       } catch (error) {
         reject(unsendable(error));
       }
     }
-    this.#waiting.splice(0, taken);
-    if (this.#waiting[0]?.checked) sender.wait(this);
-    this.#endIfThrough();
+    this.#waiting.splice(0, count);
+    if (this.#waiting[0]?.checked) this.onWait();
+    if (!this.isThrough) return;
+    this.onThrough();
+    this.#whenEnded?.();
   }
 
-  #endIfThrough(): void {
-    if (!this.#ended || this.#waiting.length > 0) return;
-    this.#stream?.endInputs();
+  /** The first item that waits, which is taken with that; undefined when none waits. */
+  protected shift(): { readonly item: unknown } | undefined {
+    const first = this.#waiting.shift();
+    if (first === undefined) return undefined;
+    first.resolve();
+    if (this.isThrough) this.#whenEnded?.();
+    return first;
+  }
+
+  /** Nothing is taken any more: those that wait, and those that come, are refused with `why`. */
+  protected takeNoMore(why: RpcError): void {
+    this.#closed = why;
+    for (const { reject } of this.#waiting.splice(0)) reject(why);
     this.#whenEnded?.();
   }
 
@@ -125,7 +139,7 @@ export class ItemQueue implements InputSource, ItemProducer {
       const entry: WaitingItem = { item, checked, resolve, reject };
       this.#waiting.push(entry);
       then(entry);
-      if (checked && this.#waiting.length === 1) this.#sender?.wait(this);
+      if (checked && this.#waiting.length === 1) this.onWait();
     });
   }
 
@@ -134,18 +148,138 @@ export class ItemQueue implements InputSource, ItemProducer {
     if (index < 0) return;
     this.#waiting.splice(index, 1);
     entry.reject(error);
-    this.onMaySend();
+    this.pass();
   }
 }
 
-const sent: Promise<void> = Promise.resolve();
+/** The inputs of a stream, which go to its sender. They are checked as they come. */
+export class SentInputs extends ItemQueue implements InputSource, ItemProducer {
+  readonly #stream: StreamCall;
+  #sender: ItemSender | undefined;
 
-/** Why a writer takes no item, or no end. */
-export const sentAfterEnd = (): RpcError => precondition("send after end: the stream takes no more items");
-export const endedTwice = (): RpcError => precondition("end was called before");
-export const streamEnded = (): RpcError => precondition("the server has ended the stream");
-export const notTaken = (): RpcError => precondition("the stream takes no more items");
-export const tooManyWait = (): RpcError =>
+  constructor(stream: StreamCall) {
+    super(stream.method.items);
+    this.#stream = stream;
+  }
+
+  attach(sender: ItemSender): void {
+    this.#sender = sender;
+    this.pass();
+  }
+
+  detach(): void {
+    this.#sender = undefined;
+  }
+
+  close(error: RpcError | undefined): void {
+    this.#sender = undefined;
+    this.takeNoMore(error ?? streamEnded());
+  }
+
+  onMaySend(): void {
+    this.pass();
+  }
+
+  protected override get isReady(): boolean {
+    return this.#sender?.ready === true;
+  }
+
+  protected override take(item: unknown): void {
+    this.#sender?.send(item);
+  }
+
+  protected override onWait(): void {
+    if (this.#sender?.stopped === false) this.#sender.wait(this);
+  }
+
+  protected override onThrough(): void {
+    this.#stream.endInputs();
+  }
+}
+
+type Result = IteratorResult<unknown, undefined>;
+
+interface Waiter {
+  readonly resolve: (result: Result) => void;
+  readonly reject: (error: RpcError) => void;
+}
+
+const done: Result = Object.freeze({ done: true, value: undefined });
+
+/**
+ * The inputs of a stream that goes through middleware of the client, which reads them. `send` resolves when the reader
+ * has taken the item, so middleware sets the pace, and behind it the server. The stream that they reach checks them.
+ */
+export class ReadInputs extends ItemQueue implements ItemReader {
+  readonly #waiters: Waiter[] = [];
+  /** The error of the stream that the reader has left, where it has one. */
+  readonly #whyLeft: () => RpcError | undefined;
+  #isOver = false;
+  /** What the reader is still to be told. */
+  #untold: RpcError | undefined;
+
+  constructor(whyLeft: () => RpcError | undefined) {
+    super(undefined);
+    this.#whyLeft = whyLeft;
+  }
+
+  next(): Promise<Result> {
+    const first = this.shift();
+    if (first !== undefined) return Promise.resolve({ done: false, value: first.item });
+    if (this.#untold !== undefined) {
+      const error = this.#untold;
+      this.#untold = undefined;
+      return Promise.reject(error);
+    }
+    if (this.isThrough || this.isClosed) return Promise.resolve(done);
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ resolve, reject });
+    });
+  }
+
+  /** The reader wants no more: the stream has failed, or middleware goes on without the rest. */
+  return(): Promise<Result> {
+    this.#untold = undefined;
+    if (!this.isClosed) this.takeNoMore(this.#whyLeft() ?? precondition("the stream takes no more items"));
+    this.onThrough();
+    return Promise.resolve(done);
+  }
+
+  /** The stream is over: `error` unless it ended well. The reader is told of an error instead of the end. */
+  close(error: RpcError | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    // Once all has been taken the reader has been told of a good end.
+    const isCut = !this.isClosed && !this.isThrough;
+    this.takeNoMore(error ?? streamEnded());
+    if (error !== undefined && isCut) {
+      const first = this.#waiters.shift();
+      if (first === undefined) this.#untold = error;
+      else first.reject(error);
+    }
+    this.onThrough();
+  }
+
+  protected override get isReady(): boolean {
+    return this.#waiters.length > 0;
+  }
+
+  protected override take(item: unknown): void {
+    this.#waiters.shift()?.resolve({ done: false, value: item });
+  }
+
+  /** The next `next` takes them. */
+  protected override onWait(): void {}
+
+  protected override onThrough(): void {
+    for (const { resolve } of this.#waiters.splice(0)) resolve(done);
+  }
+}
+
+const taken: Promise<void> = Promise.resolve();
+
+const streamEnded = (): RpcError => precondition("the server has ended the stream");
+const tooManyWait = (): RpcError =>
   new RpcError({
     code: "resource_exhausted",
     message: `${maxWaitingItems} items of the stream wait to be sent: await send, so that the server sets the pace`,

@@ -1,15 +1,8 @@
-import { RpcError } from "../base/errors/rpc-error.ts";
-import { Timed } from "../base/time/deadline-wheel.ts";
-import {
-  type Abortable,
-  isTimeout,
-  timeLeftIn,
-  timeUp,
-  unwatchAbort,
-  watchAbort,
-} from "../call/abort-watch.ts";
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { AbortableCall, timeLeftIn } from "../call/abort-watch.ts";
 import { ContextValues } from "../call/context-values.ts";
-import { currentCall } from "../call/current-call.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
 import { type Middleware, type MiddlewareCall, runChain } from "../call/middleware.ts";
 import type { AnyService } from "../contract/service.ts";
 import { type Metadata, noMetadata } from "../wire/metadata/metadata.ts";
@@ -25,10 +18,7 @@ export type AnyCallOptions = Pick<
   "timeoutMs" | "inherit" | "signal" | "metadata" | "onMetadata" | "context"
 >;
 
-/**
- * Makes a call through middleware. Its deadline covers all of it: middleware that waits too long ends with
- * `deadline_exceeded`, and calls that it makes again share the time that is left.
- */
+/** Makes a call without items through middleware. */
 export function callThrough(
   chain: readonly Middleware[],
   contract: AnyService,
@@ -37,21 +27,14 @@ export function callThrough(
   options: AnyCallOptions | undefined,
   make: MakeCall,
 ): Promise<unknown> {
-  const call = new ClientMiddlewareCall(contract, method, input, options, make);
-  return call.run(chain);
+  return new ItemlessCall(contract, method, input, options, make).run(chain);
 }
 
-/** A stream that `next()` has opened. */
-export interface InnerStream {
-  readonly settled: boolean;
-  /** What it has failed with. */
-  readonly failure: RpcError | undefined;
-  /** Nobody wants it any more. Whoever still reads it hears of that. */
-  abandon(reason: unknown): void;
-}
-
-/** A call as middleware of the client has it. */
-export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abortable {
+/**
+ * A call as middleware of the client has it. Its deadline covers all of it: middleware that waits too long ends with
+ * `deadline_exceeded`, and calls that it makes again share the time that is left.
+ */
+export abstract class ClientMiddlewareCall extends AbortableCall implements MiddlewareCall {
   readonly side = "client";
   readonly nestedMetadata = undefined;
   readonly contract: AnyService;
@@ -62,13 +45,12 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
   readonly opening: unknown;
   readonly #method: ClientMethod;
   readonly #options: AnyCallOptions | undefined;
-  readonly #make: MakeCall;
-  #abort: AbortController | undefined;
-  #ended: RpcError | undefined;
-  readonly #watched: AbortSignal[] = [];
+  readonly #around: IncomingCall | undefined;
   readonly #timeoutMs: number;
-  /** Those that are open, and the newest. */
-  #streams: InnerStream[] = [];
+  #abort: AbortController | undefined;
+  #isSettled = false;
+  /** What has ended it before its middleware did, or its reader. */
+  #ended: RpcError | undefined;
   #hasTold = false;
   #reject: (error: unknown) => void = () => {};
 
@@ -77,7 +59,6 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     method: ClientMethod,
     input: unknown,
     options: AnyCallOptions | undefined,
-    make: MakeCall,
     opening?: unknown,
   ) {
     super();
@@ -87,15 +68,21 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     this.context = options?.context ?? new ContextValues();
     this.#method = method;
     this.#options = options;
-    this.#make = make;
-    const nowMs = method.source.engine.clock.now();
-    const timeoutMs = options?.timeoutMs ?? (method.isStream ? method.streamTimeoutMs : method.timeoutMs);
-    const around = (options?.inherit ?? method.inherit) ? currentCall() : undefined;
+    const around = method.callAround(options);
+    this.#around = around;
     this.metadata = method.metadataFor(options, around) ?? new MergedMetadata();
-    this.#timeoutMs = around === undefined ? timeoutMs : timeLeftIn(around, nowMs, timeoutMs);
-    for (const signal of [options?.signal, around?.signal])
-      if (signal !== undefined) this.#watched.push(signal);
+    const nowMs = method.source.engine.clock.now();
+    this.#timeoutMs = timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
   }
+
+  /** Makes the call itself, for the last `next()`. */
+  protected abstract make(input: unknown, options: AnyCallOptions): Promise<unknown>;
+
+  /** Whether what `next()` resolves to are items that are still to come. */
+  protected abstract get givesItems(): boolean;
+
+  /** The user has all that the call gives. */
+  protected finish(): void {}
 
   get identity(): undefined {
     return undefined;
@@ -139,56 +126,38 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     return Math.max(0, this.deadlineMs - this.#method.source.engine.clock.now());
   }
 
+  override get settled(): boolean {
+    return this.#isSettled;
+  }
+
   run(chain: readonly Middleware[]): Promise<unknown> {
     const { engine } = this.#method.source;
     if (this.#timeoutMs < Number.POSITIVE_INFINITY)
       engine.wheel.arm(this, engine.clock.now() + this.#timeoutMs);
     return new Promise((resolve, reject) => {
       this.#reject = reject;
-      for (const signal of this.#watched) {
-        if (signal.aborted) return this.onAbort(signal.reason);
-        watchAbort(signal, this);
-      }
+      this.listen(this.#options?.signal);
+      this.listen(this.#around?.signal);
+      if (this.settled) return;
       runChain(chain, this, () => this.#next()).then(
         (value) => {
           if (this.#ended !== undefined) return;
           this.#settle();
-          // The items of a stream come yet, and its metadata behind them.
-          const error = this.#givesItems ? undefined : this.tellMetadata();
+          // The metadata of a stream comes behind its items.
+          if (this.givesItems) return resolve(value);
+          const error = this.tellMetadata();
           if (error === undefined) resolve(value);
           else reject(error);
-          if (!this.#givesItems) this.finish();
+          this.finish();
         },
         (cause: unknown) => {
           if (this.#ended !== undefined) return;
           this.#settle();
-          const error = cause instanceof RpcError ? cause : this.threw(cause);
-          reject(this.tellMetadata() ?? error);
+          reject(this.tellMetadata() ?? this.errorFrom(cause));
           this.finish();
         },
       );
     });
-  }
-
-  /** What `next()` resolves to are items that are still to come. */
-  get #givesItems(): boolean {
-    return this.kind === "serverStream" || this.kind === "duplexStream";
-  }
-
-  /** A stream that `next()` has opened: it ends with this call at the latest. */
-  keep(stream: InnerStream): void {
-    this.#streams = this.#streams.filter(({ settled }) => !settled);
-    this.#streams.push(stream);
-  }
-
-  /** What the newest stream has failed with. */
-  get streamFailure(): RpcError | undefined {
-    return this.#streams.at(-1)?.failure;
-  }
-
-  /** The user has all that the call gives: streams that middleware has left open end. */
-  finish(reason?: unknown): void {
-    for (const stream of this.#streams.splice(0)) stream.abandon(reason);
   }
 
   /** The call settles: gives the user what came with the answer. Returns what ends the call if the listener throws. */
@@ -200,8 +169,7 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
       this.#options?.onMetadata?.(responseMetadata);
       return undefined;
     } catch (cause) {
-      const method = this.#method.path;
-      return new RpcError({ code: "internal", message: "onMetadata threw", cause, method });
+      return this.errorOf("internal", "onMetadata threw", { cause });
     }
   }
 
@@ -210,7 +178,7 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     // What ends this call ends the inner one too: it has the same signals, and the time that is left.
     const left = this.timeLeftMs;
     this.responseMetadata = noMetadata;
-    return this.#make(this.input, {
+    return this.make(this.input, {
       ...this.#options,
       ...(left === Number.POSITIVE_INFINITY ? {} : { timeoutMs: Math.max(1, Math.ceil(left)) }),
       metadata: this.metadata,
@@ -220,46 +188,64 @@ export class ClientMiddlewareCall extends Timed implements MiddlewareCall, Abort
     });
   }
 
-  threw(cause: unknown): RpcError {
-    const method = this.#method.path;
-    return new RpcError({ code: "internal", message: "middleware of the client threw", cause, method });
+  /** What middleware threw, as an error of the call. */
+  protected errorFrom(cause: unknown): RpcError {
+    if (cause instanceof RpcError) return cause;
+    return this.errorOf("internal", "middleware of the client threw", { cause });
+  }
+
+  protected errorOf(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): RpcError {
+    return new RpcError({ ...more, code, message, method: this.#method.path });
   }
 
   override onDeadline(): void {
-    const message = `${Math.round(this.#timeoutMs)} ms have passed in middleware of the client`;
-    this.#end(new RpcError({ code: "deadline_exceeded", message, method: this.#method.path }));
-  }
-
-  onAbort(cause: unknown): void {
-    const method = this.#method.path;
-    this.#end(
-      isTimeout(cause)
-        ? new RpcError({ code: "deadline_exceeded", message: timeUp(cause), method, cause })
-        : new RpcError({ code: "cancelled", message: "the caller gave up", method, cause }),
+    this.endEarly(
+      "deadline_exceeded",
+      `${Math.round(this.#timeoutMs)} ms have passed in middleware of the client`,
     );
   }
 
-  /** The user wants no more of a stream. Returns what ends it. */
-  cancel(reason?: unknown): RpcError {
-    const method = this.#method.path;
-    const cause = reason === undefined ? {} : { cause: reason };
-    const error = new RpcError({ code: "cancelled", message: "the stream was cancelled", method, ...cause });
-    this.#end(error);
-    this.finish(reason);
-    return error;
+  protected override endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void {
+    this.end(this.errorOf(code, message, more));
   }
 
-  #end(error: RpcError): void {
+  /** Ends it with `error`, whatever its middleware does. */
+  protected end(error: RpcError): void {
     if (this.#ended !== undefined) return;
     this.#settle();
-    // First, so that this error is the reason of whatever the signal ends.
+    // First, so that this error is the reason of what the signal ends.
     this.#reject(error);
     this.#ended = error;
     this.#abort?.abort(error);
   }
 
   #settle(): void {
+    this.#isSettled = true;
     this.#method.source.engine.wheel.disarm(this);
-    for (const signal of this.#watched) unwatchAbort(signal, this);
+    this.unlisten();
+  }
+}
+
+/** A unary or one-way call through middleware. */
+class ItemlessCall extends ClientMiddlewareCall {
+  readonly #make: MakeCall;
+
+  constructor(
+    contract: AnyService,
+    method: ClientMethod,
+    input: unknown,
+    options: AnyCallOptions | undefined,
+    make: MakeCall,
+  ) {
+    super(contract, method, input, options);
+    this.#make = make;
+  }
+
+  protected override get givesItems(): boolean {
+    return false;
+  }
+
+  protected override make(input: unknown, options: AnyCallOptions): Promise<unknown> {
+    return this.#make(input, options);
   }
 }

@@ -1,4 +1,4 @@
-import type { OneWayOptions } from "./call-options.ts";
+import type { OneWayCallOptions } from "./call-options.ts";
 import { ClientCall, type Resolve, resolveNone } from "./client-call.ts";
 import type { ClientMethod } from "./client-method.ts";
 
@@ -6,7 +6,7 @@ import type { ClientMethod } from "./client-method.ts";
 export function sendOneWay(
   method: ClientMethod,
   input: unknown,
-  options: OneWayOptions | undefined,
+  options: OneWayCallOptions | undefined,
 ): Promise<void> {
   const call = new OneWayCall(method, resolveNone, options);
   call.begin(input, options);

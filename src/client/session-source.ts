@@ -1,4 +1,3 @@
-import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RetriedCalls } from "../call/retried-calls.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../session/connection/context.ts";
@@ -48,14 +47,4 @@ export interface SessionSource {
    * wants it: its end ends the wait.
    */
   session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession>;
-}
-
-/**
- * Whether a call certainly was not executed because its peer takes no calls any more. Another peer can be asked at once
- * without harm, whatever the method, and such a request counts as none ("transparent retry", gRFC A6).
- */
-export function wasTurnedAway(session: CallSession | undefined, id: number, error: RpcError): boolean {
-  // Without a number nothing has left.
-  const notExecuted = error.notExecuted === true || id === 0;
-  return notExecuted && error.code === "unavailable" && session?.takesNoCalls === true;
 }

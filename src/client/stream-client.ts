@@ -1,5 +1,3 @@
-import { throwWithFrames } from "../base/errors/caller-frames.ts";
-import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult } from "../contract/infer.ts";
 import type {
@@ -7,23 +5,20 @@ import type {
   DuplexStreamWriter,
   ItemSource,
   ItemStream,
-  ItemWriter,
 } from "../contract/item-stream.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import type { AnyService } from "../contract/service.ts";
-import { IteratedOnce } from "../session/streams/item-receiver.ts";
+import { Items } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
-import { ItemQueue } from "./item-queue.ts";
-import { ClientMiddlewareCall, type MakeCall } from "./middleware-call.ts";
-import { SentItems } from "./sent-items.ts";
-import { StreamCall } from "./stream-call.ts";
-import { type StreamTerms, streamTerms } from "./stream-terms.ts";
-import { AnswerThrough, DuplexThrough, ItemsThrough } from "./stream-through.ts";
+import { type ItemQueue, ReadInputs, SentInputs } from "./item-queue.ts";
+import { MiddlewareStream } from "./middleware-stream.ts";
+import { StreamCall, type StreamTerms, streamTerms } from "./stream-call.ts";
+import { AnswerWriter, DuplexWriter, Outputs, type UserStream } from "./user-stream.ts";
 
 type StreamKind = "serverStream" | "clientStream" | "duplexStream";
 
@@ -43,15 +38,15 @@ export function streamFunction(
   const opener = new StreamOpener(method, directionsOf[kind], service, middleware);
   if (kind === "serverStream")
     return (input?: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
-      opener.outputs(undefined, input, options);
+      new Outputs(opener.open(undefined, input, options));
   if (kind === "duplexStream")
     return Object.freeze(
       Object.assign(
         (source: ItemSource<unknown>, input?: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
-          opener.outputs(source, input, options),
+          new Outputs(opener.open(source, input, options)),
         {
           open: (input?: unknown, options?: StreamCallOptions): DuplexStreamWriter<unknown, unknown> =>
-            opener.duplex(input, options),
+            new DuplexWriter(...opener.write(input, options)),
         },
       ),
     );
@@ -59,7 +54,7 @@ export function streamFunction(
     source: ItemSource<unknown>,
     input?: unknown,
     options?: StreamCallOptions,
-  ): Promise<unknown> => opener.answer(source, input, options);
+  ): Promise<unknown> => opener.open(source, input, options).answered();
   return Object.freeze(
     Object.assign(call, {
       result: (
@@ -68,7 +63,7 @@ export function streamFunction(
         options?: StreamCallOptions,
       ): Promise<CallResult<AnyMethod>> => resultOf(call(source, input, options)),
       open: (input?: unknown, options?: StreamCallOptions): ClientStreamWriter<unknown, unknown> =>
-        opener.writer(input, options),
+        new AnswerWriter(...opener.write(input, options)),
     }),
   );
 }
@@ -95,43 +90,28 @@ class StreamOpener {
     this.#middleware = middleware;
   }
 
-  outputs(
-    source: ItemSource<unknown> | undefined,
-    input: unknown,
-    options: StreamCallOptions | undefined,
-  ): ItemStream<unknown> {
+  /** Opens a stream. `source` has its inputs, if it has any. */
+  open(source: unknown, input: unknown, options: StreamCallOptions | undefined): UserStream {
     const chain = this.#chain(options);
-    if (chain === undefined) return this.#outputs(source, input, options);
-    return new ItemsThrough(...this.#outputsThrough(chain, source, input, options));
+    if (chain === undefined) return this.#begin(source, input, options);
+    return this.#through(source, input, options).open(chain);
   }
 
-  duplex(input: unknown, options: StreamCallOptions | undefined): DuplexStreamWriter<unknown, unknown> {
+  /** Opens a stream whose inputs are sent one by one. */
+  write(input: unknown, options: StreamCallOptions | undefined): [UserStream, ItemQueue] {
     const chain = this.#chain(options);
-    if (chain === undefined) return new DuplexWriter(...this.#written(input, options));
-    const sent = new SentItems(() => call.streamFailure);
-    const [call, items] = this.#outputsThrough(chain, sent, input, options);
-    return new DuplexThrough(call, items, sent);
+    if (chain === undefined) {
+      const stream = this.#make(input, options);
+      const inputs = new SentInputs(stream);
+      stream.begin(inputs, options);
+      return [stream, inputs];
+    }
+    const inputs = new ReadInputs(() => stream.streamFailure);
+    const stream = this.#through(new Items(inputs), input, options);
+    return [stream.open(chain, inputs), inputs];
   }
 
-  answer(
-    source: ItemSource<unknown>,
-    input: unknown,
-    options: StreamCallOptions | undefined,
-  ): Promise<unknown> {
-    const chain = this.#chain(options);
-    if (chain === undefined) return answerOf(this.#pumped(source, input, options));
-    return this.#answerThrough(chain, source, input, options)[1];
-  }
-
-  writer(input: unknown, options: StreamCallOptions | undefined): ClientStreamWriter<unknown, unknown> {
-    const chain = this.#chain(options);
-    if (chain === undefined) return new AnswerWriter(...this.#written(input, options));
-    const sent = new SentItems(() => call.streamFailure);
-    const [call, answer] = this.#answerThrough(chain, sent, input, options);
-    return new AnswerThrough(call, answer, sent);
-  }
-
-  /** The middleware of a stream that says this; undefined when there is none. */
+  /** The middleware of a stream with these options; undefined when there is none. */
   #chain(options: StreamCallOptions | undefined): readonly Middleware[] | undefined {
     if (options !== undefined) assertStreamOptions(options);
     const own = options?.middleware;
@@ -139,96 +119,32 @@ class StreamOpener {
     return this.#middleware.length === 0 ? undefined : this.#middleware;
   }
 
-  #outputs(
-    source: ItemSource<unknown> | undefined,
-    input: unknown,
-    options: StreamCallOptions | undefined,
-  ): ItemStream<unknown> {
-    return new Outputs(
-      source === undefined ? this.#begun(input, options) : this.#pumped(source, input, options),
-    );
-  }
-
-  #outputsThrough(
-    chain: readonly Middleware[],
-    source: ItemSource<unknown> | undefined,
-    input: unknown,
-    options: StreamCallOptions | undefined,
-  ): [ClientMiddlewareCall, Promise<unknown>] {
-    const hasInputs = source !== undefined;
-    return this.#through(
-      chain,
-      hasInputs ? source : input,
-      hasInputs ? input : undefined,
-      options,
-      (given, inner) =>
-        hasInputs ? this.#pumped(given as ItemSource<unknown>, input, inner) : this.#begun(given, inner),
-      (stream) => new Outputs(stream),
-    );
-  }
-
-  #answerThrough(
-    chain: readonly Middleware[],
-    source: ItemSource<unknown>,
-    input: unknown,
-    options: StreamCallOptions | undefined,
-  ): [ClientMiddlewareCall, Promise<unknown>] {
-    return this.#through(
-      chain,
-      source,
-      input,
-      options,
-      (given, inner) => this.#pumped(given as ItemSource<unknown>, input, inner),
-      answerOf,
-    );
-  }
-
-  #through(
-    chain: readonly Middleware[],
-    given: unknown,
-    opening: unknown,
-    options: StreamCallOptions | undefined,
-    begin: (given: unknown, options: StreamCallOptions) => StreamCall,
-    outcomeOf: (stream: StreamCall) => unknown,
-  ): [ClientMiddlewareCall, Promise<unknown>] {
-    const make: MakeCall = async (input, inner) => {
-      const stream = begin(input, inner);
-      call.keep(stream);
-      return outcomeOf(stream);
-    };
-    const call = new ClientMiddlewareCall(this.#service, this.#method, given, options, make, opening);
-    return [call, call.run(chain)];
-  }
-
-  #open(input: unknown, options: StreamCallOptions | undefined): StreamCall {
+  #make(input: unknown, options: StreamCallOptions | undefined): StreamCall {
     const terms = options === undefined ? this.#terms : streamTerms(this.#method, this.#directions, options);
     return new StreamCall(this.#method, terms, input, options);
   }
 
-  #begun(input: unknown, options: StreamCallOptions | undefined): StreamCall {
-    const stream = this.#open(input, options);
-    stream.begin(undefined, options);
+  #begin(source: unknown, input: unknown, options: StreamCallOptions | undefined): StreamCall {
+    const stream = this.#make(input, options);
+    const inputs = this.#directions.inputs
+      ? new PumpedInputs(stream, source as ItemSource<unknown>)
+      : undefined;
+    stream.begin(inputs, options);
     return stream;
   }
 
-  #pumped(source: ItemSource<unknown>, input: unknown, options: StreamCallOptions | undefined): StreamCall {
-    const stream = this.#open(input, options);
-    stream.begin(new PumpedInputs(stream, source), options);
-    return stream;
+  #through(source: unknown, input: unknown, options: StreamCallOptions | undefined): MiddlewareStream {
+    const { inputs } = this.#directions;
+    return new MiddlewareStream(
+      this.#service,
+      this.#method,
+      this.#directions,
+      source,
+      input,
+      options,
+      (given, inner) => (inputs ? this.#begin(given, input, inner) : this.#begin(undefined, given, inner)),
+    );
   }
-
-  #written(input: unknown, options: StreamCallOptions | undefined): [StreamCall, ItemQueue] {
-    const stream = this.#open(input, options);
-    const queue = new ItemQueue(this.#method.items);
-    queue.belongTo(stream);
-    stream.begin(queue, options);
-    return [stream, queue];
-  }
-}
-
-/** The caller's own promise: where nobody handles its error, the process hears of it. */
-function answerOf(stream: StreamCall): Promise<unknown> {
-  return (stream.answer as Promise<unknown>).then((value) => value, throwWithFrames);
 }
 
 /** The inputs of a stream that come from an iterable. */
@@ -258,72 +174,5 @@ class PumpedInputs extends Pump implements InputSource {
 
   protected override onItemMisfit(issues: string): void {
     this.#stream.onItemMisfit(issues);
-  }
-}
-
-/** The items of the server, as their consumer has them. */
-class Outputs extends IteratedOnce implements ItemStream<unknown> {
-  readonly #stream: StreamCall;
-
-  constructor(stream: StreamCall) {
-    super();
-    this.#stream = stream;
-  }
-
-  next(): Promise<IteratorResult<unknown, undefined>> {
-    return this.#stream.receiver.next();
-  }
-
-  return(): Promise<IteratorResult<unknown, undefined>> {
-    return this.#stream.receiver.return();
-  }
-
-  cancel(reason?: unknown): void {
-    this.#stream.cancel(reason);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stream.cancel(undefined);
-  }
-}
-
-class DuplexWriter extends Outputs implements DuplexStreamWriter<unknown, unknown> {
-  readonly #queue: ItemQueue;
-
-  constructor(stream: StreamCall, queue: ItemQueue) {
-    super(stream);
-    this.#queue = queue;
-  }
-
-  send(item: unknown): Promise<void> {
-    return this.#queue.send(item);
-  }
-
-  end(): Promise<void> {
-    return this.#queue.end();
-  }
-}
-
-class AnswerWriter implements ClientStreamWriter<unknown, unknown>, ItemWriter<unknown> {
-  readonly #stream: StreamCall;
-  readonly #queue: ItemQueue;
-
-  constructor(stream: StreamCall, queue: ItemQueue) {
-    this.#stream = stream;
-    this.#queue = queue;
-  }
-
-  send(item: unknown): Promise<void> {
-    return this.#queue.send(item);
-  }
-
-  end(): Promise<unknown> {
-    // What hinders the end is the error of the answer, or the answer has come already.
-    this.#queue.end().catch((_error: RpcError) => {});
-    return answerOf(this.#stream);
-  }
-
-  cancel(reason?: unknown): void {
-    this.#stream.cancel(reason);
   }
 }

@@ -1,4 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { CallDirection } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
@@ -50,7 +51,7 @@ export let announceLanes: (engine: Engine, lanes: readonly LaneEntry[]) => void;
 /**
  * One participant on the fabric: it listens, connects, serves and calls, all on the thread that opened it. Close it, or
  * let `await using` do so. A listening engine keeps the process alive until then. One that only connects does not, nor
- * one that listens at `mem://` alone: whoever could reach it runs in this thread.
+ * one that listens at `mem://` alone: only this thread can reach it.
  */
 export class Engine implements AsyncDisposable {
   /**
@@ -130,6 +131,11 @@ export class Engine implements AsyncDisposable {
   /** Where peers can reach it. A tcp port 0 shows as the port it got. */
   get urls(): string[] {
     return this.#parts.ports.urls;
+  }
+
+  /** The limits in force: those that were given, and those that derive from the memory budget. */
+  get limits(): EngineLimits {
+    return this.#options.limits;
   }
 
   /** A random 64-bit number that tells this engine from any other at the same address, earlier or later. */

@@ -1,4 +1,10 @@
-import { defaultLimits, type SessionLimits } from "../base/flow/session-limits.ts";
+import {
+  defaultMemoryBytes,
+  deriveLimits,
+  type EngineLimits,
+  leastMemoryBytes,
+  processMemory,
+} from "../base/flow/engine-limits.ts";
 import {
   anything,
   boolean,
@@ -30,15 +36,6 @@ import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
 import { mostHeapBytes } from "../wire/codec.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
-
-/** Limits of what an engine holds for itself and for its peers. All are finite. */
-export interface EngineLimits extends SessionLimits {
-  /**
-   * Bytes in the slabs of the pool, taken and free. Beyond the limit `pool.take` throws `resource_exhausted`. Default
-   * 1 GiB.
-   */
-  readonly maxPoolBytes: number;
-}
 
 /**
  * The options of `Engine.open`, which names them `EngineOptions`. `E` is the engine that a function in `serve` receives.
@@ -104,7 +101,7 @@ export interface EngineOptionsOf<E> {
    * for each call and side. Default true.
    */
   readonly measureLatency?: boolean;
-  /** Limits of memory, requests and sessions. Each has a default. */
+  /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
    * Admission control: how many handlers of all services run at once, and which requests wait. Default: no limit, so
@@ -146,6 +143,7 @@ export interface ResolvedEngineOptions {
 
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
 const limitFields = {
+  memoryBytes: integer(leastMemoryBytes, Number.MAX_SAFE_INTEGER),
   maxBodyBytes: integer(1024, 0xffff_ffff),
   maxValueBytes: integer(64 * 1024, mostHeapBytes),
   maxDecodedBytes: integer(64 * 1024, Number.MAX_SAFE_INTEGER),
@@ -218,19 +216,21 @@ export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedE
   };
 }
 
+/** The limits as given, and those that derive from the budget where none is given. */
 function completeLimits(limits: Resolved<typeof limitFields>): EngineLimits {
-  const { maxRequests = defaultLimits.maxRequests, maxRequestsInAll } = limits;
-  const { maxSessions = defaultLimits.maxSessions } = limits;
-  if (maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
+  const memory = processMemory();
+  const derived = deriveLimits(limits.memoryBytes ?? defaultMemoryBytes(memory), memory.heapBytes);
+  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+  const { maxRequests, maxRequestsInAll, maxSessions = 0 } = limits;
+  if (maxRequests !== undefined && maxRequestsInAll !== undefined && maxRequestsInAll < maxRequests)
     throw new RangeError(
       `Engine.open: limits.maxRequestsInAll is ${maxRequestsInAll}, it must be at least maxRequests ${maxRequests}`,
     );
-  const given = Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
   return {
-    ...defaultLimits,
-    maxRequestsInAll: Math.max(maxRequests, defaultLimits.maxRequestsInAll),
-    maxConnections: Math.max(2 * maxSessions, defaultLimits.maxConnections),
-    maxPoolBytes: 1024 * 1024 * 1024,
+    ...derived,
+    maxRequests: Math.min(derived.maxRequests, maxRequestsInAll ?? derived.maxRequests),
+    maxRequestsInAll: Math.max(derived.maxRequestsInAll, maxRequests ?? 0),
+    maxConnections: Math.max(derived.maxConnections, 2 * maxSessions),
     ...given,
   };
 }

@@ -13,7 +13,7 @@ export class Completions {
   readonly #slotBytes: number;
   /** By send slot. */
   readonly #listeners: (SendListener | undefined)[];
-  /** Of messages that were taken out of their slots, by token. */
+  /** Listeners of messages that were taken out of their slots, by token. */
   readonly #parked: (SendListener | undefined)[] = [];
   readonly #transfers: (TransferListener | undefined)[] = [];
   readonly #freeTokens: number[] = [];

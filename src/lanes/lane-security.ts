@@ -161,7 +161,7 @@ function assertNoRules(where: string, options: LaneSecurityOptions): void {
       );
 }
 
-/** Of its own memory: a view of a pool would be sent with the whole pool. */
+/** A copy in memory of its own: a view of a pool would be sent with the whole pool. */
 const copyOf = (pem: Pem): Pem =>
   (Array.isArray(pem) ? (pem as readonly (string | Uint8Array)[]) : [pem as string | Uint8Array]).map(
     (part) => (typeof part === "string" ? part : Uint8Array.from(part)),

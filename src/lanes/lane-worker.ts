@@ -4,6 +4,7 @@ import { Engine } from "../engine/engine.ts";
 import { closeServices, loadServices } from "./lane-module.ts";
 import { EngineSecurity } from "./lane-security.ts";
 import { type LaneMessage, type LaneOrders, type LaneQuestion, tellError } from "./messages.ts";
+import { dividedMemory } from "./options.ts";
 
 const dispatcher = parentPort as MessagePort;
 const say = (message: LaneMessage): void => dispatcher.postMessage(message);
@@ -21,7 +22,8 @@ async function serve(orders: LaneOrders): Promise<void> {
   const services = await loadServices(module, { lane, lanes, data }, given !== undefined);
   const security = new EngineSecurity(given, services.security);
   const secured = security.options === undefined ? {} : { security: security.options };
-  const engine = await Engine.open({ ...options, ...secured, listen, serve: services.serve });
+  const own = dividedMemory(options, lanes + 1);
+  const engine = await Engine.open({ ...own, ...secured, listen, serve: services.serve });
   let closed: Promise<void> | undefined;
   const answer = async (question: LaneQuestion): Promise<unknown> => {
     if (question.ask === "stats") return engine.stats();

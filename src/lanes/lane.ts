@@ -239,7 +239,7 @@ function threadRefused(lane: number, cause: unknown): RpcError {
   return new RpcError({ code: "resource_exhausted", message, origin: "local", cause });
 }
 
-/** Of a lane that had no engine. */
+/** The drain report of a lane that had no engine. */
 const nothingAborted: DrainReport = { aborted: [], tookMs: 0 };
 
 const timerMs = (ms: number): number => Math.min(ms, 2 ** 31 - 1);

@@ -10,7 +10,12 @@ import { Lane, type LaneListener, type LaneState } from "./lane.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
 import { EngineSecurity, type LaneSecurity } from "./lane-security.ts";
 import { startsTooLong } from "./lane-thread.ts";
-import { type LanesOptions, type ResolvedLanesOptions, resolveLanesOptions } from "./options.ts";
+import {
+  dividedMemory,
+  type LanesOptions,
+  type ResolvedLanesOptions,
+  resolveLanesOptions,
+} from "./options.ts";
 
 /** The state of one lane. */
 export interface LaneStatus {
@@ -92,7 +97,7 @@ export async function openLanes(module: URL | string, options: LanesOptions): Pr
     ]);
     const security = new EngineSecurity(given, services.security);
     dispatcher = await Engine.open({
-      ...resolved.engine,
+      ...dividedMemory(resolved.engine, resolved.lanes + 1),
       ...(security.options === undefined ? {} : { security: security.options }),
       listen: resolved.listen,
       serve: resolved.dispatcher === "serve" ? services.serve : [],
@@ -124,9 +129,9 @@ export class Lanes implements AsyncDisposable {
   readonly #dispatcher: Engine;
   readonly #lanes: readonly Lane[];
   readonly #services: LaneServices;
-  /** Of the dispatcher. */
+  /** The security of the dispatcher. */
   readonly #security: EngineSecurity;
-  /** For all. Undefined without the option `security`. */
+  /** The credentials of all lanes. Undefined without the option `security`. */
   readonly #credentials: LaneSecurity | undefined;
   #drain: Promise<LanesDrainReport> | undefined;
   #closing: Promise<void> | undefined;

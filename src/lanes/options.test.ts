@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
 import { encodeAt } from "../wire/codec.ts";
 import { packLanes } from "../wire/handshake.ts";
 import { laneUrl } from "./addresses.ts";
-import { type LanesOptions, resolveLanesOptions } from "./options.ts";
+import { dividedMemory, type LanesOptions, resolveLanesOptions } from "./options.ts";
 
 const module = new URL("file:///service.js");
 const resolve = (options: object, from: unknown = module) =>
@@ -91,6 +92,22 @@ describe("the options of openLanes", () => {
 
   it.each(["../service.js", "service", 7, null, {}])("want the module as a URL, not %s", (from) => {
     expect(() => resolve({}, from)).toThrow("the module must be a URL");
+  });
+});
+
+describe("the memory budget of a lane", () => {
+  it("is the default divided by the engines, unless one is given", () => {
+    const memory = processMemory();
+    const memoryBytes = defaultMemoryBytes(memory, 100);
+    expect(memoryBytes).toBeLessThan(defaultMemoryBytes(memory));
+    const options = { heartbeatMs: 500, limits: { maxRequests: 3 } };
+    expect(dividedMemory(options, 100)).toEqual({
+      heartbeatMs: 500,
+      limits: { maxRequests: 3, memoryBytes },
+    });
+    expect(dividedMemory({}, 100)).toEqual({ limits: { memoryBytes } });
+    const given = { limits: { memoryBytes: 2 ** 30 } };
+    expect(dividedMemory(given, 100)).toEqual(given);
   });
 });
 

@@ -1,3 +1,4 @@
+import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
 import {
   callback,
   checkedBy,
@@ -53,7 +54,7 @@ export type LaneEngineOptions = Pick<EngineOptions, (typeof laneEngineOptions)[n
 
 /**
  * The options of `openLanes`, with the engine options that can be sent to a thread. `limits` and `admission` apply to
- * each lane by itself.
+ * each lane by itself. The default of `limits.memoryBytes` is that of an engine, divided by the lanes and the dispatcher.
  */
 export interface LanesOptions extends LaneEngineOptions {
   /**
@@ -181,6 +182,16 @@ export function resolveLanesOptions(
       laneEngineOptions.flatMap((name) => (options[name] === undefined ? [] : [[name, options[name]]])),
     ) as LaneEngineOptions,
   };
+}
+
+/**
+ * The options of one of `engines` engines in a process. They divide the memory of the process, unless `memoryBytes` is
+ * given. It is called in the thread of the engine, which has a heap of its own.
+ */
+export function dividedMemory(options: LaneEngineOptions, engines: number): LaneEngineOptions {
+  const { limits } = options;
+  const memoryBytes = limits?.memoryBytes ?? defaultMemoryBytes(processMemory(), engines);
+  return { ...options, limits: { ...limits, memoryBytes } };
 }
 
 function printDeath({ lane, exitCode, error, replacedInMs }: LaneDeath): void {

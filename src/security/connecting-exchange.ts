@@ -47,7 +47,7 @@ export class ConnectingExchange implements TlsExchange {
       ALPNProtocols: [...applicationProtocols],
       // Said aloud: the environment can turn the default off.
       rejectUnauthorized: true,
-      // No name is sent: an acceptor has one certificate, and whoever listens need not know whom one looks for.
+      // No name is sent: an acceptor has one certificate, and eavesdroppers need not know the name.
       checkServerIdentity(_host, { raw }) {
         const fault =
           psk === undefined ? nameFault(raw, name) : "a certificate was shown, and no pre-shared key";

@@ -22,8 +22,8 @@ export interface TlsOptions {
 }
 
 /**
- * A key that both sides know. Whoever holds it can be either side, so each pair of engines should have a key of its own.
- * It is made by chance (`cinnabar keys psk`), and is no password: a short one can be guessed offline.
+ * A key that both sides know. Any holder of the key can be either side, so give each pair of engines a key of its own.
+ * The key is random (`cinnabar keys psk` makes one). It is no password: a short one can be guessed offline.
  */
 export interface PskOptions {
   /** The name that belongs to the key, 1 to 128 characters. An engine that connects needs it. */

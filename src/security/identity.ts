@@ -16,7 +16,7 @@ export interface CertificateIdentity {
 /** A peer that has proven by TLS that it holds a pre-shared key. */
 export interface PskIdentity {
   readonly kind: "psk";
-  /** The identity that belongs to the key. Whoever holds the key has this name. */
+  /** The identity that belongs to the key. Every holder of the key has this name. */
   readonly name: string;
 }
 

@@ -5,7 +5,7 @@ export const otherKey = "the pre-shared keys differ";
 const otherProtocol = "the peer does not speak cinnabar/1";
 const mixed = "one side has certificates, the other a pre-shared key";
 
-/** What OpenSSL's and Node's codes mean for whoever has to mend the certificates. */
+/** What OpenSSL's and Node's codes mean, for the person who corrects the certificates. */
 const causes: Readonly<Record<string, string>> = {
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: "the certificate is of an authority that is not trusted",
   UNABLE_TO_GET_ISSUER_CERT: "the certificate is of an authority that is not trusted",

@@ -112,9 +112,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
   /** Runs its handlers where the method is a stream. */
   readonly #streams: StreamServer | undefined;
-  /** Of what the call ends with. */
+  /** The schema of the value that the call ends with. */
   readonly #output: Schema;
-  /** Then only this side learns of a failure. */
+  /** A failure of a one-way call is known to this side alone. */
   readonly isOneWay: boolean;
 
   constructor(

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { defaultLimits } from "../base/flow/session-limits.ts";
+import { usualLimits } from "../base/flow/engine-limits.test-support.ts";
 import { CallMetrics } from "../base/observe/call-metrics.ts";
 import { systemClock } from "../base/time/clock.ts";
 import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
@@ -16,7 +16,7 @@ const One = service("one.v1", { a: unary(), b: unary() });
 const Two = service("two.v1", { a: unary() });
 const nothing = () => {};
 const admission = new Admission(systemClock, new DeadlineWheel(systemClock), defaultAdmission);
-const replays = new ReplayCache(systemClock, defaultLimits);
+const replays = new ReplayCache(systemClock, usualLimits);
 const loose = implement as (service: unknown, handlers: unknown) => unknown;
 
 describe("implement", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import type { SessionLimits } from "../base/flow/session-limits.ts";
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { FakeClock } from "../base/time/fake-clock.test-support.ts";
 import { type Answering, IncomingCall, type Outcome } from "../call/incoming-call.ts";
 import { type Identity, identityOfProcess, identityOfPsk } from "../security/identity.ts";
@@ -11,7 +11,7 @@ import { ReplayCache } from "./replay-cache.ts";
 const cancelled = new RpcError({ code: "cancelled", message: "the caller gave up", origin: "remote" });
 
 /** A cache, and sessions that only take answers. */
-function setUp(limits: Partial<SessionLimits> = {}, bindsIdentity = false) {
+function setUp(limits: Partial<EngineLimits> = {}, bindsIdentity = false) {
   const host = new FakeServices(limits);
   const clock = host.clock as FakeClock;
   const cache = new ReplayCache(clock, host.limits, bindsIdentity);

@@ -1,5 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import type { SessionLimits } from "../base/flow/session-limits.ts";
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { type Identity, isSamePrincipal } from "../security/identity.ts";
@@ -36,7 +36,7 @@ const maxCallers = 8192;
  */
 export class ReplayCache implements ReplayEntryListener {
   readonly #clock: Clock;
-  readonly #limits: SessionLimits;
+  readonly #limits: EngineLimits;
   readonly #bindsIdentity: boolean;
   /** The caller that has been silent longest comes first. */
   readonly #callers = new Map<bigint, Caller>();
@@ -49,7 +49,7 @@ export class ReplayCache implements ReplayEntryListener {
   #cancelTimer: (() => void) | undefined;
 
   /** `bindsIdentity`: an answer is for the identity that has asked first, and for no other. */
-  constructor(clock: Clock, limits: SessionLimits, bindsIdentity = false) {
+  constructor(clock: Clock, limits: EngineLimits, bindsIdentity = false) {
     this.#clock = clock;
     this.#limits = limits;
     this.#bindsIdentity = bindsIdentity;
@@ -83,7 +83,7 @@ export class ReplayCache implements ReplayEntryListener {
     if (incarnation !== 0n && this.#hasForgotten && !this.#callers.has(identity.caller))
       return refuseUnknown(request, "its caller was silent for too long");
     const caller = this.#callerOf(identity.caller, sequence, session.identity);
-    // Answers are for whoever asked. A number is drawn by chance, so another identity with the same one has learnt it.
+    // Answers are for the caller alone. Its number is random, so another identity with the same number has learnt it.
     if (this.#bindsIdentity && !isSamePrincipal(caller.identity, session.identity))
       return refuseOther(request, session);
     this.#settle(caller, identity.settled);

@@ -190,7 +190,7 @@ describe("decodeAt", () => {
       const bytes = hex(`df${count.toString(16).padStart(8, "0")}${entries}`);
       const before = process.cpuUsage();
       expect(fault(bytes)).toBe("");
-      // Of processor time it takes 20 to 60 ms. Were the keys all in one bucket, it would take four seconds.
+      // It takes 20 to 60 ms of processor time. With all keys in one bucket it would take four seconds.
       expect(process.cpuUsage(before).user / 1000, name).toBeLessThan(1500);
     }
   });

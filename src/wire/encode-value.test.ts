@@ -67,7 +67,7 @@ const valueWith = (date: fc.Arbitrary<Date>) =>
     ),
   })).value;
 const anyValue = valueWith(fc.date());
-/** Of a timestamp with 64 bits of seconds the other takes 48: dates that need none cannot become one that differs. */
+/** The other codec reads 48 of the 64 bits of a timestamp's seconds. Dates of our time need fewer, so none differs. */
 const valueOfOurTime = valueWith(fc.date({ min: new Date(0), max: new Date("2106-01-01") }));
 
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");

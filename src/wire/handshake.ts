@@ -20,7 +20,7 @@ export interface Greeting extends ReturnPath {
   readonly immediateBytes: number;
   /** In a sealed session: the sender lets regions travel as they are, if its peer does too. */
   readonly plainBulk?: boolean;
-  /** Of `feature`, what the sender understands beyond the version. Both must, before either uses it. */
+  /** The members of `feature` that the sender understands beyond the version. Both must, before either uses it. */
   readonly features?: readonly number[];
   /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;

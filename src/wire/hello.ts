@@ -1,4 +1,4 @@
-import { leastDecodedBytes } from "../base/flow/session-limits.ts";
+import { leastDecodedBytes } from "../base/flow/engine-limits.ts";
 import type { Port } from "../fabric/port.ts";
 import { decodeAt } from "./codec.ts";
 import { frameFault, frameFlag, frameHeaderBytes, frameKind } from "./frame.ts";

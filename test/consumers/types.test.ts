@@ -6,7 +6,10 @@ import { installed, otherTarballs, Project, tarball, tool } from "./support/proj
 const project = new Project("types");
 afterAll(() => project.remove());
 
-const entries = [".", "./standard", "./contract", "./contract/standard", "./lanes", "./package.json"];
+const entries = [
+  ...[".", "./standard", "./contract", "./contract/standard", "./inspect", "./lanes"],
+  "./package.json",
+];
 const packages = [
   { name: "cinnabar", archive: tarball, entries },
   ...otherTarballs.map((archive) => ({

@@ -41,7 +41,7 @@ describe.skipIf(verbsDevices.length === 0)("a device is chosen", () => {
     it("among all, by device, port, interface, subnet or identifier", async () => {
       const { device, ports } = deviceAt(host);
       const [port] = ports;
-      // Of several identifiers the last is that of an IP address.
+      // The last of several identifiers is that of an IP address.
       const gid = port?.gids.at(-1)?.gid as string;
       for (const verbs of [
         { device },

@@ -1,34 +1,24 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { basename } from "node:path";
-import ts from "typescript";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { parseOptions } from "../../bench/suite/options.ts";
 import { compile } from "./compile.test-support.ts";
-import { blocksOf, type Module, modulesOf, root, userPages } from "./pages.test-support.ts";
+import { blocksOf, modulesOf, root, userPages } from "./pages.test-support.ts";
+import { outputsOf, PagePrograms } from "./programs.test-support.ts";
 
 const folder = `${root}test/docs/.tmp-${process.pid}`;
-const folderOf = (page: string) => `${folder}/${basename(page, ".md")}`;
+const programs = new PagePrograms(folder);
 const modules = userPages.flatMap(modulesOf);
-const running: ChildProcess[] = [];
 
 beforeAll(() => {
-  for (const page of userPages) mkdirSync(folderOf(page), { recursive: true });
+  for (const page of userPages) mkdirSync(programs.folderOf(page), { recursive: true });
 });
-afterEach(async () => {
-  for (const child of running.splice(0)) {
-    if (child.exitCode !== null || child.signalCode !== null) continue;
-    const ended = once(child, "exit");
-    child.kill("SIGKILL");
-    await ended;
-  }
-});
+afterEach(() => programs.endAll());
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("code in README and guide", () => {
   it("compiles under the package's own settings, every block", { timeout: 300_000 }, () => {
-    for (const { page, name, text } of modules) writeFileSync(`${folderOf(page)}/${name}`, text);
+    for (const { page, name, text } of modules) writeFileSync(`${programs.folderOf(page)}/${name}`, text);
     const messages = compile(
       folder,
       `import type { CallContext, Engine, Peer } from "cinnabar";
@@ -42,29 +32,10 @@ declare global {
     expect(messages).toBe("");
   });
 
-  for (const page of userPages) {
-    const outputs = blocksOf(page).flatMap(({ comment, text }) => {
-      const name = /^prints: ([\w-]+\.ts)$/.exec(comment)?.[1];
-      return name === undefined ? [] : [{ name, text }];
-    });
-    if (outputs.length === 0) continue;
+  for (const page of userPages.filter((one) => outputsOf(one).length > 0)) {
     it(`prints what ${page} says, in processes of its own`, async () => {
-      for (const module of modules.filter((one) => one.page === page && one.isNamed)) translate(module);
-      const programs: Program[] = [];
-      for (const { name, text } of outputs) {
-        const program = start(page, name);
-        programs.push(program);
-        await program.hasPrinted(text);
-        expect(program.printed(), name).toBe(text);
-      }
-      // The last ends by itself; servers end when they are told to.
-      const last = programs.at(-1);
-      expect(await last?.ended).toBe(0);
-      for (const { child, ended } of programs.slice(0, -1)) {
-        if (child.exitCode === null) child.kill("SIGTERM");
-        await ended;
-      }
-      expect(programs.map(({ printed }) => printed())).toEqual(outputs.map(({ text }) => text));
+      programs.write(page);
+      await programs.expectOutputs(page, process.execPath);
     });
   }
 });
@@ -136,64 +107,4 @@ function helpOf(command: string) {
     helps.get(command) ?? spawnSync(process.execPath, [bin, command, "--help"], { encoding: "utf8" });
   helps.set(command, known);
   return known;
-}
-
-interface Program {
-  readonly child: ChildProcess;
-  readonly ended: Promise<number | null>;
-  printed(): string;
-  /** Resolves when it has printed that, or has ended. */
-  hasPrinted(text: string): Promise<void>;
-}
-
-/**
- * Addresses of a page would meet those of another run on this machine, or of the page before. Each run has a loopback
- * address of its own, and each page a port.
- */
-const ownName = (name: string) => `${name}-${process.pid}`;
-const ownHost = `127.${[16, 8, 0].map((bits) => ((process.pid >> bits) & 255) + (bits === 16 ? 1 : 0)).join(".")}`;
-const ownAddress = (page: string) => `${ownHost}:${7400 + userPages.indexOf(page)}`;
-const shmAddress = /\bshm:\/\/([a-z]+)/g;
-
-function translate({ page, name, text }: Module): void {
-  const own = text
-    .replaceAll(shmAddress, (_, host: string) => `shm://${ownName(host)}`)
-    .replaceAll("127.0.0.1:7400", ownAddress(page));
-  const { outputText } = ts.transpileModule(own, {
-    compilerOptions: {
-      target: ts.ScriptTarget.ES2022,
-      module: ts.ModuleKind.ESNext,
-      verbatimModuleSyntax: true,
-      rewriteRelativeImportExtensions: true,
-    },
-  });
-  writeFileSync(`${folderOf(page)}/${name.replace(".ts", ".js")}`, outputText);
-}
-
-function start(page: string, name: string): Program {
-  const child = spawn(process.execPath, [`${folderOf(page)}/${name.replace(".ts", ".js")}`], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  running.push(child);
-  let text = "";
-  child.stdout.setEncoding("utf8").on("data", (piece: string) => {
-    text += piece;
-  });
-  const ended = once(child, "close").then(([status]) => status as number | null);
-  const printed = () =>
-    text
-      .replaceAll(`-${process.pid}`, "")
-      .replaceAll(ownAddress(page), "127.0.0.1:7400")
-      .replaceAll(/127\.0\.0\.1:\d+/g, "127.0.0.1:7400")
-      .trimEnd();
-  const hasPrinted = (expected: string) =>
-    new Promise<void>((resolve) => {
-      const check = () => {
-        if (printed() === expected) resolve();
-      };
-      check();
-      child.stdout.on("data", check);
-      void ended.then(() => resolve());
-    });
-  return { child, ended, printed, hasPrinted };
 }

@@ -2,6 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { linksOf, proseOf } from "./links.test-support.ts";
 import { root, userPages } from "./pages.test-support.ts";
 
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
@@ -12,17 +13,10 @@ const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclud
   .filter((file) => file !== "" && !file.includes(".tmp-") && existsSync(root + file));
 const pages = files.filter((file) => file.endsWith(".md"));
 
-/** The page without its fenced blocks and comments, line by line. */
-function proseOf(page: string): string[] {
-  return readFileSync(root + page, "utf8")
-    .replaceAll(/^```[\s\S]*?^```$|^<!--[\s\S]*?-->$/gm, "")
-    .split("\n");
-}
-
 /** The anchors that GitHub gives to a page's headings. */
 function anchorsOf(page: string): Set<string> {
   const anchors = new Set<string>();
-  for (const line of proseOf(page)) {
+  for (const line of proseOf(root, page)) {
     const heading = /^#+ (.*)/.exec(line)?.[1];
     if (heading === undefined) continue;
     const slug = heading
@@ -40,20 +34,12 @@ function anchorsOf(page: string): Set<string> {
 describe("links between documents", () => {
   for (const page of pages) {
     it(`of ${page} lead to files and headings that exist`, () => {
-      const targets = [
-        ...proseOf(page)
-          .join("\n")
-          .matchAll(/(?:\]\(|(?:src|srcset|href)=")([^)\s"]+)/g),
-      ];
-      const broken = targets
-        .map(([, target = ""]) => target)
-        .filter((target) => !/^[a-z]+:/.test(target))
-        .filter((target) => {
-          const [path = "", anchor] = target.split("#");
-          const file = path === "" ? page : join(dirname(page), path);
-          if (!existsSync(root + file)) return true;
-          return anchor !== undefined && !anchorsOf(file).has(anchor);
-        });
+      const broken = linksOf(root, page).filter((target) => {
+        const [path = "", anchor] = target.split("#");
+        const file = path === "" ? page : join(dirname(page), path);
+        if (!existsSync(root + file)) return true;
+        return anchor !== undefined && !anchorsOf(file).has(anchor);
+      });
       expect(broken).toEqual([]);
     });
   }
@@ -92,7 +78,7 @@ describe("diagnostics channels", () => {
 describe("the prose that users read", () => {
   for (const page of [...userPages, "CHANGELOG.md"]) {
     it(`of ${page} is wrapped at 120 columns, tables apart`, () => {
-      const long = proseOf(page).filter((line) => line.length > 120 && !line.startsWith("|"));
+      const long = proseOf(root, page).filter((line) => line.length > 120 && !line.startsWith("|"));
       expect(long).toEqual([]);
     });
   }

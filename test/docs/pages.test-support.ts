@@ -61,24 +61,23 @@ export function blocksOf(page: string): Block[] {
 }
 
 /**
- * The modules of a page: each file that a comment `// name.ts` begins, and each other block of TypeScript, with the
- * code of a comment `<!-- context: … -->` before it.
+ * The modules of a page: each file that a comment `// name.ts` or `// name.mjs` begins, and each other block of
+ * TypeScript, with the code of a comment `<!-- context: … -->` before it.
  */
 export function modulesOf(page: string): Module[] {
-  return blocksOf(page)
-    .filter(({ language }) => language === "ts")
-    .flatMap((block) => {
-      const files = namedFiles(block);
-      return files.length > 0 ? files : [fragment(block)];
-    });
+  return blocksOf(page).flatMap((block) => {
+    const files = namedFiles(block);
+    if (files.length > 0) return files;
+    return block.language === "ts" ? [fragment(block)] : [];
+  });
 }
 
 function namedFiles({ page, line, text }: Block): Module[] {
   const lines = text.split("\n");
-  const starts = lines.flatMap((one, at) => (/^\/\/ [\w-]+\.ts\b/.test(one) ? [at] : []));
+  const starts = lines.flatMap((one, at) => (/^\/\/ [\w-]+\.(ts|mjs)\b/.test(one) ? [at] : []));
   return starts.map((start, index) => ({
     page,
-    name: /[\w-]+\.ts/.exec(lines[start] ?? "")?.[0] ?? "",
+    name: /[\w-]+\.(ts|mjs)/.exec(lines[start] ?? "")?.[0] ?? "",
     text: "\n".repeat(line - 1 + start) + lines.slice(start, starts[index + 1]).join("\n"),
     isNamed: true,
   }));
@@ -112,7 +111,6 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
     [...new Set(["index", "standard", "contract/standard"].flatMap((entry) => exportsOf(`src/${entry}.ts`)))],
   ],
   ["cinnabar/inspect", exportsOf("src/inspect.ts")],
-  ["cinnabar/options", exportsOf("src/options.ts")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
   ["zod", ["z"]],

@@ -65,7 +65,7 @@ describe("peers that do not pull long answers", () => {
       const offered = attacker.frames.filter(({ flags }) => (flags & frameFlag.rendezvous) !== 0).length;
       expect(offered * bodyBytes).toBeLessThanOrEqual(maxOfferBytes / 2);
       expect(offered).toBeGreaterThan(0);
-      // Room is left for whoever is honest.
+      // Room is left for honest peers.
       expect((await honest.long()).byteLength).toBe(bodyBytes);
     }
     expect(victim.engine.stats().offeredBytes).toBeLessThan(maxOfferBytes);

@@ -37,7 +37,7 @@ describe.each(transports)("over $name, what a user keeps in an AsyncLocalStorage
         api(Where).here(),
       ]);
       expect([mine, handlers, others]).toEqual(["nowhere", "a handler", "nowhere"]);
-      // An engine at rest is set going by whoever calls next.
+      // The next caller sets an engine at rest going.
       const turns = () => process.getActiveResourcesInfo().includes("Immediate");
       await until(() => !turns(), "the engines are at rest");
     }

@@ -33,7 +33,7 @@ describe("an engine that listens over tcp", () => {
   });
 
   it("says that an address is another machine's", async () => {
-    // Of a network for documentation (RFC 5737), which nobody has.
+    // An address of a network for documentation (RFC 5737), which nobody has.
     expect(await failure(openEngine({ listen: "tcp://192.0.2.1:0" }))).toMatchObject({
       code: "invalid_argument",
       message: expect.stringContaining("this machine does not have the address"),

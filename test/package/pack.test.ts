@@ -18,6 +18,7 @@ import { promisify } from "node:util";
 import { rolldown } from "rolldown";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { faultsOfOther } from "../../scripts/test-package/contents.mjs";
+import { linksOf } from "../docs/links.test-support.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
@@ -45,6 +46,46 @@ function run(cwd: string, command: string, ...args: string[]) {
     env: { PATH: process.env.PATH, HOME: folder, npm_config_offline: "true" },
   });
   return { status, stdout, stderr };
+}
+
+/** The folder of a checkout that the sources of a map are in, by the scheme of their addresses. */
+const foldersOfSources: Readonly<Record<string, string>> = {
+  "cinnabar:": "",
+  "cinnabar-group:": "packages/group",
+};
+
+/**
+ * Source maps whose sources a debugger cannot show. The package has no TypeScript, so each map holds its sources, and
+ * names them by addresses that are no paths.
+ */
+function faultsOfMaps(packed: string, files: readonly string[], checkout: string): string[] {
+  const maps = files.filter((name) => name.endsWith(".map"));
+  expect(maps.length).toBeGreaterThan(0);
+  return maps.filter((map) => {
+    const { sourceRoot, sources, sourcesContent } = JSON.parse(readFileSync(join(packed, map), "utf8")) as {
+      sourceRoot: string;
+      sources: string[];
+      sourcesContent: string[] | undefined;
+    };
+    return sources.some((source, index) => {
+      const { protocol, pathname } = new URL(source, sourceRoot);
+      const file = join(checkout, foldersOfSources[protocol] ?? "nowhere", pathname);
+      return !existsSync(file) || readFileSync(file, "utf8") !== sourcesContent?.[index];
+    });
+  });
+}
+
+/** Links of documents that lead to nothing in the package. */
+function deadLinks(packed: string, files: readonly string[]): string[] {
+  const pages = files.filter((name) => name.endsWith(".md"));
+  expect(pages).toContain("README.md");
+  return pages.flatMap((page) =>
+    linksOf(packed, page)
+      .filter(
+        (link) => !link.startsWith("#") && !existsSync(join(packed, page, "..", link.split("#")[0] ?? "")),
+      )
+      .map((link) => `${page}: ${link}`),
+  );
 }
 
 it("`npm pack` of a clone without dependencies fails, and says what to do", () => {
@@ -117,13 +158,14 @@ describe("the package that `npm pack` makes of a clone", () => {
     expect(thrower).toContain("throw new kind(");
     // Node shows the line above the error: it has it from the map.
     expect(stderr).toContain(thrower);
-    for (const map of files.filter((name) => name.endsWith(".js.map"))) {
-      const { sources, sourcesContent } = JSON.parse(readFileSync(join(installed, map), "utf8")) as {
-        sources: string[];
-        sourcesContent: string[];
-      };
-      expect(sourcesContent, map).toHaveLength(sources.length);
-    }
+  });
+
+  it("has source maps whose sources are in them, each as it is in the checkout", () => {
+    expect(faultsOfMaps(installed, files, checkout)).toEqual([]);
+  });
+
+  it("has documents whose links lead to files of the package", () => {
+    expect(deadLinks(installed, files)).toEqual([]);
   });
 
   it("has a command `cinnabar`", () => {
@@ -162,7 +204,10 @@ describe("the package that `npm pack` makes of a clone", () => {
       const install = run(project, "npm", "install", "--no-audit", "--no-fund", archive, other);
       expect(install, install.stderr).toMatchObject({ status: 0 });
       const names = readdirSync(join(project, "node_modules", name), { recursive: true }).map(String);
+      const unpacked = join(project, "node_modules", name);
       expect(faultsOfOther(names)).toEqual([]);
+      expect(faultsOfMaps(unpacked, names, checkout)).toEqual([]);
+      expect(deadLinks(unpacked, names)).toEqual([]);
       cpSync(join(root, `test/package/programs/${name}.mjs`), join(project, "program.mjs"));
       expect(run(project, process.execPath, "program.mjs")).toEqual({
         ...{ status: 0, stdout: `${name} works\n`, stderr: "" },

@@ -133,7 +133,7 @@ describe.each(fabrics)(
 
       const executed = linesOf(journals, "executed-");
       expect([...executed].filter(([, times]) => times > 1)).toEqual([]);
-      // Whoever was told that nothing had been executed was told the truth.
+      // Callers that were told that nothing had been executed were told the truth.
       expect([...linesOf(journals, "refused-").keys()].filter((token) => executed.has(token))).toEqual([]);
       rmSync(journals, { recursive: true });
 

@@ -16,9 +16,9 @@ const below = size === 16 ? [9, 10, 12] : [5, 6];
 const tree = { kind: "knomial", ratio: 2 } as const;
 /** The long form has 1000 barriers and 16 processes, which takes minutes on two cores that others use, too. */
 if (isLong) vi.setConfig({ testTimeout: 900_000 });
-/** Of barriers. */
+/** How many barriers. */
 const rounds = isLong ? 1000 : 20;
-/** Of the region that goes to all members. */
+/** Bytes of the region that goes to all members. */
 const bulkBytes = (isLong ? 64 : 8) << 20;
 /** Long enough for any machine: nothing here waits for it. */
 const timeoutMs = 60_000;
@@ -124,7 +124,7 @@ describe.each(Object.entries(fabrics))(`a collective of ${size} processes over %
     expect(copied[0]?.calls).toBe(Math.log2(size));
 
     // A stopped process says nothing, so this takes as long as its deadline. The tree is flat and known to be
-    // connected: whoever runs has answered long before.
+    // connected: members that run have answered long before.
     const flat = { tree: { kind: "flat" } };
     expect(await visit(flat)).toMatchObject({ ok: all });
     const stopped = size - 1;

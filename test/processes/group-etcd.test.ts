@@ -115,12 +115,13 @@ describe.skipIf(etcd === undefined)("a group in etcd", () => {
 
   it("refuses a second process that claims a rank, and takes the successor at the same address", async () => {
     const name = fresh("claim");
-    const group = await start(name, {}, { rank: 7 });
+    // At an address that others reach, and this process does not: no engine answers at it here.
+    const urls = [`mem://${fresh("moved")}`];
+    const group = await start(name, {}, { rank: 7, urls });
     await expect(start(name, {}, { rank: 7 })).rejects.toMatchObject({
       code: "failed_precondition",
       message: expect.stringContaining("rank 7 belongs to mem://"),
     });
-    const urls = group.self?.urls ?? [];
     const successor = await start(name, {}, { rank: 7, urls });
     expect(successor.self?.incarnation).toBeGreaterThan(group.self?.incarnation ?? 0);
     await expect.poll(() => group.isExcluded, patience).toBe(true);
@@ -364,9 +365,9 @@ describe.skipIf(etcd === undefined)("etcd with authentication", () => {
 describe("the options of etcdAuthority", () => {
   const endpoints = "http://127.0.0.1:2379";
   it.each([
-    [{ endpoints: [] }, "endpoints has no URL"],
-    [{ endpoints: "10.0.0.1:2379" }, '"10.0.0.1:2379" of endpoints is no URL with http or https'],
-    [{ endpoints, prefix: "groups/" }, "prefix must begin with a slash"],
+    [{ endpoints: [] }, "endpoints must be an array of at least 1 item, it has 0"],
+    [{ endpoints: "10.0.0.1:2379" }, 'endpoints must be a URL with http or https, it is "10.0.0.1:2379"'],
+    [{ endpoints, prefix: "groups/" }, "prefix must be a path that begins with a slash"],
     [{ endpoints, leaseMs: 10 }, "leaseMs must be a number from 2000 to 3600000, it is 10"],
     [{ endpoints, requestTimeoutMs: 0 }, "requestTimeoutMs must be a number from 1"],
     [{ endpoints, whenUnreachable: "stop" }, 'whenUnreachable must be "wait" or "end"'],

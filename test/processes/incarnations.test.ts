@@ -138,7 +138,7 @@ describe("a client that listens at a name of its own and is started again there"
       });
     }
     await server.ask("release", { key: "question 4", value: "too late" });
-    // Of each life the answer of one handler, and the failure of the other, which ended by its signal.
+    // In each life one handler answered, and the other failed, because its signal ended it.
     expect(await server.ask("stats")).toMatchObject({
       sessions: 0,
       callsIn: 0,

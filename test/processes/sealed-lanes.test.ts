@@ -15,7 +15,7 @@ import { endAllPeers, openEngine, until } from "./support/peers.ts";
 
 let ca: Authority;
 let other: Authority;
-/** Of certificates that the server reads. */
+/** The folder of the certificates that the server reads. */
 let folder: string;
 
 beforeAll(() => {

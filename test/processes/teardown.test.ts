@@ -12,7 +12,7 @@ const uncaught = /^file:.*\n.*\n[ \t]*\^\n\nError: on purpose\n( {4}at .*\n)+\nN
 /** Ends are immediate, but for `close`, which takes half a second at most; the rest is for a busy machine. */
 const withinMs = 60_000;
 
-// Of both fabrics, whose tests run beside each other.
+// For both fabrics, whose tests run beside each other.
 afterAll(endAllPeers);
 
 type Plan = Omit<TeardownPlan, "url">;
@@ -59,7 +59,7 @@ describe.each(fabrics)("an engine over %s", { timeout: withinMs, concurrent: tru
   async function expectEnd(child: Child, ending: Ending, stderr: RegExp = /^$/, listen = ""): Promise<void> {
     expect(await child.ended, child.stderr).toBe(ending);
     expect(child.stderr).toMatch(stderr);
-    // A signal leaves a process no time to tidy up; whoever opens next does.
+    // A signal leaves a process no time to tidy up; the next engine that opens does.
     if (typeof ending === "string") await (await Engine.open({ listen: `shm://${freshName()}` })).close();
     const names = listen.startsWith("shm://") ? [listen.slice("shm://".length)] : [];
     expect(sharedFiles(child.pid, ...names)).toEqual([]);

@@ -110,7 +110,7 @@ describe.each(verbs)("RDMA connections on $name", (provider) => {
     const url = provider.deadUrl();
     const error = await failure(engine.connect(url));
     expect(error).toMatchObject({ code: "unavailable", retryable: true });
-    expect(error.message).toContain("did not answer within 5000 ms; is a server running there?");
+    expect(error.message).toMatch(/did not answer within \d+ ms; is a server running there\?/);
     expect(toPeer(events, url).slice(0, 2)).toEqual(["address_resolved", "route_resolved"]);
     // Soft-iWARP says no inside of the call that connects, without an event.
     if (portOf(engine).granted?.device.startsWith("siw")) return;

@@ -7,7 +7,7 @@ import { failure, until } from "../matrix/wait.ts";
 
 const Ping = service("ping.v1", { ping: unary() });
 
-// They waited for whoever does not answer: until connectTimeoutMs, or their own deadline.
+// They waited for a peer that does not answer: until connectTimeoutMs, or their own deadline.
 describe("calls that wait for a peer's session", () => {
   it.each(["peer", "engine"])("end when the %s is closed", async (what) => {
     const tcp = providers.find(({ name }) => name === "tcp over IPv4");

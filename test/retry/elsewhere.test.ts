@@ -1,5 +1,6 @@
 import {
   bulk,
+  clientStream,
   type Engine,
   handle,
   implement,
@@ -23,6 +24,7 @@ const Who = service("who.v1", {
   hold: unary({ output: z.string() }),
   sum: unary({ input: bulk("read"), output: z.number() }),
   count: serverStream({ output: z.string() }),
+  gather: clientStream({ items: z.string(), output: z.string() }),
 });
 
 const mem = providers[0] as (typeof providers)[number];
@@ -52,6 +54,11 @@ function open(
     async *count() {
       yield name;
     },
+    async gather(items) {
+      let all = name;
+      for await (const item of items) all += item;
+      return all;
+    },
     async sum(memory, call) {
       const bytes = new Uint8Array(memory.byteLength);
       await call.get(memory, bytes);
@@ -69,7 +76,7 @@ describe("a call to a balanced peer that is tried again", () => {
     const gate = deferred();
     const [a, b] = [await open("a", gate.promise), await open("b")];
     const client = await openEngine({}, true);
-    // Whoever drains first comes first, as long as it is there to be picked.
+    // The backend that drains first is picked as long as it is there.
     await using balanced = await client.connect([urlOf(a), urlOf(b)], {
       policy: {
         pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
@@ -89,6 +96,32 @@ describe("a call to a balanced peer that is tried again", () => {
     gate.resolve();
     expect(await held).toBe("a");
     expect((await report).aborted).toEqual([]);
+  });
+
+  it("sends the items of a stream to the peer that takes it", async () => {
+    const gate = deferred();
+    const [a, b] = [await open("a", gate.promise), await open("b")];
+    const client = await openEngine({}, true);
+    await using balanced = await client.connect([urlOf(a), urlOf(b)], {
+      policy: {
+        pick: (all) => all.find(({ name }) => name === urlOf(a)) ?? (all[0] as (typeof all)[number]),
+      },
+    });
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+    const held = balanced.client(Who).hold();
+    await until(() => a.stats().callsIn === 1, "it is served");
+    const report = a.drain({ graceMs: 20_000 });
+    // In the same turn: the client has not heard.
+    const written = balanced.client(Who).gather.open();
+    const sends = [written.send("1"), written.send("2")];
+    const pumped = balanced.client(Who).gather(["3", "4"]);
+    expect(await written.end()).toBe("b12");
+    await Promise.all(sends);
+    expect(await pumped).toBe("b34");
+    expect(client.stats().counters.retries).toBe(0);
+    gate.resolve();
+    await held;
+    await report;
   });
 
   it("takes its memory along, and leaves none granted", async () => {
@@ -281,6 +314,7 @@ describe("an engine that drains", () => {
         heldOnce: () => "",
         sum: () => 0,
         async *count() {},
+        gather: () => "",
         lend: () => region.share(),
         hold: async () => {
           await gate.promise;

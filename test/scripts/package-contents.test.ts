@@ -6,7 +6,7 @@ import { faultsOfContents, faultsOfOther } from "../../scripts/test-package/cont
 
 const files = [
   ...["package.json", "README.md", "LICENSE", "CHANGELOG.md", "dist/index.js", "dist/index.d.ts"],
-  "dist/index.js.map",
+  ...["dist/index.js.map", "SECURITY.md", "docs/guide/index.md", "examples/01-hello.ts"],
   ...["dist/cli/bin/cinnabar.js", "licenses/README.txt", "licenses/libfabric/COPYING"],
   ...["licenses/libfabric/notices.txt", "licenses/node-addon-api.txt", "licenses/node-api-headers.txt"],
   ...["native/CMakeLists.txt", "native/include/node-api/napi.h", "native/include/rdma/fabric.h"],
@@ -35,6 +35,7 @@ describe("the contents of the package", () => {
   it.each([
     "dist/call/slot-table.test.d.ts",
     "src/index.ts",
+    "examples/demo/main.ts",
     "native/build/Release/cinnabar.node",
     "native/test/main.cc",
     "scripts/package.mjs",

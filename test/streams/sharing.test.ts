@@ -1,7 +1,9 @@
 import {
   bulk,
+  bytes,
   type CallContext,
   type Client,
+  clientStream,
   implement,
   RpcError,
   serverStream,
@@ -142,6 +144,38 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     expect(await read(feed, 3000)).toBe(3000);
     for (const stream of stalled) stream.cancel();
     await until(() => client.stats().streamBytes === 0, "the budget");
+  });
+
+  it("count an item that is longer than its window until the handler takes it", async () => {
+    const gate = deferred();
+    const Slow = service("slow.v1", {
+      up: clientStream({ items: bytes(), output: z.number(), window: { bytes: 8192 } }),
+    });
+    const { api, server } = await pair(
+      provider,
+      [
+        implement(Slow, {
+          async up(items) {
+            await gate.promise;
+            let sum = 0;
+            for await (const { byteLength } of items) sum += byteLength;
+            return sum;
+          },
+        }),
+      ],
+      { server: { limits: { maxPullBytes: 1024 * 1024 } } },
+    );
+    const { up } = api(Slow);
+    const itemBytes = 300 * 1024;
+    const first = up([new Uint8Array(itemBytes)]);
+    // The item of the second stream has no room beside that of the first, which nobody has taken.
+    await until(() => server.stats().counters.bodiesPulled === 1, "the first item");
+    expect(await failure(up([new Uint8Array(itemBytes)]))).toMatchObject({ code: "resource_exhausted" });
+    expect(server.stats().pullingBytes).toBeGreaterThan(itemBytes - 8192);
+    gate.resolve();
+    expect(await first).toBe(itemBytes);
+    await until(() => server.stats().pullingBytes === 0, "the budget");
+    expect(await up([new Uint8Array(itemBytes)])).toBe(itemBytes);
   });
 });
 

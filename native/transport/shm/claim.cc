@@ -94,7 +94,9 @@ std::string nameTaken(const std::string& name, const Holder& holder) {
            "\" is taken by a socket that does not listen; the kernel does not tell whose it is";
   }
   if (!holder.user || *holder.user == geteuid())
-    return "shm name \"" + name + "\" is already in use by a live process";
+    return "shm name \"" + name +
+           "\" is already in use by a live process. Cluster workers and threads cannot share a "
+           "name: give each its own, or use openLanes";
   return "shm name \"" + name + "\" is taken by a process of the user with id " +
          std::to_string(*holder.user) + "; this process has the user id " +
          std::to_string(geteuid());
@@ -170,8 +172,8 @@ int sweepShmFiles() {
       [&](std::string file, std::string name) { found.emplace(std::move(file), std::move(name)); });
   int removed = 0;
   for (const auto& [file, name] : found) {
-    // A port holds its name before the provider makes the file, so whoever can bind it now sees a
-    // dead port's file. The file's own lock covers owners in other network namespaces.
+    // A port holds its name before the provider makes the file. A name that can be bound now
+    // belongs to a dead port's file. The file's own lock covers owners in other network namespaces.
     base::Fd held = bindName(name);
     if (held && removeDead(file)) ++removed;
   }
@@ -236,7 +238,7 @@ ShmClaim::~ShmClaim() { release(); }
 int ShmClaim::publish() {
   lock_ = base::Fd(open(pathOf(fabricName_).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
   if (!lock_ || flock(lock_.get(), LOCK_SH) != 0) return errno;
-  // Only now can peers connect, so whoever is connected finds a whole region.
+  // Only now can peers connect, so a connected peer finds a whole region.
   return listen(socket_.get(), kBacklog) == 0 ? 0 : errno;
 }
 

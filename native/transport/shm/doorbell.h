@@ -11,16 +11,16 @@
 
 namespace cinnabar::shm {
 
-// shm has no wait object in any version, so a sleeper must be woken by whoever sends to it. Each
-// port shares a page with its peers; the eventfd beside it is written only if the page says that
+// shm has no wait object in any version, so a sleeper must be woken by its senders. Each port
+// shares a page with its peers. A sender writes to the eventfd beside it only if the page says that
 // the port sleeps. Sleeping is a Dekker handshake: the sleeper sets `asleep`, fences and polls once
-// more; the sender posts, fences and looks at `asleep`. One of them sees the other.
+// more; the sender posts, fences and reads `asleep`. At least one of them sees the other.
 
 /// Laid out for peers of any build: fixed offsets, a cache line each.
 struct DoorbellPage {
   alignas(64) std::atomic<uint32_t> asleep;
-  /// Set by a peer that found this port's queue full and goes to sleep: ring back when the queue
-  /// was drained.
+  /// Set by a peer that found this port's queue full and goes to sleep. This port rings back when
+  /// it has drained its queue.
   alignas(64) std::atomic<uint32_t> starved;
   /// Odd while this port is in the middle of copying from or to a neighbour's memory; see keys.h.
   alignas(64) std::atomic<uint32_t> copying;
@@ -31,8 +31,8 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 constexpr size_t kDoorbellBytes = 4096;
 
-/// A port's own doorbell. Peers write to the page too, so nothing in it is believed beyond "look
-/// again".
+/// A port's own doorbell. Peers write to the page too, so its words are hints to look again, and no
+/// more.
 class Doorbell {
  public:
   /// nullptr if the system refuses; errno says why.
@@ -51,9 +51,9 @@ class Doorbell {
   bool takeStarved() {
     return page_->starved.load(std::memory_order_relaxed) != 0 && page_->starved.exchange(0) != 0;
   }
-  /// From here to the same number of `endCopy` this port may be touching a neighbour's memory. Keys
-  /// must be looked up in between: their owner clears a key, fences and looks at the word, so that
-  /// one of the two sees the other.
+  /// Until `endCopy` has been called as often, this port may be touching a neighbour's memory. Look
+  /// keys up in between: their owner clears a key, fences and reads the word, so that one of the
+  /// two sees the other.
   void beginCopy() {
     if (copies_++ > 0) return;
     page_->copying.store(++copying_, std::memory_order_relaxed);
@@ -62,12 +62,12 @@ class Doorbell {
   void endCopy() {
     if (--copies_ == 0) page_->copying.store(++copying_, std::memory_order_release);
   }
-  /// From here to `endPost` this port may have taken a place in a neighbour's queue and not yet
-  /// filled it. Each is ordered behind the post before it, so that who sees a new number sees that
-  /// post whole; the place is taken by an atomic exchange, which no store passes.
+  /// Until `endPost` this port may have taken a place in a neighbour's queue and not yet filled it.
+  /// Each store is ordered behind the post before it: a reader of a new number sees that post
+  /// whole. The place is taken by an atomic exchange, which no store passes.
   void beginPost() { page_->posting.store(++posting_, std::memory_order_release); }
   void endPost() { page_->posting.store(++posting_, std::memory_order_release); }
-  /// Swallows what was written to the eventfd.
+  /// Empties the eventfd.
   void drain();
 
  private:
@@ -85,8 +85,8 @@ class Doorbell {
 /// A peer's doorbell, made of descriptors that the peer sent.
 class RemoteDoorbell {
  public:
-  /// Takes the descriptors in any case. nullptr unless they are what they should be: a page that
-  /// cannot shrink under our mapping (which would raise SIGBUS), and an eventfd.
+  /// Owns the descriptors from now on, whatever it returns. nullptr unless they are an eventfd and
+  /// a page that cannot shrink under our mapping, which would raise SIGBUS.
   static std::unique_ptr<RemoteDoorbell> adopt(base::Fd page, base::Fd event);
   ~RemoteDoorbell();
 

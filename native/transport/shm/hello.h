@@ -55,8 +55,8 @@ struct HelloMessage {
   uint32_t slotBytes = 0;
   /// The version of the sender's libfabric (FI_VERSION).
   uint32_t libfabric = 0;
-  /// A number and where it lies in the sender's memory: whoever can read it there can copy to and
-  /// from the process directly.
+  /// A number and where it lies in the sender's memory: a peer that can read it there can copy to
+  /// and from the process directly.
   uint64_t proof = 0;
   uint64_t proofAt = 0;
   char name[kPortNameMax + 1] = {};

@@ -47,7 +47,7 @@ bool KeyTable::add(uint64_t key, uint64_t base, uint64_t length, uint64_t access
   KeyEntry* entry =
       search(entries_, key, [&](KeyEntry& candidate) { return candidate.key.load(relaxed) == 0; });
   if (entry == nullptr) return false;
-  // Whoever sees one of these sees that the former key has gone.
+  // A reader that sees one of these stores sees that the former key has gone.
   std::atomic_thread_fence(std::memory_order_release);
   entry->base.store(base, relaxed);
   entry->length.store(length, relaxed);

@@ -11,12 +11,12 @@
 
 namespace cinnabar::shm {
 
-// The shm provider checks no keys when processes copy directly. So each port publishes those it has
-// given out in a page that its neighbours map read-only, and whoever copies looks there first. See
-// docs/design/bulk.md.
+// The shm provider checks no keys when processes copy directly. So each port publishes the keys
+// that it has given out, in a page that its neighbours map read-only. A neighbour looks there
+// before it copies. See docs/design/bulk.md.
 
-/// Laid out for peers of any build. Written by one thread of one process while others read: the
-/// fields before the key, and the key cleared before they change again.
+/// The layout is fixed, since peers may have other builds. One thread of one process writes while
+/// others read: it writes the fields before the key, and clears the key before it changes them.
 struct KeyEntry {
   std::atomic<uint64_t> key;  // 0: free
   std::atomic<uint64_t> base;
@@ -25,8 +25,8 @@ struct KeyEntry {
 };
 static_assert(sizeof(KeyEntry) == 32 && std::atomic<uint64_t>::is_always_lock_free);
 
-// A key lies in one of the places that follow the one that its low bits name. A removed key leaves
-// no mark, since a search looks at all of them.
+// The low bits of a key name a place, and the key lies in one of the kKeyWindow places from there.
+// A search looks at all of them, so a removed key leaves no mark.
 constexpr size_t kKeyEntries = 1 << 16;
 constexpr size_t kKeyWindow = 16;
 constexpr size_t kKeysBytes = kKeyEntries * sizeof(KeyEntry);
@@ -64,8 +64,8 @@ struct KeyRange {
 /// A neighbour's keys.
 class RemoteKeys {
  public:
-  /// Takes the descriptor in any case. nullptr unless it is a table that cannot shrink under our
-  /// mapping (which would raise SIGBUS) and that only its owner can write.
+  /// Owns the descriptor from now on, whatever it returns. nullptr unless it is a table that cannot
+  /// shrink under our mapping, which would raise SIGBUS, and that only its owner can write.
   static std::unique_ptr<RemoteKeys> adopt(base::Fd fd);
   ~RemoteKeys();
 

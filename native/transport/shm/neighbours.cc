@@ -75,7 +75,7 @@ Neighbour* Neighbours::add(base::Fd socket, bool connected) {
 }
 
 Neighbour* Neighbours::meet(const std::string& name, int* status) {
-  // Whoever is connecting to us at this moment may be the very one.
+  // The neighbour may be connecting to us at this moment.
   acceptAll();
   std::vector<Neighbour*> unread;
   for (auto& [id, neighbour] : all_) {
@@ -243,8 +243,8 @@ bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   neighbour.doorbell = RemoteDoorbell::adopt(std::move(received.page), std::move(received.event));
   neighbour.keys = RemoteKeys::adopt(std::move(received.keys));
   if (!neighbour.doorbell || !neighbour.keys) return false;
-  // Of a port of this process the provider takes the mapping itself, which must stay until we are
-  // through with it.
+  // For a port of this process the provider uses the port's own mapping, which must stay until we
+  // are through with it.
   EndpointLease local;
   if (neighbour.pid() == getpid()) {
     local = SharedEndpoint::lease(message.fabricName);

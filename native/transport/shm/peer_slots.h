@@ -7,20 +7,20 @@
 
 namespace cinnabar::shm {
 
-/// The slots for peers in an shm endpoint, as libfabric 2.1 keeps them: whom each belongs to
+/// The slots for peers in an shm endpoint, as libfabric 2.1 keeps them: the peer of each slot
 /// (struct smr_map, in our memory) and what was agreed with that peer (struct smr_peer_data, in our
 /// region).
 ///
-/// Removing an address empties the first and not the second. A peer that gets the slot later is
-/// then taken for one that has been introduced, and is never mapped: the first post to it goes
+/// libfabric clears the first when an address is removed, but not the second. A later peer in the
+/// slot is taken for one that has been introduced, and is never mapped. The first post to it goes
 /// through a null pointer.
 class PeerSlots {
  public:
-  /// Of the endpoint that has made this region, has met nobody yet and outlives this. nullptr where
-  /// it is not needed, or the layout is not the one that is known here.
+  /// The slots of the endpoint that has made this region, has met nobody yet and outlives this.
+  /// nullptr where they are not needed, or where the layout is not the one that is known here.
   static std::unique_ptr<PeerSlots> of(int regionFile);
 
-  /// Makes the slots that nobody has like new. Only where the endpoint may be polled.
+  /// Clears the slots without a peer. Call it only where the endpoint may be polled.
   void clearUnused();
 
  private:

@@ -30,7 +30,7 @@ Reassembly::Outcome Reassembly::add(uint64_t tag, uint8_t* piece, size_t bytes, 
   *whole = partial.have;
   partial.have = 0;
   if (!fits) return Outcome::tooLarge;
-  // Of one piece alone nothing was kept, and there may be no memory to copy from.
+  // Nothing was kept of a message in one piece, and there may be no memory to copy from.
   if (offset == 0) return Outcome::complete;
   memmove(piece + offset, piece, bytes);
   memcpy(piece, partial.bytes.data(), offset);

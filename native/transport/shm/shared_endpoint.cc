@@ -28,7 +28,7 @@ std::shared_ptr<SharedEndpoint> SharedEndpoint::publish(
 }
 
 EndpointLease SharedEndpoint::lease(const std::string& fabricName) {
-  // Outlives the lock: whoever turns out to be the last to hold it takes the lock again.
+  // Outlives the lock: the last holder takes the lock again when it lets go.
   std::shared_ptr<SharedEndpoint> found;
   std::lock_guard lock(registry().mutex);
   auto entry = registry().endpoints.find(fabricName);

@@ -34,14 +34,14 @@ class RegionHead {
 
 /// Frees the locks of the dead.
 ///
-/// In libfabric's shm regions there is a spin lock. In 1.17 whoever posts to a region, and its
-/// owner while it reads, holds it; in 2.1 whoever takes a buffer of a region or gives one back. A
-/// process that is killed at that moment leaves it locked, and everybody who uses the region spins
-/// for ever, inside the provider. Nobody but another thread can end that. This one sleeps until a
-/// peer's process ends, then looks at the two locks it may have held, the one in its own region and
-/// the one in ours: what stays locked all the time is unlocked. The dead one had either not yet
-/// published its message, or was through but for the unlocking, so what the lock guards is sound
-/// but for a buffer that may be missing.
+/// In libfabric's shm regions there is a spin lock. In 1.17 it is held by a process that posts to
+/// the region, and by the owner while it reads; in 2.1 by a process that takes a buffer of the
+/// region or gives one back. A process that is killed at that moment leaves it locked, and
+/// everybody who uses the region spins for ever, inside the provider. Nobody but another thread can
+/// end that. This one sleeps until a peer's process ends, then looks at the two locks it may have
+/// held, the one in its own region and the one in ours: what stays locked all the time is unlocked.
+/// The dead one had either not yet published its message, or was through but for the unlocking, so
+/// what the lock guards is sound but for a buffer that may be missing.
 ///
 /// Ours may also be held by a live peer that was preempted, or stopped, so it gets much longer.
 class StaleLockReaper {

@@ -11,34 +11,36 @@
 
 namespace cinnabar::shm {
 
-/// Sets the queue of an shm region going again that a dead process has stopped.
+/// Frees the queue of an shm region that a dead process has stopped.
 ///
-/// In libfabric 2.1 who posts to a region takes a place in its queue, fills it and says so. A
-/// process that is killed in between leaves a place that is never filled, and the owner waits at it
-/// for ever. From without it looks as one that a live process is about to fill. So each port shows
-/// in its doorbell's page when it is inside a post (Doorbell::beginPost), and when a neighbour has
-/// ended the owner lists the places that are taken and not filled, then looks who is inside a post.
-/// Once each of those is through with it, whatever of the list is still not filled was the dead
-/// one's, and is passed over as a post that its poster has given up:
+/// In libfabric 2.1 a poster takes a place in the region's queue, fills it and marks it as filled.
+/// A process that is killed in between leaves a place that is never filled, and the owner waits at
+/// it for ever. The place looks like one that a live process is about to fill.
 ///
-/// - The word is set before a place is taken, and a place before it counts as taken. So whoever has
-///   a listed place is seen to post, or to be through, and then what it filled is seen too.
-/// - Nobody posts before the owner has its doorbell (hello.h), so who comes later has no listed
-/// place.
-/// - A neighbour whose socket has ended meanwhile is dead, or has closed and posts no more.
+/// So each port shows in its doorbell's page when it is inside a post (Doorbell::beginPost). When a
+/// neighbour has ended, the owner lists the places that are taken and not filled, and then the
+/// ports that are inside a post. When all of those have finished their post, the listed places that
+/// are still not filled belonged to the dead process. They are passed over, as posts that were
+/// given up. This is safe:
+///
+/// - A poster sets its word before it takes a place. So the poster of a listed place is either seen
+///   inside its post, or has finished it, and then its filled place is seen too.
+/// - A port posts only when the owner has its doorbell (hello.h), so a port that comes later has no
+///   listed place.
+/// - A neighbour whose socket ends meanwhile is dead, or has closed and posts no more.
 /// - The owner itself is inside no post when it looks.
 class StoppedQueue {
  public:
-  /// Of the endpoint that has made this region, has met nobody yet and outlives this. nullptr where
-  /// it is not needed, or the layout is not the one that is known here.
+  /// The queue of the endpoint that has made this region, has met nobody yet and outlives this.
+  /// nullptr where it is not needed, or where the layout is not the one that is known here.
   static std::unique_ptr<StoppedQueue> of(int regionFile);
-  /// The same of a region in memory. Needs no libfabric.
+  /// The same for a region in memory. Needs no libfabric.
   static std::unique_ptr<StoppedQueue> in(uint8_t* region);
 
-  /// To be called after neighbours may have ended, and again while `isStopped`, where the endpoint
-  /// may be polled. True if the queue may be read on.
+  /// Call it when neighbours may have ended, and again while `isStopped`, where the endpoint may be
+  /// polled. True if places were passed over, so that the queue can be read on.
   ///
-  /// `Posters` is `Neighbours` but in tests.
+  /// `Posters` is `Neighbours`, except in tests.
   template <typename Posters>
   bool passOver(const Posters& posters) {
     if (uint64_t ended = posters.ended(); ended != ended_) {
@@ -50,7 +52,7 @@ class StoppedQueue {
     std::erase_if(posts_, [&](const UnderWay& post) { return !posters.isPosting(post); });
     return posts_.empty() && giveUp();
   }
-  /// Whether somebody is waited for.
+  /// Whether listed places wait for the end of posts.
   bool isStopped() const { return !places_.empty(); }
 
  private:
@@ -62,9 +64,9 @@ class StoppedQueue {
 
   uint8_t* queue_;
   int64_t size_;
-  uint64_t ended_ = 0;           // how many neighbours had, at the last look
-  std::vector<int64_t> places_;  // taken and not filled then
-  std::vector<UnderWay> posts_;  // that were under way then, and still are
+  uint64_t ended_ = 0;           // how many neighbours had ended at the last look
+  std::vector<int64_t> places_;  // taken and not filled at that look
+  std::vector<UnderWay> posts_;  // under way at that look, and still
 };
 
 }  // namespace cinnabar::shm

@@ -26,8 +26,8 @@ constexpr size_t kMostPending = 1024;
 constexpr uint64_t kPendingNs = 5'000'000'000;
 
 constexpr uint64_t kSweepNs = 1'000'000'000;
-// Of too many connections so many end at once that the next is not too many again: each look is at
-// all of them.
+// The part of the connections that ends at once when there are too many. Each look is at all of
+// them, so the next connection should not be too many again.
 constexpr size_t kEndedPart = 32;
 
 std::string keyOf(const fabric::RawAddress& peer) { return {peer.begin(), peer.end()}; }
@@ -158,10 +158,10 @@ void SocketWatch::detach(int fd) {
   transport::Connection ended = found->second.connection;
   bool isCutOff = found->second.isCutOff;
   known_.erase(found);
-  // Who ended it has gone, and whoever has begun with the peer meanwhile did not have it.
+  // Its user has ended it and gone. A later user of the peer did not have this connection.
   if (isCutOff) return;
-  // Of two that connect to each other at once, one connection goes on. The other side's may be
-  // refused before the answer to ours has come; should ours fail, that is told by itself.
+  // When two sides connect to each other at once, one connection goes on. The other side's may be
+  // refused before the answer to ours has come. A failure of ours is reported by itself.
   if (ended.number == 0 || !ended.isUp || isReached(ended.peer)) return;
   if (pending_.disconnected.size() >= kMostDisconnected) return;
   pending_.disconnected.push_back(std::move(ended.peer));

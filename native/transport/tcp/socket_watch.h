@@ -43,17 +43,17 @@ class SocketWatch {
 
   /// Bounds what others make the port hold. Before the first connection.
   void bound(const transport::ConnectionBounds& bounds) { bounds_ = bounds; }
-  /// Peers at this address are known to the port, and not any more. An address may come several
-  /// times.
+  /// `admit`: the port knows peers at this address. `forget`: it does not any more. An address may
+  /// be admitted several times.
   void admit(const fabric::RawAddress& peer);
   void forget(const fabric::RawAddress& peer);
-  /// Ends connections that belong to nobody the port knows and have been idle for too long. Looks
-  /// once a second, while there are such.
+  /// Ends connections of unknown peers that have been idle for too long. Looks once a second while
+  /// there are such connections.
   void sweep() {
     if (hasStrangers_.load(std::memory_order_relaxed)) sweepNow();
   }
 
-  /// Bytes of connections that were read and written so far.
+  /// Bytes that were read from and written to connections so far.
   const uint64_t& movedBytes() const { return movedBytes_; }
 
   /// Whether `take` has something.
@@ -64,19 +64,19 @@ class SocketWatch {
   };
   struct News {
     std::vector<Unreachable> unreachable;
-    /// Whose last connection has ended.
+    /// Peers whose last connection has ended.
     std::vector<fabric::RawAddress> disconnected;
-    /// Since the port was opened.
+    /// Counts since the port was opened.
     transport::Turned turned;
   };
   News take();
 
-  /// Those that are there, in no order.
+  /// The present connections, in no order.
   std::vector<transport::Connection> connections() const;
-  /// How many were made so far: each has a number, from 1 on.
+  /// How many connections were made so far. Each has a number, from 1 on.
   uint64_t connectionsMade() const;
 
-  /// Memory of the port's that transfers of peers use now; nothing where `filters` is false.
+  /// The port's memory that transfers of peers use now; empty where `filters` is false.
   const KeysInUse& keys() const { return keys_; }
   /// A connection whose transfers use a key, and how far it has come.
   struct Use {
@@ -89,28 +89,29 @@ class SocketWatch {
   std::vector<Use> usesOf(uint64_t key) const;
   /// Ends the connection, if it is still there. The provider then closes it.
   void endUse(const Use& use);
-  /// Ends the connections with whoever listens at that address. Whether there was one.
+  /// Ends the connections with the peer that listens at that address. Whether there was one.
   bool endAll(const fabric::RawAddress& peer);
-  /// Nobody sends to a peer any more: ends what tries to connect to it. The provider itself would
-  /// wait for ever for the answer of one that says nothing.
+  /// Ends attempts to connect to a peer that nobody sends to any more. The provider itself would
+  /// wait for ever for a peer that does not answer.
   void abandon(const fabric::RawAddress& peer);
 
-  // For the functions in libc's place.
+  // Called by the functions that replace those of libc.
   void attach(int fd, Socket& socket);
-  /// Before the descriptor is closed.
+  /// Called before the descriptor is closed.
   void detach(int fd);
   void onMoved(size_t bytes) { movedBytes_ += bytes; }
   /// `socket` is a connection, as it is now.
   void onConnection(int fd, Socket& socket);
   void onUnreachable(const Socket& socket, int code);
-  /// Another message has come in part, or the rest of it.
+  /// A part of a message has come, or the rest of it.
   void onHeld(Socket& socket);
-  /// There is no descriptor for another connection. Ends those that have waited too long to say who
-  /// they are. Whether the provider is about to close some, so that what comes can wait for that.
+  /// There is no descriptor for another connection. Ends the connections that have not identified
+  /// themselves for too long. Returns whether the provider will close some, so that new ones can
+  /// wait.
   bool makeRoom();
-  /// So many were accepted and turned away at once, for lack of descriptors (`code`).
+  /// `count` connections were accepted and turned away at once, for lack of descriptors (`code`).
   void onTurnedAway(int code, unsigned count);
-  /// One sent what no provider of libfabric's sends.
+  /// A connection sent bytes that no provider of libfabric sends.
   void onMalformed();
 
  private:
@@ -118,12 +119,12 @@ class SocketWatch {
   bool filters_ = false;
   transport::ConnectionBounds bounds_;
   std::atomic<bool> hasStrangers_ = false;
-  // Of the thread that makes the provider's calls, which is the port's.
+  // Used by the port's thread alone, which makes the provider's calls.
   uint32_t holding_ = 0;  // connections with a message that has come in part
   uint64_t sweptNs_ = 0;
   uint64_t movedBytes_ = 0;
   std::atomic<bool> news_ = false;
-  mutable std::mutex mutex_;  // of all that follows
+  mutable std::mutex mutex_;  // guards all that follows
   News pending_;
   uint64_t made_ = 0;
   struct Known {
@@ -131,7 +132,7 @@ class SocketWatch {
     uint64_t sinceNs = 0;
     uint64_t endedNs = 0;  // when this side ended it; 0 if it did not
     bool isEnding() const { return endedNs != 0; }
-    bool isCutOff = false;  // by endAll: nobody is left to be told
+    bool isCutOff = false;  // by endAll: no user is left to be told
   };
   void boundInbound();
   void sweepNow();

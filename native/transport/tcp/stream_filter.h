@@ -51,7 +51,7 @@ struct Header {
   uint8_t detail() const { return bytes[4]; }
   uint8_t runs() const { return bytes[5]; }
   uint8_t headerBytes() const { return bytes[6]; }
-  /// Of the message, header included.
+  /// Bytes of the message, header included.
   uint64_t size() const { return at<uint64_t>(8); }
 
   template <typename T>
@@ -65,9 +65,9 @@ struct Header {
 /// Follows the messages of a stream, however it is cut into pieces.
 class MessageWalk {
  public:
-  /// Calls `judge(header)` for each header that is whole, `onEnd` when a message has passed to its
-  /// end. Returns how many of the bytes lie before the first header that is none, or that `judge`
-  /// rejects: `length` if all are good.
+  /// Calls `judge(header)` for each whole header, and `onEnd` at the end of each message. Returns
+  /// how many bytes lie before the first header that is malformed or that `judge` rejects: `length`
+  /// if all are good.
   template <typename Judge, typename OnEnd>
   size_t walk(const uint8_t* bytes, size_t length, Judge&& judge, OnEnd&& onEnd) {
     size_t start = 0;  // of the present header

@@ -8,7 +8,7 @@
 namespace cinnabar::verbs {
 namespace {
 
-// No pointer begins so, thus no id of libfabric's or of another user of the device.
+// No pointer begins with this mark, so no id of libfabric or of another user of the device does.
 constexpr uint64_t kMark = 0x5a17'0000'0000'0000;
 constexpr uint64_t kMarkBits = 0xffff'0000'0000'0000;
 

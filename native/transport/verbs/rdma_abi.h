@@ -41,7 +41,7 @@ struct WorkRequest {
 };
 
 using PollFunction = int(CompletionQueue* queue, int most, WorkCompletion* into);
-/// Of a list; returns an error, and where it came to.
+/// Posts a list. Returns an error, and the request that was refused.
 using PostFunction = int(QueuePairHandle* pair, WorkRequest* request, WorkRequest** refused);
 
 /// The beginning of struct ibv_context_ops.

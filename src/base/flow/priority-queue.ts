@@ -1,4 +1,3 @@
-import { Chain, type Link } from "./chain.ts";
 import { isMoreUrgent, type Priority, priorities, Turns, turns } from "./priority.ts";
 
 /** What waits in a queue. */
@@ -160,4 +159,57 @@ function whoGives(comer: Priority, counts: Readonly<Record<string, number>>): Pr
   if (most !== undefined && most !== comer) return most;
   if (count(comer) > 1 && comer !== "control") return undefined;
   return others.reverse().find((each) => each !== comer && count(each) > 0 && isMoreUrgent(comer, each));
+}
+
+/** An item of a chain, with its neighbours. */
+interface Link<T> {
+  readonly item: T;
+  next: Link<T> | undefined;
+  previous: Link<T> | undefined;
+}
+
+/**
+ * A doubly linked list. Appending costs O(1), and so does cutting an item out, wherever it is.
+ */
+class Chain<T> {
+  #first: Link<T> | undefined;
+  #last: Link<T> | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get first(): Link<T> | undefined {
+    return this.#first;
+  }
+
+  get last(): Link<T> | undefined {
+    return this.#last;
+  }
+
+  append(item: T): Link<T> {
+    const link: Link<T> = { item, next: undefined, previous: this.#last };
+    if (this.#last === undefined) this.#first = link;
+    else this.#last.next = link;
+    this.#last = link;
+    this.#size++;
+    return link;
+  }
+
+  /** Removes a link of this chain. It is in no chain afterwards. */
+  cut(link: Link<T>): void {
+    const { next, previous } = link;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    link.next = undefined;
+    link.previous = undefined;
+    this.#size--;
+  }
+
+  *[Symbol.iterator](): IterableIterator<T> {
+    for (let link = this.#first; link !== undefined; link = link.next) yield link.item;
+  }
 }

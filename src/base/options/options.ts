@@ -174,8 +174,10 @@ export function instance<T>(type: abstract new (...args: never) => T): Field<T> 
 
 /** An array of `low` to `high` items, each of which `item` checks. Its name is that of the array and its index. */
 export function list<R>(item: Field<R>, low = 0, high = Number.POSITIVE_INFINITY): Field<readonly R[]> {
-  const count = high === Number.POSITIVE_INFINITY ? `at least ${low}` : `${low} to ${high}`;
-  const expected = low === 0 && high === Number.POSITIVE_INFINITY ? "an array" : `an array of ${count} items`;
+  const isOpen = high === Number.POSITIVE_INFINITY;
+  const count = isOpen ? `at least ${low}` : `${low} to ${high}`;
+  const items = isOpen && low === 1 ? "item" : "items";
+  const expected = isOpen && low === 0 ? "an array" : `an array of ${count} ${items}`;
   return {
     resolve(where, name, value) {
       if (!Array.isArray(value)) return fail(TypeError, where, name, expected, value);

@@ -81,7 +81,7 @@ export interface DomainReport {
   /** Operations that libfabric queues by default. */
   readonly sendQueueDepth: number;
   readonly receiveQueueDepth: number;
-  /** Of the device's port: what it has negotiated; 0 and "" where libfabric does not say. */
+  /** What the device's port has negotiated; 0 and "" where libfabric does not say. */
   readonly mtuBytes: number;
   readonly bitsPerSecond: number;
   readonly linkState: "up" | "down" | "";
@@ -248,7 +248,7 @@ export interface Addon extends CryptoAddon, VerbsAddon {
    */
   addressOf(port: number, hostOrName: string, service: number): Uint8Array | NativeError;
   /**
-   * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address: whoever
+   * While the port's thread is absent (docs/design/guard.md) the guard answers the peer behind the address. A peer that
    * sends a message with the eight bytes of `mark` at its byte 8 is sent `message`, at once and every `everyMs` (at
    * least 1) from then on, until the absence has lasted `forMs`. Returns 0, or a negated error: -EADDRINUSE (-98) for a
    * mark that is taken, -EINVAL (-22) for a message longer than `injectBytes`. Holds until `unvouch` or `forget`. With a
@@ -333,9 +333,8 @@ export interface Addon extends CryptoAddon, VerbsAddon {
   setRef(port: number, keepsProcessAlive: boolean): void;
 
   /**
-   * The connections that are open, in no order, and how many were made so far. Whoever holds the number of those made
-   * at one time knows that nobody of then can write any more when all that are open have higher numbers. Empty and 0
-   * unless `watchesSockets`.
+   * The connections that are open, in no order, and how many were made so far. Keep `made` of one time: once every open
+   * connection has a higher number, no peer of that time can write any more. Empty and 0 unless `watchesSockets`.
    */
   connections(port: number): { readonly open: readonly NativeConnection[]; readonly made: number };
 

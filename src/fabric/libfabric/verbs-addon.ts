@@ -8,7 +8,7 @@ export interface NativeConnectionEvent {
   readonly device: string;
   readonly local: { readonly host: string; readonly port: number } | null;
   readonly remote: { readonly host: string; readonly port: number } | null;
-  /** Of a connection that has been established. */
+  /** null until the connection is established. */
   readonly queuePair: QueuePairAttributes | null;
 }
 

@@ -31,7 +31,7 @@ function rails(): Rail[] {
 describe("railsOf", () => {
   it("puts together what libfabric, sysfs and the interfaces tell of an address", () => {
     expect(rails()).toEqual([
-      // Of two ports that have no interface in sysfs, it cannot be known which one it is.
+      // Two ports have no interface in sysfs, so it is unknown which of them it is.
       { device: "mlx5_0", port: 0, interface: "ib0", address: "10.99.0.1", gids: [] },
       {
         device: "rxe0",

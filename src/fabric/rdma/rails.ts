@@ -12,7 +12,7 @@ export interface Rail {
   readonly interface: string;
   /** Numeric. */
   readonly address: string;
-  /** Of the port, as far as they belong to the interface; `canonicalGid` writes them. */
+  /** The identifiers of the port that belong to the interface, as `canonicalGid` writes them. */
   readonly gids: readonly string[];
 }
 

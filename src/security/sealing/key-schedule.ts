@@ -22,8 +22,8 @@ export function expand(secret: Uint8Array, label: string, bytes: number): Uint8A
 }
 
 /**
- * Keys that follow from a secret, one link after the other: each has a key, an iv, and the secret of the next, which is
- * all that is kept. Whoever learns it learns nothing of former links.
+ * Keys that follow from a secret, one link after the other. Each link has a key, an iv and the secret of the next link.
+ * Only that secret is kept. It tells nothing about former links.
  */
 export class KeyChain {
   readonly #suite: SuiteName;
@@ -58,7 +58,7 @@ export class KeyChain {
   }
 }
 
-/** The ciphers of a chain for whoever seals: the present one alone. */
+/** The ciphers of a chain for the side that seals: the present one alone. */
 export class SealingKeys {
   readonly #chain: KeyChain;
   #aead: Aead;
@@ -94,8 +94,8 @@ export interface LinkBounds {
 }
 
 /**
- * The ciphers of a chain for whoever opens. A link that nothing has been opened with proves nothing: former ones are
- * forgotten only when something has.
+ * The ciphers of a chain for the side that opens. Former links are forgotten only when a message has been opened with a
+ * new one: until then, nothing proves that the new link is real.
  */
 export class OpeningKeys {
   readonly #chain: KeyChain;

@@ -9,8 +9,8 @@ import { tagBytes } from "./suites.ts";
 const bounds = { behind: 1, ahead: 16 };
 
 /**
- * Opens pieces of bulk data, in one direction of a session. It does not remember which pieces it has opened: whoever
- * asks names a piece once, and the `aad` and the sealed message that brings the counter bind it.
+ * Opens pieces of bulk data, in one direction of a session. It does not remember which pieces it has opened: the caller
+ * names each piece once. The `aad` and the sealed message that brings the counter bind the piece.
  */
 export class PieceOpener {
   readonly #keys: OpeningKeys;

@@ -9,7 +9,7 @@ const usualPieceBytes = 2 ** 18;
 
 /** What a receiver must know to open a piece, beside what both sides know of it. */
 export interface PieceSeal {
-  /** Of the sealings of this side in the session: 1 is the first. */
+  /** The number of the sealing among those of this side in the session. The first is 1. */
   readonly counter: number;
   readonly tag: Uint8Array;
 }

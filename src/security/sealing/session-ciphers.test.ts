@@ -105,7 +105,7 @@ describe.each(suiteNames)("the ciphers of a session by %s", (suite) => {
     expect(open(counter, sealedPiece.subarray(1), tag, aad)).toBe(false);
     expect(open(counter, sealedPiece, tag.subarray(1), aad)).toBe(false);
     expect(open(counter, sealedPiece, tag, aad)).toBe(true);
-    // It is no guard against repeats: whoever asks names a piece once.
+    // It is no guard against repeats: its caller names a piece once.
     expect(open(counter, sealedPiece, tag, aad)).toBe(true);
   });
 });

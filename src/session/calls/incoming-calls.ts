@@ -397,7 +397,7 @@ export class IncomingCalls implements Answering {
 }
 
 /** Inputs of at most so many bytes that came in a message do not count: the number of requests bounds them. */
-const smallInputBytes = 4096;
+export const smallInputBytes = 4096;
 
 /**
  * The input of a call counts in its peer's shares until the answer. It holds some of V8's heap, and the memory that its

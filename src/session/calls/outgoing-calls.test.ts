@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import type { SessionLimits } from "../../base/flow/session-limits.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { frameFlag, frameKind, rendezvousOwner } from "../../wire/frame.ts";
 import { FakeCall, peerGreeting } from "../connection/fake-services.test-support.ts";
 import {
@@ -18,7 +18,7 @@ import {
 const laterMs = 10_000;
 
 describe("calls that are made", () => {
-  function made(input?: unknown, limits?: Partial<SessionLimits>) {
+  function made(input?: unknown, limits?: Partial<EngineLimits>) {
     const all = open(limits);
     const call = new FakeCall();
     all.outgoing.request(call, 1, all.host.clock.now() + 500, input);

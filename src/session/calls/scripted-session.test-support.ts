@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
-import type { SessionLimits } from "../../base/flow/session-limits.ts";
 import { sessionParts } from "../../engine/session-parts.ts";
 import { decodeAt } from "../../wire/codec.ts";
 import { frameHeaderBytes, writeRendezvous } from "../../wire/frame.ts";
@@ -27,7 +27,7 @@ export const decoded = (frame: SentFrame | undefined): unknown =>
 export const gone = new RpcError({ code: "unavailable", message: "closed by us", origin: "local" });
 
 export function setUp(
-  limits: Partial<SessionLimits> = {},
+  limits: Partial<EngineLimits> = {},
   window: Partial<WindowLimits> = {},
   parts: readonly SessionPartFactory[] = sessionParts,
 ) {
@@ -50,7 +50,7 @@ export function setUp(
 }
 
 /** A session that said hello and has not been answered. */
-export function opening(limits?: Partial<SessionLimits>) {
+export function opening(limits?: Partial<EngineLimits>) {
   const all = setUp(limits);
   const opened = all.session.connect(packedGreeting()).then(
     () => undefined,
@@ -61,7 +61,7 @@ export function opening(limits?: Partial<SessionLimits>) {
 
 /** A session that accepted a hello. */
 export function open(
-  limits?: Partial<SessionLimits>,
+  limits?: Partial<EngineLimits>,
   change: Partial<typeof peerGreeting> = {},
   window?: Partial<WindowLimits>,
   parts?: readonly SessionPartFactory[],

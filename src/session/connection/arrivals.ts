@@ -1,5 +1,4 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import type { MessageTurns, TurnTaker } from "../../base/flow/message-turns.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Port } from "../../fabric/port.ts";
 import { type NotOpened, notOpened } from "../../security/sealing/message-opener.ts";
@@ -16,6 +15,7 @@ import {
 } from "../../wire/message.ts";
 import { forgeries } from "../opening/end-reasons.ts";
 import { isKeepalive } from "./keepalive.ts";
+import type { MessageTurns, TurnTaker } from "./message-turns.ts";
 
 const half = 2 ** 31;
 const keepaliveBytes = messageHeaderBytes + frameHeaderBytes;

@@ -1,8 +1,9 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
+import { usualLimits } from "../../base/flow/engine-limits.test-support.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import type { Priority } from "../../base/flow/priority.ts";
 import { RequestCredits } from "../../base/flow/request-credits.ts";
-import { defaultLimits, type SessionLimits } from "../../base/flow/session-limits.ts";
 import { CallMetrics } from "../../base/observe/call-metrics.ts";
 import { newCounters } from "../../base/observe/counters.ts";
 import { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
@@ -37,7 +38,7 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly counters = newCounters();
   readonly metrics = new CallMetrics();
   readonly quarantine = new Quarantine();
-  readonly limits: SessionLimits;
+  readonly limits: EngineLimits;
   readonly credits: RequestCredits;
   readonly goodbyes = new Set<DeferredGoodbye>();
   readonly pullBudget: ByteBudget;
@@ -60,8 +61,8 @@ export class FakeServices implements EngineServices, SessionWatch {
   layMs = 0;
   readonly progress = new FakeProgress(() => this.clock.now() - this.layMs);
 
-  constructor(limits: Partial<SessionLimits> = {}) {
-    this.limits = { ...defaultLimits, ...limits };
+  constructor(limits: Partial<EngineLimits> = {}) {
+    this.limits = { ...usualLimits, ...limits };
     this.credits = new RequestCredits(
       this.limits.maxRequestsInAll,
       this.limits.maxRequests,
@@ -165,7 +166,7 @@ export class FakeCall extends OutgoingCall {
     this.phase = "settled";
   }
 
-  override onRevoked(): void {
+  protected override endEarly(): void {
     this.revoked++;
     this.phase = "settled";
   }

@@ -1,8 +1,8 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { PullsUnderWay } from "../../base/flow/body-stalls.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
-import { leastDecodedBytes } from "../../base/flow/session-limits.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";

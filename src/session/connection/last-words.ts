@@ -1,5 +1,5 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
-import { leastDecodedBytes } from "../../base/flow/session-limits.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import { errorWord } from "../../wire/fault.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { closedByPeer, goodbyeBody } from "../opening/end-reasons.ts";

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { MessageTurns } from "../../base/flow/message-turns.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { Nonce } from "../../wire/message.ts";
 import { FakePort } from "./fake-port.test-support.ts";
 import { FakeServices, messageOf, peerGreeting } from "./fake-services.test-support.ts";
+import { MessageTurns } from "./message-turns.ts";
 import { Session } from "./session.ts";
 
 function setUp({ slots = 8, maxPullBytes = 1e9, maxRequests = 100 } = {}) {
@@ -44,7 +44,7 @@ describe("sessions that take turns", () => {
     arrive(honest, 1, 7);
     // Two messages fit a turn; the third would exceed it.
     expect([taken.length, taken.at(-1)]).toEqual([401, "h7"]);
-    expect(host.pullBudget.bytes).toBe(18 * (24 + 200 * 16));
+    expect(host.pullBudget.bytes).toBe(18 * (24 + 200 * 16 + 256));
     while (turns.endTurn());
     expect(taken.filter((word) => word !== "h7")).toEqual(Array.from({ length: 4000 }, (_, i) => `g${i}`));
     expect([host.pullBudget.bytes, port.freeSlots]).toEqual([0, free]);

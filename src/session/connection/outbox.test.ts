@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ByteBudget } from "../../base/flow/byte-budget.ts";
-import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
+
 import { decodeAt, EncodeError } from "../../wire/codec.ts";
 import {
   frameFlag,
@@ -12,7 +12,7 @@ import {
 } from "../../wire/frame.ts";
 import { messageHeaderBytes } from "../../wire/message.ts";
 import { FakePort, type SentFrame } from "./fake-port.test-support.ts";
-import { Outbox } from "./outbox.ts";
+import { Outbox, type OutboxListener } from "./outbox.ts";
 
 const head = (callId: number) => ({ kind: frameKind.response, method: 0, callId, word: 0 });
 const noOffer = (): RendezvousBody => {
@@ -293,15 +293,34 @@ describe("outbox", () => {
   });
 
   it("tells when what waits exceeds the peer's share of what may wait for all", () => {
-    const { told, outbox, share } = setUp({ slots: 1, maxInAll: 1000 });
+    const { told, outbox, share } = setUp({ slots: 1, maxInAll: 8192 });
     outbox.bare(head(1));
     outbox.flush();
-    for (let i = 0; i < 31; i++) outbox.bare(head(2));
-    expect([told.overrun, share.bytes]).toEqual([[], 496]);
+    // Two chunks of 2 KiB with 128 frames each are the half that a peer may have.
+    for (let i = 0; i < 256; i++) outbox.bare(head(2));
+    expect([told.overrun, share.bytes, outbox.queuedBytes]).toEqual([[], 4096, 4096]);
     outbox.bare(head(3));
-    expect(told.overrun).toEqual([512]);
+    expect(told.overrun).toEqual([4112]);
     outbox.close();
     expect([share.bytes, outbox.queuedBytes]).toEqual([0, 0]);
+  });
+
+  it("counts the memory of what waits, long and short frames by turns", () => {
+    const { outbox, share, port } = setUp({ slots: 1 });
+    outbox.bare(head(1));
+    outbox.flush();
+    for (let i = 0; i < 4; i++) {
+      outbox.raw(head(2), 0, new Uint8Array(2024));
+      outbox.bare(head(3));
+    }
+    // A frame of 16 bytes after a long one has a chunk of its own.
+    expect([share.bytes, outbox.queuedBytes]).toEqual([4 * (2040 + 2048), 4 * (2040 + 16)]);
+    for (let turn = 0; outbox.queuedBytes > 0; turn++) {
+      expect(turn).toBeLessThan(10);
+      port.complete();
+      outbox.flush();
+    }
+    expect(share.bytes).toBe(0);
   });
 
   it("tells of a send that failed", () => {

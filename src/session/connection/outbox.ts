@@ -1,7 +1,4 @@
-import { isBatch } from "../../base/flow/batch.ts";
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
-import { FrameQueue } from "../../base/flow/frame-queue.ts";
-import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
 import type { Port, SendListener } from "../../fabric/port.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { slotBuffer } from "../../fabric/slot-buffers.ts";
@@ -26,6 +23,26 @@ import {
   numberAfter,
   writeMessageHeader,
 } from "../../wire/message.ts";
+import { FrameQueue } from "./frame-queue.ts";
+
+/** What an outbox tells its session. */
+export interface OutboxListener {
+  /** Whether the heartbeat watches the peer. */
+  readonly isWatched: boolean;
+  /** The longest body that both sides take, in bytes. */
+  readonly bodyLimit: number;
+  /** Something is held from now on. The peer may have died while nothing was open, so it must be watched. */
+  watch(): void;
+  /** A message could not be delivered. */
+  onSendFailed(status: number): void;
+  onMessagePosted(frames: number): void;
+  /** The outbox was full and takes requests again. */
+  onRoom(): void;
+  /** More waits than a peer that receives can cause. */
+  onOverrun(waitingBytes: number): void;
+  /** The outbox is closed and its last message has left. */
+  onDrained(): void;
+}
 
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
 const usefulRoom = 2048;
@@ -404,3 +421,24 @@ const sequenceEnded = 75; // EOVERFLOW
 const noBytes = new Uint8Array(0);
 const nothing: EncodeTarget = Buffer.alloc(0);
 const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
+
+/**
+ * How many times as long a batch of items or one-way requests may be. Their window pipelines them, so neither side waits
+ * for the batch.
+ */
+const itemBatches = 4;
+/**
+ * Bytes for each frame of a batch. shm has batches of 8, and longer messages than 4,096 bytes take a slower way there
+ * (`SMR_INJECT_SIZE`).
+ */
+const itemBatchFrameBytes = 512;
+
+/**
+ * Whether a message leaves without waiting for more frames. `itemBytes`: the length of its last frame if that is an item
+ * of a stream or a one-way request, otherwise 0.
+ */
+function isBatch(batchFrames: number, frames: number, bytes: number, itemBytes: number): boolean {
+  if (frames < batchFrames) return false;
+  if (itemBytes === 0) return true;
+  return frames >= itemBatches * batchFrames || bytes + itemBytes > itemBatchFrameBytes * batchFrames;
+}

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import type { SessionLimits } from "../../base/flow/session-limits.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 import { FakePort } from "./fake-port.test-support.ts";
@@ -18,7 +18,7 @@ let host: FakeServices;
 let table: SessionTable;
 let port: FakePort;
 
-function setUp(limits: Partial<SessionLimits> = {}): void {
+function setUp(limits: Partial<EngineLimits> = {}): void {
   host = new FakeServices(limits);
   table = new SessionTable(host.terms());
   port = new FakePort(16);

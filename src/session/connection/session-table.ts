@@ -1,6 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
-import { MessageTurns } from "../../base/flow/message-turns.ts";
 import { type PeerAccount, PeerAccounts } from "../../base/flow/peer-account.ts";
 import { channels } from "../../base/observe/channels.ts";
 import { parseUrl } from "../../fabric/libfabric/url.ts";
@@ -25,6 +24,7 @@ import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { Sealed } from "../opening/sealed-opening.ts";
 import { type OpeningHost, SealedOpenings } from "../opening/sealed-openings.ts";
 import type { EngineServices } from "./engine-services.ts";
+import { MessageTurns } from "./message-turns.ts";
 import { Session, type SessionTerms } from "./session.ts";
 
 /**

@@ -1,7 +1,5 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
-import { PutOff } from "../../base/flow/message-turns.ts";
-import type { OutboxListener } from "../../base/flow/outbox-listener.ts";
 import { PeerAccount } from "../../base/flow/peer-account.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { Port } from "../../fabric/port.ts";
@@ -30,7 +28,8 @@ import { Handshake, MethodNumbers } from "./handshake.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
 import { lastWords, sayGoodbye } from "./last-words.ts";
-import { Outbox } from "./outbox.ts";
+import { PutOff } from "./message-turns.ts";
+import { Outbox, type OutboxListener } from "./outbox.ts";
 import { Pings } from "./pings.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
 import { type FrameHandler, frameTable, type SessionPart, type SessionPartFactory } from "./session-part.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { leastDecodedBytes } from "../../base/flow/session-limits.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import { SessionCiphers } from "../../security/sealing/session-ciphers.ts";

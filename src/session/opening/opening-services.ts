@@ -1,4 +1,4 @@
-import type { SessionLimits } from "../../base/flow/session-limits.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";
@@ -12,7 +12,7 @@ export interface OpeningServices {
   readonly progress: Turns;
   readonly realClock: Clock;
   readonly counters: Counters;
-  readonly limits: SessionLimits;
+  readonly limits: EngineLimits;
   readonly liveness: { readonly heartbeatMs: number };
   readonly securityMeter: SecurityMeter;
   readonly security: ResolvedSecurity | undefined;

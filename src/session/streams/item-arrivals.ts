@@ -9,7 +9,7 @@ import {
   rendezvousOwner,
 } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
-import { type Body, malformed, tooLarge } from "../connection/incoming-bodies.ts";
+import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
 import { type ItemWindow, itemCost, ReceiveCredits } from "./item-credits.ts";
 import type { ItemOrigin, ItemReceiver } from "./item-receiver.ts";
 
@@ -44,6 +44,8 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   #closed = false;
   /** Memory of the items that wait, as it counts for the peer. */
   #heldBytes = 0;
+  /** By how much they exceed the window, as it counts in the peer's share of `maxPullBytes`. */
+  #excessBytes = 0;
   /** In the order in which they arrived, and must be confirmed. */
   #pulls: Pull[] | undefined;
 
@@ -57,7 +59,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     window: ItemWindow,
   ) {
     const budgeted = budgetedBytes(session.account.streams, window.bytes);
-    const bytes = Math.max(budgeted, Math.min(window.bytes, leastBytes));
+    const bytes = Math.max(budgeted, Math.min(window.bytes, leastWindowBytes));
     super(bytes === window.bytes ? window : { items: window.items, bytes });
     this.#session = session;
     this.#budgeted = budgeted;
@@ -100,6 +102,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     session.services.counters.itemsReceived++;
     if (isPulled) this.#pull(at, bodyBytes, flags, cost);
     else if (!this.#owner.drops) {
+      if (!this.#takeExcess()) return this.#owner.onLost(session.bodies.failure(noRoom));
       const value = session.bodies.valueAt(at, bodyBytes, false, undefined, this.#room);
       if (value === tooLarge) this.#onTooLarge();
       else if (value !== malformed) this.#receiver.push(value, cost, this.#hold());
@@ -122,7 +125,9 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
       this.#heldBytes -= heapBytes;
       this.#session.account.decoded.give(heapBytes);
     }
-    if (this.take(cost) && !this.#isEnded && !this.#closed) this.#grant();
+    const isDue = this.take(cost);
+    if (this.#excessBytes > 0) this.#setExcess(this.excessBytes);
+    if (isDue && !this.#isEnded && !this.#closed) this.#grant();
   }
 
   /** The stream is over: nothing is granted any more. */
@@ -131,6 +136,23 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     this.#closed = true;
     this.#session.account.streams.give(this.#budgeted);
     this.#session.account.decoded.give(this.#heldBytes);
+    this.#setExcess(0);
+  }
+
+  /** Counts by how much the items that wait exceed the window. False where the peer's share has no room for it. */
+  #takeExcess(): boolean {
+    const { excessBytes } = this;
+    if (excessBytes <= this.#excessBytes) return true;
+    if (!this.#session.account.pulls.take(excessBytes - this.#excessBytes)) return false;
+    this.#excessBytes = excessBytes;
+    return true;
+  }
+
+  #setExcess(bytes: number): void {
+    const { pulls } = this.#session.account;
+    if (bytes > this.#excessBytes) pulls.hold(bytes - this.#excessBytes);
+    else pulls.give(this.#excessBytes - bytes);
+    this.#excessBytes = bytes;
   }
 
   /** What a caller sends is held for it; outputs are their caller's own. */
@@ -187,6 +209,8 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
         if (body === undefined) owner.onLost(session.bodies.failure(status));
         else {
           const value = session.bodies.decode(body, undefined, this.#room);
+          // It had room in the same share as long as it was being pulled.
+          if (!this.#closed) this.#setExcess(this.excessBytes);
           if (value === tooLarge) this.#onTooLarge();
           else if (value !== malformed) receiver.fill(place, value, this.#hold());
         }
@@ -224,11 +248,11 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
 }
 
 /** The window of a stream when others have spent `maxStreamBytes`. */
-const leastBytes = 8192;
+export const leastWindowBytes = 8192;
 
 /** As much of a window as the budget has: the whole, or a half, a quarter, and so on. */
 function budgetedBytes(budget: ByteShare, windowBytes: number): number {
-  for (let bytes = windowBytes; bytes > leastBytes; bytes = Math.ceil(bytes / 2))
+  for (let bytes = windowBytes; bytes > leastWindowBytes; bytes = Math.ceil(bytes / 2))
     if (budget.take(bytes)) return bytes;
   return 0;
 }

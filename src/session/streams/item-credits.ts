@@ -76,6 +76,11 @@ export class ReceiveCredits {
     return this.isDue;
   }
 
+  /** By how many bytes the items that wait exceed the window: the last of them was longer than what was left of it. */
+  get excessBytes(): number {
+    return Math.max(0, -(this.#bytes + this.#takenBytes));
+  }
+
   /** Whether half of the window may be granted again. */
   get isDue(): boolean {
     return this.#takenItems * 2 >= this.#window.items || this.#takenBytes * 2 >= this.#window.bytes;

@@ -39,7 +39,7 @@ const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value:
  *   ended      no more arrive; those that wait are still taken, then the error if there is one
  *   discarded  nothing is given any more
  */
-export class ItemReceiver {
+export class ItemReceiver implements ItemReader {
   readonly #schema: Schema;
   readonly #owner: ReceiverOwner;
   /** The items that wait, `entries` places each, from `#head` to `#tail`. An idle stream has no array. */
@@ -276,20 +276,30 @@ export abstract class IteratedOnce {
   }
 }
 
-/** The items as a consumer sees them. */
-export class Items extends IteratedOnce implements AsyncIterableIterator<unknown> {
-  readonly #receiver: ItemReceiver;
+/** What gives items to a consumer: a receiver, or what stands before one. */
+export interface ItemReader {
+  next(): Promise<IteratorResult<unknown, undefined>>;
+  /** The consumer wants no more. */
+  return(): Promise<IteratorResult<unknown, undefined>>;
+}
 
-  constructor(receiver: ItemReceiver) {
+/** The items as a consumer sees them. */
+export class Items<Reader extends ItemReader = ItemReader>
+  extends IteratedOnce
+  implements AsyncIterableIterator<unknown>
+{
+  protected readonly reader: Reader;
+
+  constructor(reader: Reader) {
     super();
-    this.#receiver = receiver;
+    this.reader = reader;
   }
 
   next(): Promise<IteratorResult<unknown, undefined>> {
-    return this.#receiver.next();
+    return this.reader.next();
   }
 
   return(): Promise<IteratorResult<unknown, undefined>> {
-    return this.#receiver.return();
+    return this.reader.return();
   }
 }

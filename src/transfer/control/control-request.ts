@@ -1,6 +1,6 @@
 import type { RpcCode } from "../../base/errors/code.ts";
-import { RpcError } from "../../base/errors/rpc-error.ts";
-import { OutgoingCall, regionRevoked } from "../../call/outgoing-call.ts";
+import { RpcError, type RpcErrorOptions } from "../../base/errors/rpc-error.ts";
+import { OutgoingCall } from "../../call/outgoing-call.ts";
 import type { ControlRequestOptions, ControlRequestSender, PeerLink } from "./peer-link.ts";
 import type { TransferScope } from "./transfer-route.ts";
 
@@ -10,7 +10,6 @@ const defaultTimeoutMs = 10_000;
 export class ControlRequest extends OutgoingCall {
   readonly promise: Promise<unknown>;
   readonly #sender: ControlRequestSender;
-  readonly #signal: AbortSignal | undefined;
   #resolve!: (value: unknown) => void;
   #reject!: (error: RpcError) => void;
 
@@ -22,16 +21,12 @@ export class ControlRequest extends OutgoingCall {
   ) {
     super();
     this.#sender = sender;
-    this.#signal = signal;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    if (signal?.aborted === true) {
-      this.#onAbort();
-      return;
-    }
-    signal?.addEventListener("abort", this.#onAbort);
+    this.listen(signal);
+    if (this.settled) return;
     const { clock, wheel } = sender.services;
     const nowMs = clock.now();
     wheel.arm(this, nowMs + timeoutMs + graceMs);
@@ -57,23 +52,22 @@ export class ControlRequest extends OutgoingCall {
 
   override onDeadline(): void {
     if (!this.settled)
-      this.#giveUp("deadline_exceeded", `${this.#sender.peerName} did not answer in the time there was`);
+      this.endEarly("deadline_exceeded", `${this.#sender.peerName} did not answer in the time there was`);
   }
 
-  override onRevoked(): void {
-    if (!this.settled) this.#giveUp("aborted", regionRevoked);
-  }
-
-  readonly #onAbort = (): void => {
+  /** A call that was served has ended with `reason`, or a user has given up. */
+  override onAbort(reason: unknown): void {
     if (this.settled) return;
-    const reason: unknown = this.#signal?.reason;
-    if (!(reason instanceof RpcError)) return this.#giveUp("cancelled", "the caller gave up", reason);
-    this.#fail(reason);
-    this.#sender.cancel(this);
-  };
+    if (reason instanceof RpcError) this.#giveUp(reason);
+    else this.endEarly("cancelled", "the caller gave up", { cause: reason });
+  }
 
-  #giveUp(code: RpcCode, message: string, cause?: unknown): void {
-    this.#fail(new RpcError({ code, message, origin: "local", ...(cause === undefined ? {} : { cause }) }));
+  protected override endEarly(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    this.#giveUp(new RpcError({ origin: "local", ...more, code, message }));
+  }
+
+  #giveUp(error: RpcError): void {
+    this.#fail(error);
     this.#sender.cancel(this);
   }
 
@@ -85,7 +79,7 @@ export class ControlRequest extends OutgoingCall {
   #settle(): void {
     this.phase = "settled";
     this.#sender.services.wheel.disarm(this);
-    this.#signal?.removeEventListener("abort", this.#onAbort);
+    this.unlisten();
   }
 }
 

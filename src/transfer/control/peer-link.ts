@@ -1,6 +1,6 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
+import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
-import type { SessionLimits } from "../../base/flow/session-limits.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import type { Clock } from "../../base/time/clock.ts";
 import type { DeadlineWheel } from "../../base/time/deadline-wheel.ts";
@@ -31,7 +31,7 @@ export interface ControlRequestOptions {
 export interface LinkServices {
   readonly wheel: DeadlineWheel;
   readonly counters: Counters;
-  readonly limits: SessionLimits;
+  readonly limits: EngineLimits;
   /** A random 64-bit number of this engine's life. */
   readonly incarnation: bigint;
 }

@@ -104,8 +104,8 @@ export class SessionMover implements SealedMover {
 
   async #put(transfer: SealedTransfer, piece: Piece): Promise<void> {
     await pieceTurns.next();
-    const { port, account } = this.#peer;
-    const place = await Staging.of(port).readable.take(account);
+    const { port, account, services } = this.#peer;
+    const place = await Staging.of(port, services.limits.memoryBytes).readable.take(account);
     try {
       if (transfer.stopped) return;
       // There are no keys after the end. The request fails then, and says why the session has ended.

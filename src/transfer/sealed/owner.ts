@@ -96,9 +96,10 @@ export class SessionOwner implements SealedOwner {
 
   /** Staging memory that is to be sealed into at once: the peer may release the slot in a later turn. */
   async #placeFor(slot: number): Promise<StagingPiece> {
-    const { port, account } = this.#peer;
+    const { port, account, services } = this.#peer;
     await pieceTurns.next();
-    return (this.#pieces[slot] ??= await Staging.of(port).readable.take(account));
+    const { readable } = Staging.of(port, services.limits.memoryBytes);
+    return (this.#pieces[slot] ??= await readable.take(account));
   }
 
   async put(call: IncomingCall, { ranges, sealed }: OfferedPiece): Promise<void> {

@@ -88,7 +88,9 @@ export class SealedPair {
   readonly #ownerLink: PeerLink;
   #pumps = true;
 
-  constructor(ciphers: PieceCiphers = testCiphers()) {
+  /** `memoryBytes`: the memory budget of both engines. */
+  constructor(ciphers: PieceCiphers = testCiphers(), memoryBytes = Number.POSITIVE_INFINITY) {
+    const services = { limits: { memoryBytes } };
     for (const port of [this.owner, this.mover]) {
       const register = port.register.bind(port);
       port.register = (memory, byteOffset, byteLength, access) => {
@@ -102,6 +104,7 @@ export class SealedPair {
       address: this.owner.admit(rawOf(this.mover)),
       peerName: "the mover",
       account: this.ownerAccount,
+      services,
       grants: { check: (...asked: Parameters<SealedPair["check"]>) => this.check(...asked) },
       get sealedOwner() {
         return sealedOwner();
@@ -113,6 +116,7 @@ export class SealedPair {
       address: this.mover.admit(rawOf(this.owner)),
       peerName: "the owner",
       account: this.moverAccount,
+      services,
       clock: realClock,
       request: (method: number, input: readonly unknown[]) => this.#request(method, input),
     } as unknown as PeerLink;

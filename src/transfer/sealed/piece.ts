@@ -251,9 +251,9 @@ export async function openPiece(
   opener: PieceCiphers["opener"],
   piece: SealedArrival,
 ): Promise<boolean> {
-  const { port, address, account } = peer;
+  const { port, address, account, services } = peer;
   const { ranges, sealed } = piece;
-  const own = await Staging.of(port).own.take(account);
+  const own = await Staging.of(port, services.limits.memoryBytes).own.take(account);
   try {
     if (piece.target() === undefined) return false;
     const source = own.memory.subarray(0, rangeBytes(ranges));

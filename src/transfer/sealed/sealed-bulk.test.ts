@@ -1,10 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { afterEach, describe, expect, it } from "vitest";
+import { leastMemoryBytes } from "../../base/flow/engine-limits.ts";
 import { access } from "../../fabric/port.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { SealedPair, testCiphers } from "./pair.test-support.ts";
 import { inlineBytes, maxRanges, PieceQueue, pieceContext, piecesInFlight } from "./piece.ts";
-import { PiecePool, pieceBytes, Staging } from "./staging.ts";
+import { PiecePool, pieceBytes, Staging, stagingPoolBytes } from "./staging.ts";
 
 const pairs: SealedPair[] = [];
 const pair = (...args: ConstructorParameters<typeof SealedPair>) => {
@@ -263,6 +264,28 @@ describe("sealed bulk", () => {
     });
     expect(here.equals(there)).toBe(true);
     expect(pool.taken).toBeLessThanOrEqual(mostOfPeer);
+  });
+
+  it.each(["get", "put"] as const)("moves on by %s with the least memory budget", async (op) => {
+    const all = pair(testCiphers(), leastMemoryBytes);
+    const bytes = 6 * pieceBytes;
+    const [there, here] = [randomBytes(bytes), randomBytes(bytes)];
+    all.grant(key, "read write", there);
+    const pools = [all.owner, all.mover].flatMap((port) => {
+      const { own, readable } = Staging.of(port, leastMemoryBytes);
+      return [own, readable];
+    });
+    let mostBytes = 0;
+    all.onRequest = (_method, input) => {
+      mostBytes = Math.max(mostBytes, ...pools.map((pool) => pool.bytes));
+      return input;
+    };
+    expect(await all.move(op, [{ key, offset: 0, local: [here] }])).toEqual({
+      moved: bytes,
+      code: undefined,
+    });
+    expect(here.equals(there)).toBe(true);
+    expect(mostBytes).toBe(stagingPoolBytes(leastMemoryBytes));
   });
 
   it("reads a piece at once, however short the chunks of its fabric are", async () => {

@@ -11,9 +11,9 @@ import { allocateSlab, releaseSlab } from "../../memory/pool.ts";
 export const pieceBytes = 1024 * 1024;
 
 const piecesPerSlab = 2;
-/** Staging memory of a port: half of it for what peers read, half for what this side reads. */
-const maxStagingBytes = 64 * 1024 * 1024;
-const maxSlabs = maxStagingBytes / 2 / (piecesPerSlab * pieceBytes);
+const slabBytes = piecesPerSlab * pieceBytes;
+/** A pool of pieces has a sixty-fourth of an engine's memory budget, and so much at most. */
+const maxPoolBytes = 32 * 1024 * 1024;
 /** How long a slab that nobody uses is kept, in milliseconds: the first write to a new one is slow. */
 const idleMs = 500;
 
@@ -25,16 +25,18 @@ export class Staging {
   readonly readable: PiecePool;
   readonly own: PiecePool;
 
-  private constructor(port: Port) {
-    this.readable = new PiecePool(port, access.remoteRead);
-    this.own = new PiecePool(port, access.local);
+  private constructor(port: Port, maxBytes: number) {
+    this.readable = new PiecePool(port, access.remoteRead, maxBytes);
+    this.own = new PiecePool(port, access.local, maxBytes);
   }
 
-  /** The staging memory of a port; the first call creates it, without any memory. */
-  static of(port: Port): Staging {
+  /**
+   * The staging memory of a port. The first call creates it, without any memory, for an engine with that memory budget.
+   */
+  static of(port: Port, memoryBytes = Number.POSITIVE_INFINITY): Staging {
     let staging = stagings.get(port);
     if (staging === undefined) {
-      staging = new Staging(port);
+      staging = new Staging(port, stagingPoolBytes(memoryBytes));
       stagings.set(port, staging);
     }
     return staging;
@@ -42,6 +44,12 @@ export class Staging {
 }
 
 const stagings = new WeakMap<Port, Staging>();
+
+/** Bytes of one of the two pools of a port, in an engine with that memory budget. One slab at least. */
+export function stagingPoolBytes(memoryBytes: number): number {
+  const slabs = Math.floor(Math.min(maxPoolBytes, memoryBytes / 64) / slabBytes);
+  return Math.max(1, slabs) * slabBytes;
+}
 
 /** Staging memory for one piece. Its taker gives it back once. */
 export class StagingPiece {
@@ -82,20 +90,22 @@ export class PiecePool {
   readonly #port: Port;
   readonly #rights: number;
   readonly #slabs = new Set<Slab>();
-  readonly #budget = new ByteBudget(maxSlabs * piecesPerSlab * pieceBytes);
+  readonly #budget: ByteBudget;
   readonly #shares = new WeakMap<object, ByteShare>();
   readonly #waiting: Taker[] = [];
   readonly #idle = new IdleSlabs<Slab>(realClock, idleMs, (slab) => this.#drop(slab));
   #free = 0;
 
-  constructor(port: Port, rights: number) {
+  /** `maxBytes`: a multiple of the length of a slab. */
+  constructor(port: Port, rights: number, maxBytes = maxPoolBytes) {
     this.#port = port;
     this.#rights = rights;
+    this.#budget = new ByteBudget(maxBytes);
   }
 
   /** Bytes that are registered now. */
   get bytes(): number {
-    return this.#slabs.size * piecesPerSlab * pieceBytes;
+    return this.#slabs.size * slabBytes;
   }
 
   /** Pieces that are in use. */
@@ -167,7 +177,7 @@ class Slab {
   readonly registered: RegisteredMemory;
   readonly #pool: PiecePool;
   readonly #free: StagingPiece[] = [];
-  readonly #memory = allocateSlab(piecesPerSlab * pieceBytes);
+  readonly #memory = allocateSlab(slabBytes);
 
   constructor(port: Port, rights: number, pool: PiecePool) {
     const memory = this.#memory;

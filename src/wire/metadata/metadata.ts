@@ -210,7 +210,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 const show = (value: MetadataValue): string =>
   typeof value === "string" ? value : `<${value.byteLength} bytes>`;
 
-/** Of a call that carries none. */
+/** The metadata of a call that carries none. */
 export const noMetadata: Metadata = receivedMetadata(undefined);
 
 /**

@@ -38,7 +38,7 @@ export interface Result {
   /** How long those took, in milliseconds. */
   readonly p50: number;
   readonly p99: number;
-  /** Of the client that got most, and of the one that got least, how many succeeded. */
+  /** How many calls succeeded, for the client that got most and the one that got least. */
   readonly most: number;
   readonly least: number;
   /** Requests that the server sent away, as a share of those it was sent. */

@@ -33,7 +33,7 @@ export class Attacker implements Disposable {
   /** What messages to the victim must carry: from its last welcome. */
   session = 0;
   nonce = 0n;
-  /** Of the last message to it. */
+  /** The number of the last message to the victim. */
   number = 0;
 
   /** Without a URL it is the victim that comes to it. */

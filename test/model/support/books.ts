@@ -14,7 +14,7 @@ export interface CallRecord {
   readonly retries: boolean;
   readonly controller: AbortController;
   readonly lent: GrantedMemory | undefined;
-  /** Ended by whoever made it, or together with the call it was made for. */
+  /** How often it ended: by its caller, or together with the call that it was made for. */
   settled: number;
 }
 

@@ -205,7 +205,7 @@ export class ModelFabric extends MemFabric<MemPort> {
         });
   }
 
-  /** The process of a port is killed: whoever goes on using it is a ghost. */
+  /** The process of a port is killed: code that goes on using the port is a ghost. */
   kill(port: MemPort): void {
     this.#killed.add(port);
     port.close();

@@ -29,9 +29,9 @@ export const Flow = service("flow.v1", {
 type Item = z.infer<typeof item>;
 type Kind = "down" | "up" | "both" | "tell";
 
-/** Streams and one-way calls of a schedule: whoever sends counts, and whoever receives holds it against that. */
+/** Streams and one-way calls of a schedule. The sender counts, and the receiver compares with that count. */
 export class Flows {
-  /** Those that have not ended for whoever made them. */
+  /** Those that have not ended for their caller. */
   readonly open = new Set<number>();
   #made = 0;
   /** How often each one-way call was executed. */

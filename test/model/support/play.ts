@@ -281,7 +281,7 @@ export class Play {
       ...(schedule.chance(0.8)
         ? { retry: { attempts: schedule.between(2, 5), baseDelayMs: schedule.between(1, 8), maxDelayMs: 20 } }
         : {}),
-      // Of the others it would throw.
+      // A hedge throws for methods that are not idempotent.
       ...(promised === "idempotent" && schedule.chance(0.3)
         ? { hedge: { afterMs: schedule.between(1, 15), attempts: schedule.between(2, 3) } }
         : {}),

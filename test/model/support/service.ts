@@ -174,7 +174,7 @@ export function workOf(schedule: Schedule, books: Books, life: Life): Implementa
         if (schedule.chance(0.7)) throw error;
       },
     );
-    // Whoever does not wait has its answer held up until its transfers are over.
+    // The answer of a handler that does not wait is held up until its transfers are over.
     if (schedule.chance(0.6)) await done;
     else done.catch(() => {});
     return end(answer, input, call);

@@ -45,9 +45,9 @@ export interface Footprint {
   readonly descriptors: number;
   readonly rssBytes: number;
   readonly heapBytes: number;
-  /** Of buffers, and of what else the heap keeps alive outside of it. */
+  /** Bytes of buffers, and of what else the heap keeps alive outside of it. */
   readonly externalBytes: number;
-  /** Resident, and none of the heap's. */
+  /** Resident bytes outside of the heap. */
   readonly nativeBytes: number;
 }
 

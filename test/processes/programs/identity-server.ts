@@ -2,7 +2,7 @@ import { Engine, implement, service, unary } from "cinnabar";
 import { z } from "zod";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
-/* Tells whoever calls what it knows of them, and asks others what they know of it. */
+/* Tells its callers what it knows of them, and asks others what they know of it. */
 
 const Who = service("who.v1", { calls: unary({ input: z.null(), output: z.unknown() }) });
 

@@ -27,7 +27,7 @@ export const Memory = service("memory.v1", {
     output: z.object({ first: z.int(), last: z.int(), counted: z.int() }),
     timeoutMs: 60_000,
   }),
-  /** Borrows and reads, from whoever owns it, once or until it fails; the code of that. */
+  /** Borrows the region from its owner and reads it, once or until that fails. `code` is that of the failure. */
   pull: unary({
     input: z.object({ from: handle("read"), forEver: z.boolean() }),
     output: z.object({ code: z.string(), sum: z.number() }),

@@ -18,7 +18,7 @@ export interface TeardownPlan {
   readonly end: "close" | "leave" | "exit" | "throw" | "reject" | "terminate" | "wait" | "handler";
 }
 
-/** Of a worker. `peer`: whom it calls instead. */
+/** The plan of a worker. `peer` is the URL that it calls instead. */
 export type WorkerPlan = TeardownPlan & { readonly peer?: string };
 
 /** `main`: the plan is the process's own. `host`: its workers have plans, which they get by commands. */

@@ -53,7 +53,7 @@ export default async function bundlePrograms(): Promise<void> {
   try {
     renameSync(folder, bundled);
   } catch (error) {
-    // Of runs that began together the first puts its programs in place, and processes may have them open already.
+    // When runs begin together, the first puts its programs in place, and processes may have them open already.
     if (!isCurrent()) throw error;
     rmSync(folder, { recursive: true });
   }

@@ -28,7 +28,7 @@ export async function startServer(
 export async function endAllPeers(): Promise<void> {
   await endAllChildren();
   await Promise.all(engines.splice(0).map((engine) => engine.close()));
-  // Killed servers leave their files to whoever opens next.
+  // The next engine that opens removes the files of killed servers.
   await (await Engine.open({ listen: freshUrl("shm") })).close();
 }
 

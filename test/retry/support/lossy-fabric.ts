@@ -1,7 +1,8 @@
 import { RpcError } from "../../../src/base/errors/rpc-error.ts";
 import { ByteBudget } from "../../../src/base/flow/byte-budget.ts";
 import { RequestCredits } from "../../../src/base/flow/request-credits.ts";
-import { defaultLimits, type SessionLimits } from "../../../src/base/flow/session-limits.ts";
+import { usualLimits } from "../../../src/base/flow/engine-limits.test-support.ts";
+import type { EngineLimits } from "../../../src/base/flow/engine-limits.ts";
 import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
 import { newCounters } from "../../../src/base/observe/counters.ts";
 import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
@@ -70,9 +71,9 @@ export class Side {
     url: string,
     serve: readonly Implementation[],
     incarnation: bigint,
-    limits: Partial<SessionLimits> = {},
+    limits: Partial<EngineLimits> = {},
   ) {
-    const all = { ...defaultLimits, ...limits };
+    const all = { ...usualLimits, ...limits };
     this.replays = new ReplayCache(clock, all);
     const wheel = new DeadlineWheel(clock);
     const served = new ServedServices({
@@ -159,11 +160,11 @@ export class LossyPair {
   server: Side;
   readonly #url: string;
   readonly #serve: readonly Implementation[];
-  readonly #limits: Partial<SessionLimits>;
+  readonly #limits: Partial<EngineLimits>;
   #breaking = false;
   #incarnation = 1n;
 
-  constructor(serve: readonly Implementation[], limits: Partial<SessionLimits> = {}) {
+  constructor(serve: readonly Implementation[], limits: Partial<EngineLimits> = {}) {
     const name = `lossy-${++names}`;
     this.#url = `mem://${name}`;
     this.#serve = serve;

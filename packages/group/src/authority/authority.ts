@@ -39,7 +39,7 @@ export interface Observation {
   /** The newest view. */
   readonly view: View;
   /**
-   * Views from the next one on. Who reads slowly gets the newest and misses those between. Ends by `close`, or throws
+   * Views from the next one on. A slow reader gets the newest and misses those between. Ends by `close`, or throws
    * when the authority is lost for good.
    */
   views(): AsyncIterable<View>;

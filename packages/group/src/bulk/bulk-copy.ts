@@ -101,7 +101,7 @@ export class BulkCopy {
     void this.#listen(source);
   }
 
-  /** Nobody needs it any more. Memory goes back to the pool when no transfer uses it. */
+  /** It is not needed any more. Memory goes back to the pool when no transfer uses it. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;

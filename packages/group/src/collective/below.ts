@@ -67,7 +67,7 @@ export class Below {
   /** @param isTarget whether the node itself has a place in the tally */
   constructor(subject: Subject, sending: Sending, tally: Tally, isTarget: boolean, answerByMs: number) {
     this.#subject = subject;
-    // Who called this node may have sent what this call does not have.
+    // The caller of this node may have sent what this call does not have.
     const { members, inputs, region, ...common } = subject.envelope;
     this.#common = { ...common, level: common.level + 1 };
     this.#sending = sending;
@@ -83,7 +83,7 @@ export class Below {
     return this.#sendToAll(0, this.#subject.envelope.ranks.length, false);
   }
 
-  /** The reply is made: what comes now counts no more, and children that have not answered hear that nobody waits. */
+  /** The reply is made. Later answers do not count, and calls to children that have not answered end. */
   stop(): void {
     this.#isStopped = true;
     // A process that leaves is lost alone: its parent comes for its children.

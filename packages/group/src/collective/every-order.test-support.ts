@@ -212,7 +212,7 @@ class Play {
     return steps;
   }
 
-  /** What it has sent may arrive. Nobody waits for the answers, and who works on them learns that the parent is lost. */
+  /** What it has sent may arrive. Nothing waits for the answers. Members that work on them learn of the lost parent. */
   #kill(rank: number): void {
     this.#dead.add(rank);
     for (const message of this.#messages) {

@@ -29,14 +29,14 @@ export interface CollectiveCall {
   readonly group: string;
   /** The rank of this process. */
   readonly rank: number;
-  /** The rank of who made the call; undefined for an observer. */
+  /** The caller's rank; undefined for an observer. */
   readonly root: number | undefined;
   /** The version of the view that the call was made in. */
   readonly viewVersion: number;
   /** The call's id, the same at all members. */
   readonly id: string;
   /**
-   * Fires when the time is up or nobody can want the output any more. Its reason is an `RpcError`. Pass it on to calls
+   * Fires when the time is up or the output is not needed any more. Its reason is an `RpcError`. Pass it on to calls
    * that the handler makes: they do not inherit it.
    */
   readonly signal: AbortSignal;
@@ -48,7 +48,7 @@ export interface CollectiveCall {
 export interface BulkCollectiveCall extends CollectiveCall {
   /**
    * The caller's bytes: a copy in memory of the pool, or at the caller itself the memory of its region. Do not change
-   * them, since members below copy them from here. Do not keep them: the memory is somebody else's when the handler has
+   * them, since members below copy them from here. Do not keep them: the memory is used again when the handler has
    * ended.
    */
   readonly bulk: Uint8Array;
@@ -127,7 +127,7 @@ const fields = { onHandlerError: callback<HandlerErrorListener>(printHandlerErro
 export interface GroupImplementation extends Implementation {
   /** @internal The collectives by name. */
   readonly collectives: ReadonlyMap<string, ServedCollective>;
-  /** @internal Who serves the calls of a group, by its name. */
+  /** @internal What serves the calls of each group, by the name of the group. */
   readonly hosts: Map<string, CollectiveHost>;
 }
 

@@ -115,7 +115,7 @@ export class NodeRun implements OwnHost {
       this.#waiting--;
       const reason: unknown = signal.reason;
       const isLost = reason instanceof RpcError && reason.code === "unavailable";
-      // Nobody is above the root: when it is lost, nobody will take its place.
+      // The root has no parent. When it is lost, no member takes its place.
       if (this.#waiting === 0 && !(isLost && level > 1)) this.stop(failureOf(reason));
     };
     if (signal.aborted) onAbort();

@@ -26,7 +26,7 @@ export interface CollectiveCallOptions {
   readonly tree?: TreeShape | "auto";
   /** The ranks to execute the call. Default: all members of the view. */
   readonly include?: readonly number[];
-  /** Ranks that shall not execute it. Default: none. */
+  /** Ranks that do not execute it. Default: none. */
   readonly exclude?: readonly number[];
   /**
    * What happens when members fail. "fail": the call goes on, and then rejects with a `CollectiveError` that tells of

@@ -16,7 +16,7 @@ export interface OwnHost {
   readonly group: string;
   /** When the node must answer, on `performance.now()`'s clock. */
   readonly answerByMs: number;
-  /** Made when somebody asks for it. */
+  /** Made when it is first needed. */
   readonly handlerSignal: AbortSignal;
   /** Runs what belongs to no single request: the call may arrive again by another way. */
   detached<A extends unknown[], R>(work: (...args: A) => R, ...args: A): R;

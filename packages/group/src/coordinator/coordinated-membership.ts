@@ -24,13 +24,13 @@ export interface CoordinatedOptions {
   readonly refreshMs: number;
 }
 
-/** How long a member that leaves looks for somebody who publishes a view without it, in milliseconds. */
+/** How long a member that leaves looks for a coordinator that publishes a view without it, in milliseconds. */
 const leaveTimeoutMs = 5000;
 
 /** When a member whose stream of views has ended is asked whether it lives, each after the one before. */
 const judgePausesMs = [0, 50, 200, 800, 3200];
 
-/** How many members are asked for a newer view that somebody has seen. */
+/** How many members are asked for a newer view that another process has seen. */
 const mostAsked = 3;
 
 /** A member of a group with a coordinator, which it may be itself. */

@@ -160,7 +160,7 @@ class Search {
     }
   }
 
-  /** Where one is sent to is asked next. `nobody`: certainly no member is there. `silent`: that is not certain. */
+  /** Follows referrals to other members. `nobody`: certainly no member is there. `silent`: that is not certain. */
   async #ask(
     seed: string,
     candidate: Candidate,

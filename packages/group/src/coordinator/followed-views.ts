@@ -28,7 +28,7 @@ export interface Follower {
 /** The pause before a member is followed again, in milliseconds; it doubles to the last one. */
 const pausesMs = [20, 40, 80, 160, 320, 640, 1000];
 
-/** Follows the views of one member after the other, whoever is to be followed. */
+/** Follows the views of one member at a time, and of the next one when that fails. */
 export class FollowedViews {
   readonly #follower: Follower;
   readonly #peers = new Map<string, Peer>();

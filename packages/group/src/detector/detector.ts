@@ -16,8 +16,8 @@ import { Suspicions } from "./suspicions.ts";
 const never = Number.POSITIVE_INFINITY;
 
 /**
- * SWIM with Lifeguard's extensions, as a state machine: it has no clock, no timer and no socket. Whoever runs it hands
- * it messages, and calls `advance` at `dueMs`. `docs/design/groups.md` has the rules and their reasons.
+ * SWIM with Lifeguard's extensions, as a state machine: it has no clock, no timer and no socket. Its driver hands it
+ * messages, and calls `advance` at `dueMs`. `docs/design/groups.md` has the rules and their reasons.
  */
 export class Detector {
   readonly self: MemberId;
@@ -117,7 +117,7 @@ export class Detector {
     this.#setIsolated(false);
     const former = this.#opinions.of(from);
     this.#believe({ member: from, status: message.status, incarnation: message.incarnation }, now);
-    // Of the dead only what they say of this member counts: it may be how it learns that it is thought dead itself.
+    // A dead member is believed only about this member, which may learn so that it is thought dead itself.
     const isCredible = this.#opinions.isLiving(from) || message.status === "left";
     for (const update of message.updates) {
       if (this.#isSilent) return;
@@ -267,7 +267,7 @@ export class Detector {
   #fail({ target, sequence, asked, nacks }: Probe, now: number): void {
     this.#probes.delete(sequence);
     this.#counts.failedProbes += 1;
-    // Whoever was asked answers in any case. Where that does not arrive either, the fault may be here.
+    // A relay answers in any case. If its answer does not arrive either, the fault may be here.
     this.#health.worsen(asked === 0 ? 1 : Math.max(0, asked - nacks));
     const opinion = this.#opinions.of(target);
     if (opinion === undefined || !isLiving(opinion.status) || this.#isOutage(now)) return;

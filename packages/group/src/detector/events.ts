@@ -16,7 +16,7 @@ export type DetectorEvent =
   | { readonly type: "refuted"; readonly incarnation: number }
   /** Others have declared this member dead. It comes back with a later incarnation, or is silent from now on. */
   | { readonly type: "excluded"; readonly incarnation: number; readonly returns: boolean }
-  /** This member has heard nobody for `outagePeriods`, or hears somebody again. Isolated, it suspects nobody. */
+  /** This member has heard no other for `outagePeriods`, or hears one again. Isolated, it suspects none. */
   | { readonly type: "isolated"; readonly isolated: boolean }
   /** This member did not run for a while. Its deadlines have moved. */
   | { readonly type: "slept"; readonly sleptMs: number };

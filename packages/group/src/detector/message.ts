@@ -14,7 +14,7 @@ export interface Update {
   readonly member: MemberId;
   readonly status: Status;
   readonly incarnation: number;
-  /** Who raised a suspicion. */
+  /** The member that raised a suspicion. */
   readonly accuser?: MemberId;
 }
 

@@ -1,11 +1,11 @@
 import type { MemberId } from "./message.ts";
 
-/** More are refused: whoever asks for indirect probes must not make this member hold much. */
+/** More are refused: others that ask for indirect probes must not make this member hold much. */
 const maxRelays = 256;
 
 export interface Relay {
   readonly asker: MemberId;
-  /** Of the asker's request, and so of the answer to it. */
+  /** The number of the asker's request, which the answer repeats. */
   readonly sequence: number;
   readonly target: MemberId;
   /** When the asker is told that there was no answer. */

@@ -118,7 +118,7 @@ const endpoints = list(endpoint, 1);
 export function etcdAuthority(options: EtcdOptions): Authority {
   const resolved = resolveOptions("etcdAuthority", options, fields);
   const { endpoints, prefix, leaseMs, user, connectTimeoutMs, requestTimeoutMs, whenUnreachable } = resolved;
-  // Members that end when they may have been removed want nobody to be removed before.
+  // With "end", members end before others may remove them.
   const { evictReported = whenUnreachable === "wait", fetch = globalThis.fetch } = resolved;
   const gateway = new EtcdGateway({ endpoints, user, requestTimeoutMs, fetch });
   const within = <T>(context: AuthorityContext, work: (signal: AbortSignal) => Promise<T>) =>
@@ -174,7 +174,7 @@ async function enter(
       });
     const rank = candidate.rank ?? state.nextRank;
     const holder = living.find((member) => member.rank === rank);
-    // Nobody else can listen at the same address: the former process of that place has ended.
+    // No other process can listen at the same address, so the former process of that rank has ended.
     if (holder !== undefined && !holder.urls.some((url) => candidate.urls.includes(url)))
       throw new RpcError({
         code: "failed_precondition",

@@ -22,7 +22,7 @@ export interface KeyChange {
   readonly modRevision: bigint;
 }
 
-/** Nobody could be asked, or who was asked can do nothing at present: another try may help. */
+/** No server could be reached, or the server can do nothing at present. Another try may help. */
 class Unreachable extends Error {}
 
 /**
@@ -57,7 +57,7 @@ export class EtcdGateway {
 
   /**
    * Changes of keys with a prefix, from a revision on. Throws when the server ends it, when it breaks, and when `signal`
-   * aborts. Who goes on reads the keys anew first: a server may have compacted its history meanwhile.
+   * aborts. Read the keys anew before going on: a server may have compacted its history meanwhile.
    */
   async *watch(prefix: string, fromRevision: bigint, signal: AbortSignal): AsyncGenerator<KeyChange[]> {
     const range = { ...rangeOf(prefix), start_revision: String(fromRevision) };
@@ -212,7 +212,7 @@ function codeOfRefusal(code: number, message: string): RpcCode {
 /** The most characters of an answer. A view has 1.5 MB, and an event brings one. */
 const maxLineLength = 64 * 1024 * 1024;
 
-/** The lines of a body that goes on. Whoever stops reading closes the connection. */
+/** The lines of a body that goes on. To stop reading closes the connection. */
 async function* linesOf(response: Response): AsyncGenerator<string> {
   if (response.body === null) return;
   const decoder = new TextDecoder();

@@ -10,7 +10,7 @@ import {
   rangeOf,
 } from "./gateway.ts";
 
-/** Who holds a rank: its key belongs to a lease, and goes when that ends. */
+/** The holder of a rank. Its key belongs to a lease, and goes when that ends. */
 export interface Holder {
   readonly incarnation: number;
   readonly lease: string;
@@ -23,7 +23,7 @@ export interface GroupState {
   readonly nextRank: number;
   /** When the view was written, in etcd's count; 0 where there is none. */
   readonly viewRevision: bigint;
-  /** Who lives, by rank. */
+  /** Living members, by rank. */
   readonly holders: ReadonlyMap<number, Holder>;
 }
 

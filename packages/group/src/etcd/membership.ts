@@ -8,10 +8,10 @@ import { EtcdObservation } from "./observation.ts";
 import { persist } from "./persist.ts";
 import { withTimeLimit } from "./time-limit.ts";
 
-/** Of several members that see a death the first publishes at once, and each other one this much later. */
+/** When several members see a death, the first publishes at once. Each further one waits this much longer. */
 const staggerMs = 100;
 const maxStaggerMs = 2_000;
-/** Before another try, where etcd was not reached or somebody else was first. */
+/** The pause before another try, when etcd was not reached or another process was first. */
 const retryMs = 500;
 /** How long a member that leaves tries to publish a view without itself. */
 const leaveTimeoutMs = 10_000;
@@ -31,7 +31,7 @@ export interface MembershipParts {
 
 /**
  * A member of a group in etcd. Its lease says that it lives. Every member removes others whose leases have ended, by a
- * transaction that fails if the view has changed meanwhile. So there is one line of views, whoever publishes them.
+ * transaction that fails if the view has changed meanwhile. So there is one line of views.
  */
 export class EtcdMembership extends EtcdObservation implements Membership {
   readonly self: Member;
@@ -88,7 +88,7 @@ export class EtcdMembership extends EtcdObservation implements Membership {
     super.end(error);
   }
 
-  /** Members that another view must be without. Nobody removes itself. */
+  /** Members that the next view must not have. No member removes itself. */
   #dead(state: GroupState): readonly Member[] {
     const reported = [...this.#reported];
     return (state.view?.members ?? []).filter(

@@ -52,7 +52,7 @@ const longestPauseMs = 500;
 
 /** What a member serves for barriers and exchanges. */
 export interface ExchangeImplementation extends GroupImplementation {
-  /** @internal Who waits, by the name of the group. */
+  /** @internal What waits, by the name of the group. */
   readonly arrivals: (group: string) => Arrivals;
 }
 
@@ -217,7 +217,7 @@ export class Exchanges {
     const off = this.#members.on("view", ({ view }) => {
       const living = byRank(view);
       if (!isSameMember(self, living.get(self.rank))) return settle({ error: outside, result: undefined });
-      // Without the leader nobody lets this member go.
+      // Only the leader lets this member go on.
       // A successor with the same rank is another member, and knows nothing of this round.
       const gone = present.find(
         (member) =>
@@ -305,7 +305,7 @@ export class Exchanges {
     await release({ name, round, error, result: undefined }, options).catch(() => undefined);
   }
 
-  /** Who has come when nobody is left to wait for. Asks again while members are there and have not joined yet. */
+  /** The members that have come, when no other is waited for. Asks again while some are there and have not joined. */
   async #collect(
     input: Collect,
     untilMs: number,

@@ -47,7 +47,7 @@ export interface GroupStats {
 export interface GroupParts {
   readonly engine: Engine;
   readonly observation: Observation;
-  /** Of a member; undefined for an observer. */
+  /** Undefined for an observer. */
   readonly membership?: Membership | undefined;
   /** What this process executes for others; undefined for an observer. */
   readonly served?: ServedByMember | undefined;

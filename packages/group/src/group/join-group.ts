@@ -30,7 +30,7 @@ import { hostIdentity } from "./host-identity.ts";
 export interface ObserveOptions {
   /** The engine that calls members. */
   readonly engine: Engine;
-  /** Who decides about membership. */
+  /** Decides about membership. */
   readonly authority: Authority;
   /** Gives up while the authority is asked. */
   readonly signal?: AbortSignal;

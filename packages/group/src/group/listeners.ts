@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 
-/** Who listens to the events of a group, by name. A listener that throws is an uncaught exception and stops nothing. */
+/** Listeners to the events of a group, by name. What a listener throws is an uncaught exception and stops nothing. */
 export class Listeners<Events> {
   readonly #events = new EventEmitter();
 

@@ -6,11 +6,11 @@ export interface Presence {
   readonly view: View;
   /** Undefined for an observer. */
   readonly self: Member | undefined;
-  /** Somebody has seen a view with this version. */
+  /** Another process has seen a view with this version. */
   refresh(version: number): void;
 }
 
-/** Of a request: the version of the caller's view, its rank and its incarnation, and the group. Of an answer: a version. */
+/** A request has the version of the caller's view, its rank, its incarnation and the group. An answer has a version. */
 const entry = "cinnabar-view";
 
 /** How long a callee is not told again which view this process has, once it has answered, in milliseconds. */

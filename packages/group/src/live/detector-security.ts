@@ -3,10 +3,11 @@ import type { Pem, PskOptions, SecurityOptions, TlsOptions } from "cinnabar/stan
 
 /**
  * How members prove to each other's detectors that they may speak: the option `security` of `Engine.open` without the
- * functions that decide. Whoever has proven who it is may speak; where not only members can, give a `key` too.
+ * functions that decide. A process that has proven its identity may speak. Give a `key` too where not only members can
+ * prove one.
  */
 export interface DetectorSecurity extends Pick<SecurityOptions, "shm" | "suites"> {
-  /** Certificates. The functions that read them are called on the main thread, when the detector opens and reloads. */
+  /** Certificates. Functions that read them run on the main thread, when the detector opens and reloads. */
   readonly tls?: TlsOptions;
   /** A pre-shared key instead of certificates, the same for all members. */
   readonly psk?: Omit<PskOptions, "lookup">;

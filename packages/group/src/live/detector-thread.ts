@@ -21,7 +21,7 @@ interface Waiting {
 export class DetectorThread {
   readonly #worker: ThreadPort;
   readonly #onNotice: (notice: Notice) => void;
-  /** Who waits for an answer. Empty once the thread has ended. */
+  /** Questions that wait for an answer. Empty once the thread has ended. */
   readonly #waiting = new Set<Waiting>();
   readonly #exited: Promise<void>;
   #hasExited = false;

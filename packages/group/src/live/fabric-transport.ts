@@ -25,9 +25,9 @@ export const openFabric =
     const engine = await Engine.open({
       listen: address,
       serve: [implement(Packets, { packet: (bytes) => onBytes(bytes) })],
-      // Asks only whom messages are open to, which is nobody among those that live.
+      // Pings only peers with which one-way calls are open. A living peer leaves none open.
       heartbeatMs: Math.max(minHeartbeatMs, 2 * packetTimeoutMs),
-      // The thread never computes for long, and whoever does not run shall be found out.
+      // The thread never computes for long, and a member that does not run must be noticed.
       maxStallMs: 0,
       measureLatency: false,
       limits,

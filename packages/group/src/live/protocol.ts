@@ -13,7 +13,7 @@ export interface Orders {
   readonly detector: ResolvedOptions;
   readonly stalledAfterMs: number;
   readonly key: Uint8Array | undefined;
-  /** Of the detector's engine, where a fabric carries its messages. */
+  /** The security of the detector's engine, where a fabric carries its messages. */
   security?: DetectorCredentials;
 }
 

@@ -31,8 +31,8 @@ export interface GroupFile {
 /** The options of `groupFromFile`. */
 export interface GroupFromFileOptions {
   /**
-   * What this process writes where there is no file yet: the group with itself as the only member. Of several processes
-   * one writes, and all read the same. Default: it waits for a file.
+   * What this process writes where there is no file yet: the group with itself as the only member. When several
+   * processes try, one writes, and all read the same. Default: it waits for a file.
    */
   readonly offer?: { readonly group: string; readonly urls: readonly string[]; readonly rank?: number };
   /** How long it waits for a file, in milliseconds. Default: 30,000. */

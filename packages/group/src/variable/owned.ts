@@ -127,7 +127,7 @@ export class Owned {
       const { value, failed } = await takeOver(input, options).catch(resultOf);
       if (value !== undefined) this.#copies.keep(this.#name, value as Copy);
       if ([...failed.values()].some(isLater)) return false;
-      // Who serves no variables has no copy.
+      // A member that serves no variables has no copy.
       const silent = missing(failed, this.#collectives.members.view).filter(
         (rank) => !isNotReady(failed.get(rank)),
       );

@@ -1,4 +1,4 @@
-/** What the work gives, or the reason of the signal once that aborts. The work goes on then, and nobody hears of it. */
+/** What the work gives, or the reason of the signal once that aborts. The work then goes on, unused. */
 export function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason);

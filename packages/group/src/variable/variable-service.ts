@@ -15,7 +15,7 @@ export const nothing: Copy = Object.freeze({ version: 0, hasValue: false, value:
 /** A new version on its way from the owner to all members. */
 export interface Put extends Copy {
   readonly name: string;
-  /** Of the owner that sends it: the version of the view in which it took over. */
+  /** The version of the view in which the sending owner took over. */
   readonly term: number;
 }
 
@@ -31,7 +31,7 @@ export interface Question {
   readonly name: string;
 }
 
-/** A change that the owner shall make. */
+/** A change that the owner is asked to make. */
 export interface Change extends Question {
   readonly hasValue: boolean;
   readonly value: unknown;

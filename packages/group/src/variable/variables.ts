@@ -228,7 +228,7 @@ export class Variables implements Disposable {
 const againMs = 20;
 /** The options of `group.variable`. */
 export interface VariableOptions<S extends Schema> {
-  /** Of the value. Values are checked when they are set and when they are read. */
+  /** The schema of the value. Values are checked when they are set and when they are read. */
   readonly schema: S;
   /**
    * The value while no member knows one, or a function that makes it. The owner calls it, also after `invalidate`.
@@ -363,7 +363,7 @@ export class Variable<S extends Schema> {
   }
 
   /**
-   * The versions that come to this member, from the copy of now on. Who reads slowly sees the newest one. It ends when
+   * The versions that come to this member, from the copy of now on. A slow reader sees the newest one. It ends when
    * `signal` aborts or the variables are closed.
    *
    * @example
@@ -381,7 +381,7 @@ export class Variable<S extends Schema> {
     const answer = await this.#variables.ask(this.name, { ...what, ifVersion, sync }, terms);
     const { state, version } = answer;
     if (state === "conflict") throw new VersionConflictError(this.name, ifVersion as number, version);
-    // Who sets it reads it.
+    // A process reads what it has set.
     this.#copies.keep(this.name, { version, ...what });
     return version;
   }

@@ -1,4 +1,4 @@
-/** A value that changes. Who reads slowly sees the newest one and misses those between. */
+/** A value that changes. A slow reader sees the newest one and misses those between. */
 export class Newest<T> {
   readonly #readers = new Set<Reader<T>>();
   #value: T;

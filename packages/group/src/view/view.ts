@@ -29,7 +29,7 @@ export interface Member {
   readonly metadata: Readonly<Record<string, string>>;
 }
 
-/** Who belongs to a group. A view never changes; another one with a higher version follows it. */
+/** The members of a group. A view never changes; another one with a higher version follows it. */
 export interface View {
   /** The name of the group. */
   readonly group: string;

@@ -1,5 +1,5 @@
-import { realTimers } from "../time/real-timers.ts";
-import type { PeerAccount } from "./peer-account.ts";
+import type { PeerAccount } from "../../base/flow/peer-account.ts";
+import { realTimers } from "../../base/time/real-timers.ts";
 
 /** Frames of one session that are taken in a turn before those of others; and when so many have been taken already. */
 const framesInTurn = 512;
@@ -7,6 +7,8 @@ const framesInLateTurn = 64;
 const lateTurn = 4096;
 /** How long put-off messages are taken apart in one turn, in milliseconds. Others have waited so long at most. */
 const putOffMs = 2;
+/** What a copy of a message takes beside its bytes. A message may be as short as one frame. */
+const copyBytes = 256;
 /** A peer that is honest has no more frames on the way than its calls and answers need, and the items of streams. */
 const mostFrames = 65_536;
 const mostItemsOfCall = 4096;
@@ -81,13 +83,13 @@ export class MessageTurns {
   #putOff(session: TurnTaker, offset: number, bytes: number, frames: number): void {
     const { putOff, account, port } = session;
     const most = this.#mostFrames + mostItemsOfCall * session.openWork;
-    if (putOff.frames + frames > most || !account.pulls.take(bytes))
+    if (putOff.frames + frames > most || !account.pulls.take(bytes + copyBytes))
       return session.onFlood(putOff.frames + frames);
     if (putOff.messages.length === 0) this.#waiting.push(session);
     session.heardMs = session.nowMs;
     putOff.messages.push(Uint8Array.prototype.slice.call(port.slab, offset, offset + bytes));
     putOff.frames += frames;
-    putOff.bytes += bytes;
+    putOff.bytes += bytes + copyBytes;
   }
 
   /**
@@ -133,8 +135,8 @@ export class MessageTurns {
     const message = putOff.messages[putOff.next++] as Uint8Array;
     port.slab.set(message, slot);
     putOff.frames -= port.slabView.getUint16(slot + 2, true);
-    putOff.bytes -= message.byteLength;
-    account.pulls.give(message.byteLength);
+    putOff.bytes -= message.byteLength + copyBytes;
+    account.pulls.give(message.byteLength + copyBytes);
     putOff.messages[putOff.next - 1] = taken;
     if (putOff.next === putOff.messages.length) {
       putOff.messages.length = 0;

@@ -1,4 +1,4 @@
-import type { ByteShare } from "./byte-budget.ts";
+import type { ByteShare } from "../../base/flow/byte-budget.ts";
 
 /** Short frames share a chunk: a peer that makes millions of them wait makes this side keep their bytes, no more. */
 const chunkBytes = 2048;
@@ -9,7 +9,7 @@ interface Chunk {
   frames: number;
 }
 
-/** Whole encoded frames that wait to be sent, in order. What they hold is taken from the peer's share. */
+/** Whole encoded frames that wait to be sent, in order. The memory of their chunks is taken from the peer's share. */
 export class FrameQueue {
   readonly #share: ByteShare;
   readonly #chunks: Chunk[] = [];
@@ -32,19 +32,19 @@ export class FrameQueue {
   /** Puts a frame last. False, and nothing has changed, where the peer's share has no room for it. */
   add(frame: Uint8Array): boolean {
     const { byteLength } = frame;
-    if (!this.#share.take(byteLength)) return false;
-    this.#bytes += byteLength;
     const last = this.#chunks.at(-1);
     if (!this.empty && last !== undefined && last.used + byteLength <= last.bytes.byteLength) {
       last.bytes.set(frame, last.used);
       last.used += byteLength;
       last.frames++;
-    } else if (byteLength > chunkBytes / 2) this.#chunks.push({ bytes: frame, used: byteLength, frames: 1 });
-    else {
-      const bytes = new Uint8Array(chunkBytes);
-      bytes.set(frame);
+    } else {
+      const isLong = byteLength > chunkBytes / 2;
+      if (!this.#share.take(isLong ? byteLength : chunkBytes)) return false;
+      const bytes = isLong ? frame : new Uint8Array(chunkBytes);
+      if (!isLong) bytes.set(frame);
       this.#chunks.push({ bytes, used: byteLength, frames: 1 });
     }
+    this.#bytes += byteLength;
     return true;
   }
 
@@ -60,13 +60,14 @@ export class FrameQueue {
       target.set(chunk.bytes.subarray(0, chunk.used), at + bytes);
       bytes += chunk.used;
       frames += chunk.frames;
+      this.#share.give(chunk.bytes.byteLength);
       this.#first++;
     }
     if (this.#first > 64 && 2 * this.#first > this.#chunks.length) {
       this.#chunks.splice(0, this.#first);
       this.#first = 0;
     }
-    this.#give(bytes);
+    this.#bytes -= bytes;
     return { bytes, frames };
   }
 
@@ -80,13 +81,12 @@ export class FrameQueue {
   }
 
   clear(): void {
+    for (let i = this.#first; i < this.#chunks.length; i++) {
+      const { bytes } = this.#chunks[i] as Chunk;
+      this.#share.give(bytes.byteLength);
+    }
     this.#chunks.length = 0;
     this.#first = 0;
-    this.#give(this.#bytes);
-  }
-
-  #give(bytes: number): void {
-    this.#bytes -= bytes;
-    this.#share.give(bytes);
+    this.#bytes = 0;
   }
 }

@@ -1,0 +1,177 @@
+import { totalmem } from "node:os";
+import { getHeapStatistics } from "node:v8";
+
+/**
+ * Limits of what an engine holds for itself and for its peers. All are finite. Those that hold memory derive from
+ * `memoryBytes`, so that together they hold no more than that. Each can be set: then it applies as it is, the others
+ * stay, and the sum may be more than `memoryBytes`. The defaults below are those with a budget of 10 GiB, which is the
+ * default with a heap limit of 4 GiB on a machine of 20 GiB or more.
+ */
+export interface EngineLimits {
+  /**
+   * The memory budget in bytes: what peers and the pool can make this engine hold beside what handlers hold. At least
+   * 64 MiB. Default: half of the memory that the process may use (the container's limit, or the machine's memory), or
+   * 2.5 times V8's heap limit if that is less. `openLanes` divides the half by its engines.
+   */
+  readonly memoryBytes: number;
+  /**
+   * The longest body that is accepted or sent, rendezvous or not, in bytes. Default: a twentieth of `memoryBytes`,
+   * 512 MiB at most.
+   */
+  readonly maxBodyBytes: number;
+  /**
+   * Memory that one body may take once it is decoded, in bytes of V8's heap, by estimate. Elements of binary and typed
+   * arrays do not count. A request that takes more fails with `resource_exhausted` and does not run; so does a call
+   * whose answer takes more. It also bounds for how long decoding blocks the event loop: some 10 ns a byte. Default: an
+   * eightieth of `memoryBytes`, a thirty-second of V8's heap limit, or 64 MiB, whichever is least.
+   */
+  readonly maxValueBytes: number;
+  /**
+   * Memory of decoded inputs until their calls are answered, and of the service tables of peers, in bytes of V8's heap,
+   * over all sessions. One peer gets no more than it leaves for the others, and 64 KiB always. Further requests fail
+   * with `resource_exhausted`. Default: a tenth of `memoryBytes`, or a quarter of V8's heap limit if that is less.
+   */
+  readonly maxDecodedBytes: number;
+  /**
+   * Bytes over all sessions: of rendezvous bodies being pulled, of inputs of more than 4 KiB until their calls are
+   * answered, and of chunks of byte streams that handlers have open. Requests beyond it fail with `resource_exhausted`.
+   * One peer gets no more than it leaves for the others: half at most. Default: a tenth of `memoryBytes`, 1 GiB.
+   */
+  readonly maxPullBytes: number;
+  /**
+   * Bytes of rendezvous bodies kept for peers that have not pulled them yet, over all sessions. One peer gets no more
+   * than it leaves for the others: half at most. Default: a tenth of `memoryBytes`, 1 GiB.
+   */
+  readonly maxOfferBytes: number;
+  /**
+   * How long a peer may move nothing of the rendezvous bodies that it offers or is offered, in milliseconds. Then its
+   * session ends with `unavailable`. Long bodies get one second more for each 128 KiB. Default 10,000.
+   */
+  readonly maxBodyStallMs: number;
+  /**
+   * Bytes in the windows of all streams whose items arrive here. One peer gets no more than it leaves for the others:
+   * half at most. Further streams get smaller windows, down to 8 KiB, which is always granted. Default: a fortieth of
+   * `memoryBytes`, 256 MiB.
+   */
+  readonly maxStreamBytes: number;
+  /** Requests that one peer may have in flight here. Default: a quarter of `maxRequestsInAll`, 4096 at most. */
+  readonly maxRequests: number;
+  /**
+   * Requests that all peers together may have in flight here; they share it. Further requests are rejected with
+   * `resource_exhausted`. Up to sixteen for each session are accepted beside them, half as many as the limit at most, so
+   * that peers that fill the limit keep nobody out. At least `maxRequests`. Default: one for each 160 KiB of
+   * `memoryBytes`, 65,536.
+   */
+  readonly maxRequestsInAll: number;
+  /**
+   * Encoded frames that wait in a session's outbox, in bytes. Beyond that calls fail with `resource_exhausted`. Default:
+   * a quarter of `maxQueuedBytesInAll`, 8 MiB at most.
+   */
+  readonly maxQueuedBytes: number;
+  /**
+   * Encoded frames that wait to be sent, in bytes, over all sessions. One peer gets no more than it leaves for the
+   * others; one that receives nothing and exceeds that is disconnected. Default: a twentieth of `memoryBytes`, 512 MiB.
+   */
+  readonly maxQueuedBytesInAll: number;
+  /**
+   * Bytes in the slabs of the pool, taken and free. Beyond the limit `pool.take` throws `resource_exhausted`. Default: a
+   * tenth of `memoryBytes`, 1 GiB.
+   */
+  readonly maxPoolBytes: number;
+  /**
+   * Connections that others may make to a TCP port. Beyond that, those end that belong to no session, and of the others
+   * those that have been idle longest, with their sessions. Default: twice `maxSessions`.
+   */
+  readonly maxConnections: number;
+  /** How long a TCP connection that belongs to no session may be idle, in milliseconds. Default 30,000. */
+  readonly maxIdleConnectionMs: number;
+  /** Sessions of an engine. Default: one for each MiB of `memoryBytes`, 1024 at most. */
+  readonly maxSessions: number;
+  /**
+   * Sessions that one peer, which is one endpoint, may open to this engine. Default: a quarter of the default of
+   * `maxSessions`, 64 at most.
+   */
+  readonly maxSessionsByPeer: number;
+  /**
+   * Calls of methods with `replay` that run, or whose responses are kept, over all callers. Default: one for each
+   * 640 KiB of `memoryBytes`, 16,384.
+   */
+  readonly maxReplayCalls: number;
+  /** Bytes of the kept responses. Default: a hundred-and-sixtieth of `memoryBytes`, 64 MiB. */
+  readonly maxReplayBytes: number;
+  /**
+   * How long a response is kept for a caller that has not confirmed it, and how long a handler runs that nobody waits
+   * for, in milliseconds. Default 60,000.
+   */
+  readonly maxReplayMs: number;
+}
+
+/** What a peer may always hold of `maxDecodedBytes`. */
+export const leastDecodedBytes = 64 * 1024;
+
+const kibi = 1024;
+const mebi = 1024 * kibi;
+
+/** The smallest budget. Below it hardly a body and a session fit beside what an engine holds by itself. */
+export const leastMemoryBytes = 64 * mebi;
+
+/** So many times V8's heap limit a budget is at most: what counts in the heap takes up to 0.7 of the limit then. */
+const heapLimits = 2.5;
+
+/** The memory that this process may use. */
+export interface ProcessMemory {
+  /** The limit of its container (cgroup), or the memory of the machine where that is less, in bytes. */
+  readonly totalBytes: number;
+  /** V8's heap limit of this thread, in bytes. */
+  readonly heapBytes: number;
+}
+
+export function processMemory(): ProcessMemory {
+  const machine = totalmem();
+  // 0 or more than the machine has: there is no such limit.
+  const constrained = process.constrainedMemory();
+  return {
+    totalBytes: constrained > 0 ? Math.min(machine, constrained) : machine,
+    heapBytes: getHeapStatistics().heap_size_limit,
+  };
+}
+
+/**
+ * The default of `memoryBytes`. The other half of the process's memory is for Node.js, code, handlers and garbage.
+ * `engines`: how many engines the process is divided among; each has a heap of its own.
+ */
+export function defaultMemoryBytes({ totalBytes, heapBytes }: ProcessMemory, engines = 1): number {
+  return Math.max(leastMemoryBytes, Math.floor(Math.min(totalBytes / 2 / engines, heapLimits * heapBytes)));
+}
+
+/** All limits of an engine with a budget of `memoryBytes` in a thread whose heap may have `heapBytes`. */
+export function deriveLimits(memoryBytes: number, heapBytes: number): EngineLimits {
+  // Limits of what counts in V8's heap follow the heap, too, where the budget is set by hand.
+  const heapBudget = Math.min(memoryBytes, heapLimits * heapBytes);
+  const maxDecodedBytes = Math.floor(heapBudget / 10);
+  const maxRequestsInAll = Math.floor(heapBudget / (160 * kibi));
+  const maxQueuedBytesInAll = Math.floor(memoryBytes / 20);
+  const maxSessions = Math.min(1024, Math.floor(heapBudget / mebi));
+  return {
+    memoryBytes,
+    maxBodyBytes: Math.min(512 * mebi, Math.floor(memoryBytes / 20)),
+    maxValueBytes: Math.min(64 * mebi, Math.floor(maxDecodedBytes / 8)),
+    maxDecodedBytes,
+    maxPullBytes: Math.floor(memoryBytes / 10),
+    maxOfferBytes: Math.floor(memoryBytes / 10),
+    maxBodyStallMs: 10_000,
+    maxStreamBytes: Math.floor(memoryBytes / 40),
+    maxRequests: Math.min(4096, Math.floor(maxRequestsInAll / 4)),
+    maxRequestsInAll,
+    maxQueuedBytes: Math.min(8 * mebi, Math.floor(maxQueuedBytesInAll / 4)),
+    maxQueuedBytesInAll,
+    maxPoolBytes: Math.floor(memoryBytes / 10),
+    maxConnections: 2 * maxSessions,
+    maxIdleConnectionMs: 30_000,
+    maxSessions,
+    maxSessionsByPeer: Math.min(64, Math.floor(maxSessions / 4)),
+    maxReplayCalls: Math.floor(heapBudget / (640 * kibi)),
+    maxReplayBytes: Math.floor(memoryBytes / 160),
+    maxReplayMs: 60_000,
+  };
+}

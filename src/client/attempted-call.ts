@@ -1,0 +1,387 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import type { Priority } from "../base/flow/priority.ts";
+import { Alarm } from "../base/time/deadline-wheel.ts";
+import { timeLeftIn } from "../call/abort-watch.ts";
+import { tellAnswerMetadata } from "../call/answer-metadata.ts";
+import type { IncomingCall } from "../call/incoming-call.ts";
+import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
+import type { MetadataListener } from "../call/outgoing-call.ts";
+import type { Retried } from "../call/retried-calls.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
+import type { CallOptions } from "./call-options.ts";
+import { type CheckedCall, checkInput, endWithError } from "./check.ts";
+import { ClientRequest } from "./client-call.ts";
+import { type ClientMethod, recordEnd } from "./client-method.ts";
+import { backoffMs, type RetryPolicy } from "./retry-policy.ts";
+import type { CallSession } from "./session-source.ts";
+
+/**
+ * Where a call that may make several requests stands.
+ *
+ *   checking  its input is being checked; nothing has been asked for
+ *   trying    an attempt is under way, or with hedges several; of a stream, or its items are
+ *   waiting   none is: the next goes when the alarm rings
+ *   judging   the answer or the error that decides has come and is being checked
+ *   settled   the caller has its value or error; items of a stream that have come may still be read
+ *
+ *   from      event                                                  to        effect
+ *   checking  input fits                                             trying    budget gets its deposit, first attempt
+ *   trying    an answer                                              judging   the other attempts given up
+ *   trying    failure, others under way, may be tried again          trying    the others decide
+ *   trying    failure of the last, may be tried again                waiting   budget pays, alarm for the back-off
+ *   trying    any other failure                                      judging   the other attempts given up
+ *   waiting   alarm                                                  trying    next attempt
+ *   judging   verdict                                                settled   value, error, or `internal`
+ *   any open  abort, deadline, the served call's end, peer closed    settled   alarm off, all attempts given up
+ *
+ * A failure may be tried again if its code is one to retry after, attempts are left, time and the budget allow it, and a
+ * second execution is impossible or does no harm (`isRepeatable`).
+ */
+export type AttemptedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
+
+/** What such a call is bound by. */
+export interface CallTerms {
+  readonly priority: Priority;
+  readonly failsWhenFull: boolean;
+  /** Undefined: it is tried once. */
+  readonly policy: RetryPolicy | undefined;
+  readonly onMetadata: MetadataListener | undefined;
+}
+
+/**
+ * How an attempt failed: `failed` with an error, `late` by its own time limit, `final` because there can be no other:
+ * its peer was closed, what it had granted was revoked, or what went along with it has had its one try.
+ */
+export type AttemptFailure = "failed" | "late" | "final";
+
+/**
+ * A call that may make several requests, one after another or at once, from the moment a user makes it. It owns the
+ * deadline and the decision to try again. It settles exactly once.
+ */
+export abstract class AttemptedCall extends MadeCall implements CheckedCall, Retried {
+  readonly method: ClientMethod;
+  readonly input: unknown;
+  phase: AttemptedPhase = "checking";
+  /** When its time is up, on the engine's clock; `Infinity` for a stream without a time limit. */
+  endMs = 0;
+  /** The block that each attempt carries. */
+  metadata: Uint8Array | undefined = undefined;
+  /** Attempts that were begun. */
+  protected started = 0;
+  /** The newest attempt that is under way; when none is, the one that was the last. */
+  protected last: CallAttempt | undefined;
+  /** An attempt may have been executed. */
+  protected mayHaveRun = false;
+  #alarm: Alarm | undefined;
+
+  constructor(method: ClientMethod, input: unknown) {
+    super();
+    this.method = method;
+    this.input = input;
+  }
+
+  abstract readonly terms: CallTerms;
+
+  protected abstract makeAttempt(number: number): CallAttempt;
+
+  /** From here on it has its time, and can end. `around`: the call being served that it is made for. */
+  protected start(
+    options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata"> | undefined,
+    around: IncomingCall | undefined,
+  ): void {
+    const { method } = this;
+    const { engine, retried } = method.source;
+    engine.counters.callsStarted++;
+    const nowMs = engine.clock.now();
+    this.startedMs = nowMs;
+    this.endMs = nowMs + timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
+    this.armDeadline(nowMs);
+    retried.add(this);
+    this.listen(options?.signal);
+    this.listen(around?.signal);
+    if (this.settled) return;
+    try {
+      this.metadata = method.blockFor(options, around);
+    } catch (error) {
+      return this.failWith(error as RpcError);
+    }
+    checkInput(this, this.input);
+  }
+
+  protected armDeadline(_nowMs: number): void {
+    this.method.source.engine.wheel.arm(this, this.endMs);
+  }
+
+  override get methodPath(): string {
+    return this.method.path;
+  }
+
+  override get peerName(): string {
+    return this.last?.peerName ?? this.method.source.name;
+  }
+
+  override get unsentPhase(): UnsentPhase | undefined {
+    if (this.phase === "checking") return "waiting";
+    if (this.phase === "waiting") return "backoff";
+    if (this.phase !== "trying" || this.isSent) return undefined;
+    return this.last?.phase === "connecting" ? "connecting" : "waiting";
+  }
+
+  /** Whether a request of an attempt that is under way has left. */
+  protected get isSent(): boolean {
+    return this.last?.session !== undefined;
+  }
+
+  override get settled(): boolean {
+    return this.phase === "settled";
+  }
+
+  // ---- attempts ---------------------------------------------------------------------------------------------------
+
+  onChecked(): void {
+    this.method.budget.deposit();
+    this.launch();
+  }
+
+  protected launch(): void {
+    this.phase = "trying";
+    const attempt = this.makeAttempt(++this.started);
+    this.last = attempt;
+    attempt.start();
+  }
+
+  onAttemptValue(attempt: CallAttempt, value: unknown): void {
+    this.last = attempt;
+    this.mayHaveRun = true;
+    this.phase = "judging";
+    this.giveUpAttempts(attempt);
+    if (tellAnswerMetadata(this, this.terms.onMetadata, attempt.answerMetadata)) this.onAnswer(value);
+  }
+
+  /** The answer that decides has come: to be checked. */
+  protected abstract onAnswer(value: unknown): void;
+
+  onAttemptFailure(attempt: CallAttempt, error: RpcError, how: AttemptFailure): void {
+    if (this.settled) return;
+    this.last = attempt;
+    if (attempt.mayHaveRun(error)) this.mayHaveRun = true;
+    const mayTryAgain = how !== "final" && this.#isTransient(error, how) && this.isRepeatable(attempt, error);
+    if (!mayTryAgain) return this.failWith(error);
+    const other = this.otherAttempt;
+    if (other === undefined) this.#waitToTryAgain(error);
+    else this.last = other;
+  }
+
+  /** An attempt that is under way beside the one that has failed. */
+  protected get otherAttempt(): CallAttempt | undefined {
+    return undefined;
+  }
+
+  #isTransient(error: RpcError, how: AttemptFailure): boolean {
+    const { policy } = this.terms;
+    if (policy === undefined) return false;
+    if (how === "late" || error.retryAfterMs !== undefined) return true;
+    // What the contract declares is an answer.
+    return error.reason === undefined && policy.codes.has(error.code);
+  }
+
+  /** Whether another attempt can do no harm. */
+  protected isRepeatable(_attempt: CallAttempt, _error: RpcError): boolean {
+    return !this.mayHaveRun || this.method.idempotent;
+  }
+
+  #waitToTryAgain(error: RpcError): void {
+    const policy = this.terms.policy as RetryPolicy;
+    const waitMs = backoffMs(policy, this.started - 1, error.retryAfterMs);
+    const isOver =
+      this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
+    if (isOver || !this.withdraw()) return this.failWith(error);
+    this.phase = "waiting";
+    this.ring(waitMs);
+  }
+
+  /** Takes one attempt from the budget. */
+  protected withdraw(): boolean {
+    if (this.method.budget.withdraw()) return true;
+    this.method.source.engine.counters.retriesWithheld++;
+    return false;
+  }
+
+  protected ring(afterMs: number): void {
+    const { wheel, clock } = this.method.source.engine;
+    this.#alarm ??= new Alarm(() => this.onAlarm());
+    wheel.arm(this.#alarm, clock.now() + afterMs);
+  }
+
+  protected onAlarm(): void {
+    if (this.phase === "waiting") this.tryAgain();
+  }
+
+  protected tryAgain(): void {
+    this.method.source.engine.counters.retries++;
+    this.launch();
+  }
+
+  /** Nobody waits for an attempt any more, but for the one that decides. */
+  protected giveUpAttempts(deciding?: CallAttempt): void {
+    if (this.#alarm !== undefined) this.method.source.engine.wheel.disarm(this.#alarm);
+    for (const attempt of this.takeAttempts()) {
+      if (attempt === deciding) continue;
+      if (attempt.session !== undefined && !attempt.settled) this.mayHaveRun = true;
+      attempt.giveUp();
+    }
+  }
+
+  /** The attempts that servers may still be at. They are given up. */
+  protected takeAttempts(): readonly CallAttempt[] {
+    return this.last === undefined ? [] : [this.last];
+  }
+
+  // ---- the end ----------------------------------------------------------------------------------------------------
+
+  onPeerClosed(error: RpcError): void {
+    if (!this.settled) this.failWith(error);
+  }
+
+  /** The error of an attempt, or of the whole peer, becomes that of the call. */
+  protected failWith(error: RpcError): void {
+    this.phase = "judging";
+    this.giveUpAttempts();
+    if (tellAnswerMetadata(this, this.terms.onMetadata, error.metadata)) endWithError(this, error);
+  }
+
+  abstract succeed(value: unknown): void;
+  abstract fail(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;
+
+  /** What it says of an error that ends it. */
+  protected errorOf(code: RpcCode, message: string, more: Partial<RpcErrorOptions>): RpcError {
+    const id = this.last?.id ?? 0;
+    return new RpcError({
+      origin: "local",
+      ...more,
+      code,
+      message,
+      method: this.method.path,
+      notExecuted: !this.mayHaveRun,
+      attempts: this.started > 1 ? this.started : undefined,
+      callId: id === 0 ? undefined : id,
+    });
+  }
+
+  /** Nothing can end it any more. Returns how long it took, if that must be published. */
+  protected settle(code: RpcCode | "ok"): number | undefined {
+    this.phase = "settled";
+    const { engine, retried } = this.method.source;
+    engine.wheel.disarm(this);
+    this.giveUpAttempts();
+    retried.delete(this);
+    this.unlisten();
+    return recordEnd(this.method, this.startedMs, code);
+  }
+}
+
+/** One request of a call that may make several. It settles once, and tells its call what became of it. */
+export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> extends ClientRequest {
+  /** 1 for the first of its call. */
+  readonly number: number;
+  /** What came with the answer. The user is told by the call, once. */
+  answerMetadata: Metadata | undefined;
+  protected readonly call: Call;
+
+  constructor(call: Call, number: number) {
+    const { method, terms, startedMs, endMs, metadata } = call;
+    super(method, terms.priority, terms.failsWhenFull);
+    this.call = call;
+    this.number = number;
+    // Its times are told as those of its call.
+    this.startedMs = startedMs;
+    this.deadlineMs = endMs;
+    if (metadata !== undefined) this.metadata = metadata;
+  }
+
+  override get again(): boolean {
+    return this.number > 1;
+  }
+
+  /** Until it has left, its call is listed. */
+  override get unsentPhase(): UnsentPhase | undefined {
+    return undefined;
+  }
+
+  /** Where it was sent; undefined when nothing has left. */
+  get session(): CallSession | undefined {
+    return this.id === 0 ? undefined : this.target;
+  }
+
+  /** Whether it may have been executed, though it has failed with `error`. */
+  mayHaveRun(error: RpcError): boolean {
+    return this.session !== undefined && error.notExecuted !== true;
+  }
+
+  override tellMetadata(metadata: Metadata): boolean {
+    this.answerMetadata = metadata;
+    return true;
+  }
+
+  protected override get input(): unknown {
+    return this.call.input;
+  }
+
+  start(): void {
+    this.find(this.input, this.method.source.engine.clock.now());
+  }
+
+  override onValue(value: unknown): void {
+    this.settle();
+    this.call.onAttemptValue(this, value);
+  }
+
+  /** Its call watches the time, unless it has a limit of its own. */
+  override onDeadline(): void {}
+
+  protected override failWith(error: RpcError, isFinal: boolean): void {
+    this.failAs(error, isFinal ? "final" : "failed");
+  }
+
+  protected failAs(error: RpcError, how: AttemptFailure): void {
+    if (this.settled) return;
+    // What goes along has had its one try, and is told now.
+    const isFinal = how === "final" || this.observed;
+    this.settle(error);
+    this.call.onAttemptFailure(this, error, isFinal ? "final" : how);
+  }
+
+  protected override endEarly(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
+    this.lose(new RpcError({ origin: "local", ...more, code, message }));
+  }
+
+  /** It can go no further: there can be no other, and its peer hears that nobody waits. */
+  protected lose(error: RpcError): void {
+    if (this.settled) return;
+    this.failAs(error, "final");
+    this.cancel();
+  }
+
+  /** Nobody waits for it any more. Tells the peer, if that may still be at it. */
+  giveUp(): void {
+    // A server that knows the call again goes on with an attempt that was late. Any other was cancelled then.
+    if (this.settled && this.identity === undefined) return;
+    if (!this.settled) {
+      const message = this.items === undefined ? "the call was cancelled" : "the stream was cancelled";
+      this.settle(new RpcError({ code: "cancelled", message, origin: "local" }));
+    }
+    this.cancel();
+  }
+
+  protected cancel(): void {
+    this.target?.cancel(this);
+  }
+
+  /** Settled: whatever goes along is told, with the error if there is one. */
+  protected settle(error?: RpcError): void {
+    this.phase = "settled";
+    this.session?.observer?.onSettled(error === undefined ? "ok" : error.code);
+    this.tellObservers(error);
+  }
+}

@@ -1,0 +1,150 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { Middleware } from "../call/middleware.ts";
+import type { AnyService } from "../contract/service.ts";
+import type { ItemDirections } from "../transfer/control/control-method.ts";
+import type { StreamCallOptions } from "./call-options.ts";
+import type { ClientMethod } from "./client-method.ts";
+import type { ReadInputs } from "./item-queue.ts";
+import { ClientMiddlewareCall } from "./middleware-call.ts";
+import type { StreamCall } from "./stream-call.ts";
+import { Outputs, type UserStream } from "./user-stream.ts";
+
+/** Begins a stream for `next()`. `given`: the items of the caller or, where he sends none, the input. */
+export type BeginStream = (given: unknown, options: StreamCallOptions) => StreamCall;
+
+type AnyItems = AsyncIterator<unknown, unknown> & { cancel?(reason?: unknown): void };
+
+const done: IteratorReturnResult<undefined> = Object.freeze({ done: true, value: undefined });
+
+/**
+ * A stream through middleware of the client. Its functions are asynchronous, and a stream is there at once: so what the
+ * user has waits for what the middleware gives.
+ */
+export class MiddlewareStream extends ClientMiddlewareCall implements UserStream {
+  protected override readonly givesItems: boolean;
+  readonly #begin: BeginStream;
+  /** Those that `next()` has opened and that are open, and the newest. */
+  #streams: StreamCall[] = [];
+  /** What the user sends one by one. */
+  #inputs: ReadInputs | undefined;
+  #answer: Promise<unknown> | undefined;
+  #items: Promise<AnyItems> | undefined;
+  /** The user has read the end or an error, or wants no more. */
+  #isOver = false;
+
+  constructor(
+    contract: AnyService,
+    method: ClientMethod,
+    { inputs, outputs }: ItemDirections,
+    items: unknown,
+    input: unknown,
+    options: StreamCallOptions | undefined,
+    begin: BeginStream,
+  ) {
+    super(contract, method, inputs ? items : input, options, inputs ? input : undefined);
+    this.givesItems = outputs;
+    this.#begin = begin;
+  }
+
+  /** Runs the middleware. */
+  open(chain: readonly Middleware[], inputs?: ReadInputs): this {
+    this.#inputs = inputs;
+    const given = this.run(chain);
+    if (this.givesItems) {
+      this.#items = given.then((value) => iteratorOf(value, this.method));
+      // The reader hears of it.
+      this.#items.catch((error: RpcError) => this.#onOver(error));
+    } else {
+      this.#answer = given;
+      // The caller of `end` hears of an error.
+      if (inputs !== undefined)
+        given.then(
+          () => inputs.close(undefined),
+          (error: RpcError) => inputs.close(error),
+        );
+    }
+    return this;
+  }
+
+  protected override async make(given: unknown, options: StreamCallOptions): Promise<unknown> {
+    const stream = this.#begin(given, options);
+    this.#streams = this.#streams.filter(({ settled }) => !settled);
+    this.#streams.push(stream);
+    return this.givesItems ? new Outputs(stream) : stream.answered();
+  }
+
+  /** What the newest stream has failed with. */
+  get streamFailure(): RpcError | undefined {
+    return this.#streams.at(-1)?.failure;
+  }
+
+  answered(): Promise<unknown> {
+    return (this.#answer as Promise<unknown>).then((value) => value);
+  }
+
+  async next(): Promise<IteratorResult<unknown, undefined>> {
+    if (this.#isOver) return done;
+    try {
+      const result = await (await (this.#items as Promise<AnyItems>)).next();
+      if (result.done !== true) return result;
+    } catch (cause) {
+      // The first to read hears of an error, unless it was the consumer that ended the stream.
+      if (this.#isOver) return done;
+      throw this.#readTo(this.errorFrom(cause));
+    }
+    const error = this.#isOver ? undefined : this.#readTo(undefined);
+    if (error !== undefined) throw error;
+    return done;
+  }
+
+  /** The end has been read, or an error. Returns what the consumer gets. */
+  #readTo(error: RpcError | undefined): RpcError | undefined {
+    this.#isOver = true;
+    const told = this.tellMetadata() ?? error;
+    this.#onOver(told);
+    return told;
+  }
+
+  async return(): Promise<IteratorResult<unknown, undefined>> {
+    this.cancel();
+    return done;
+  }
+
+  cancel(reason?: unknown): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    const more = reason === undefined ? {} : { cause: reason };
+    const error = this.errorOf("cancelled", "the stream was cancelled", more);
+    this.end(error);
+    this.finish(reason);
+    this.#onOver(error);
+    this.#items?.then(
+      (items) => {
+        if (items.cancel !== undefined) items.cancel(reason);
+        else items.return?.()?.catch(() => {});
+      },
+      () => {},
+    );
+  }
+
+  /** The stream is over for its consumer, with this error if there was one. */
+  #onOver(error: RpcError | undefined): void {
+    this.#inputs?.close(error);
+    this.finish();
+  }
+
+  /** Streams that middleware has left open end: those who still read them hear of that. */
+  protected override finish(reason?: unknown): void {
+    for (const stream of this.#streams.splice(0)) stream.abandon(reason);
+  }
+}
+
+function iteratorOf(value: unknown, method: string): AnyItems {
+  if (typeof value === "object" && value !== null) {
+    const source = value as Partial<AsyncIterable<unknown> & Iterable<unknown>>;
+    const items = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]?.();
+    if (items !== undefined) return items as AnyItems;
+  }
+  const message = "middleware of the client returned no items";
+  throw new RpcError({ code: "internal", message, method });
+}
