@@ -10,18 +10,20 @@ interface SettlingCall {
 }
 
 /**
- * Gives the user's listener what came with the answer, or the error. False: the listener has failed, or ended, the call.
+ * Gives the user's listener what came with the answer, or the error. If it throws, the call fails with `message`. False:
+ * the listener has failed, or ended, the call.
  */
 export function tellAnswerMetadata(
   call: SettlingCall,
   listener: MetadataListener | undefined,
   metadata: ErrorMetadata | undefined,
+  message = "onMetadata threw",
 ): boolean {
   if (listener === undefined || !(metadata instanceof Metadata)) return true;
   try {
     listener(metadata);
   } catch (cause) {
-    if (!call.settled) call.fail("internal", "onMetadata threw", { cause });
+    if (!call.settled) call.fail("internal", message, { cause });
   }
   return !call.settled;
 }

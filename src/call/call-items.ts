@@ -7,6 +7,8 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
 export interface CallItems {
   /** An item of the peer's has come. */
   onItem(at: number, bodyBytes: number, flags: number): void;
+  /** The metadata that the peer sends before its first item have come. */
+  onHeaders(at: number, bodyBytes: number): void;
   /** The peer sends no more items, after so many. Only the caller of a stream says so. */
   onItemsEnd(count: number): void;
   /** The peer takes so many more items and bytes. */

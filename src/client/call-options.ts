@@ -144,6 +144,11 @@ export interface StreamCallOptions {
   readonly metadata?: MetadataInit;
   /** Receives the metadata that came at the end of the stream, once, just before it settles. Throwing ends it. */
   readonly onMetadata?: (metadata: Metadata) => void;
+  /**
+   * Receives what the handler had put into `call.responseMetadata` before its first item, once, before that item can be
+   * read. Not called where there was nothing, or no item. The stream is not retried afterwards. Throwing ends it.
+   */
+  readonly onHeaders?: (metadata: Metadata) => void;
   /** Middleware of this stream. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];
   /** Values for middleware. Default: none. */
@@ -205,6 +210,7 @@ const callFields = {
 const streamFields = {
   ...oneWayFields,
   onMetadata: callFields.onMetadata,
+  onHeaders: callFields.onMetadata,
   retry: attemptFields.retry,
   idleTimeoutMs: idleTimeoutField,
   window: windowField,

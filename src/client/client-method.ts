@@ -8,7 +8,7 @@ import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts"
 import { type Schema, voidSchema } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
-import { entriesOf, inherit, Metadata, packMetadata, passesOn } from "../wire/metadata/metadata.ts";
+import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
 import type { CallOptions, WhenFull } from "./call-options.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
@@ -143,7 +143,7 @@ export class ClientMethod {
     const inherits = passesOn(around);
     if (own === undefined && !inherits && this.#metadata === undefined) return undefined;
     const metadata = new MergedMetadata(this.#metadata);
-    for (const [name, value] of own === undefined ? [] : entriesOf(own)) metadata.set(name, value);
+    if (own !== undefined) replaceEntries(metadata, own);
     if (around !== undefined) inherit(metadata, around);
     return metadata;
   }

@@ -1,7 +1,9 @@
 import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
+import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
+import type { MetadataListener } from "../call/outgoing-call.ts";
 import { completeWindow } from "../contract/method.ts";
 import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
 import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
@@ -10,6 +12,7 @@ import { ItemReceiver, type ReceiverOwner } from "../session/streams/item-receiv
 import type { InputSource, ItemSender } from "../session/streams/item-sender.ts";
 import { Streams } from "../session/streams/streams.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
+import type { Metadata } from "../wire/metadata/metadata.ts";
 import { AttemptedCall, type AttemptFailure, CallAttempt, type CallTerms } from "./attempted-call.ts";
 import type { StreamCallOptions } from "./call-options.ts";
 import { endWithValue } from "./check.ts";
@@ -24,6 +27,7 @@ const farMs = 2 ** 31 - 1;
 export interface StreamTerms extends CallTerms {
   readonly directions: ItemDirections;
   readonly window: ItemWindow;
+  readonly onHeaders: MetadataListener | undefined;
   /** `Infinity` where there is no idle bound. */
   readonly idleTimeoutMs: number;
 }
@@ -32,7 +36,7 @@ export interface StreamTerms extends CallTerms {
 export function streamTerms(
   method: ClientMethod,
   directions: ItemDirections,
-  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata }: StreamCallOptions = {},
+  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata, onHeaders }: StreamCallOptions = {},
 ): StreamTerms {
   return {
     directions,
@@ -43,6 +47,7 @@ export function streamTerms(
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
     onMetadata,
+    onHeaders,
   };
 }
 
@@ -164,7 +169,12 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   protected override isRepeatable(attempt: StreamAttempt, error: RpcError): boolean {
-    return !attempt.hasItems && !attempt.hasGrants && super.isRepeatable(attempt, error);
+    return !attempt.hasBegun && !attempt.hasGrants && super.isRepeatable(attempt, error);
+  }
+
+  /** What the server has said before its first item. */
+  onHeaders(metadata: Metadata): void {
+    tellAnswerMetadata(this, this.terms.onHeaders, metadata, "onHeaders threw");
   }
 
   protected override onAnswer(value: unknown): void {
@@ -286,13 +296,14 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
     return this.call.receiver;
   }
 
-  /** Whether an item has come or has been sent: no other attempt can stand for this one. */
-  get hasItems(): boolean {
-    return this.#items.received > 0 || this.#items.sent > 0;
+  /** Whether headers or an item have come, or an item has been sent: no other attempt can stand for this one. */
+  get hasBegun(): boolean {
+    const { received, sent, hasHeaders } = this.#items;
+    return received > 0 || sent > 0 || hasHeaders;
   }
 
   protected override wasTurnedAway(error: RpcError): boolean {
-    return !this.hasItems && super.wasTurnedAway(error);
+    return !this.hasBegun && super.wasTurnedAway(error);
   }
 
   protected override beginAgain(): void {
@@ -306,6 +317,10 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
   override onLeft(): void {
     const { context } = this.target as CallSession;
     this.call.onAttemptLeft(this.#items.open(context.part(Streams)));
+  }
+
+  onHeaders(metadata: Metadata): void {
+    this.call.onHeaders(metadata);
   }
 
   onLost(error: RpcError): void {

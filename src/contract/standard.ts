@@ -19,7 +19,7 @@ export type {
   RemoteStreamLike,
   StreamDirection,
 } from "../transfer/byte-stream/stream-kind.ts";
-export type { MetadataKey, MetadataValue } from "../wire/metadata/entry.ts";
+export type { MetadataKey, MetadataValue, MetadataValues } from "../wire/metadata/entry.ts";
 export type { ByteLengthOptions } from "./byte-length.ts";
 export { type FieldSchemas, type FieldsInput, type FieldsOutput, fields } from "./fields.ts";
 export type {

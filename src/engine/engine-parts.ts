@@ -26,6 +26,7 @@ import { Exchange } from "../session/calls/exchange.ts";
 import { type DrainGate, drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import { Heartbeat } from "../session/connection/heartbeat.ts";
+import { IdlePings } from "../session/connection/idle-pings.ts";
 import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { PeerShed } from "../session/opening/end-reasons.ts";
@@ -71,6 +72,8 @@ export class EngineParts {
   readonly laneBoard: LaneBoard;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
+  /** Undefined where idle peers are not pinged. */
+  readonly #idlePings: IdlePings | undefined;
   readonly sessions: SessionTable;
   readonly connector: Connector;
   readonly borrowConnections: BorrowConnections;
@@ -108,9 +111,15 @@ export class EngineParts {
       services: this.services,
       watch: this.heartbeat,
       parts: sessionParts,
-      onSessionOpened: (session) => this.events.tell("sessionOpened", sessionEvent(session)),
+      onSessionOpened: (session) => {
+        this.#idlePings?.onOpened();
+        this.events.tell("sessionOpened", sessionEvent(session));
+      },
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
     });
+    const { keepaliveMs } = options;
+    if (keepaliveMs !== undefined)
+      this.#idlePings = new IdlePings(realClock, keepaliveMs, this.heartbeat, this.sessions);
     this.progress.sink = this.sessions;
     this.laneBoard = new LaneBoard(this.ports, this.exchanges);
     const { services, sessions, ports } = this;
@@ -194,6 +203,7 @@ export class EngineParts {
       await new Promise(realTimers.setImmediate);
     }
     for (const goodbye of goodbyes) goodbye.sayNow();
+    this.#idlePings?.close();
     this.heartbeat.close();
     this.progress.close();
     this.ports.close();

@@ -78,6 +78,12 @@ export interface EngineOptionsOf<E> {
    */
   readonly heartbeatMs?: number;
   /**
+   * Pings a peer with which nothing is open when nothing has come from it, so that something moves at least once in
+   * this time, in milliseconds, at least 100. For networks that drop idle connections. A peer that does not answer
+   * within `heartbeatMs` is lost. It does not keep the process alive. Default: idle peers are not pinged.
+   */
+  readonly keepaliveMs?: number;
+  /**
    * How long a background thread answers pings while the event loop is blocked, in milliseconds for each time. Peers
    * keep the session meanwhile. After this time they treat the engine as dead, because a loop that is blocked for so
    * long may never run again. 0: no pings are answered. Default 30,000.
@@ -122,6 +128,8 @@ export interface ResolvedEngineOptions {
   readonly verbs: VerbsChoice | undefined;
   readonly security: ResolvedSecurity | undefined;
   readonly heartbeatMs: number;
+  /** Undefined: idle peers are not pinged. */
+  readonly keepaliveMs: number | undefined;
   readonly maxStallMs: number;
   readonly connectTimeoutMs: number;
   readonly slowCallMs: number;
@@ -161,6 +169,7 @@ const limitFields = {
 /** The options that a structured clone can carry to a thread: `openLanes` takes them for the engine of each lane. */
 export const cloneableFields = {
   heartbeatMs: milliseconds({ low: 100, fallback: defaultHeartbeatMs }),
+  keepaliveMs: milliseconds({ low: 100 }),
   maxStallMs: milliseconds({ low: 0, fallback: 30_000 }),
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
   slowCallMs: milliseconds({ low: 0 }),

@@ -49,7 +49,7 @@ describe("a way to a host", () => {
     fault.refusal = { code: "ENETUNREACH" };
     await expect(localAddressTowards("10.0.0.7", 9)).rejects.toMatchObject({
       code: "unavailable",
-      message: "[unavailable] no route to 10.0.0.7",
+      message: '[unavailable] no route to host "10.0.0.7"',
     });
     await expect(numericHost("a.example")).rejects.toMatchObject({
       message: '[unavailable] host "a.example" was not found',

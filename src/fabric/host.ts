@@ -44,7 +44,7 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   try {
     return await sourceTowards(host, port);
   } catch (cause) {
-    throw obstacle(cause) ?? local("unavailable", `no route to ${host}`, cause);
+    throw obstacle(cause) ?? local("unavailable", `no route to host "${host}"`, cause);
   }
 }
 

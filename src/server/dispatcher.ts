@@ -16,6 +16,7 @@ import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
 import { DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { HandlerErrorListener } from "./handler-error-log.ts";
+import { toldMessage } from "./hidden-addresses.ts";
 import { type Handler, type Implementation, isImplementation } from "./implement.ts";
 import { handleThrough } from "./middleware-call.ts";
 import { type ReplayCache, refuseUnknown } from "./replay-cache.ts";
@@ -261,13 +262,16 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
 
   /**
    * An RpcError that a handler throws keeps its code. Its reason and data may belong to another contract, as the error
-   * of a nested call does. They are sent only when this method declares the reason and the data fit.
+   * of a nested call does. They are sent only when this method declares the reason and the data fit. Addresses in the
+   * message of a nested call's error are for the operator alone.
    */
   #onRpcError(call: IncomingCall, error: RpcError): void {
+    const message = toldMessage(error);
+    if (message !== error.plainMessage) this.#report(call, error);
     const schema = error.reason === undefined ? undefined : this.#method.errors[error.reason];
     const settle = (verdict: Validation<unknown>) => {
       const declared = verdict.issues === undefined ? { reason: error.reason, data: verdict.value } : {};
-      call.settle({ error: restate(error, declared) });
+      call.settle({ error: restate(error, declared, message) });
     };
     if (schema === undefined) return settle(undeclared);
     try {
@@ -338,10 +342,11 @@ const undeclared: Validation<unknown> = { issues: [] };
 function restate(
   error: RpcError,
   declared: { readonly reason?: string | undefined; readonly data?: unknown },
+  message = error.plainMessage,
 ): RpcError {
   return new RpcError({
     code: error.code,
-    message: error.plainMessage,
+    message,
     origin: "remote",
     retryAfterMs: error.retryAfterMs,
     ...declared,

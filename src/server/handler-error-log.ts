@@ -3,7 +3,8 @@ import type { Clock } from "../base/time/clock.ts";
 
 /**
  * Receives each error that a handler throws and its contract does not declare. The caller gets `internal`, without the
- * text. One-way calls have no answer, so each of their failures comes here, those that never began included.
+ * text. An `RpcError` comes here when it is the error of a nested call whose message has addresses: the caller gets it
+ * without them. One-way calls have no answer, so each of their failures comes here, those that never began included.
  */
 export type HandlerErrorListener = (error: unknown, call: FailedCall) => void;
 

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import { runInNewContext } from "node:vm";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import {
   DecodeError,
   decodeAt,
@@ -133,6 +134,11 @@ describe("what travels", () => {
     ],
     ["text", ["", "a", "ä€😀", "x".repeat(31), "x".repeat(32), "ö".repeat(300), "€".repeat(70_000)]],
     ["times", [new Date(0), new Date(1_700_000_000_123), new Date(-1), new Date(2 ** 42)]],
+    ["the first and the last time", [new Date(-8.64e15), new Date(8.64e15)]],
+    [
+      "invalid times",
+      { at: new Date(Number.NaN), list: [new Date(Number.NaN)], set: new Set([new Date("")]) },
+    ],
     ["sets", [new Set(), new Set([1, "a", null])]],
     ["holes of objects", { a: undefined, b: { c: undefined } }],
     [
@@ -270,6 +276,30 @@ describe("what travels", () => {
     expect(travel(Bytes.of(1, 2))).toEqual(Uint8Array.of(1, 2));
     expect(travel(new Same())).toEqual({ kept: 1 });
   });
+
+  it("takes the dates of another realm for dates, invalid ones too", () => {
+    const [valid, invalid] = runInNewContext("[new Date(5), new Date(NaN)]");
+    expect(travel({ valid, invalid })).toEqual({ valid: new Date(5), invalid: new Date(Number.NaN) });
+    // One that has a toJSON of its own is what that makes.
+    expect(travel(Object.assign(valid, { toJSON: () => "five" }))).toBe("five");
+  });
+
+  it.each([true, false])(
+    "keeps invalid dates in maps that come often; may make code: %s",
+    async (mayMakeCode) => {
+      onTestFinished(() => void vi.unstubAllGlobals());
+      if (!mayMakeCode)
+        vi.stubGlobal("Function", () => {
+          throw new EvalError("Code generation from strings disallowed for this context");
+        });
+      vi.resetModules();
+      const codec = await import("./codec.ts");
+      const value = { created: new Date(Number.NaN), edited: new Date(7) };
+      const bytes = codec.encode(value);
+      // More often than it takes until such maps get a builder.
+      for (let i = 0; i < 100; i++) expect(codec.decodeAt(bytes, 0, bytes.byteLength)).toEqual(value);
+    },
+  );
 
   it("refuses __proto__ as an own key instead of renaming it", () => {
     expect(() => encode(JSON.parse('{"a":{"__proto__":{"polluted":1}}}'))).toThrow(

@@ -1,3 +1,4 @@
+import { isDate } from "node:util/types";
 import {
   arrayBufferNumber,
   dataViewNumber,
@@ -271,7 +272,7 @@ function writeOther(value: object, at: number, depth: number): number {
   if (json !== value) return write(json, at, depth);
   if (Array.isArray(value)) return writeArray(value, at, depth);
   if (value instanceof Map) return writeTable(extension.map, [...value].flat(), 2, at, depth);
-  if (value instanceof Date) return writeDate(value.getTime(), at);
+  if (isDate(value)) return writeDate(value.getTime(), at);
   if (value instanceof Set) return writeTable(extension.set, [...value], 1, at, depth);
   if (value instanceof RegExp) {
     toil(regExpWork(value.source.length, value.flags), depth);
@@ -315,7 +316,13 @@ function unsendable(value: object): string {
 function toJson(value: object): unknown {
   if (builtIns.has(value.constructor) || Array.isArray(value)) return value;
   const { toJSON } = value as { toJSON?: unknown };
-  return typeof toJSON !== "function" || toJSON === Date.prototype.toJSON ? value : toJSON.call(value);
+  return typeof toJSON !== "function" || isOfDates(toJSON, value) ? value : toJSON.call(value);
+}
+
+/** Whether it is the method that all dates have. Those of another realm, as of `node:vm`, have one of their own. */
+function isOfDates(toJSON: unknown, value: object): boolean {
+  const ours = Date.prototype.toJSON;
+  return toJSON === ours || (isDate(value) && `${toJSON}` === `${ours}`);
 }
 
 function writeBinary(bytes: Uint8Array, at: number): number {

@@ -54,6 +54,8 @@ export const frameKind = {
   executed: 21,
   /** The sender reads rendezvous bodies, and has read so many more bytes. Word: bytes. Only where bodies take long. */
   pulling: 22,
+  /** The metadata that the callee of a stream has for its caller before its first item. The body is their block alone. */
+  headers: 23,
 } as const;
 
 /** All kinds are below: the length of a session's table of handlers. */

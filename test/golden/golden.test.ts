@@ -59,6 +59,7 @@ import { maxWork } from "../../src/wire/work.ts";
 import {
   fromJson,
   HandleMeaning,
+  type MetadataMeaning,
   RegionMeaning,
   StreamMeaning,
   type Vector,
@@ -118,11 +119,15 @@ function identityOf({ identity }: VectorFrame): CallIdentity | undefined {
   };
 }
 
-function metadataOf({ metadata }: VectorFrame): Map<string, string | Uint8Array> | undefined {
+type Value = string | Uint8Array;
+
+function metadataOf({ metadata }: VectorFrame): Map<string, Value | Value[]> | undefined {
   if (metadata === undefined) return undefined;
-  const value = (each: string | { readonly $bytes: string }) =>
+  const value = (each: MetadataMeaning): Value =>
     typeof each === "string" ? each : Uint8Array.from(Buffer.from(each.$bytes, "hex"));
-  return new Map(Object.entries(metadata).map(([name, each]) => [name, value(each)]));
+  const values = (each: MetadataMeaning | readonly MetadataMeaning[]) =>
+    Array.isArray(each) ? each.map(value) : value(each as MetadataMeaning);
+  return new Map(Object.entries(metadata).map(([name, each]) => [name, values(each)]));
 }
 
 /** What stands before the body. */
@@ -246,7 +251,7 @@ describe("golden vectors", () => {
         expect(identified).toBe(identity !== undefined);
         if (identified) expect(readCallIdentity(wholeView, 0, whole.byteLength)).toEqual(identityOf(frame));
         const afterIdentity = identified ? callIdentityBytes : 0;
-        const hasMetadata = (head.flags & frameFlag.metadata) !== 0;
+        const hasMetadata = (head.flags & frameFlag.metadata) !== 0 || head.kind === frameKind.headers;
         expect(hasMetadata).toBe(metadata !== undefined);
         const length = hasMetadata ? metadataLength(whole, afterIdentity, whole.byteLength) : 0;
         if (typeof length === "string") expect.fail(length);

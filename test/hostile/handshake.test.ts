@@ -77,6 +77,20 @@ describe("a hello", () => {
     await victim.expectUnharmed();
   });
 
+  it("that names the victim's own address for the answer is ended when the answer comes back", async () => {
+    // No session ends by silence within the test.
+    const victim = await Victim.open({ heartbeatMs: 60_000 });
+    using attacker = new Attacker(victim.url);
+    const own = Buffer.from(victim.url.slice("mem://".length));
+    for (let i = 0; i < 60; i++) await attacker.send(attacker.hello({ adr: own, ses: 1 + i }));
+    // Each makes a welcome and the engine's credits, which both come back.
+    await attacker.until(() => victim.counters.strays >= 60, "answers");
+    await attacker.until(() => victim.engine.stats().sessions === 1, "end of the sessions");
+    expect(victim.counters.sessionsOpened).toBe(61);
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
   it("whose limits are too small for an answer ends its own session only", async () => {
     const victim = await Victim.open();
     using attacker = new Attacker(victim.url);

@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { methodKindNumbers } from "../../src/wire/handshake.ts";
+import { writeMetadata } from "../../src/wire/metadata/metadata-block.ts";
 import { deferred, failure } from "../matrix/wait.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { hostileServer } from "./support/hostile-server.ts";
@@ -205,6 +206,9 @@ const table = [
   ],
 ] as const;
 
+const block = writeMetadata({ a: "1" }) as Buffer;
+const headers = (more: Partial<FrameSpec> = {}) => frame("headers", { body: block, ...more });
+
 describe("a server of streams that keeps to nothing", () => {
   const faults: Record<string, readonly [FrameSpec[], string]> = {
     "an output out of order": [
@@ -223,6 +227,20 @@ describe("a server of streams that keeps to nothing", () => {
       [frame("response", { word: 0 }), frame("output", { word: 0, body: 1 })],
       "which is not open",
     ],
+    "headers twice": [[headers(), headers()], "headers of call 1048576 are not expected"],
+    "headers behind an item": [
+      [frame("output", { word: 0, body: 1 }), headers()],
+      "headers of call 1048576 are not expected",
+    ],
+    "headers that are no metadata": [
+      [frame("headers", { body: Uint8Array.of(1, 2) })],
+      "less than its header",
+    ],
+    "headers with bytes behind them": [
+      [frame("headers", { body: Buffer.concat([block, Buffer.alloc(8)]) })],
+      "have bytes behind them",
+    ],
+    "headers for a call that is not open": [[headers({ callId: callId | 9 })], "which is not open"],
     "credits for inputs that there are none of": [[frame("inputCredits", { method: 1 })], "sends no items"],
     "an item for a call that it was not asked": [
       [frame("output", { callId: callId | 9, body: 1 })],

@@ -73,7 +73,7 @@ describe.each(providers)("streams with metadata over $name", (provider) => {
     };
     const notes: string[] = [];
     const { api } = await pair(provider, [implement(Numbers, handlers(notes), { middleware: [look] })]);
-    const ends: Record<string, string>[] = [];
+    const ends: unknown[] = [];
     const onMetadata = (metadata: Metadata) => void ends.push(metadata.toJSON());
     const client = api(Numbers, { metadata: { "x-tenant": "acme" } });
     expect(await all(client.count({ to: 3 }, { onMetadata }))).toEqual([0, 1, 2]);

@@ -1,6 +1,7 @@
 import { Engine, implement, type Peer, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
+import { locate } from "../../src/fabric/target.ts";
 import { mostForAddress } from "../../src/session/opening/handshake-places.ts";
 import { openingMessage, withTerms } from "../../src/session/opening/opening-message.ts";
 import { ShareOfTime } from "../../src/session/opening/share-of-time.ts";
@@ -71,6 +72,17 @@ describe("strangers", () => {
     for (let i = 0; i < 5; i++) await someone.sayHello(someone.hello({ flight }));
     await someone.until(() => security(server).refusals.time === 5, "end of the handshakes");
     expect(security(server).openHandshakes).toBe(0);
+  });
+
+  it("that name the server's own address keep a place until the answer comes back", async () => {
+    const server = await serve({ timeoutMs: 60_000 });
+    const someone = await stranger(server);
+    const { address } = someone.port.route(await locate(server.urls[0] as string));
+    const flight = await firstFlight(ca);
+    for (let i = 0; i < 5; i++) await someone.sayHello(someone.hello({ flight, address }));
+    await someone.until(() => security(server).refusals.protocol === 5, "end of the handshakes");
+    expect(security(server).openHandshakes).toBe(0);
+    expect(await (await honest(server)).client(Echo).echo("hi")).toBe("hi");
   });
 
   it("that send a byte now and then keep their places no longer", async () => {

@@ -15,11 +15,11 @@ const Echo = service("echo.v1", {
 /** Answers with what it was sent as metadata, once more in the other direction. */
 const mirror = implement(Echo, {
   echo: (value, call) => {
-    for (const [name, each] of call.metadata) call.responseMetadata.set(`re-${name}`, each);
+    for (const [name, each] of call.metadata) call.responseMetadata.append(`re-${name}`, each);
     return value;
   },
   ping: (_, call) => {
-    for (const [name, each] of call.metadata) call.responseMetadata.set(`re-${name}`, each);
+    for (const [name, each] of call.metadata) call.responseMetadata.append(`re-${name}`, each);
   },
   refuse: (_, call) => {
     call.responseMetadata.set("x-reason", "no room");
@@ -50,6 +50,21 @@ describe.each(providers)("metadata over $name", (provider) => {
       ["re-x-key", Uint8Array.of(0, 13, 10, 255)],
     ];
     expect(kept.map((each) => [...each])).toEqual([mirrored, mirrored]);
+  });
+
+  it("travels with several values of one name, both ways, alone and merged", async () => {
+    const { api } = await pair(provider, [mirror]);
+    const { kept, onMetadata } = keeper();
+    const metadata = { via: ["a", Uint8Array.of(7), "c"], "x-tenant": "acme" };
+    await api(Echo).echo("value", { metadata, onMetadata });
+    const client = api(Echo, { metadata: { via: "client", also: ["1", "2"] } });
+    await client.ping(undefined, { metadata: new Metadata(metadata), onMetadata });
+    expect(kept.map((each) => each.getAll("re-via"))).toEqual([metadata.via, metadata.via]);
+    expect(kept.map((each) => [each.get("re-via"), each.get("re-x-tenant")])).toEqual([
+      ["a", "acme"],
+      ["a", "acme"],
+    ]);
+    expect(kept[1]?.getAll("re-also")).toEqual(["1", "2"]);
   });
 
   it("travels with inputs and outputs too long for a message", async () => {
@@ -123,6 +138,11 @@ describe("metadata", () => {
     const error = await failure(api(Echo).ping(undefined, { metadata: { a: "x".repeat(9000) } }));
     expect(error).toMatchObject({ code: "invalid_argument", notExecuted: true });
     expect(error.message).toContain("8192 bytes");
+    expect(() => api(Echo).ping(undefined, { metadata: { a: ["x", 7 as never] } })).toThrow(
+      'the value of "a" must be a string or a Uint8Array, or an array of them',
+    );
+    const many = await failure(api(Echo).ping(undefined, { metadata: { a: new Array(65).fill("") } }));
+    expect([many.code, many.message]).toEqual(["invalid_argument", expect.stringContaining("64 entries")]);
     expect(server.stats().counters.requestsStarted).toBe(0);
   });
 

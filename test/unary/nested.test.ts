@@ -109,6 +109,27 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     }
   });
 
+  it("tells the caller of the other no address when it fails, and the operator all", async () => {
+    const url = provider.freshUrl().replace(/:0$/, ":1");
+    const told: unknown[] = [];
+    const middle = await openEngine({
+      listen: provider.freshUrl(),
+      serve: (engine) => {
+        const inner = engine.peer(url).client(Inner);
+        return [implement(Outer, { run: () => inner.left(undefined, { timeoutMs: 5000 }) })];
+      },
+      onHandlerError: (error) => void told.push(error),
+    });
+    const first = await openEngine();
+    const outer = (await first.connect(middle.urls[0] as string)).client(Outer);
+    const error = await failure(outer.run());
+    expect(error).toMatchObject({ code: "unavailable", origin: "remote" });
+    expect(error.message).toContain("(address)");
+    expect(error.message).not.toContain(url);
+    expect(told).toEqual([expect.objectContaining({ method: "inner.v1/left", code: "unavailable" })]);
+    expect((told[0] as RpcError).message).toContain(url);
+  });
+
   it("is not made at all when the other has been cancelled", async () => {
     const met = deferred<RpcError>();
     const { outer, inner } = await chain(provider, async ({ inherits }, call) => {

@@ -70,6 +70,7 @@ describe.each(providers)("a unary call over $name", (provider) => {
       {},
       { a: { b: { c: [null, undefined, "d"] } }, "": 1, "with space": 2 },
       new Date(1_700_000_000_123),
+      new Date(Number.NaN),
       new Set([1, "two"]),
       new Float64Array([1.5, -2.5]),
       new Int16Array([-3, 4]),

@@ -19,6 +19,7 @@ export interface FabricDetail {
 export interface ErrorMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
   get(name: string): string | undefined;
   getBytes(name: string): Uint8Array | undefined;
+  getAll(name: string): (string | Uint8Array)[];
 }
 
 /** Fields of a new `RpcError`. */

@@ -319,6 +319,42 @@ describe("heartbeat", () => {
       expect(clock.timers).toBe(0);
     });
 
+    it("loses it when the end of another session was the reason to ask", () => {
+      const { clock, heartbeat, watched, session } = setUp();
+      const idle = new Watched();
+      idle.hasOpenWork = false;
+      watched.end = () => {
+        watched.state = "ended";
+        heartbeat.probe(idle as unknown as Session);
+      };
+      heartbeat.watch(session);
+      clock.advance(boundMs);
+      expect([watched.state, idle.state, idle.isWatched]).toEqual(["ended", "open", true]);
+      clock.advance(boundMs);
+      expect([idle.state, clock.timers]).toEqual(["ended", 0]);
+    });
+
+    it("gives a newcomer no more time", () => {
+      const { clock, heartbeat, watched, session } = setUp();
+      watched.hasOpenWork = false;
+      heartbeat.expect(session);
+      clock.advance(4 * boundMs);
+      heartbeat.probe(session);
+      clock.advance(boundMs);
+      expect(watched.state).toBe("ended");
+    });
+
+    it("loses a peer that was asked, whatever begins and ends meanwhile", () => {
+      const { clock, heartbeat, watched, session } = setUp();
+      watched.hasOpenWork = false;
+      heartbeat.probe(session);
+      for (let quarter = 0; quarter < 4; quarter++) {
+        heartbeat.watch(session);
+        clock.advance(quarterMs);
+      }
+      expect(watched.state).toBe("ended");
+    });
+
     it("asks again after it was heard once", () => {
       const { clock, arrivals, heartbeat, watched, session, hear } = setUp();
       watched.hasOpenWork = false;

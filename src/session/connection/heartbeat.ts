@@ -9,6 +9,13 @@ import { FailureDetector } from "./failure-detector.ts";
  */
 const newcomerBounds = 5;
 
+/** A peer that must say a word, though nothing is open with it. */
+interface Awaited {
+  /** When it counts as heard last. Only a message after that is a sign of life. */
+  readonly heardMs: number;
+  readonly isNewcomer: boolean;
+}
+
 /**
  * Notices dead peers while something is open, because libfabric does not: a pending receive from a process that was
  * killed never completes, on any provider. Any message counts as a sign of life; after a quarter of the bound without
@@ -34,9 +41,8 @@ export class Heartbeat implements SessionWatch {
   /** Looks for messages that have arrived while we could not look. */
   readonly #poll: () => void;
   readonly #sessions = new Set<WatchedSession>();
-  readonly #probed = new Set<WatchedSession>();
-  /** Welcomed, and not heard since. The value is the session's `heardMs`: another one means that it was heard. */
-  readonly #newcomers = new Map<WatchedSession, number>();
+  /** Asked or welcomed, and not heard since. */
+  readonly #awaited = new Map<WatchedSession, Awaited>();
   /** How each session's peer answers. */
   readonly #detectors = new WeakMap<WatchedSession, FailureDetector>();
   /** Pings without an answer, by when they left; and who has been without one for so long that it is suspected. */
@@ -61,7 +67,8 @@ export class Heartbeat implements SessionWatch {
 
   /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
   watch(session: WatchedSession): void {
-    session.heardMs = this.#nowMs;
+    // A peer that has to say a word gets no more time for new work.
+    if (!this.#awaited.has(session)) session.heardMs = this.#nowMs;
     session.isWatched = true;
     this.#sessions.add(session);
     if (this.#cancelTimer !== undefined) return;
@@ -71,13 +78,10 @@ export class Heartbeat implements SessionWatch {
 
   /** Watches a session that has no open work, until it has been heard once. */
   probe(session: WatchedSession): void {
-    if (this.#probed.has(session)) return;
-    this.#probed.add(session);
-    // It may have spoken since the last tick. What follows changes the time by which the next tick would see that.
-    const isNewcomer = this.#newcomers.get(session) === session.heardMs;
-    this.#newcomers.delete(session);
-    if (isNewcomer) this.expect(session);
-    else this.#watchSilent(session);
+    if (this.#isAwaited(session)) return;
+    // It may have spoken since the last tick.
+    this.#awaited.delete(session);
+    this.#await(session, false);
     session.ping();
   }
 
@@ -86,14 +90,21 @@ export class Heartbeat implements SessionWatch {
    * and not know of the session.
    */
   expect(session: WatchedSession): void {
-    this.#watchSilent(session);
-    this.#newcomers.set(session, session.heardMs);
+    this.#await(session, true);
   }
 
-  /** Watches a session as if it had been silent for an interval: only a message from now on counts. */
-  #watchSilent(session: WatchedSession): void {
+  /** Whether it was asked or welcomed, and has not been heard since. */
+  #isAwaited(session: WatchedSession): boolean {
+    const awaited = this.#awaited.get(session);
+    return awaited !== undefined && session.heardMs <= awaited.heardMs;
+  }
+
+  #await(session: WatchedSession, isNewcomer: boolean): void {
     this.watch(session);
+    // As if it had been silent for an interval: only a message from now on counts. The end of another session may
+    // cause this within a tick, which looks at this session afterwards.
     session.heardMs -= this.#intervalMs;
+    this.#awaited.set(session, { heardMs: session.heardMs, isNewcomer });
   }
 
   /** The answer to a ping has come. */
@@ -110,8 +121,7 @@ export class Heartbeat implements SessionWatch {
     this.#cancelTimer?.();
     this.#cancelDoubt?.();
     this.#sessions.clear();
-    this.#probed.clear();
-    this.#newcomers.clear();
+    this.#awaited.clear();
     this.#asked.clear();
     this.#suspected.clear();
   }
@@ -180,8 +190,7 @@ export class Heartbeat implements SessionWatch {
   #leave(session: WatchedSession): void {
     session.isWatched = false;
     this.#sessions.delete(session);
-    this.#probed.delete(session);
-    this.#newcomers.delete(session);
+    this.#awaited.delete(session);
     this.#asked.delete(session);
     this.#suspected.delete(session);
   }
@@ -211,21 +220,14 @@ export class Heartbeat implements SessionWatch {
     const silentMs = this.#nowMs - session.heardMs;
     const heardLately = silentMs < 1.5 * this.#intervalMs;
     const unconfirmed = session.confirmation.isDue();
-    if (heardLately) {
-      this.#probed.delete(session);
-      this.#newcomers.delete(session);
-    }
+    const isAwaited = this.#isAwaited(session);
+    if (!isAwaited) this.#awaited.delete(session);
     if (heardLately && !session.remoteState.busy) {
       this.#asked.delete(session);
       this.#trust(session);
     }
-    const isNewcomer = this.#newcomers.has(session);
-    const open =
-      session.hasOpenWork ||
-      session.isSending ||
-      session.remoteState.drains ||
-      isNewcomer ||
-      this.#probed.has(session);
+    const isNewcomer = this.#awaited.get(session)?.isNewcomer === true;
+    const open = session.hasOpenWork || session.isSending || session.remoteState.drains || isAwaited;
     if (session.state !== "open" || !open) {
       // Nothing is open any more, and nobody will be asked: not to be suspected for ever.
       if (session.state === "open") this.#trust(session);

@@ -83,7 +83,8 @@ describe("the sessions of an engine", () => {
 
   it("end when their connector repeats the hello that made them", () => {
     const first = hello({ nonce: 7n });
-    const other = hello({ nonce: 7n, incarnation: 6n });
+    // Another engine, which has seen the hello on its way.
+    const other = hello({ nonce: 6n, repeats: 7n, incarnation: 6n });
     expect([first?.state, other?.state]).toEqual(["open", "open"]);
     const second = hello({ nonce: 8n, repeats: 7n });
     expect([first?.state, second?.state, other?.state, table.size]).toEqual(["ended", "open", "open", 2]);
@@ -92,6 +93,27 @@ describe("the sessions of an engine", () => {
     // One that is not known any more.
     hello({ nonce: 9n, repeats: 7n });
     expect([second?.state, table.size]).toEqual(["open", 3]);
+  });
+
+  it("are not made by a hello that came before, whoever says it again", () => {
+    const first = hello({ nonce: 7n });
+    expect([hello({ nonce: 7n }), hello({ nonce: 7n, incarnation: 6n })]).toEqual([undefined, undefined]);
+    expect([first?.state, table.size, host.counters.strays]).toEqual(["open", 1, 2]);
+  });
+
+  it("end when their welcome comes back: the hello named an address of this engine", () => {
+    const [one, two] = [hello({ nonce: 7n, session: 3 }), hello({ nonce: 8n, session: 3 })];
+    const comesBack = (session: number, nonce: bigint) => {
+      const bytes = messageOf(session, nonce, [{ kind: frameKind.welcome, body: packedGreeting() }]);
+      table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    };
+    comesBack(4, 7n);
+    comesBack(3, 9n);
+    expect([one?.state, two?.state]).toEqual(["open", "open"]);
+    comesBack(3, 7n);
+    expect([one?.state, two?.state, table.size]).toEqual(["ended", "open", 1]);
+    expect(host.ended[0]?.reason?.message).toContain("the hello named an address of this engine itself");
+    expect(kinds()).not.toContain(frameKind.goodbye);
   });
 
   it("end with their connection when nothing is open, and tell whoever had connected", () => {

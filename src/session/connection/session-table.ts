@@ -14,6 +14,7 @@ import {
   messageFault,
   messageHeaderBytes,
   Nonce,
+  nonceOffset,
   protocolVersion,
   sessionOffset,
 } from "../../wire/message.ts";
@@ -221,8 +222,10 @@ export class SessionTable implements PortSink {
 
   /** A message for no session: a hello, or of an opening. */
   #onStranger(port: Port, index: number, offset: number, bytes: number): void {
-    if (index === 0) this.#hellos.onHello(port, offset, bytes);
-    else if (this.#openings?.receive(port, index, offset, bytes) !== true) this.#services.counters.strays++;
+    if (index === 0) return this.#hellos.onHello(port, offset, bytes);
+    if (this.#openings?.receive(port, index, offset, bytes) === true) return;
+    this.#services.counters.strays++;
+    this.#hellos.onStray(index, port.slabView.getBigUint64(offset + nonceOffset, true));
   }
 
   /** The session that a message names and proves to be meant for. */

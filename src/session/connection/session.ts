@@ -82,6 +82,7 @@ export class Session implements SessionContext, OutboxListener {
   sealedArrivals: SealedArrivals | undefined;
   observer: SessionObserver | undefined;
   heardMs: number;
+  wasHeard = false;
   isWatched = false;
   #isWelcomed = false;
   readonly #terms: SessionTerms;
@@ -257,6 +258,7 @@ export class Session implements SessionContext, OutboxListener {
   /** Takes a message apart. Its header has been checked. Never throws. */
   receive(offset: number, bytes: number): void {
     this.heardMs = this.#watch.nowMs;
+    this.wasHeard = true;
     this.remoteState.busy = false;
     const view = this.port.slabView;
     const end = offset + bytes;

@@ -166,6 +166,14 @@ export function helloRepeated(): RpcError {
   });
 }
 
+/** Why a session ends whose peer named an address of this engine as its own. */
+export function answerCameBack(): RpcError {
+  return new RpcError({ code: "unavailable", message: cameBack, origin: "local" });
+}
+
+/** Nobody answers who named an address of this engine as the address for answers. */
+export const cameBack = "the answer to a hello came back: the hello named an address of this engine itself";
+
 /** Why a session ends whose peer is this engine itself, or plays back what this engine says. */
 export function reflected(): RpcError {
   return new RpcError({

@@ -13,7 +13,7 @@ import {
   versionFault,
 } from "../../wire/handshake.ts";
 import { readHello } from "../../wire/hello.ts";
-import { helloRepeated, welcomeUnanswered } from "./end-reasons.ts";
+import { answerCameBack, helloRepeated, welcomeUnanswered } from "./end-reasons.ts";
 import { asksForSeal, parseSecureHello } from "./opening-message.ts";
 import type { OpeningServices } from "./opening-services.ts";
 import type { Sealed } from "./sealed-opening.ts";
@@ -23,6 +23,8 @@ import type { SealedOpenings } from "./sealed-openings.ts";
 export interface OpenedSession {
   readonly state: "opening" | "open" | "ended";
   readonly peerName: string;
+  /** What its peer said of itself; undefined until it has. */
+  readonly remote: Greeting | undefined;
   readonly hasOpenWork: boolean;
   /** Where it is sealed. */
   readonly ciphers: unknown;
@@ -54,16 +56,17 @@ export interface HelloHost<Session extends OpenedSession> extends Iterable<Sessi
 
 /** A hello that came when there was no room. */
 interface WaitingHello {
-  readonly key: string;
+  readonly nonce: bigint;
+  readonly incarnation: bigint;
   accept(): void;
 }
 
 /** Answers hellos: by a session, by a no, or when it is known which of the peers have died. */
 export class Hellos<Session extends OpenedSession> {
   readonly #host: HelloHost<Session>;
-  /** Accepted sessions whose connector may repeat its hello, by what a repeated hello names. */
-  readonly #accepted = new Map<string, Session>();
-  readonly #keys = new WeakMap<Session, string>();
+  /** Accepted sessions by the nonce of their hello, which a repeated hello names. */
+  readonly #accepted = new Map<bigint, Session>();
+  readonly #nonces = new WeakMap<Session, bigint>();
   /** Hellos that came when there was no room, until it is known which of the peers have died. */
   readonly #waiting: WaitingRoom<WaitingHello>;
   /** When idle peers were last asked whether they live. */
@@ -82,12 +85,12 @@ export class Hellos<Session extends OpenedSession> {
 
   /** Whether the peer has connected to this side. */
   isAccepted(session: Session): boolean {
-    return this.#accepted.get(this.#keys.get(session) ?? "") === session;
+    return this.#accepted.get(this.#nonces.get(session) ?? 0n) === session;
   }
 
   /** The session has ended: another may have its room. */
   onEnded(session: Session): void {
-    if (this.isAccepted(session)) this.#accepted.delete(this.#keys.get(session) ?? "");
+    if (this.isAccepted(session)) this.#accepted.delete(this.#nonces.get(session) ?? 0n);
     if (this.#host.size < this.#host.services.limits.maxSessions) this.#waiting.take()?.accept();
   }
 
@@ -113,7 +116,7 @@ export class Hellos<Session extends OpenedSession> {
     if (!this.#isOpenTo(port, hello)) return;
     if (hello.repeats !== undefined) {
       openings.forget(hello.repeats);
-      this.#forget(port, hello, helloKey(hello.repeats));
+      this.#forget(port, hello, hello.repeats);
     }
     openings.onHello(port, hello, offset, bytes);
   }
@@ -142,12 +145,15 @@ export class Hellos<Session extends OpenedSession> {
     const host = this.#host;
     const { services } = host;
     if (!this.#isOpenTo(port, greeting)) return;
-    const { repeats, incarnation } = greeting;
-    if (repeats !== undefined) this.#forget(port, greeting, helloKey(repeats, incarnation));
+    const { repeats, incarnation, nonce } = greeting;
+    // Nobody draws a nonce twice: somebody saw the hello on its way and sends it again.
+    if (this.#accepted.has(nonce)) return void services.counters.strays++;
+    if (repeats !== undefined) this.#forget(port, greeting, repeats, incarnation);
     const full = this.fullWith(port, 1);
     if (full !== undefined) {
       const again = {
-        key: helloKey(greeting.nonce, incarnation),
+        nonce,
+        incarnation,
         accept: () => this.#accept(port, greeting, false),
       };
       if (mayWait && this.#waiting.add(again)) return this.probeIdle();
@@ -163,7 +169,7 @@ export class Hellos<Session extends OpenedSession> {
     const shown = incarnation.toString(16).padStart(16, "0");
     const session = host.add(port, address, `peer ${shown} over ${port.scheme}`, account);
     session.accept(greeting, this.#welcome(port, session));
-    this.#keep(session, helloKey(greeting.nonce, incarnation));
+    this.#keep(session, nonce);
     host.tellCredits(session);
     // Whoever said hello may be gone, or may have said another one since.
     host.watch.expect(session);
@@ -187,7 +193,7 @@ export class Hellos<Session extends OpenedSession> {
       );
     }
     this.#probeWhenCrowded();
-    this.#keep(session, helloKey(path.nonce));
+    this.#keep(session, path.nonce);
     const timeoutMs = services.security?.handshakes.timeoutMs ?? 0;
     const cancelTimer = services.realClock.timer(
       timeoutMs,
@@ -209,9 +215,9 @@ export class Hellos<Session extends OpenedSession> {
     return packGreeting({ ...this.#host.greeting(session), lanes, services: services.services });
   }
 
-  #keep(session: Session, key: string): void {
-    this.#accepted.set(key, session);
-    this.#keys.set(session, key);
+  #keep(session: Session, nonce: bigint): void {
+    this.#accepted.set(nonce, session);
+    this.#nonces.set(session, nonce);
   }
 
   #heldBy(account: PeerAccount): string {
@@ -221,16 +227,32 @@ export class Hellos<Session extends OpenedSession> {
       : `the peer has ${maxSessionsByPeer} sessions, maxSessionsByPeer is reached`;
   }
 
-  /** The connector has given up the hello that it repeats, and knows of no session that this made. */
-  #forget(port: Port, path: ReturnPath, key: string): void {
-    this.#waiting.drop((waiting) => waiting.key === key);
-    const session = this.#accepted.get(key);
+  /**
+   * The connector has given up the hello that it repeats, and knows of no session that this made. The hello of a sealed
+   * session does not say whose it is.
+   */
+  #forget(port: Port, path: ReturnPath, nonce: bigint, incarnation?: bigint): void {
+    this.#waiting.drop((waiting) => waiting.nonce === nonce && waiting.incarnation === incarnation);
+    const session = this.#accepted.get(nonce);
     // Whoever sees the hellos of others can name them. An open session that is sealed takes nobody's word in the clear.
     if (session === undefined || (session.ciphers !== undefined && session.state === "open")) return;
+    if (session.ciphers === undefined && session.remote?.incarnation !== incarnation) return;
     // The connection is needed for the new session. A port ends that of an address which nobody else uses.
     const address = this.admit(port, path);
     session.end(helloRepeated(), { quiet: true, certain: true });
     if (address !== undefined) port.forget(address);
+  }
+
+  /**
+   * A message came for a session that this side does not have. Where it is what this engine itself has said to a peer,
+   * the hello named an address of this engine instead of the peer's own, and nobody will ever answer.
+   */
+  onStray(index: number, nonce: bigint): void {
+    this.#host.openings?.onStray(index, nonce);
+    const session = this.#accepted.get(nonce);
+    // What is sealed comes back sealed, or as a message of the opening.
+    if (session === undefined || session.ciphers !== undefined || session.remote?.session !== index) return;
+    session.end(answerCameBack(), { quiet: true, certain: true });
   }
 
   /**
@@ -291,9 +313,6 @@ function sealedPeerName(identity: Sealed["identity"], { scheme }: Port): string 
   const name = "name" in identity ? identity.name : identity.kind;
   return `peer ${name.slice(0, mostNameCharacters)} over ${scheme}`;
 }
-
-/** What a hello that is repeated is known by. The hello of a sealed session does not say whose it is. */
-const helloKey = (nonce: Greeting["nonce"], incarnation?: bigint): string => `${incarnation ?? ""} ${nonce}`;
 
 const sealedOnly =
   "this engine takes sealed sessions only: open the engine that connects with the option `security`";

@@ -9,7 +9,7 @@ import type { ReturnPath } from "../../wire/handshake.ts";
 import { Nonce, protocolVersion } from "../../wire/message.ts";
 import { type AcceptedHello, AcceptingOpening } from "./accepting-opening.ts";
 import { ConnectingOpening, type ConnectingTarget } from "./connecting-opening.ts";
-import { ConnectSilence } from "./end-reasons.ts";
+import { ConnectSilence, cameBack } from "./end-reasons.ts";
 import { HandshakePlaces } from "./handshake-places.ts";
 import { OpeningChannel } from "./opening-channel.ts";
 import type { SecureHello } from "./opening-message.ts";
@@ -49,6 +49,14 @@ export interface ConnectedOpening extends Sealed {
   onRefused(error: RpcError): void;
 }
 
+/** An opening with a peer that connects. */
+interface AcceptedOpening {
+  readonly opening: AcceptingOpening;
+  /** The index that answers to its hello carry. */
+  readonly session: number;
+  leave(): void;
+}
+
 /**
  * The openings of an engine's sealed sessions: TLS handshakes with peers that have no session yet. Those of strangers are
  * bounded in number, bytes, time and work (`handshakes` of the security options), and count into no other limit.
@@ -62,7 +70,7 @@ export class SealedOpenings {
   /** By the index that messages to them carry. */
   readonly #openings = new Map<number, SealedOpening>();
   /** Those of peers that connect, by the nonce of their hello. */
-  readonly #accepting = new Map<bigint, { readonly opening: AcceptingOpening; leave(): void }>();
+  readonly #accepting = new Map<bigint, AcceptedOpening>();
   readonly #connecting = new Set<(error: RpcError) => void>();
 
   constructor(host: OpeningHost, endpoint: TlsEndpoint, options: ResolvedSecurity) {
@@ -188,6 +196,14 @@ export class SealedOpenings {
     this.#leave(helloNonce)?.end();
   }
 
+  /** A message came for a session that this side does not have: it may be an answer of this engine to a hello. */
+  onStray(index: number, nonce: bigint): void {
+    const entry = this.#accepting.get(nonce);
+    if (entry?.session !== index) return;
+    this.#leave(nonce)?.end();
+    this.#tell(entry.opening.port, misaddressed);
+  }
+
   /** The engine closes. */
   close(error: RpcError): void {
     for (const giveUp of [...this.#connecting]) giveUp(error);
@@ -234,6 +250,7 @@ export class SealedOpenings {
     this.#openings.set(index, opening);
     this.#accepting.set(hello.nonce, {
       opening,
+      session: hello.session,
       leave() {
         cancelTimer();
         givePlace();
@@ -276,3 +293,4 @@ export class SealedOpenings {
 
 const noSuite: ExchangeRefusal = { refusal: "protocol", why: "no cipher is accepted by both sides" };
 const crowded: ExchangeRefusal = { refusal: "crowded", why: "too many handshakes were open" };
+const misaddressed: ExchangeRefusal = { refusal: "protocol", why: cameBack };

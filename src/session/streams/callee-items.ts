@@ -102,6 +102,10 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
     else this.#session.fault(`an item of call ${this.#call.id} is beyond the credits`);
   }
 
+  onHeaders(): void {
+    this.#session.fault(`call ${this.#call.id} takes no headers`);
+  }
+
   onItemsEnd(count: number): void {
     if (!this.#takesInputs || this.#inputsEnded)
       return this.#session.fault(`call ${this.#call.id} has no items that could end`);

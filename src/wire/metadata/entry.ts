@@ -6,6 +6,9 @@
 /** The value of an entry: a text, or bytes. */
 export type MetadataValue = string | Uint8Array;
 
+/** What may be given under a name: a value, or several in their order. */
+export type MetadataValues = MetadataValue | readonly MetadataValue[];
+
 /**
  * A typed entry, made by `metadataKey`. `read` gives the value that a call carries as the schema sees it.
  */
@@ -24,13 +27,24 @@ export const namePattern = /^[a-z0-9!#$%&'*+\-.^_`|~]{1,128}$/;
 const goodNames = new Set<string>();
 const maxGoodNames = 1024;
 
-/** What is wrong with an entry, or "". */
+/** What is wrong with a name and its value or values, or "". */
 export function entryFault(key: string, value: unknown): string {
   if (!isName(key))
     return `the name ${JSON.stringify(key)} is not 1 to ${metadataLimits.maxNameLength} lower-case ASCII characters as in HTTP`;
+  if (!Array.isArray(value)) return valueFault(key, value);
+  for (const each of value) {
+    const fault = valueFault(key, each);
+    if (fault !== "") return fault;
+  }
+  return "";
+}
+
+function valueFault(key: string, value: unknown): string {
   if (typeof value === "string")
     return hasControl(value) ? `the value of "${key}" has a control character` : "";
-  return value instanceof Uint8Array ? "" : `the value of "${key}" must be a string or a Uint8Array`;
+  return value instanceof Uint8Array
+    ? ""
+    : `the value of "${key}" must be a string or a Uint8Array, or an array of them`;
 }
 
 function isName(key: string): boolean {

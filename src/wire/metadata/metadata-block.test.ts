@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { entryFault, metadataLimits } from "./entry.ts";
+import { entryFault, type MetadataValues, metadataLimits } from "./entry.ts";
 import { findMetadata, metadataLength, readMetadata, writeMetadata } from "./metadata-block.ts";
 
 const entries = new Map<string, string | Uint8Array>([
@@ -9,7 +9,7 @@ const entries = new Map<string, string | Uint8Array>([
   ["x-key-bin", Uint8Array.of(0, 10, 255)],
 ]);
 
-function block(map: ReadonlyMap<string, string | Uint8Array> = entries): Buffer {
+function block(map: ReadonlyMap<string, MetadataValues> = entries): Buffer {
   const bytes = writeMetadata(map);
   if (!(bytes instanceof Uint8Array)) throw new Error(bytes);
   return Buffer.from(bytes);
@@ -31,7 +31,7 @@ describe("a block of metadata", () => {
     expect(metadataLength(bytes, 24, bytes.byteLength)).toBe(bytes.byteLength - 64);
   });
 
-  it("keeps the last of two entries of one name", () => {
+  it("keeps all values of one name, in their order", () => {
     const one = block(new Map([["a", "1"]]));
     const two = Buffer.alloc(16);
     two.writeUInt16LE(16, 0);
@@ -40,8 +40,10 @@ describe("a block of metadata", () => {
     one.copy(two, 10, 4, 10);
     two[15] = 0x32;
     expect(metadataLength(two, 0, 16)).toBe(16);
-    expect(readMetadata(two)).toEqual(new Map([["a", "2"]]));
-    expect(findMetadata(two, "a")).toBe("2");
+    const values = new Map([["a", ["1", "2"]]]);
+    expect(readMetadata(two)).toEqual(values);
+    expect(findMetadata(two, "a")).toBe("1");
+    expect([block(values), writeMetadata({ a: ["1", "2"] })]).toEqual([two, two]);
   });
 
   it.each([
@@ -81,6 +83,8 @@ describe("a block of metadata", () => {
   it("has limits that its writer names", () => {
     const many = new Map(Array.from({ length: 65 }, (_, i) => [`n${i}`, ""]));
     expect(writeMetadata(many)).toContain("more than the 64 entries");
+    expect(writeMetadata({ n: new Array(65).fill("") })).toContain("more than the 64 entries");
+    expect(writeMetadata({ n: new Array(3).fill("x".repeat(3000)) })).toContain("8192 bytes");
     expect(writeMetadata(new Map([["a", "x".repeat(metadataLimits.maxBytes)]]))).toContain("8192 bytes");
     const most = new Map([["a", "x".repeat(metadataLimits.maxBytes - 9)]]);
     expect(metadataLength(block(most), 0, 8192)).toBe(8192);
@@ -92,6 +96,9 @@ describe("a block of metadata", () => {
     for (const name of ["a", "x-tenant-id", "a.b_c", "x".repeat(128)]) expect(entryFault(name, "")).toBe("");
     expect(entryFault("a", "x\r\ny: z")).toContain("control character");
     expect(entryFault("a", 7)).toContain("must be a string or a Uint8Array");
+    expect(entryFault("a", ["x", Uint8Array.of(1)])).toBe("");
+    expect(entryFault("a", ["x", "y\n"])).toContain("control character");
+    expect(entryFault("a", [["x"]])).toContain("must be a string or a Uint8Array, or an array of them");
   });
 });
 

@@ -1,5 +1,5 @@
 import type { Utf8Buffer } from "../utf8-buffer.ts";
-import { isControl, type MetadataValue, metadataLimits, namePattern } from "./entry.ts";
+import { isControl, type MetadataValue, type MetadataValues, metadataLimits, namePattern } from "./entry.ts";
 
 /*
  * Metadata of a request or of its terminal frame: a block before the body, in a frame with the flag `metadata`. It
@@ -28,14 +28,14 @@ let fault = "";
  * The block of entries without a fault, or a sentence that names the limit they exceed. Undefined when there are none.
  */
 export function writeMetadata(
-  entries: ReadonlyMap<string, MetadataValue> | Readonly<Record<string, MetadataValue>>,
+  entries: ReadonlyMap<string, MetadataValues> | Readonly<Record<string, MetadataValues>>,
 ): Buffer | string | undefined {
   nextAt = headerBytes;
   count = 0;
   fault = "";
-  if (entries instanceof Map) for (const [key, value] of entries) add(key, value);
+  if (entries instanceof Map) for (const [key, value] of entries) addAll(key, value);
   // Without an array for each entry.
-  else for (const key in entries) if (Object.hasOwn(entries, key)) add(key, (entries as never)[key]);
+  else for (const key in entries) if (Object.hasOwn(entries, key)) addAll(key, (entries as never)[key]);
   if (fault !== "") return fault;
   if (count === 0) return undefined;
   const length = (nextAt + 7) & ~7;
@@ -45,6 +45,11 @@ export function writeMetadata(
   const block = Buffer.allocUnsafe(length);
   scratch.copy(block, 0, 0, length);
   return block;
+}
+
+function addAll(key: string, value: MetadataValues): void {
+  if (typeof value === "string" || value instanceof Uint8Array) add(key, value);
+  else for (const each of value) add(key, each);
 }
 
 function add(key: string, value: MetadataValue): void {
@@ -127,30 +132,39 @@ export function metadataLength(bytes: Uint8Array, offset: number, end: number): 
   return blockEnd - at < 8 ? length : `metadata has ${blockEnd - at} bytes behind its last entry`;
 }
 
-/** The entries of a block that `metadataLength` found good. If a name occurs twice, the last entry counts. */
-export function readMetadata(block: Buffer): Map<string, MetadataValue> {
-  const entries = new Map<string, MetadataValue>();
+/** Adds a value behind those that a name has. One value is kept as it is, several as an array. */
+export function addValue(
+  entries: Map<string, MetadataValue | MetadataValue[]>,
+  key: string,
+  value: MetadataValue,
+): void {
+  const before = entries.get(key);
+  if (Array.isArray(before)) before.push(value);
+  else entries.set(key, before === undefined ? value : [before, value]);
+}
+
+/** The values of a block that `metadataLength` found good, by their names. */
+export function readMetadata(block: Buffer): Map<string, MetadataValue | MetadataValue[]> {
+  const entries = new Map<string, MetadataValue | MetadataValue[]>();
   const count = uint16(block, 2);
   let at = headerBytes;
   for (let i = 0; i < count; i++) {
     const nameLength = block[at] as number;
-    entries.set((block as Utf8Buffer).utf8Slice(at + 4, at + 4 + nameLength), valueAt(block, at));
+    addValue(entries, (block as Utf8Buffer).utf8Slice(at + 4, at + 4 + nameLength), valueAt(block, at));
     at += entryHeaderBytes + nameLength + uint16(block, at + 2);
   }
   return entries;
 }
 
-/** One value of a block that `metadataLength` found good, without the others. */
+/** The first value of a name in a block that `metadataLength` found good, without the others. */
 export function findMetadata(block: Buffer, key: string): MetadataValue | undefined {
-  const count = uint16(block, 2);
   let at = headerBytes;
-  let found = -1;
-  for (let i = 0; i < count; i++) {
+  for (let i = uint16(block, 2); i > 0; i--) {
     const nameLength = block[at] as number;
-    if (nameLength === key.length && isNameAt(block, at + entryHeaderBytes, key)) found = at;
+    if (nameLength === key.length && isNameAt(block, at + entryHeaderBytes, key)) return valueAt(block, at);
     at += entryHeaderBytes + nameLength + uint16(block, at + 2);
   }
-  return found < 0 ? undefined : valueAt(block, found);
+  return undefined;
 }
 
 /** Whether any value of a block that `metadataLength` found good is of bytes. */

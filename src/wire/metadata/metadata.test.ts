@@ -36,6 +36,76 @@ describe("metadata", () => {
     expect([...metadata]).toEqual([["x-tenant", "acme"]]);
   });
 
+  it("has several values of a name: the first, and all", () => {
+    const key = Uint8Array.of(1, 2);
+    const metadata = new Metadata({ via: ["a", "b"], key: [key, "text"], one: "1" });
+    metadata.append("via", "c").append("one", ["2", "3"]).append("new", "x");
+    const check = (given: Metadata) => {
+      expect([given.get("via"), given.get("one"), given.get("new"), given.get("key")]).toEqual([
+        ...["a", "1", "x"],
+        undefined,
+      ]);
+      expect(given.getBytes("key")).toEqual(key);
+      expect([given.getAll("via"), given.getAll("one"), given.getAll("key"), given.getAll("none")]).toEqual([
+        ...[
+          ["a", "b", "c"],
+          ["1", "2", "3"],
+          [key, "text"],
+        ],
+        [],
+      ]);
+      expect([given.size, [...given.keys()]]).toEqual([9, ["via", "key", "one", "new"]]);
+      expect([...given].filter(([name]) => name === "via")).toEqual([
+        ["via", "a"],
+        ["via", "b"],
+        ["via", "c"],
+      ]);
+      expect(given.toJSON()).toMatchObject({ via: ["a", "b", "c"], key: ["<2 bytes>", "text"], new: "x" });
+    };
+    check(metadata);
+    check(read(packMetadata(metadata)));
+    check(new Metadata(new Map([...metadata.keys()].map((name) => [name, metadata.getAll(name)]))));
+    const copy = new Metadata(metadata);
+    copy.append("via", "d").set("one", "only").set("new", []);
+    check(metadata);
+    expect(copy.getAll("via")).toEqual(["a", "b", "c", "d"]);
+    expect([copy.getAll("one"), copy.has("new"), copy.delete("via"), copy.has("via")]).toEqual([
+      ["only"],
+      false,
+      true,
+      false,
+    ]);
+  });
+
+  it("takes each cookie of Headers", () => {
+    const headers = new Headers([
+      ["set-cookie", "a=1"],
+      ["set-cookie", "b=2"],
+    ]);
+    expect(new Metadata(headers).getAll("set-cookie")).toEqual(["a=1", "b=2"]);
+    expect(read(packMetadata(headers)).getAll("set-cookie")).toEqual(["a=1", "b=2"]);
+  });
+
+  it("is packed again when an array of it has changed", () => {
+    const via = ["a"];
+    packMetadata({ via });
+    via.push("b");
+    expect(read(packMetadata({ via })).getAll("via")).toEqual(["a", "b"]);
+    const metadata = new Metadata({ via });
+    packMetadata(metadata);
+    metadata.append("via", "c");
+    expect(read(packMetadata(metadata)).getAll("via")).toEqual(["a", "b", "c"]);
+  });
+
+  it("passes on all values of a name", () => {
+    const metadata = new Metadata({ baggage: ["a=1", "b=2"] });
+    const [own, other] = [new Metadata(), new Metadata({ baggage: "own" })];
+    inherit(own, { metadata, nestedMetadata: undefined });
+    inherit(other, { metadata, nestedMetadata: new Metadata({ id: ["1", "2"], baggage: "x" }) });
+    expect(own.getAll("baggage")).toEqual(["a=1", "b=2"]);
+    expect([other.getAll("baggage"), other.getAll("id")]).toEqual([["own"], ["1", "2"]]);
+  });
+
   it("is made of a Map, and of Headers, and of nothing else that is iterated", () => {
     const given = { "x-a": "1", "x-b": "2" };
     const block = packMetadata(given);

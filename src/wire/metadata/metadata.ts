@@ -1,15 +1,15 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { entryFault, type MetadataKey, type MetadataValue } from "./entry.ts";
-import { findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
+import { entryFault, type MetadataKey, type MetadataValue, type MetadataValues } from "./entry.ts";
+import { addValue, findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
 import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
 /** Names with their values, as `Metadata`, a `Map` and the `Headers` of fetch have them. */
-export interface NamedValues extends Iterable<[name: string, value: MetadataValue]> {
+export interface NamedValues extends Iterable<[name: string, value: MetadataValues]> {
   has(name: string): boolean;
 }
 
 /** Metadata as a user gives it: an object, a `Metadata`, a `Map`, or the `Headers` of fetch. */
-export type MetadataInit = NamedValues | Readonly<Record<string, MetadataValue>>;
+export type MetadataInit = NamedValues | Readonly<Record<string, MetadataValues>>;
 
 /** Whether `init` has its entries as an iterable, and can be iterated again. */
 function hasNamedValues(init: object): init is NamedValues {
@@ -17,7 +17,7 @@ function hasNamedValues(init: object): init is NamedValues {
 }
 
 /** @throws TypeError for an iterable that is none of those. It may be one that can be read once. */
-export function entriesOf(init: MetadataInit): Iterable<[name: string, value: MetadataValue]> {
+export function entriesOf(init: MetadataInit): Iterable<[name: string, value: MetadataValues]> {
   if (hasNamedValues(init)) return init;
   if (Symbol.iterator in init)
     throw new TypeError("metadata: must be an object, a Metadata, a Map or Headers");
@@ -30,18 +30,20 @@ let blockOf: (metadata: Metadata) => Uint8Array | undefined;
 
 /**
  * Named values that travel with a call beside its input: a token, a tenant, a trace. Names are lower-case ASCII as in
- * HTTP, at most 128 characters. Values are strings without control characters, or bytes. A call carries at most 64
- * entries and 8,192 bytes, in each direction.
+ * HTTP, at most 128 characters. Values are strings without control characters, or bytes. A name may have several
+ * values, in an order. A call carries at most 64 values and 8,192 bytes, in each direction.
  *
  * Received metadata cannot be changed; a copy can: `new Metadata(call.metadata)`.
  *
  * @example
  * const metadata = new Metadata({ "x-tenant": "acme" });
  * metadata.set("x-request", crypto.randomUUID());
+ * metadata.append("x-via", "gateway");
  * await files.stat({ path }, { metadata });
  */
 export class Metadata implements Iterable<[name: string, value: MetadataValue]> {
-  #entries: Map<string, MetadataValue> | undefined;
+  /** Several values of a name are an array of two or more, which is this object's own. */
+  #entries: Map<string, MetadataValue | MetadataValue[]> | undefined;
   /** As it arrived: decoded when somebody looks. */
   #received: Buffer | undefined;
   #locked = false;
@@ -50,11 +52,11 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 
   /** @throws TypeError for a malformed name or value, naming it. */
   constructor(init?: MetadataInit) {
-    if (init instanceof Metadata) this.#entries = new Map(init);
-    else if (init !== undefined) for (const [name, value] of entriesOf(init)) this.set(name, value);
+    if (init instanceof Metadata) this.#entries = init.#copy();
+    else if (init !== undefined) for (const [name, value] of entriesOf(init)) this.append(name, value);
   }
 
-  /** A text value, or the value of a typed key; undefined if there is none, or bytes under a plain name. */
+  /** The first value, if it is a text, or that of a typed key; undefined if there is none, or bytes under a plain name. */
   get(name: string): string | undefined;
   get<T>(key: MetadataKey<T>): T | undefined;
   get<T>(key: string | MetadataKey<T>): string | T | undefined {
@@ -66,7 +68,16 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return value === undefined ? undefined : key.read(value);
   }
 
-  /** A value of bytes; undefined if there is none, or a text. */
+  /** All values of a name in their order, or those of a typed key; empty if there is none. */
+  getAll(name: string): MetadataValue[];
+  getAll<T>(key: MetadataKey<T>): T[];
+  getAll<T>(key: string | MetadataKey<T>): (MetadataValue | T)[] {
+    const found = this.#read().get(typeof key === "string" ? key : key.name);
+    const values = found === undefined ? [] : Array.isArray(found) ? [...found] : [found];
+    return typeof key === "string" ? values : values.map((value) => key.read(value));
+  }
+
+  /** The first value, if it is of bytes; undefined if there is none, or a text. */
   getBytes(name: string): Uint8Array | undefined {
     const value = this.#find(name);
     return typeof value === "string" ? undefined : value;
@@ -76,14 +87,25 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return this.#find(name) !== undefined;
   }
 
-  /** @throws TypeError for a malformed name or value, or if this metadata was received. */
-  set(name: string, value: MetadataValue): this {
-    this.#assertUnlocked();
-    const fault = entryFault(name, value);
-    if (fault !== "") throw new TypeError(`metadata: ${fault}`);
-    this.#packed = undefined;
-    this.#read().set(name, value);
-    return this;
+  /**
+   * Puts the value or the values in the place of all that the name has. An empty array deletes them.
+   *
+   * @throws TypeError for a malformed name or value, or if this metadata was received.
+   */
+  set(name: string, value: MetadataValues): this {
+    this.#assertFits(name, value);
+    this.#read().delete(name);
+    return this.#add(name, value);
+  }
+
+  /**
+   * Adds the value or the values behind those that the name has.
+   *
+   * @throws TypeError for a malformed name or value, or if this metadata was received.
+   */
+  append(name: string, value: MetadataValues): this {
+    this.#assertFits(name, value);
+    return this.#add(name, value);
   }
 
   /** @throws TypeError if this metadata was received. */
@@ -93,33 +115,68 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     return this.#read().delete(name);
   }
 
+  /** How many values there are. */
   get size(): number {
-    return this.#entries === undefined && this.#received === undefined ? 0 : this.#read().size;
+    if (this.#entries === undefined && this.#received === undefined) return 0;
+    let size = 0;
+    for (const value of this.#read().values()) size += Array.isArray(value) ? value.length : 1;
+    return size;
   }
 
-  [Symbol.iterator](): IterableIterator<[name: string, value: MetadataValue]> {
-    return this.#read().entries();
+  /** Each name once. */
+  keys(): IterableIterator<string> {
+    return this.#read().keys();
   }
 
-  /** The entries as an object for logs. Bytes are shown by their length. */
-  toJSON(): Record<string, string> {
-    const shown: Record<string, string> = {};
-    for (const [name, value] of this)
-      shown[name] = typeof value === "string" ? value : `<${value.byteLength} bytes>`;
+  /** Each value with its name. */
+  *[Symbol.iterator](): IterableIterator<[name: string, value: MetadataValue]> {
+    for (const [name, value] of this.#read())
+      if (Array.isArray(value)) for (const each of value) yield [name, each];
+      else yield [name, value];
+  }
+
+  /** The entries as an object for logs; an array where a name has several values. Bytes are shown by their length. */
+  toJSON(): Record<string, string | string[]> {
+    const shown: Record<string, string | string[]> = {};
+    for (const [name, value] of this.#read())
+      shown[name] = Array.isArray(value) ? value.map(show) : show(value);
     return shown;
   }
 
   #find(name: string): MetadataValue | undefined {
-    if (this.#entries !== undefined) return this.#entries.get(name);
+    if (this.#entries !== undefined) {
+      const found = this.#entries.get(name);
+      return Array.isArray(found) ? found[0] : found;
+    }
     return this.#received === undefined ? undefined : findMetadata(this.#received, name);
   }
 
-  #read(): Map<string, MetadataValue> {
+  #assertFits(name: string, value: MetadataValues): void {
+    this.#assertUnlocked();
+    const fault = entryFault(name, value);
+    if (fault !== "") throw new TypeError(`metadata: ${fault}`);
+  }
+
+  #add(name: string, value: MetadataValues): this {
+    this.#packed = undefined;
+    const entries = this.#read();
+    if (typeof value === "string" || value instanceof Uint8Array) addValue(entries, name, value);
+    else for (const each of value) addValue(entries, name, each);
+    return this;
+  }
+
+  #read(): Map<string, MetadataValue | MetadataValue[]> {
     if (this.#entries === undefined) {
       this.#entries = this.#received === undefined ? new Map() : readMetadata(this.#received);
       this.#received = undefined;
     }
     return this.#entries;
+  }
+
+  #copy(): Map<string, MetadataValue | MetadataValue[]> {
+    const copy = new Map(this.#read());
+    for (const [name, value] of copy) if (Array.isArray(value)) copy.set(name, [...value]);
+    return copy;
   }
 
   #assertUnlocked(): void {
@@ -150,6 +207,9 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 }
 
+const show = (value: MetadataValue): string =>
+  typeof value === "string" ? value : `<${value.byteLength} bytes>`;
+
 /** The metadata of a call that carries none. */
 export const noMetadata: Metadata = receivedMetadata(undefined);
 
@@ -169,7 +229,7 @@ export function packMetadata(metadata: MetadataInit): Uint8Array | undefined {
 }
 
 function checkedBlock(
-  entries: ReadonlyMap<string, MetadataValue> | Readonly<Record<string, MetadataValue>>,
+  entries: ReadonlyMap<string, MetadataValues> | Readonly<Record<string, MetadataValues>>,
 ): Buffer | undefined {
   const block = writeMetadata(entries);
   if (typeof block !== "string") return block;
@@ -186,6 +246,12 @@ export interface ServedMetadata {
 
 /** The entries that nested calls inherit by default: W3C Trace Context and Baggage. */
 const inheritedNames = ["traceparent", "tracestate", "baggage"] as const;
+
+/** Puts the entries of `init` in the place of those that have the same names. */
+export function replaceEntries(into: Metadata, init: MetadataInit): void {
+  for (const [name] of entriesOf(init)) into.delete(name);
+  for (const [name, value] of entriesOf(init)) into.append(name, value);
+}
 
 /** Metadata for nested calls, with what they inherit by default. */
 export function nestedMetadataOf({ metadata }: Pick<ServedMetadata, "metadata">): Metadata {
@@ -204,13 +270,13 @@ export function passesOn(around: ServedMetadata | undefined): boolean {
 /** Adds what a nested call inherits. What the call has itself stays. */
 export function inherit(into: Metadata, { metadata, nestedMetadata }: ServedMetadata): void {
   if (nestedMetadata !== undefined) {
-    for (const [name, value] of nestedMetadata) if (!into.has(name)) into.set(name, value);
+    for (const name of nestedMetadata.keys())
+      if (!into.has(name)) into.set(name, nestedMetadata.getAll(name));
   } else if (metadata !== undefined) inheritNamed(into, metadata);
 }
 
 function inheritNamed(into: Metadata, metadata: Metadata): void {
   for (const name of inheritedNames) {
-    const value = metadata.get(name);
-    if (value !== undefined && !into.has(name)) into.set(name, value);
+    if (metadata.has(name) && !into.has(name)) into.set(name, metadata.getAll(name));
   }
 }

@@ -1,9 +1,9 @@
-import type { MetadataValue } from "./entry.ts";
+import type { MetadataValues } from "./entry.ts";
 
 // The plain object of metadata that was packed last. Callers give the same entries again and again, and comparing them
 // costs a tenth of checking and packing them.
 
-/** Names and texts by turns. Bytes are not remembered: their owner may change them. */
+/** Names and texts by turns. Bytes and arrays are not remembered: their owner may change them. */
 let entries: string[] = [];
 let block: Uint8Array | undefined;
 
@@ -23,7 +23,7 @@ export function repeatedBlock(object: object): Uint8Array | undefined {
 }
 
 /** The object has been checked, and packed into `packed`. */
-export function rememberBlock(object: Readonly<Record<string, MetadataValue>>, packed: Uint8Array): void {
+export function rememberBlock(object: Readonly<Record<string, MetadataValues>>, packed: Uint8Array): void {
   if (packed.byteLength > maxKeptBytes) return;
   const kept: string[] = [];
   for (const [name, value] of Object.entries(object)) {

@@ -14,6 +14,8 @@ export interface Vector {
   readonly frames: readonly VectorFrame[];
 }
 
+export type MetadataMeaning = string | { readonly $bytes: string };
+
 export interface VectorFrame {
   readonly kind: number;
   readonly flags: number;
@@ -23,7 +25,7 @@ export interface VectorFrame {
   /** What stands before the body of a request that may be tried again. */
   readonly identity?: IdentityMeaning;
   /** Named values: text, or bytes in hex as `{ "$bytes": … }`. */
-  readonly metadata?: Readonly<Record<string, string | { readonly $bytes: string }>>;
+  readonly metadata?: Readonly<Record<string, MetadataMeaning | readonly MetadataMeaning[]>>;
   /** Absent: no body. `{ "$rendezvous": … }`: a descriptor of a body that must be pulled. Otherwise a msgpack value. */
   readonly body?: unknown;
 }

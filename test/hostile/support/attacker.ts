@@ -13,6 +13,8 @@ import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";
 
 const owner = { onSent: () => {} };
+/** Of all attackers' hellos: one with the nonce of another is dropped. */
+let lastNonce = 0x3333_0000_3333n;
 
 /** Somebody on the mem fabric who writes every byte by hand and keeps to nothing. */
 export class Attacker implements Disposable {
@@ -70,7 +72,7 @@ export class Attacker implements Disposable {
 
   hello(change: Record<string, unknown> = {}): Uint8Array {
     const body = {
-      ...packedGreeting({ address: this.address, services: [], requests: 100 }),
+      ...packedGreeting({ address: this.address, services: [], requests: 100, nonce: ++lastNonce }),
       msg: 16_384,
       ...change,
     };

@@ -1,0 +1,25 @@
+import type { RpcError } from "../base/errors/rpc-error.ts";
+
+/**
+ * Where a peer is, in the message of an error: a URL, an IP address with or without a port, or a named host. Punctuation
+ * behind a URL is no part of it.
+ */
+const addresses = new RegExp(
+  [
+    String.raw`\b[a-z][a-z\d+.-]*://[^\s"',;)]*[^\s"',;):.]`,
+    String.raw`\[[\da-f:.]*:[\da-f:.]*(?:%\w+)?\](?::\d+)?`,
+    String.raw`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b`,
+    String.raw`\bhost "[^"]*"`,
+  ].join("|"),
+  "gi",
+);
+
+/**
+ * What the caller of a handler is told of an error that the handler has thrown. The message of a nested call, or of a
+ * connection, says where its peer is, which is nobody's business but the operator's. An error that the handler has made
+ * itself is told as it is.
+ */
+export function toldMessage({ plainMessage, method, origin }: RpcError): string {
+  const isOwn = method === undefined && origin === "local";
+  return isOwn ? plainMessage : plainMessage.replace(addresses, "(address)");
+}
