@@ -1,8 +1,8 @@
 import { RpcError } from "../../../src/base/errors/rpc-error.ts";
 import { ByteBudget } from "../../../src/base/flow/byte-budget.ts";
-import { RequestCredits } from "../../../src/base/flow/request-credits.ts";
 import { usualLimits } from "../../../src/base/flow/engine-limits.test-support.ts";
 import type { EngineLimits } from "../../../src/base/flow/engine-limits.ts";
+import { RequestCredits } from "../../../src/base/flow/request-credits.ts";
 import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
 import { newCounters } from "../../../src/base/observe/counters.ts";
 import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
