@@ -1,3 +1,4 @@
+import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { oneOf, required } from "../base/options/options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
@@ -102,6 +103,36 @@ export function isDetached(memory: ArrayBufferLike): boolean {
   } catch {
     return true;
   }
+}
+
+/** Buffers with memory of the addon's. Node detaches each of them when its thread ends. */
+const buffersOfAddon = new WeakSet<ArrayBuffer>();
+
+/** `buffer` has memory of the addon's. */
+export function noteOfAddon(buffer: ArrayBuffer): void {
+  buffersOfAddon.add(buffer);
+}
+
+/**
+ * Whether a mark locks a buffer against every detaching. Up to Node 22 it refuses the transfer to another thread alone.
+ */
+const marksLock: boolean = (() => {
+  const probe = new ArrayBuffer(1) as ArrayBuffer & { transfer?(): ArrayBuffer };
+  markAsUntransferable(probe);
+  try {
+    probe.transfer?.();
+    return false;
+  } catch {
+    return true;
+  }
+})();
+
+/**
+ * Keeps a buffer from being transferred to another thread. Node ends the process when it cannot detach a buffer of the
+ * addon, so those stay without a mark where marks lock. Registrations keep the pages of such a buffer all the same.
+ */
+export function forbidTransfer(buffer: ArrayBuffer): void {
+  if (!marksLock || !buffersOfAddon.has(buffer)) markAsUntransferable(buffer);
 }
 
 /** The error for detached memory. */

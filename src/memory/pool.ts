@@ -1,9 +1,8 @@
-import { markAsUntransferable } from "node:worker_threads";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import { boolean, checkOptions, type FieldsOf, shown } from "../base/options/options.ts";
 import type { Clock } from "../base/time/clock.ts";
 import { addonIfThere } from "../fabric/libfabric/libfabric.ts";
-import { regionFields } from "./exposable.ts";
+import { forbidTransfer, noteOfAddon, regionFields } from "./exposable.ts";
 import { IdleSlabs } from "./idle-slabs.ts";
 import { callerOf } from "./leak-watch.ts";
 import { usersOf, watchUsers } from "./memory-users.ts";
@@ -374,7 +373,7 @@ const maxMappedBytes = 2 ** 32;
 export function allocateSlab(bytes: number, what = "pool.take"): ArrayBuffer {
   const memory =
     bytes < minMappedBytes || bytes > maxMappedBytes ? ordinary(bytes, what) : mapped(bytes, what);
-  markAsUntransferable(memory);
+  forbidTransfer(memory);
   return memory;
 }
 
@@ -387,8 +386,9 @@ function mapped(bytes: number, what: string): ArrayBuffer {
   const addon = addonIfThere();
   if (addon === undefined) return ordinary(bytes, what);
   const memory = addon.allocate(bytes, bytes >= hugePageBytes);
-  if (memory instanceof ArrayBuffer) return memory;
-  throw noRoom(bytes, what);
+  if (!(memory instanceof ArrayBuffer)) throw noRoom(bytes, what);
+  noteOfAddon(memory);
+  return memory;
 }
 
 function ordinary(bytes: number, what: string): ArrayBuffer {

@@ -1,9 +1,15 @@
 import { isSharedArrayBuffer } from "node:util/types";
-import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type Clock, realClock } from "../base/time/clock.ts";
 import { access as right } from "../fabric/port.ts";
-import { assertInside, coveredBytes, detached, isDetached, sliceSegments } from "./exposable.ts";
+import {
+  assertInside,
+  coveredBytes,
+  detached,
+  forbidTransfer,
+  isDetached,
+  sliceSegments,
+} from "./exposable.ts";
 import { RegionGrant, type UsedRegistration } from "./grant.ts";
 import { unwatchForLeak } from "./leak-watch.ts";
 import { addUser, removeUser } from "./memory-users.ts";
@@ -104,7 +110,7 @@ export class RegionCore {
     if (parent !== undefined) return;
     for (const { buffer } of segments) {
       addUser(buffer);
-      if (!isSharedArrayBuffer(buffer)) markAsUntransferable(buffer);
+      if (!isSharedArrayBuffer(buffer)) forbidTransfer(buffer);
     }
   }
 

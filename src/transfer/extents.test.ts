@@ -65,12 +65,12 @@ const part = fc
     b: fc.nat(),
     c: fc.nat(),
   })
-  .map(({ a, b, c, ...pieces }): RegisteredPart => {
+  .map(({ a, b, c, ...segments }): RegisteredPart => {
     const sum = (list: readonly { bytes: number }[]) => list.reduce((total, { bytes }) => total + bytes, 0);
-    const localOffset = a % (sum(pieces.local) + 1);
-    const remoteOffset = b % (sum(pieces.remote) + 1);
-    const most = Math.min(sum(pieces.local) - localOffset, sum(pieces.remote) - remoteOffset);
-    return { ...pieces, localOffset, remoteOffset, bytes: c % (most + 1) };
+    const localOffset = a % (sum(segments.local) + 1);
+    const remoteOffset = b % (sum(segments.remote) + 1);
+    const most = Math.min(sum(segments.local) - localOffset, sum(segments.remote) - remoteOffset);
+    return { ...segments, localOffset, remoteOffset, bytes: c % (most + 1) };
   });
 
 describe("planExtents", () => {

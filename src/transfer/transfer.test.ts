@@ -193,10 +193,10 @@ describe("transfer", () => {
   });
 });
 
-describe("a transfer between pieces", () => {
+describe("a transfer between segments", () => {
   const mebi = 1 << 20;
 
-  function pieces(op: "get" | "put" = "get") {
+  function segmented(op: "get" | "put" = "get") {
     const all = setUp();
     const remote = new RemoteRegion(all.call, {
       access: 3,
@@ -215,7 +215,7 @@ describe("a transfer between pieces", () => {
     extents.map(({ key, remote, offset, bytes }) => [key, remote, offset, bytes]);
 
   it("is one chunk of extents, cut where either side is", async () => {
-    const { port, move } = pieces("put");
+    const { port, move } = segmented("put");
     const memory = new Uint8Array(100);
     const putting = move([memory.subarray(0, 30), new Uint8Array(0), memory.subarray(50, 100)], {
       offset: 5,
@@ -234,7 +234,7 @@ describe("a transfer between pieces", () => {
   });
 
   it("of many parts is one transfer", async () => {
-    const { port, route, call, remote } = pieces();
+    const { port, route, call, remote } = segmented();
     const memory = new Uint8Array(100);
     const moving = transferParts("get", route, call, [
       { remote, offset: 38, local: memory.subarray(0, 2) },
@@ -253,7 +253,7 @@ describe("a transfer between pieces", () => {
   });
 
   it("of parts is refused for one of them before anything is posted, naming it", async () => {
-    const { port, route, call, remote } = pieces();
+    const { port, route, call, remote } = segmented();
     const good = { remote, local: new Uint8Array(5) };
     const attempt = (part: object) => failure(transferParts("get", route, call, [good, part as never]));
     expect((await attempt({ remote, local: new Uint8Array(91) })).code).toBe("out_of_range");
@@ -363,7 +363,7 @@ describe("a transfer between pieces", () => {
   });
 
   it("asks the owner where the provider does not say why, once for each grant", async () => {
-    const { route, call, port, remote } = pieces();
+    const { route, call, port, remote } = segmented();
     const asked: RefusedTransfer[] = [];
     const reason = new RpcError({ code: "out_of_range", message: "beyond its end", origin: "remote" });
     const answers = [undefined, reason];

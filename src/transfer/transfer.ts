@@ -28,7 +28,7 @@ import { checkPart } from "./transfer-part.ts";
  * await transfer;
  */
 export class Transfer extends Promise<number> {
-  readonly #movement: TransferOperation;
+  readonly #operation: TransferOperation;
   readonly #settler: CallSettler<number>;
 
   /** `then` returns a plain promise. */
@@ -37,14 +37,14 @@ export class Transfer extends Promise<number> {
   }
 
   /** @internal Made by `call.get` and the like. */
-  constructor(movement: TransferOperation) {
+  constructor(operation: TransferOperation) {
     let settler!: CallSettler<number>;
     super((resolve, reject) => {
-      settler = new CallSettler<number>(movement.operations, resolve, reject);
-      movement.begin(settler);
+      settler = new CallSettler<number>(operation.operations, resolve, reject);
+      operation.begin(settler);
     });
     settler.attach(this);
-    this.#movement = movement;
+    this.#operation = operation;
     this.#settler = settler;
   }
 
@@ -63,8 +63,8 @@ export class Transfer extends Promise<number> {
    * with the transfer, however that ends. It costs nothing while nobody reads it.
    */
   get progress(): AsyncIterable<TransferProgress> {
-    const movement = this.#movement;
-    return { [Symbol.asyncIterator]: () => movement.steps() };
+    const operation = this.#operation;
+    return { [Symbol.asyncIterator]: () => operation.steps() };
   }
 
   /**
@@ -72,7 +72,7 @@ export class Transfer extends Promise<number> {
    * surely moved. Never rejects.
    */
   get landed(): Promise<number> {
-    return this.#movement.landed();
+    return this.#operation.landed();
   }
 }
 

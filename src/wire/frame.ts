@@ -13,7 +13,7 @@ import type { Priority } from "../base/flow/priority.ts";
  *           response: microseconds that the request waited before its handler started;
  *           for a stream, the number of its outputs;
  *           pulled: one of `rendezvousOwner`; credits: their number; items and the end of inputs: a number of items;
- *           credits of a stream: bytes; otherwise 0
+ *           credits of a stream: bytes; pulling: bytes; otherwise 0
  */
 export const frameHeaderBytes = 16;
 
@@ -52,6 +52,8 @@ export const frameKind = {
   retry: 20,
   /** One-way calls have been executed: no other terminal frame comes for them. Only for peers with `feature.executed`. */
   executed: 21,
+  /** The sender reads rendezvous bodies, and has read so many more bytes. Word: bytes. Only where bodies take long. */
+  pulling: 22,
 } as const;
 
 /** All kinds are below: the length of a session's table of handlers. */

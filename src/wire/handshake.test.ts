@@ -22,6 +22,7 @@ const greeting: Greeting = {
   requests: 4096,
   immediateBytes: 0,
   heartbeatMs: 1000,
+  bodyStallMs: 10_000,
   lanes: [],
   services: [["files.v1", ["list", "read"]]],
 };
@@ -41,6 +42,12 @@ describe("greeting", () => {
     const impatient = packGreeting({ ...greeting, heartbeatMs: 100 });
     expect([packed.hbt, impatient.hbt]).toEqual([undefined, 100]);
     expect(parseGreeting(impatient)).toEqual({ ...greeting, heartbeatMs: 100 });
+  });
+
+  it("says how long its sender keeps bodies that nobody reads only where that is not the usual", () => {
+    const impatient = packGreeting({ ...greeting, bodyStallMs: 300 });
+    expect([packed.stl, impatient.stl]).toEqual([undefined, 300]);
+    expect(parseGreeting(impatient)).toEqual({ ...greeting, bodyStallMs: 300 });
   });
 
   it("names lanes only where there are such", () => {
@@ -100,6 +107,7 @@ describe("greeting", () => {
     imm: [[-1, 1.5, 2 ** 32, "8", null, 8n], "length of put notifications"],
     fea: [[null, 7, "x", {}, ["1"], [-1], [1.5], [2 ** 32], new Array(65).fill(1)], "list of features"],
     hbt: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "heartbeat"],
+    stl: [[0, -1, 1.5, 2 ** 32, "1000", null, 8n], "how long bodies are kept"],
     svc: [
       [
         null,

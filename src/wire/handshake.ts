@@ -24,6 +24,8 @@ export interface Greeting extends ReturnPath {
   readonly features?: readonly number[];
   /** Milliseconds of silence after which the sender declares a peer lost that it waits for. */
   readonly heartbeatMs: number;
+  /** Milliseconds that the sender keeps a rendezvous body without hearing that bytes of its bodies were read. */
+  readonly bodyStallMs: number;
   /**
    * The nonce of an earlier hello of the sender that was not answered in time: no session of that one will be used.
    * Only in a hello.
@@ -100,6 +102,9 @@ export const greetingLimits: GreetingLimits = {
 /** The heartbeat of a peer whose greeting has none. */
 export const defaultHeartbeatMs = 1000;
 
+/** How long a peer keeps bodies whose greeting does not say. */
+export const defaultBodyStallMs = 10_000;
+
 /** The lowest message limit that a peer may state: room for a header, a frame and a small body. */
 export const minMessageBytes = 4096;
 
@@ -118,6 +123,7 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     svc: greeting.services,
     ...(greeting.immediateBytes > 0 ? { imm: greeting.immediateBytes } : {}),
     ...(greeting.heartbeatMs !== defaultHeartbeatMs ? { hbt: greeting.heartbeatMs } : {}),
+    ...(greeting.bodyStallMs !== defaultBodyStallMs ? { stl: greeting.bodyStallMs } : {}),
     ...(greeting.repeats !== undefined ? { rep: greeting.repeats } : {}),
     ...(greeting.plainBulk === true ? { blk: 1 } : {}),
     ...(greeting.features === undefined ? {} : { fea: greeting.features }),
@@ -175,6 +181,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     svc,
     imm = 0,
     hbt = defaultHeartbeatMs,
+    stl = defaultBodyStallMs,
     blk,
     fea = [],
     lan = [],
@@ -188,6 +195,7 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isUint32(req) || req === 0) return "greeting states no request limit";
   if (!isUint32(imm)) return "greeting states no length of put notifications";
   if (!isUint32(hbt) || hbt === 0) return "greeting states no heartbeat";
+  if (!isUint32(stl) || stl === 0) return "greeting does not say how long bodies are kept";
   if (!isFeatures(fea)) return "greeting has no list of features";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
@@ -202,6 +210,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     requests: req,
     immediateBytes: imm,
     heartbeatMs: hbt,
+    bodyStallMs: stl,
     ...(blk === 1 ? { plainBulk: true } : {}),
     ...(fea.length > 0 ? { features: fea } : {}),
     lanes,

@@ -293,6 +293,7 @@ describe("golden vectors", () => {
       "welcome",
       "welcome of a side that speaks for lanes",
       "welcome of a side with features",
+      "welcome of a side that keeps bodies for 2 s",
     ]) {
       const [frame] = vector(name).frames as [VectorFrame];
       const body = fromJson(frame.body) as Record<string, unknown>;

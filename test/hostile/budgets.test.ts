@@ -1,5 +1,6 @@
 import { Engine } from "cinnabar";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
 import { frameFlag, frameKind } from "../../src/wire/frame.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { methodNumber, Target, Victim } from "./support/victim.ts";
@@ -83,6 +84,86 @@ describe("peers that do not pull long answers", () => {
     await engine.close();
     first.port.close();
     second.port.close();
+    await victim.expectUnharmed();
+  });
+});
+
+describe("peers that live and hold long answers", () => {
+  const bodyBytes = 100_000;
+  const pong: FrameSpec = { kind: frameKind.pong };
+
+  const offered = ({ frames }: Attacker) =>
+    frames.filter(({ flags }) => (flags & frameFlag.rendezvous) !== 0).length;
+  const isEnded = ({ frames }: Attacker) => frames.some(({ kind }) => kind === frameKind.goodbye);
+
+  /** Opens a session, says something every 20 ms, and asks for so many answers. */
+  async function holding(
+    url: string,
+    answers: number,
+    says: (attacker: Attacker) => FrameSpec = () => pong,
+  ): Promise<Attacker> {
+    const attacker = new Attacker(url);
+    await attacker.connect();
+    const timer = setInterval(() => void attacker.sendFrames(says(attacker)), 20);
+    onTestFinished(() => {
+      clearInterval(timer);
+      attacker.port.close();
+    });
+    const method = methodNumber("long");
+    // In one message: it takes no turn in which the timer sends another.
+    const frames = Array.from({ length: answers }, (_, slot) => ({
+      kind: frameKind.request,
+      method,
+      callId: id(1, slot),
+      word: 600_000,
+    }));
+    await attacker.sendFrames(...frames);
+    return attacker;
+  }
+
+  it("lose their sessions when they read nothing, however much is kept for them", async () => {
+    const victim = await Victim.open({ limits: { maxBodyStallMs: 500 }, heartbeatMs: 100 });
+    const answers = 60;
+    const attacker = await holding(victim.url, answers);
+    // At a second for each 128 KiB these bodies would be kept for 46 s.
+    const goodbye = await attacker.next(frameKind.goodbye);
+    expect(bodyOf(goodbye)).toMatchObject({ m: expect.stringContaining("too slowly: one has waited for") });
+    expect(offered(attacker)).toBe(answers);
+    expect(victim.engine.stats().offeredBytes).toBe(0);
+    expect(victim.counters).toMatchObject({ malformed: 0, sessionsShed: 1 });
+    attacker.port.close();
+    await victim.expectUnharmed();
+  });
+
+  it("keep them while they read enough, and lose them when they read drops", async () => {
+    const victim = await Victim.open({ limits: { maxBodyStallMs: 500 }, heartbeatMs: 100 });
+    const answers = 200;
+    let left = answers * bodyBytes;
+    let claimed = 0;
+    // In a turn of the loop the victim's clock goes on by 25 ms at most, in which 52 KB are enough.
+    const [reading, trickling] = await Promise.all([
+      holding(victim.url, answers, (attacker) => {
+        const word = Math.min(bodyBytes, offered(attacker) * bodyBytes - claimed);
+        if (word === 0) return pong;
+        claimed += word;
+        left -= word;
+        return { kind: frameKind.pulling, word };
+      }),
+      holding(victim.url, 60, (attacker) =>
+        offered(attacker) > 0 ? { kind: frameKind.pulling, word: 1 } : pong,
+      ),
+    ]);
+    const both = (isSo: () => boolean, what: string) =>
+      Promise.all([reading.until(isSo, what), trickling.until(isSo, what)]);
+    await both(() => isEnded(trickling), "end of the one that reads drops");
+    expect([isEnded(reading), left > 0, victim.counters.malformed]).toEqual([false, true, 0]);
+    await both(() => left === 0, "last claim");
+    expect(isEnded(reading)).toBe(false);
+    await reading.until(() => isEnded(reading), "end of the one that has no more to claim");
+    expect(victim.engine.stats().offeredBytes).toBe(0);
+    expect(victim.counters).toMatchObject({ malformed: 0, sessionsShed: 2 });
+    reading.port.close();
+    trickling.port.close();
     await victim.expectUnharmed();
   });
 });

@@ -156,6 +156,14 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
     framed({ kind: frameKind.pulled, word: 9 }),
     "pulled has the unknown word 9 for call 0",
   ],
+  "a body read that nobody offered": [
+    framed({ kind: frameKind.pulling, word: 1 }),
+    "pulling counts 1 bytes, and 0 were offered",
+  ],
+  "a body of which nothing is read": [
+    framed({ kind: frameKind.pulling, callId: id(1, 0), word: 0 }),
+    "pulling counts no bytes",
+  ],
   "a depth bomb": [framed(request(new Uint8Array(10_000).fill(0x91))), "nesting is deeper than 100"],
   "a map depth bomb": [framed(request(hex(`${"81a161".repeat(3000)}c0`))), "nesting is deeper than 100"],
   "an array of four billion": [

@@ -112,6 +112,35 @@ describe("peers over tcp that do not pull their answers, and go", () => {
   });
 });
 
+describe("peers over tcp that answer pings and do not pull their answers", () => {
+  it("lose their sessions, however much is kept for them", async () => {
+    const { engine, trial, stats, join } = await startVictim({ maxBodyStallMs: 2_000 });
+    const attackers = await join(2);
+    const alive = setInterval(() => {
+      for (const peer of attackers) peer.sendFrames({ kind: frameKind.pong });
+    }, 100);
+    onTestFinished(() => clearInterval(alive));
+    const method = Object.keys(Trial.methods).indexOf("download");
+    const answers = 14;
+    for (const peer of attackers)
+      for (let slot = 0; slot < answers; slot++)
+        peer.sendFrames({
+          kind: frameKind.request,
+          method,
+          callId: id(1, slot),
+          word: 0xffff_ffff,
+          body: { bytes: 2 * mebi },
+        });
+    await until(async () => (await stats()).counters.bodiesOffered === answers * attackers.length);
+    expect((await trial.download({ bytes: 10 * mebi })).byteLength).toBe(10 * mebi);
+    // By 128 KiB in a second they would be kept for 226 s, which is longer than this test may take.
+    await until(async () => (await stats()).offeredBytes === 0);
+    expect(await stats()).toMatchObject({ sessions: 1, counters: { malformed: 0, sessionsShed: 2 } });
+    expect((await trial.download({ bytes: 10 * mebi })).byteLength).toBe(10 * mebi);
+    expect(engine.stats().counters).toMatchObject({ callsFailed: 0, sessionsLost: 0 });
+  });
+});
+
 describe("peers over tcp that ask and do not read", () => {
   it("make one pong wait each, and others are answered", async () => {
     const { engine, trial, stats, footprint, join } = await startVictim();

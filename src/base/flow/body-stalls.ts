@@ -1,57 +1,68 @@
 /*
- * When a peer is not waited for any more that does not move its bodies. Times are the heartbeat's: they stand still while this process does, so that
- * our own pause is not taken for the peer's.
+ * When a peer that does not move its long bodies loses its session. Only bytes count: a peer that answers pings, and
+ * moves nothing, is not waited for.
  */
 
-/** A peer that moves fewer bytes of its bodies in a millisecond than this is not waited for: 128 KiB a second. */
-const leastBytesPerMs = 128 * 1.024;
+/** Moving so many bytes gives a peer another `maxBodyStallMs`. Fewer bytes give it their share of that. */
+export const bytesByStall = 1024 * 1024;
 
-/** For how long a body may be kept that is one of `bytes` in all: they share a link. */
-export function patienceMs(bytes: number, stallMs: number): number {
-  return stallMs + bytes / leastBytesPerMs;
+/** A body is kept or pulled for at most so many `maxBodyStallMs`, even while its peer moves other bodies. */
+export const maxStalls = 64;
+
+/** Bodies that began between two looks are as old as the second of them. */
+interface Look {
+  ms: number | undefined;
 }
 
-/** A body that is being pulled. */
-interface Pull {
-  readonly sinceMs: number;
+/** A body that is being moved. */
+export interface BodyUnderWay {
+  readonly began: Look;
 }
 
-/** The bodies that one session pulls at this time, and how fast they come. */
-export class PullsUnderWay {
+/**
+ * The bodies that one session moves one way at this time. Bodies and bytes are dated by the next look, so that the time
+ * between two looks counts for the peer, however long it is.
+ */
+export class BodiesUnderWay {
   /** Oldest first. */
-  readonly #pulls = new Set<Pull>();
-  /** When the time began in which so much has come. */
-  #countedMs = 0;
-  #counted = 0;
+  readonly #bodies = new Set<BodyUnderWay>();
+  #nextLook: Look = { ms: undefined };
+  /** Bytes moved since the last look. */
+  #moved = 0;
+  /** When the peer is not waited for any more. */
+  #dueMs = 0;
 
   get size(): number {
-    return this.#pulls.size;
+    return this.#bodies.size;
   }
 
-  begin(nowMs: number): Pull {
-    const pull = { sinceMs: nowMs };
-    this.#pulls.add(pull);
-    return pull;
+  begin(): BodyUnderWay {
+    const body = { began: this.#nextLook };
+    this.#bodies.add(body);
+    return body;
   }
 
-  end(pull: Pull): void {
-    this.#pulls.delete(pull);
+  end(body: BodyUnderWay): void {
+    this.#bodies.delete(body);
   }
 
   onMoved(bytes: number): void {
-    this.#counted += bytes;
+    this.#moved += bytes;
   }
 
-  /** For how long the oldest has been waited for at `nowMs`, where the peer hardly moves anything; else 0. */
+  /** Looks at `nowMs`: how old the oldest body is, if its peer moves too little; else 0. */
   overdueMs(nowMs: number, stallMs: number): number {
-    if (this.#pulls.size === 0) return 0;
-    const [oldest] = this.#pulls;
-    const waitedMs = nowMs - (oldest as Pull).sinceMs;
-    const countedMs = nowMs - this.#countedMs;
-    if (countedMs < stallMs) return 0;
-    const moves = this.#counted >= countedMs * leastBytesPerMs;
-    this.#countedMs = nowMs;
-    this.#counted = 0;
-    return moves || waitedMs < stallMs ? 0 : waitedMs;
+    this.#nextLook.ms = nowMs;
+    this.#nextLook = { ms: undefined };
+    const earnedMs = (this.#moved / bytesByStall) * stallMs;
+    this.#moved = 0;
+    const [oldest] = this.#bodies;
+    if (oldest === undefined) return 0;
+    const beganMs = oldest.began.ms ?? nowMs;
+    // A body has its whole time, whatever went before. What is earned is not saved up.
+    const dueMs = Math.max(this.#dueMs, beganMs + stallMs) + earnedMs;
+    this.#dueMs = Math.min(dueMs, nowMs + stallMs);
+    const isOverdue = nowMs >= this.#dueMs || nowMs - beganMs >= maxStalls * stallMs;
+    return isOverdue ? nowMs - beganMs : 0;
   }
 }

@@ -45,7 +45,8 @@ export interface EngineLimits {
   readonly maxOfferBytes: number;
   /**
    * How long a peer may move nothing of the rendezvous bodies that it offers or is offered, in milliseconds. Then its
-   * session ends with `unavailable`. Long bodies get one second more for each 128 KiB. Default 10,000.
+   * session ends with `unavailable`. Each MiB that it moves gives it as long again, and fewer bytes give their share. No
+   * body is kept for more than 64 times as long. Default 10,000.
    */
   readonly maxBodyStallMs: number;
   /**

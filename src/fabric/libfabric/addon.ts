@@ -76,7 +76,7 @@ export interface DomainReport {
   /** The longest message that needs no completion. */
   readonly injectBytes: number;
   readonly maxMessageBytes: number;
-  /** Pieces of memory on either side that one read or write takes. */
+  /** Segments of memory on either side that one read or write takes. */
   readonly vectors: number;
   /** Operations that libfabric queues by default. */
   readonly sendQueueDepth: number;

@@ -357,7 +357,7 @@ export class IncomingCalls implements Answering {
   }
 
   #offer(call: IncomingCall, body: Uint8Array) {
-    return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit, this.#session.nextMs);
+    return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit);
   }
 
   /**

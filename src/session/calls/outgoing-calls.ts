@@ -218,7 +218,7 @@ export class OutgoingCalls implements ControlRequestSender {
         this.#outbox.value(
           head,
           input,
-          (body) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit, this.#session.nextMs),
+          (body) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit),
           this.#granting.for(call),
           prefix,
         );

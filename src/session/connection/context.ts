@@ -80,7 +80,10 @@ export interface WatchedSession {
    * a peer that is gone.
    */
   readonly isSending: boolean;
-  /** For how long the peer has not moved a body that it offers or is offered, in milliseconds; 0 where it does. */
+  /**
+   * How old the oldest long body is that the peer offers or is offered, in milliseconds, if it moves too little of them;
+   * else 0.
+   */
   readonly stalledMs: number;
   /**
    * Asks whether the peer is there. With a word that is not 0, parts are told by `onEcho` when the peer has taken all
@@ -94,8 +97,6 @@ export interface WatchedSession {
 export interface SessionWatch {
   /** When what arrives now was heard, on the heartbeat's clock. */
   readonly nowMs: number;
-  /** When it looks next, on its clock, at the latest. What begins now has not lasted until then. */
-  readonly nextMs: number;
   /** The session has open work from now on. */
   watch(session: WatchedSession): void;
   /** Asks an idle peer whether it lives, and ends the session if it does not say so within the heartbeat's bound. */
@@ -114,8 +115,6 @@ export interface SessionContext extends WatchedSession {
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
   readonly nowMs: number;
-  /** The time of the next tick: bodies that begin now are dated by it, so that no wait is taken for longer than it is. */
-  readonly nextMs: number;
   /** What the peer said of itself; undefined while opening. */
   readonly remote: Greeting | undefined;
   /**

@@ -55,8 +55,6 @@ export class FakeServices implements EngineServices, SessionWatch {
   readonly probed: WatchedSession[] = [];
   readonly ended: { readonly session: Session; readonly reason: RpcError | undefined }[] = [];
   heardMs = 0;
-  /** From one look of the heartbeat to the next. */
-  intervalMs = 0;
   /** How long messages lay there before they are handed out. */
   layMs = 0;
   readonly progress = new FakeProgress(() => this.clock.now() - this.layMs);
@@ -91,10 +89,6 @@ export class FakeServices implements EngineServices, SessionWatch {
 
   get nowMs(): number {
     return this.heardMs;
-  }
-
-  get nextMs(): number {
-    return this.heardMs + this.intervalMs;
   }
 
   watch(session: WatchedSession): void {
@@ -191,6 +185,7 @@ export const peerGreeting: Greeting = {
   requests: 8,
   immediateBytes: 0,
   heartbeatMs: 1000,
+  bodyStallMs: 10_000,
   lanes: [],
   services: [["s", ["a", "b"]]],
 };

@@ -35,7 +35,7 @@ export function welcomeFrames(session: Greeted, handshake: Handshake): SessionPa
   return { [frameKind.welcome]: takeGreeting(session, handshake) };
 }
 
-/** Takes what follows a welcome: the greeting or the service table of the side that connects, and `pulled`. */
+/** Takes what follows a welcome: the greeting or the service table of the side that connects, and what is read of bodies. */
 export function greetingFrames(session: Greeted, handshake: Handshake): SessionPart["frames"] {
   return {
     [frameKind.services]: takeGreeting(session, handshake),
@@ -45,6 +45,11 @@ export function greetingFrames(session: Greeted, handshake: Handshake): SessionP
       const fault = session.offers.onPulled(view.getUint32(at + 4, true), view.getUint32(at + 12, true));
       if (fault !== "") session.fault(fault);
       else if (!session.offers.has(sessionBody)) session.outbox.resume();
+    },
+    // The peer is reading bodies.
+    [frameKind.pulling]: (at) => {
+      const fault = session.offers.onPulling(session.port.slabView.getUint32(at + 12, true));
+      if (fault !== "") session.fault(fault);
     },
   };
 }

@@ -70,7 +70,9 @@ describe("heartbeat", () => {
     clock.advance(quarterMs);
     expect(watched.reason).toMatchObject({
       code: "unavailable",
-      message: expect.stringContaining("the peer has not moved a long body for 12345 ms"),
+      message: expect.stringContaining(
+        "the peer moves its long bodies too slowly: one has waited for 12345 ms",
+      ),
     });
     clock.advance(quarterMs);
     expect(clock.timers).toBe(0);

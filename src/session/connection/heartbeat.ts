@@ -59,10 +59,6 @@ export class Heartbeat implements SessionWatch {
     return this.#nowMs;
   }
 
-  get nextMs(): number {
-    return this.#nowMs + this.#intervalMs;
-  }
-
   /** Watches a session until it has no open work, and its peer does not drain. Silence before now is forgiven. */
   watch(session: WatchedSession): void {
     session.heardMs = this.#nowMs;

@@ -21,6 +21,18 @@ describe("rendezvous bodies", () => {
     body: rendezvousBody(bytes.byteLength, 42n),
   };
 
+  /** A chunk of 1,000 bytes arrives every so many milliseconds. */
+  const pullSlowly = (all: ReturnType<typeof open>, everyMs: number) => {
+    all.port.maxTransferBytes = 1000;
+    all.receive(rendezvous);
+    for (let at = 0; at < bytes.byteLength; at += 1000) {
+      const pull = all.port.pulls[at / 1000];
+      all.host.clock.advance(everyMs);
+      pull?.into.set(bytes.subarray(at, at + 1000));
+      pull?.settle(0);
+    }
+  };
+
   it("are pulled, confirmed, and served", async () => {
     const all = open();
     all.receive(rendezvous);
@@ -48,6 +60,32 @@ describe("rendezvous bodies", () => {
     all.method.calls[0]?.call.settle({ value: undefined });
     expect(all.host.pullBudget.bytes).toBe(0);
     expect(all.host.decodeBudget.bytes).toBeLessThan(greetingBytes - long.length);
+  });
+
+  it("are read without a word while they take less than a quarter of what the peer waits", async () => {
+    const all = open({}, { bodyStallMs: 400 });
+    pullSlowly(all, 9);
+    await settled();
+    all.session.flush();
+    expect(all.kinds()).toEqual([frameKind.pulled]);
+  });
+
+  it("that take longer tell the peer what is read, once in a quarter of what it waits", async () => {
+    const all = open({}, { bodyStallMs: 400 });
+    pullSlowly(all, 50);
+    await settled();
+    all.session.flush();
+    const pulling = { kind: frameKind.pulling, callId: 0, word: 2000 };
+    expect(all.port.frames).toMatchObject([
+      ...Array.from({ length: 5 }, () => pulling),
+      { kind: frameKind.pulled },
+    ]);
+    // What is read of the next one counts anew.
+    all.receive({ ...rendezvous, callId: id(1, 1) });
+    all.host.clock.advance(150);
+    all.port.pulls[11]?.settle(0);
+    all.session.flush();
+    expect(all.port.frames.at(-1)).toMatchObject({ kind: frameKind.pulling, word: 1000 });
   });
 
   it("fail their call alone when pulling fails", async () => {

@@ -1,9 +1,10 @@
 import { fabricError } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { PullsUnderWay } from "../../base/flow/body-stalls.ts";
+import { BodiesUnderWay } from "../../base/flow/body-stalls.ts";
 import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
 import type { PeerAccount } from "../../base/flow/peer-account.ts";
 import type { Counters } from "../../base/observe/counters.ts";
+import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
@@ -55,6 +56,7 @@ interface BodyContext extends IdentifiedPeer {
   readonly address: number;
   readonly state: string;
   readonly services: {
+    readonly realClock: Clock;
     readonly progress: Turns;
     readonly counters: Counters;
     readonly limits: {
@@ -67,8 +69,6 @@ interface BodyContext extends IdentifiedPeer {
   /** What the peer makes this side hold. */
   readonly account: PeerAccount;
   readonly sealing: Pick<BulkSealing, "bodies">;
-  /** On the heartbeat's clock. */
-  readonly nextMs: number;
   readonly hasOpenWork: boolean;
   watch(): void;
   fault(text: string): void;
@@ -80,7 +80,10 @@ export class IncomingBodies {
   readonly #session: BodyContext;
   readonly #outbox: Outbox;
   readonly #answers: AnswerCodec;
-  readonly #pulls = new PullsUnderWay();
+  readonly #pulls = new BodiesUnderWay();
+  /** Bytes that were read since the peer was told how much has been read, and when that was. */
+  #untoldBytes = 0;
+  #toldMs = 0;
   /** What the last body that was decoded takes of V8's heap, in bytes, by estimate. */
   heapBytes = 0;
   /** What the greetings of the peer take, with an index of their names. They are kept as long as the session. */
@@ -98,7 +101,7 @@ export class IncomingBodies {
     return this.#pulls.size;
   }
 
-  /** For how long the peer has not provided at `nowMs` what is being pulled, in milliseconds; 0 where it has. */
+  /** How long the oldest of them takes at `nowMs`, in milliseconds, if the peer provides too little; else 0. */
   overdueMs(nowMs: number): number {
     return this.#pulls.overdueMs(nowMs, this.#session.services.limits.maxBodyStallMs);
   }
@@ -146,10 +149,14 @@ export class IncomingBodies {
       return;
     }
     if (!session.hasOpenWork) session.watch();
-    const underWay = this.#pulls.begin(session.nextMs);
+    if (this.#pulls.size === 0) {
+      this.#untoldBytes = 0;
+      this.#toldMs = services.realClock.now();
+    }
+    const underWay = this.#pulls.begin();
     const watch: PullWatch = {
       stop: () => session.state === "ended" || stop(),
-      onMoved: (more) => this.#pulls.onMoved(more),
+      onMoved: (more) => this.#onMoved(more),
       onReleased: () => pulls.give(bytes),
     };
     pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
@@ -168,6 +175,23 @@ export class IncomingBodies {
         } else then(undefined, pulled.status);
       });
     progress.wake();
+  }
+
+  /**
+   * More has been read. The peer cannot see that, so it is told when bodies take long. It waits no longer than
+   * `bodyStallMs` after bytes of which it knows.
+   */
+  #onMoved(bytes: number): void {
+    this.#pulls.onMoved(bytes);
+    this.#untoldBytes += bytes;
+    const { remote, services, state } = this.#session;
+    const nowMs = services.realClock.now();
+    if (remote === undefined || nowMs - this.#toldMs < remote.bodyStallMs / 4 || state !== "open") return;
+    const word = Math.min(this.#untoldBytes, 0xffff_ffff);
+    this.#untoldBytes = 0;
+    this.#toldMs = nowMs;
+    this.#outbox.bare({ kind: frameKind.pulling, method: 0, callId: 0, word });
+    services.progress.wake();
   }
 
   /**

@@ -1,5 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
-import { patienceMs } from "../../base/flow/body-stalls.ts";
+import { BodiesUnderWay, type BodyUnderWay } from "../../base/flow/body-stalls.ts";
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import type { Counters } from "../../base/observe/counters.ts";
 import { access, type Port, type RegisteredMemory } from "../../fabric/port.ts";
@@ -142,8 +142,7 @@ interface OfferServices {
 
 /** A body that is kept. */
 interface Offer extends Grant {
-  /** On the heartbeat's clock. */
-  readonly sinceMs: number;
+  readonly underWay: BodyUnderWay;
 }
 
 /**
@@ -155,9 +154,11 @@ export class RendezvousOffers {
   /** What the peer makes this side keep. */
   readonly #share: ByteShare;
   readonly #sealing: Pick<BulkSealing, "bodies"> | undefined;
-  /** Oldest first. */
   readonly #grants = new Map<number, Offer>();
-  #bytes = 0;
+  readonly #underWay = new BodiesUnderWay();
+  /** Bytes of all bodies that were ever kept, and how many of them the peer says to have read. */
+  #offeredBytes = 0;
+  #readBytes = 0;
   /** By direction of a stream: oldest first. */
   readonly #items = new Map<number, OfferedItem[]>();
   /** The last key of an item. Negative ones are no other bodies'. */
@@ -176,10 +177,10 @@ export class RendezvousOffers {
   }
 
   /**
-   * Keeps `body` under `key`, since `sinceMs` of the heartbeat. Throws TooLongError when the peer would not take it,
-   * RpcError `resource_exhausted` when too much is kept already.
+   * Keeps `body` under `key`. Throws TooLongError when the peer would not take it, RpcError `resource_exhausted` when
+   * too much is kept already.
    */
-  offer(key: number, body: Uint8Array, limit: number, sinceMs: number): RendezvousBody {
+  offer(key: number, body: Uint8Array, limit: number): RendezvousBody {
     if (body.byteLength > limit) {
       throw new TooLongError(`the body has ${body.byteLength} bytes, maxBodyBytes is ${limit}`);
     }
@@ -204,8 +205,8 @@ export class RendezvousOffers {
           onReleased?.();
         });
       };
-      this.#grants.set(key, { ...withEnds(grant, { release }), sinceMs });
-      this.#bytes += bytes;
+      this.#grants.set(key, { ...withEnds(grant, { release }), underWay: this.#underWay.begin() });
+      this.#offeredBytes += bytes;
       return rendezvous;
     } catch (error) {
       share.give(bytes);
@@ -214,15 +215,9 @@ export class RendezvousOffers {
   }
 
   /** Keeps an item of a stream, as `offer` does. `onPulled` is called when the peer has it or does not want it. */
-  offerItem(
-    items: number,
-    body: Uint8Array,
-    limit: number,
-    sinceMs: number,
-    onPulled: () => void,
-  ): RendezvousBody {
+  offerItem(items: number, body: Uint8Array, limit: number, onPulled: () => void): RendezvousBody {
     const key = this.#itemKey - 1;
-    const rendezvous = this.offer(key, body, limit, sinceMs);
+    const rendezvous = this.offer(key, body, limit);
     this.#itemKey = key;
     const offered = this.#items.get(items);
     if (offered === undefined) this.#items.set(items, [{ key, onPulled }]);
@@ -266,16 +261,24 @@ export class RendezvousOffers {
     const offer = this.#grants.get(key);
     if (offer === undefined) return;
     this.#grants.delete(key);
-    this.#bytes -= offer.bytes;
+    this.#underWay.end(offer.underWay);
+    this.#underWay.onMoved(offer.bytes);
     offer.release();
   }
 
-  /** For how long the oldest of them waits in vain at `nowMs`, in milliseconds; 0 where that is not too long. */
+  /** The peer says that it has read so many more bytes. Returns what is wrong with what it says, or "". */
+  onPulling(bytes: number): string {
+    this.#readBytes += bytes;
+    if (bytes === 0) return "pulling counts no bytes";
+    if (this.#readBytes > this.#offeredBytes)
+      return `pulling counts ${this.#readBytes} bytes, and ${this.#offeredBytes} were offered`;
+    this.#underWay.onMoved(bytes);
+    return "";
+  }
+
+  /** How long the oldest of them is kept at `nowMs`, in milliseconds, if the peer moves too little; else 0. */
   overdueMs(nowMs: number): number {
-    if (this.#grants.size === 0) return 0;
-    const [oldest] = this.#grants.values();
-    const waitedMs = nowMs - (oldest as Offer).sinceMs;
-    return waitedMs > patienceMs(this.#bytes, this.#services.limits.maxBodyStallMs) ? waitedMs : 0;
+    return this.#underWay.overdueMs(nowMs, this.#services.limits.maxBodyStallMs);
   }
 
   /** The session has ended: what is still kept. */
@@ -283,7 +286,6 @@ export class RendezvousOffers {
     const grants = [...this.#grants.values()];
     this.#grants.clear();
     this.#items.clear();
-    this.#bytes = 0;
     return grants;
   }
 }

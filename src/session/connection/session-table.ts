@@ -385,6 +385,7 @@ export class SessionTable implements PortSink {
       requests: limits.maxRequests,
       immediateBytes: session.port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
+      bodyStallMs: Math.ceil(limits.maxBodyStallMs),
       features: Object.values(feature),
       ...(session.ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
     };

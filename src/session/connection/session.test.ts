@@ -16,6 +16,8 @@ import {
 } from "../calls/scripted-session.test-support.ts";
 import { FakeCall, messageOf, packedGreeting, peerGreeting } from "./fake-services.test-support.ts";
 
+const mebi = 1024 * 1024;
+
 describe("a session that opens", () => {
   it("says hello and is open once it is welcomed", async () => {
     const all = opening();
@@ -53,7 +55,7 @@ describe("a session that opens", () => {
 
   it.each([
     ...[frameKind.hello, frameKind.request, frameKind.response, frameKind.error, frameKind.cancel],
-    ...[frameKind.ping, frameKind.pong, frameKind.pulled, frameKind.services],
+    ...[frameKind.ping, frameKind.pong, frameKind.pulled, frameKind.pulling, frameKind.services],
   ])("ends for frame kind %i before the welcome", async (kind) => {
     const all = opening();
     all.receive({ kind, callId: id(1, 0) });
@@ -208,21 +210,73 @@ describe("an open session", () => {
     all.port.pulls[0]?.settle(0);
     await settled();
     expect(all.session.stalledMs).toBe(0);
-    all.session.offers.offer(5, new Uint8Array(1000), 2000, all.host.heardMs);
-    all.host.heardMs = 3500;
+    // However long it is.
+    all.session.offers.offer(5, new Uint8Array(4 * mebi), 4 * mebi);
     expect(all.session.stalledMs).toBe(0);
-    all.host.heardMs = 3600;
-    expect(all.session.stalledMs).toBe(1100);
+    all.host.heardMs = 3400;
+    expect(all.session.stalledMs).toBe(0);
+    all.host.heardMs = 3500;
+    expect(all.session.stalledMs).toBe(1000);
     all.session.offers.release(5);
     expect(all.session.stalledMs).toBe(0);
   });
 
+  it("is overdue when the peer reads too little of the bodies that are kept for it, and says so", () => {
+    const all = open({ maxBodyStallMs: 1000 });
+    all.session.offers.offer(5, new Uint8Array(4 * mebi), 4 * mebi);
+    const reads = (bytes: number) => {
+      for (let i = 0; i < 4; i++) {
+        expect(all.session.stalledMs).toBe(0);
+        all.receive({ kind: frameKind.pulling, word: bytes / 4 });
+        all.host.heardMs += 250;
+      }
+    };
+    for (let i = 0; i < 3; i++) reads(mebi);
+    // Four bytes earn so little that the next look finds it overdue.
+    reads(4);
+    all.host.heardMs += 250;
+    expect(all.session.stalledMs).toBe(4250);
+    expect([all.session.state, all.session.offers.size]).toEqual(["open", 1]);
+  });
+
+  it("is overdue in the end for a body that the peer leaves, though it reads others", () => {
+    const all = open({ maxBodyStallMs: 1000 });
+    all.session.offers.offer(5, new Uint8Array(100), mebi);
+    for (; all.session.stalledMs === 0; all.host.heardMs += 1000) {
+      all.session.offers.offer(6, new Uint8Array(mebi), mebi);
+      all.session.offers.release(6);
+    }
+    expect(all.host.heardMs).toBe(64_000);
+  });
+
+  it("ends when a peer says that it has read more than there was, or nothing", () => {
+    const claims = [
+      [[1], "pulling counts 1 bytes, and 0 were offered"],
+      [[600, 401], "pulling counts 1001 bytes, and 1000 were offered"],
+      [[0xffff_ffff], "pulling counts 4294967295 bytes, and 1000 were offered"],
+      [[0], "pulling counts no bytes"],
+    ] as const;
+    for (const [words, text] of claims) {
+      const all = open();
+      if (words[0] !== 1) all.session.offers.offer(5, new Uint8Array(1000), 2000);
+      for (const word of words) all.receive({ kind: frameKind.pulling, word });
+      expectFault(all, text);
+    }
+  });
+
+  it("takes what a peer has read of a body that is not kept any more", () => {
+    const all = open();
+    all.session.offers.offer(5, new Uint8Array(1000), 2000);
+    all.session.offers.release(5);
+    all.receive({ kind: frameKind.pulling, word: 1000 });
+    expect([all.session.state, all.port.frames]).toEqual(["open", []]);
+  });
+
   it("is not overdue for a body that began after the last look, however long ago that was", async () => {
     const all = open({ maxBodyStallMs: 1000 });
-    all.host.intervalMs = 15_000;
     const flags = frameFlag.rendezvous;
     all.receive({ kind: frameKind.request, callId: id(1, 0), word: 5000, flags, body: rendezvousBody(64) });
-    all.session.offers.offer(5, new Uint8Array(1000), 2000, all.session.nextMs);
+    all.session.offers.offer(5, new Uint8Array(1000), 2000);
     all.host.heardMs = 15_000;
     expect(all.session.stalledMs).toBe(0);
     all.session.offers.release(5);

@@ -238,10 +238,6 @@ export class Session implements SessionContext, OutboxListener {
     return this.#watch.nowMs;
   }
 
-  get nextMs(): number {
-    return this.#watch.nextMs;
-  }
-
   get stalledMs(): number {
     return Math.max(this.bodies.overdueMs(this.nowMs), this.offers.overdueMs(this.nowMs));
   }
@@ -335,7 +331,7 @@ export class Session implements SessionContext, OutboxListener {
       this.outbox.value(head, value, (body) => {
         // A call's offers are watched since its request.
         if (!this.hasOpenWork) this.watch();
-        return this.offers.offer(sessionBody, body, this.bodyLimit, this.nextMs);
+        return this.offers.offer(sessionBody, body, this.bodyLimit);
       });
     } catch (cause) {
       this.end(endReason.cannotBeSaid(this.peerName, cause as Error));

@@ -133,7 +133,7 @@ export function overrun(peerName: string, waitingBytes: number): RpcError {
   });
 }
 
-/** Why a session ends whose peer lives, and moves nothing of what it offers or is offered. */
+/** Why a session ends whose peer lives, and moves too little of the long bodies that it offers or is offered. */
 export function stalled({
   peerName,
   stalledMs,
@@ -143,7 +143,7 @@ export function stalled({
 }): RpcError {
   return new PeerShed({
     code: "unavailable",
-    message: `${peerName} has not moved a long body for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`,
+    message: `${peerName} moves its long bodies too slowly: one has waited for ${Math.round(stalledMs)} ms, see limits.maxBodyStallMs`,
     origin: "local",
   });
 }

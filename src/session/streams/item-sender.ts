@@ -115,9 +115,9 @@ export class ItemSender extends SendCredits implements TurnTaker {
   }
 
   #offerItem(body: Uint8Array): RendezvousBody {
-    const { offers, bodyLimit, nextMs } = this.#session;
+    const { offers, bodyLimit } = this.#session;
     const key = this.#kind === frameKind.input ? inputItems(this.#callId) : outputItems(this.#callId);
-    const rendezvous = offers.offerItem(key, body, bodyLimit, nextMs, () => this.#offers?.endOffer());
+    const rendezvous = offers.offerItem(key, body, bodyLimit, () => this.#offers?.endOffer());
     this.#offers?.beginOffer();
     return rendezvous;
   }

@@ -34,6 +34,8 @@ async function callOver(url) {
   });
   const memory = new Uint8Array(1 << 20);
   const region = engine.expose(memory, { access: "write" });
+  // Memory of the addon, which newer releases of Node detach when the process ends.
+  const taken = engine.pool.take(1 << 20);
   const borrowed = await engine.borrow(await client.page());
   const results = [
     await client.hello({ name: url.slice(0, 3) }),
@@ -42,6 +44,7 @@ async function callOver(url) {
     (await borrowed.pull(Uint8Array))[0],
   ];
   await borrowed[Symbol.asyncDispose]();
+  taken.dispose();
   await engine.close();
   await server.close();
   return results.join(" ");

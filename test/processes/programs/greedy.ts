@@ -78,6 +78,7 @@ async function connect(): Promise<void> {
       requests: 1,
       immediateBytes: 0,
       heartbeatMs: 60_000,
+      bodyStallMs: 10_000,
       lanes: [],
       services: [],
     }),

@@ -120,7 +120,7 @@ export class Side {
     };
     this.table = new SessionTable({
       services: this.host,
-      watch: { nowMs: 0, nextMs: 0, watch: () => {}, expect: () => {}, probe: () => {}, ponged: () => {} },
+      watch: { nowMs: 0, watch: () => {}, expect: () => {}, probe: () => {}, ponged: () => {} },
       parts: sessionParts,
       onSessionEnded: () => {},
     });
