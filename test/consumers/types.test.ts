@@ -7,7 +7,7 @@ const project = new Project("types");
 afterAll(() => project.remove());
 
 const entries = [
-  ...[".", "./standard", "./contract", "./contract/standard", "./inspect", "./lanes"],
+  ...[".", "./standard", "./contract", "./contract/standard", "./inspect", "./options", "./lanes"],
   "./package.json",
 ];
 const packages = [
