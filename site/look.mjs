@@ -69,7 +69,7 @@ try {
       const those =
         colorScheme === "light" ? pages : pages.filter((path) => /index|bulk|architecture/.test(path));
       for (const path of those) await lookAt(page, path, { note, name: `${screen}-${colorScheme}` });
-      await searchFor(page, "has been silent for heartbeatMs", "has been silent for heartbeatMs", note);
+      await searchFor(page, "has been silent for heartbeatMs", "has been silent for … ms", note);
       await searchFor(page, "maxBodyBytes", "Limits", note);
       await page.screenshot({ path: `${pictures}${screen}-${colorScheme}-search.png` });
       await context.close();
