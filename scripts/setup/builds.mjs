@@ -73,10 +73,10 @@ export async function buildNative(preset, target) {
         ];
   // Stages that go on at the same time may want the same build, of which CMake and Ninja take no care.
   mkdirSync(folder, { recursive: true });
-  for (const command of [configure, build])
-    await step(`${what}, ${preset}`, "flock", [join(folder, "lock"), ...command], {
-      excerpt: whyNativeFailed,
-    });
+  const run = (/** @type {string} */ title, /** @type {readonly string[]} */ command) =>
+    step(title, "flock", [join(folder, "lock"), ...command], { excerpt: whyNativeFailed });
+  await run(`${what}, ${preset}, configure`, configure);
+  await run(`${what}, ${preset}`, build);
   return folder;
 }
 
