@@ -34,6 +34,8 @@ const server = port.admit(address);
 
 let welcome: { readonly session: number; readonly nonce: bigint } | undefined;
 let goodbyes = 0;
+/** A hello with the nonce of another session is answered by nobody. */
+let nextNonce = 1n;
 let number = 0;
 let status = 0;
 const listener: SendListener = {
@@ -70,7 +72,7 @@ async function connect(): Promise<void> {
       versions: [protocolVersion, protocolVersion],
       incarnation: 1n,
       session: 1,
-      nonce: 1n,
+      nonce: nextNonce++,
       address: replyTo,
       agent: "greedy",
       messageBytes: port.slotBytes,

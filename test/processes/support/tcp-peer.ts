@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { connect, type Socket } from "node:net";
 import { takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
 import {
@@ -49,7 +50,9 @@ export class TcpPeer {
     await new Promise((resolve, reject) => socket.once("connect", resolve).once("error", reject));
     socket.write(greeting(ownPort));
     const address = addressAt(ownPort);
-    const body = { ...packedGreeting({ address, services: [], requests: 100 }), msg: 16_384 };
+    // A hello with the nonce of another session is answered by nobody.
+    const nonce = randomBytes(8).readBigUInt64LE();
+    const body = { ...packedGreeting({ address, nonce, services: [], requests: 100 }), msg: 16_384 };
     peer.#send(messageOf(0, 0n, [{ kind: frameKind.hello, body }], 0));
     while (peer.#welcome === undefined) {
       if (!peer.open) throw new Error("the server has closed the connection");
