@@ -8,12 +8,17 @@ import { describe, expect, it } from "vitest";
 import { contenders } from "../../bench/contenders/index.ts";
 import { quickRatios } from "../../bench/suite/ratios.ts";
 import type { Results } from "../../bench/suite/results.ts";
-import { workloads } from "../../bench/workloads/index.ts";
+import type { Workload } from "../../bench/suite/workload.ts";
 import { isLong } from "../matrix/long.ts";
 import { underSanitizers } from "../processes/support/fabrics.ts";
 
 /** Processes load only files, so the suite runs as it is built: `npm run setup` builds it. */
 const program = fileURLToPath(new URL("../../build/bench/main.js", import.meta.url));
+
+/** From there too: one of them finds the addon by the place of its file. */
+const { workloads }: { readonly workloads: readonly Workload[] } = await import(
+  new URL("../../build/bench/workloads/index.js", import.meta.url).href
+);
 
 /** What `npm run bench` writes after one short round. It exits with 1 where a workload fails or a quick ratio lacks. */
 async function oneRound(...args: readonly string[]): Promise<Results> {
@@ -24,7 +29,10 @@ async function oneRound(...args: readonly string[]): Promise<Results> {
       process.execPath,
       [program, ...args, "--rounds", "1", "--round-ms", "5", "--json", file],
       { env: { ...process.env, NODE_OPTIONS: "", VITEST: "" }, maxBuffer: 16 << 20 },
-    );
+    ).catch((error: Error & { readonly stdout: string }) => {
+      const failed = error.stdout.split("\n").filter((line) => /FAILED|cannot be measured/.test(line));
+      throw new Error([error.message, ...failed].join("\n"));
+    });
     return JSON.parse(await readFile(file, "utf8")) as Results;
   } finally {
     await rm(folder, { recursive: true });
