@@ -39,9 +39,13 @@ interface Opened {
 
 let opened: Opened[] = [];
 
+/** The defaults of a machine with much memory, so that tests mean the same in a small guest. */
+const memoryBytes = 10 * 1024 ** 3;
+
 /** Opens an engine that is checked for leaks and closed when the test ends. */
 export async function openEngine(options: EngineOptions = {}, endsHard = false): Promise<Engine> {
-  const engine = await Engine.open({ ...securedOptions, ...options });
+  const limits = { memoryBytes, ...options.limits };
+  const engine = await Engine.open({ ...securedOptions, ...options, limits });
   if (opened.length === 0) onTestFinished(closeAll);
   opened.push({ engine, endsHard });
   return engine;

@@ -116,13 +116,14 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
       listen: provider.freshUrl(),
       serve: (engine) => {
         const inner = engine.peer(url).client(Inner);
-        return [implement(Outer, { run: () => inner.left(undefined, { timeoutMs: 5000 }) })];
+        return [implement(Outer, { run: () => inner.left(undefined, { timeoutMs: 60_000 }) })];
       },
       onHandlerError: (error) => void told.push(error),
     });
     const first = await openEngine();
     const outer = (await first.connect(middle.urls[0] as string)).client(Outer);
-    const error = await failure(outer.run());
+    // Over verbs a peer that is not there is known by its silence, after the 5 s that connecting may take.
+    const error = await failure(outer.run(undefined, { timeoutMs: 60_000 }));
     expect(error).toMatchObject({ code: "unavailable", origin: "remote" });
     expect(error.message).toContain("(address)");
     expect(error.message).not.toContain(url);
