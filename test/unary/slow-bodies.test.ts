@@ -47,11 +47,11 @@ it.each(transports)("a caller over $name that lives and reads nothing is let go"
   });
   expect([held.plans.length, server.stats().counters.sessionsShed]).toEqual([1, 1]);
   held.end();
-  await until(
-    () => server.stats().offeredBytes === 0 && client.stats().pullingBytes === 0,
-    "memory given back",
-  );
-  await until(() => server.stats().quarantinedBytes === 0, "empty quarantine");
+  await until(() => client.stats().pullingBytes === 0, "memory given back");
+  const isKept = () => server.stats().offeredBytes > 0 || server.stats().quarantinedBytes > 0;
+  // Over iWARP the client, which lives, might still read it: it stays in quarantine until the connection has ended.
+  if (provider.name.endsWith("siw")) expect(isKept()).toBe(true);
+  else await until(() => !isKept(), "memory given back, and an empty quarantine");
   expect(server.stats().counters.malformed + client.stats().counters.malformed).toBe(0);
 });
 
