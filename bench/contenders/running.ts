@@ -1,7 +1,32 @@
 import { Child } from "../suite/child.ts";
+import type { Run } from "../suite/workload.ts";
 import type { ClientParty } from "./client-party.ts";
 import type { ContenderEntry } from "./index.ts";
 import type { ServerParty } from "./server-party.ts";
+
+/**
+ * Starts the contenders, and ends them whatever becomes of `work`. One that cannot start is told as a lack, and the
+ * others go on.
+ */
+export async function withContenders<T>(
+  run: Run,
+  entries: readonly ContenderEntry[],
+  work: (running: readonly Running[]) => Promise<T>,
+): Promise<T> {
+  const running: Running[] = [];
+  try {
+    for (const entry of entries) {
+      try {
+        running.push(await Running.start(entry, run.verbsHost));
+      } catch (error) {
+        run.lack(entry.title, error instanceof Error ? error.message : String(error));
+      }
+    }
+    return await work(running);
+  } finally {
+    for (const one of running) await one.end();
+  }
+}
 
 /** A contender at work: its server and its clients, each a process. */
 export class Running {

@@ -1,7 +1,7 @@
 import type { Measured } from "../contenders/client-party.ts";
 import { type ContenderEntry, contenders } from "../contenders/index.ts";
 import type { Payload } from "../contenders/payloads.ts";
-import { Running } from "../contenders/running.ts";
+import { type Running, withContenders } from "../contenders/running.ts";
 import { type Figure, quantile, shares } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
 import { median } from "../suite/statistics.ts";
@@ -36,24 +36,14 @@ export async function measureCalls(
   tasks: readonly CallsTask[],
   entries: readonly ContenderEntry[] = contendersOf(run),
 ): Promise<Figure[]> {
-  const running: Running[] = [];
-  try {
-    for (const entry of entries) {
-      try {
-        running.push(await Running.start(entry, run.verbsHost));
-      } catch (error) {
-        run.lack(entry.title, error instanceof Error ? error.message : String(error));
-      }
-    }
+  return withContenders(run, entries, async (running) => {
     run.tell(`${running.length} contenders started, each answers rightly`);
     // Compiled before anything is counted.
     for (const { client } of running) await client.ask("measure", "small", warmUpInFlight, run.roundMs);
     const figures: Figure[] = [];
     for (const task of tasks) figures.push(...(await measureTask(run, running, task)));
     return figures;
-  } finally {
-    for (const one of running) await one.end();
-  }
+  });
 }
 
 async function measureTask(run: Run, running: readonly Running[], task: CallsTask): Promise<Figure[]> {

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { promisify } from "node:util";
 import type { Measured } from "../contenders/client-party.ts";
 import { type ContenderEntry, contenders } from "../contenders/index.ts";
-import { Running } from "../contenders/running.ts";
+import { type Running, withContenders } from "../contenders/running.ts";
 import { Child, type Party } from "../suite/child.ts";
 import { type Figure, quantile } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -54,7 +54,7 @@ async function onOneCore(
   sizes: CompanySizes,
 ): Promise<Figure[]> {
   const [core] = usableCores();
-  return withAll(run, entries, async (running) => {
+  return withContenders(run, entries, async (running) => {
     try {
       for (const { pids } of running) for (const pid of pids) await bind(pid, core ?? 0);
     } catch (error) {
@@ -73,7 +73,7 @@ async function onOneCore(
 async function besideBurners(run: Run, entries: readonly ContenderEntry[]): Promise<Figure[]> {
   const burners: Child<Party>[] = [];
   try {
-    return await withAll(run, entries, async (running) => {
+    return await withContenders(run, entries, async (running) => {
       const task = { key: "busy", title: "A computing process on each core", inFlight: 1 };
       // Compiled while nobody else computes.
       for (const one of running) await measure(one, 1, run.roundMs);
@@ -99,7 +99,7 @@ async function manyClients(
   entries: readonly ContenderEntry[],
   { clients, inFlight }: CompanySizes,
 ): Promise<Figure[]> {
-  return withAll(run, entries, async (running) => {
+  return withContenders(run, entries, async (running) => {
     const figures: Figure[] = [];
     for (const count of clients) {
       for (const one of running) await one.join(count);
@@ -114,27 +114,6 @@ async function manyClients(
     }
     return figures;
   });
-}
-
-/** Starts the contenders, and ends them whatever becomes of the work. One that cannot start is a lack. */
-async function withAll(
-  run: Run,
-  entries: readonly ContenderEntry[],
-  work: (running: readonly Running[]) => Promise<Figure[]>,
-): Promise<Figure[]> {
-  const running: Running[] = [];
-  try {
-    for (const entry of entries) {
-      try {
-        running.push(await Running.start(entry, run.verbsHost));
-      } catch (error) {
-        run.lack(entry.title, error instanceof Error ? error.message : String(error));
-      }
-    }
-    return await work(running);
-  } finally {
-    for (const one of running) await one.end();
-  }
 }
 
 interface Task {

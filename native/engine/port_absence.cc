@@ -64,7 +64,7 @@ StandIn Port::standIn(uint64_t nowNs, uint64_t absentNs) {
   int status = prepareSleep();
   bool full = completions_.ring.room() == 0 || completions_.hasOverflow() || slots_.posted() == 0;
   if (full) {
-    // Who asks now cannot be heard any more.
+    // There is no room to receive a question, so every peer counts as having asked.
     for (auto [mark, index] : vouches_.byMark) addresses_[index].vouch->asked = true;
   }
   StandIn outlook;

@@ -15,9 +15,9 @@
 namespace cinnabar::tcp {
 namespace {
 
-// What nobody takes is not kept for ever. A peer's next attempt fails again.
+// Bounds what nobody takes. What is dropped comes again, because the peer's next attempt fails too.
 constexpr size_t kMostUnreachable = 1024;
-// Likewise; what is not told here shows by silence.
+// Bounds what nobody takes. The heartbeat notices a peer whose entry is dropped.
 constexpr size_t kMostDisconnected = 65536;
 
 // Connections that were accepted and have not said who they are. An honest peer does so at once;

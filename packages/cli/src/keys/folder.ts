@@ -25,7 +25,7 @@ export interface FoundCertificate {
 
 /** What is kept of the revocations: a list has all of them again. */
 interface Revocations {
-  /** Of the last list; each has a higher one. */
+  /** The number of the last list. Each new list has a higher one. */
   readonly number: number;
   readonly revoked: readonly { readonly serial: string; readonly name: string; readonly at: string }[];
 }

@@ -172,7 +172,7 @@ describe("a member that fails", () => {
 
   it("as an inner node loses nobody but itself: its children are reached by its parent", async () => {
     const members = await openGroup(16);
-    // Of rank 8's run the ranks 8 to 15: its children are 12, 10 and 9.
+    // Rank 8 is the root of ranks 8 to 15. Its children are 12, 10 and 9.
     await members[8]?.engine.close();
     const result = await at(members, 0).usage({ factor: 1 }, { ...long, tree, onFailure: "partial" });
     expect([...result.failed.keys()]).toEqual([8]);

@@ -48,7 +48,7 @@ it("a declared error of a handler comes with its data, typed, from wherever in t
     (thrown: unknown) => thrown,
   );
   expect(error).toBeInstanceOf(CollectiveError);
-  // Of the lowest rank that failed.
+  // The lowest rank that failed decides code, reason and data.
   expect(error).toMatchObject({ code: "failed_precondition", reason: "Busy", data: { users: 3 } });
 });
 

@@ -27,7 +27,7 @@ export interface Envelope {
   readonly call: number;
   /** The least number of a call that its root has open. Receivers forget all below. */
   readonly oldest: number;
-  /** Of the root's view. */
+  /** The version of the root's view. */
   readonly version: number;
   /** Whether a receiver with another view refuses the call. */
   readonly isStrict: boolean;

@@ -89,7 +89,7 @@ describe("a tally", () => {
       tally.merge(1, 2, said as Reply);
       return tally.reply(0).failed.map(({ executed }) => executed);
     };
-    // Of itself the child knows.
+    // The child knows whether it ran the call itself.
     expect([heard(1), heard(2)]).toEqual([
       ["no", "no"],
       ["no", "maybe"],

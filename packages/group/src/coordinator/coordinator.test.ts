@@ -135,7 +135,7 @@ describe("a group with a coordinator", () => {
     expect(result.ok || ["unavailable", "failed_precondition"].includes(result.error.code)).toBe(true);
     await first.engine.close();
     expect((await agree([second, third], 2)).version).toBe(1000);
-    // Of two the one that is left decides alone, since the host of the other has said that it is gone.
+    // The one that is left of two decides alone, since the host of the other has said that it is gone.
     await second.engine.close();
     expect(ranksOf(await agree([third], 1))).toEqual([2]);
   });
