@@ -11,6 +11,7 @@
 
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "test/harness.h"
 #include "transport/shm/claim.h"
@@ -308,6 +309,23 @@ TEST_SUITE("doorbell") {
     CHECK(second.failure.message.find("already in use") != std::string::npos);
     first.port->close();
     CHECK(second.open());
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "a name whose owner is still opening is in use") {
+    TestPort port(Scheme::shm, own("opening-name"));
+    Fd owner(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address;
+    socklen_t length = socketAddress(own("opening-name"), &address);
+    REQUIRE(bind(owner.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    // Long enough for many looks of the port that opens, and far below the time it waits.
+    std::thread opening([&] {
+      usleep(200'000);
+      listen(owner.get(), 1);
+    });
+    CHECK_FALSE(port.open());
+    opening.join();
+    CHECK(port.failure.code == EADDRINUSE);
+    CHECK(port.failure.message.find("already in use by a live process") != std::string::npos);
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "a name that another user has taken names that user") {

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,9 @@ constexpr size_t kDigits = 16;
 constexpr int kBacklog = 128;
 constexpr int kLockAttempts = 100;
 constexpr useconds_t kLockPauseUs = 500;
+// A process binds its name, makes its region, and only then listens. On a busy machine that takes
+// some hundred milliseconds.
+constexpr auto kOpeningTime = std::chrono::seconds(2);
 
 std::string pathOf(std::string_view fabricName) { return kFolder + std::string(fabricName); }
 
@@ -69,7 +73,7 @@ base::Fd bindName(std::string_view name) {
 
 /// Who has bound a name.
 struct Holder {
-  /// A sweeper that holds the name for a moment does not listen.
+  /// A process that is opening does not listen yet, and a sweeper holds the name for a moment.
   bool listens = false;
   /// The kernel tells it of a socket that listens and takes the connection.
   std::optional<uid_t> user;
@@ -91,7 +95,7 @@ Holder holderOf(std::string_view name) {
 std::string nameTaken(const std::string& name, const Holder& holder) {
   if (!holder.listens) {
     return "shm name \"" + name +
-           "\" is taken by a socket that does not listen; the kernel does not tell whose it is";
+           "\" is in use by a socket that does not listen; the kernel does not tell whose it is";
   }
   if (!holder.user || *holder.user == geteuid())
     return "shm name \"" + name +
@@ -201,10 +205,10 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
   }
   base::Fd socket = bindName(name);
   Holder holder;
-  // A sweeper may have it for a moment.
-  for (int attempt = 0; !socket && errno == EADDRINUSE && attempt < kLockAttempts; ++attempt) {
+  auto giveUpAt = std::chrono::steady_clock::now() + kOpeningTime;
+  while (!socket && errno == EADDRINUSE) {
     holder = holderOf(name);
-    if (holder.listens) {
+    if (holder.listens || std::chrono::steady_clock::now() > giveUpAt) {
       errno = EADDRINUSE;
       break;
     }
