@@ -201,6 +201,7 @@ class Port {
   fabric::Endpoint* endpoint_;                       // the transport's
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
   bool asleep_ = false;
+  bool tookIn_ = false;  // a look before a sleep has found something
 };
 
 }  // namespace cinnabar::engine

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "engine/port.h"
 
@@ -31,8 +32,9 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
 uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
-  // What `sleepsOn` or the guard has taken in comes first, without another look.
-  if (completions_.ring.readable() > 0) return completions_.ring.readable();
+  // What the last look before a sleep has taken in needs no look of its own.
+  if (std::exchange(tookIn_, false) && completions_.ring.readable() > 0)
+    return completions_.ring.readable();
   bool looks = transport_->beginTurn();
   poll(looks);
   if (!hasNews() && spinUs > 0 && !transport_->isMoving()) spin(spinUs, looks);
@@ -112,6 +114,7 @@ int Port::arm() {
   if (completions_.ring.readable() > 0) return 0;
   int status = prepareSleep();
   asleep_ = status == 1;
+  tookIn_ = !asleep_;
   return status;
 }
 
@@ -120,7 +123,8 @@ bool Port::sleepsOn() {
   transport_->beginTurn();
   for (int looks = 0; looks < kLooksInSleep; ++looks) {
     // What the guard has taken in, or this look.
-    if (completions_.unread() > 0) return false;
+    tookIn_ = completions_.unread() > 0;
+    if (tookIn_) return false;
     int status = prepareSleep();
     if (status != 0) return status == 1;
   }

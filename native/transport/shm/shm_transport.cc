@@ -283,7 +283,8 @@ bool ShmTransport::isLookDue() const {
 
 bool ShmTransport::look(std::vector<Peer*>& gone) {
   // Nearly always a sleep ends with a ring. To take it is one system call, to ask the sockets too
-  // is two. What happens at those can wait: it makes the descriptor readable until it is dealt with.
+  // is two. What happens at those can wait: it makes the descriptor readable until it is dealt
+  // with.
   if (hasSlept_ && doorbell_->drain() && !isLookDue()) {
     hasSlept_ = false;
     return false;

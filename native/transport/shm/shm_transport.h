@@ -101,7 +101,7 @@ class ShmTransport : public transport::Transport {
   uint32_t providersCopies_ = 0;   // parts at the provider, where there are no direct copies
   uint64_t providersSinceNs_ = 0;  // since when there have been some
   uint32_t turnsSinceLook_ = 0;
-  bool hasSlept_ = false;  // since the last look
+  bool hasSlept_ = false;    // since the last look
   uint64_t turnedAway_ = 0;  // of which the port knows
   std::atomic<bool> hasTurnedAway_ = false;
 };
