@@ -165,7 +165,8 @@ describe.each(transports)("a deadline over $name", (provider) => {
     );
     expect(error).toMatchObject({ code: "deadline_exceeded" });
     await until(() => server.stats().ports.every(({ regions }) => regions === 0), "the body is let go");
-    expect(await api(Time).wait(1)).toHaveLength(large);
+    // A device in software moves few megabytes a second.
+    expect(await api(Time).wait(1, { timeoutMs: 60_000 })).toHaveLength(large);
   });
 
   it("ends a call while its input is being pulled", async () => {
