@@ -42,8 +42,8 @@ struct Granted {
   uint64_t completionDepth = 0;
   uint64_t injectBytes = 0;
   uint64_t maxMessageBytes = 0;
-  uint64_t segments = 0;        // runs of memory here in one operation
-  uint64_t remoteSegments = 0;  // and at the peer
+  uint64_t segments = 0;        // of local memory in one operation
+  uint64_t remoteSegments = 0;  // of the peer's
 };
 
 /// What is fixed about an endpoint once it is open.
@@ -54,7 +54,7 @@ struct EndpointTraits {
   /// The longest message that may go without a completion where it does not matter if it is lost.
   size_t sayBytes = 0;
   size_t maxMessageBytes = 0;
-  size_t vectors = 1;         // runs on either side that one read or write takes
+  size_t vectors = 1;         // extents that one read or write takes
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
@@ -79,7 +79,7 @@ struct EndpointTraits {
   std::chrono::milliseconds rest{0};
   /// The device library completes requests otherwise than libfabric is entitled to think.
   bool disordersCompletions = false;
-  /// If not 0: a run of at most so many bytes arrives damaged where it crosses a page of the memory
+  /// If not 0: an extent of at most so many bytes arrives damaged where it crosses a page of the memory
   /// that it is read from.
   size_t tornBytes = 0;
   /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).

@@ -50,7 +50,7 @@ enum class Quirk {
   trustsStreams,
   /// Put functions of ours in the place of the device library's (transport/verbs/soft_iwarp.h).
   completesInDisorder,
-  /// Cut runs of a few bytes where they cross a page of the memory that they are read from.
+  /// Cut extents of a few bytes where they cross a page of the memory that they are read from.
   tearsShortRuns,
 };
 

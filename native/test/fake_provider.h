@@ -143,7 +143,7 @@ class FakeProvider {
   int error = 0;                    // what every post answers, if not 0
   size_t most = SIZE_MAX;           // reads and writes it takes, after which they get EAGAIN
   std::vector<size_t> vectors;      // how long each one's vectors were
-  std::vector<size_t> lengths;      // and the first run of each
+  std::vector<size_t> lengths;      // and the first extent of each
   bool refuseReceives = false;
   size_t tries = 0;
   std::atomic<size_t> closed = 0;  // objects

@@ -170,7 +170,7 @@ TEST_SUITE("connections of devices") {
     CHECK(provider.removed.empty());
   }
 
-  /// Over a device that damages short runs where they cross a page of their source.
+  /// Over a device that damages short extents where they cross a page of their source.
   struct PageFixture {
     FakeProvider provider;
     TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};

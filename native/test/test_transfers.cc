@@ -77,7 +77,7 @@ TEST_SUITE("transfers") {
     transfers(Scheme::tcp);
   }
 
-  /// Runs of many lengths on both sides, at odd places, in an order of their own.
+  /// Extents of many lengths, at odd places, in an order of their own.
   struct Scattered {
     TestPort a, b;
     int to = -1;

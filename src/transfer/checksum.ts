@@ -13,7 +13,7 @@ const table = Uint32Array.from({ length: 256 }, (_, byte) => {
 
 /**
  * CRC-32C (Castagnoli) of `bytes`, an unsigned 32-bit number. `seed` is the checksum of the bytes before, so that
- * pieces add up to the checksum of the whole; default 0. The addon uses the processor's instruction; without the addon
+ * parts add up to the checksum of the whole; default 0. The addon uses the processor's instruction; without the addon
  * it takes some hundred times as long.
  *
  * It detects accidents, not forgeries.

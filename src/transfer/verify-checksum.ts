@@ -25,7 +25,7 @@ export interface ByteRange {
 let turn: Promise<void> = Promise.resolve();
 
 /**
- * The checksum over the views, a slice in each turn of the event loop. When `goOn` returns false it stops, and the
+ * The checksum over the views, a part in each turn of the event loop. When `goOn` returns false it stops, and the
  * result is meaningless.
  */
 async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boolean): Promise<number> {

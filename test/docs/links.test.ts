@@ -31,6 +31,11 @@ function anchorsOf(page: string): Set<string> {
   return anchors;
 }
 
+/** Whether `target`, as `from` writes it, is `page` or a heading of it. */
+function leadsTo(from: string, target: string, page: string): boolean {
+  return join(dirname(from), target.split("#")[0] ?? "") === page;
+}
+
 describe("links between documents", () => {
   for (const page of pages) {
     it(`of ${page} lead to files and headings that exist`, () => {
@@ -54,6 +59,17 @@ describe("links between documents", () => {
     );
     expect(broken).toEqual([]);
   });
+});
+
+describe("the pages of results", () => {
+  for (const page of pages.filter((file) => dirname(file) === "docs/results")) {
+    it(`have a link from another page: ${page}`, () => {
+      const from = pages.filter(
+        (other) => other !== page && linksOf(root, other).some((target) => leadsTo(other, target, page)),
+      );
+      expect(from).not.toEqual([]);
+    });
+  }
 });
 
 describe("the lists of pages", () => {

@@ -25,7 +25,7 @@ class KeysInUse {
   std::unordered_map<uint64_t, uint32_t> uses_;
 };
 
-/// The keys of one transfer: of each run of memory one.
+/// The keys of one transfer: one of each extent.
 struct TransferKeys {
   static constexpr size_t kMost = 4;
   std::array<uint64_t, kMost> keys{};

@@ -92,7 +92,7 @@ ssize_t onControl(int fd, Socket& socket, const uint8_t* bytes, size_t asked, ss
   return got;
 }
 
-/// What a call that reads has brought, into one run of memory or several.
+/// What a call that reads has brought, into one buffer or several.
 ssize_t onRead(int fd, Socket& socket, const iovec* runs, size_t count, ssize_t got) {
   if (stageOf(socket) != Stage::streaming)
     return onControl(fd, socket, static_cast<const uint8_t*>(runs[0].iov_base), runs[0].iov_len,

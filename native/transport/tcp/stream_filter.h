@@ -17,7 +17,7 @@ namespace cinnabar::tcp {
 constexpr size_t kControlBytes = 32;      // struct ofi_ctrl_hdr
 constexpr size_t kControlDataBytes = 8;   // struct xnet_rdm_cm
 constexpr size_t kLeastHeaderBytes = 16;  // struct xnet_base_hdr
-constexpr size_t kMostHeaderBytes = 120;  // that, data, and four runs of memory
+constexpr size_t kMostHeaderBytes = 120;  // that, data, and four extents
 
 /// What a control message asks or answers.
 enum class Control : uint8_t { request, response, refusal };
@@ -114,8 +114,8 @@ class MessageWalk {
 /// Keeps from the provider what it trusts and should not.
 ///
 /// The provider takes the fields of a header as they come. An acknowledgement that nobody awaits
-/// makes it read through a null pointer, more runs of memory than it has room for are written
-/// behind their place, and a write whose runs are shorter than its data is copied to nowhere. So
+/// makes it read through a null pointer, more extents than it has room for are written
+/// behind their place, and a write whose extents are shorter than its data is copied to nowhere. So
 /// each header is compared with what an honest provider sends, and with what this side has asked
 /// for.
 class StreamFilter {

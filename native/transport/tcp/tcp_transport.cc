@@ -90,7 +90,7 @@ bool TcpTransport::isCopied(uint32_t index) {
   return true;
 }
 
-/// The requests of a read of many pieces leave together. A write's bytes follow its requests, and
+/// The requests of a read of many extents leave together. A write's bytes follow its requests, and
 /// make long sends of them anyway.
 int TcpTransport::postPart(transport::Part& part, const fi_msg_rma& message, int*) {
   const transport::Operation& operation = *part.operation;
