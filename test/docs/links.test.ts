@@ -52,7 +52,7 @@ describe("links between documents", () => {
   it("in sources name documents that exist", () => {
     const sources = files.filter((file) => /\.(ts|mjs|js|cc|h|txt|json)$/.test(file));
     const broken = sources.flatMap((file) =>
-      [...readFileSync(root + file, "utf8").matchAll(/\bdocs\/(?:guide|design)\/[\w-]+\.md/g)]
+      [...readFileSync(root + file, "utf8").matchAll(/\bdocs\/(?:guide|design|results)\/[\w-]+\.md/g)]
         .map(([document]) => document)
         .filter((document) => !existsSync(root + document))
         .map((document) => `${file}: ${document}`),
