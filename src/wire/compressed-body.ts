@@ -71,8 +71,7 @@ export function readCompressionBlock(
     return "compression block of an answer asks for an answer";
   if (format === 0 && (plainBytes !== 0 || !isRequest)) return "compression block names no format";
   if (format !== 0 && plainBytes === 0) return "compressed body states a length of 0";
-  if (plainBytes > maxBytes)
-    return `compressed body of ${plainBytes} bytes exceeds maxBodyBytes ${maxBytes}`;
+  if (plainBytes > maxBytes) return `compressed body of ${plainBytes} bytes exceeds maxBodyBytes ${maxBytes}`;
   return { format: nameOf(format), plainBytes, answerFormat: nameOf(answerFormat), answerMinBytes };
 }
 

@@ -8,8 +8,8 @@ import {
   readCompressionBlock,
   writeCompressionBlock,
 } from "../../wire/compressed-body.ts";
-import type { SessionContext } from "../connection/context.ts";
 import { commonFormats, compress } from "../connection/compression.ts";
+import type { SessionContext } from "../connection/context.ts";
 
 /** A body as it will travel. */
 export interface PackedBody {
@@ -51,9 +51,7 @@ export class BodyCompression {
       call.packed = { block, bytes: packed?.bytes };
     };
     const packed =
-      input === undefined
-        ? { bytes: noBytes, block: undefined }
-        : this.pack(input, format, minBytes, answer);
+      input === undefined ? { bytes: noBytes, block: undefined } : this.pack(input, format, minBytes, answer);
     if (packed instanceof Promise) return packed.then(keep);
     keep(packed);
     return undefined;
@@ -96,7 +94,10 @@ export class BodyCompression {
       counters.bodiesCompressed++;
       counters.bytesBeforeCompression += plainBytes;
       counters.bytesAfterCompression += packed.byteLength;
-      return { bytes: packed, block: writeCompressionBlock({ ...notCompressed, ...answer, format, plainBytes }) };
+      return {
+        bytes: packed,
+        block: writeCompressionBlock({ ...notCompressed, ...answer, format, plainBytes }),
+      };
     });
   }
 

@@ -29,7 +29,10 @@ export function requestPrefix(
 }
 
 /** One block behind the other, where both are there. */
-export function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): Uint8Array | undefined {
+export function joined(
+  first: Uint8Array | undefined,
+  second: Uint8Array | undefined,
+): Uint8Array | undefined {
   if (first === undefined) return second;
   return second === undefined ? first : Buffer.concat([first, second]);
 }

@@ -229,7 +229,8 @@ export class OutgoingCalls implements ControlRequestSender {
           ? undefined
           : requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
       if (packed?.bytes !== undefined) {
-        const offer = (body: Uint8Array) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit);
+        const offer = (body: Uint8Array) =>
+          this.#offers.offer(requestBody(id), body, this.#session.bodyLimit);
         this.#outbox.body(head, packed.bytes, offer, prefix);
         packed.bytes = undefined;
       } else if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
