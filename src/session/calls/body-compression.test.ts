@@ -141,7 +141,7 @@ describe("a compressed request", () => {
     [
       "states more than maxBodyBytes",
       { format: "deflate", plainBytes: 2 ** 31 },
-      "exceeds maxBodyBytes 1000000",
+      "compressed body of 2147483648 bytes exceeds maxBodyBytes 1000000",
     ],
     [
       "has a format that was not agreed on",
