@@ -16,8 +16,8 @@ export interface Row {
 /** Some rows of about `bytes` together, as msgpack. */
 export function rowsOf(bytes: number): Row[] {
   const rows: Row[] = [];
-  // A row takes 68 bytes.
-  for (let id = 0; id * 68 < bytes; id++)
+  // A row takes 55 bytes.
+  for (let id = 0; id * 55 < bytes; id++)
     rows.push({
       id,
       name: `item ${(id * 7919) % 10_007}`,
