@@ -11,10 +11,10 @@ import { MadeCall, type UnsentPhase } from "./made-call.ts";
 /**
  * Where a call stands on the caller's side.
  *
- *   waiting     no request has left: validating, queued
+ *   waiting     no request has left: validating, being compressed, queued
  *   connecting  the same, and a session is being opened
  *   sent        the request has left (or waits in the outbox)
- *   pulling     the response is being pulled by RMA
+ *   pulling     the response is being pulled by RMA, or decompressed
  *   settled     the caller has its value or error
  *
  *   from      event                               to        effect

@@ -447,8 +447,8 @@ interface DescribedBody {
 }
 
 /**
- * Pulls the body of an answer, and decompresses it. `finish` gives the call's number and grants back, `end` takes the value if the call still
- * waits for it.
+ * Pulls the body of an answer, and decompresses it. `finish` gives the call's number and grants back, `end` takes the
+ * value if the call still waits for it.
  */
 function takeAnswer(
   session: SessionContext,

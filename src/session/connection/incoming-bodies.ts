@@ -196,6 +196,7 @@ export class IncomingBodies {
     if (format === undefined) return this.take(at, flags, bodyBytes, stop, then, pulledHead, dropped);
     const session = this.#session;
     const { pulls } = session.account;
+    // In the end it has the compressed bytes, too: how many they are, their pull knows.
     let heldBytes = decompressionBytes(format, plainBytes);
     if (!pulls.take(heldBytes)) {
       if ((flags & frameFlag.rendezvous) !== 0 && pulledHead !== undefined) this.#outbox.bare(pulledHead);
@@ -215,8 +216,7 @@ export class IncomingBodies {
         if (session.state === "ended") dropped?.();
         else if (plain === undefined) then(undefined, corruptBody);
         else {
-          const { counters } = session.services;
-          counters.bodiesDecompressed++;
+          session.services.counters.bodiesDecompressed++;
           // A short one may lie in memory that Node shares among buffers.
           const isOwn = plainBytes > Buffer.poolSize;
           then({ bytes: plain, start: 0, end: plainBytes, own: isOwn }, 0);
