@@ -11,6 +11,7 @@ import {
 } from "cinnabar";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
+import { hasZstd } from "../../src/call/compression.ts";
 import { pair } from "../matrix/pair.ts";
 import { type Provider, transports } from "../matrix/providers.ts";
 import { isSecured } from "../matrix/secured.ts";
@@ -69,7 +70,11 @@ describe.skipIf(isSecured)("compression over a sealed session", () => {
 
 describe.each(transports)("compression over $name", (provider) => {
   const staysHere = provider.scheme === "shm" || provider.scheme === "mem";
-  const forms: Compression[] = ["deflate", { format: "deflate", sealed: true }];
+  const forms: Compression[] = [
+    "deflate",
+    { format: "deflate", sealed: true },
+    ...(hasZstd ? [{ format: "zstd", sealed: true } as const] : []),
+  ];
   /** Whether bodies are compressed: not within a host, and not in a sealed session without being asked. */
   const takes = (compression: Compression) =>
     !staysHere && (!isSecured || (typeof compression === "object" && compression.sealed === true));
