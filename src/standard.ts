@@ -11,6 +11,7 @@ export type { SlowCall, SlowPhase } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export { Histogram, type HistogramData, type HistogramSummary } from "./base/observe/histogram.ts";
 export type { Clock, WakeUp } from "./base/time/clock.ts";
+export type { Compression, CompressionOptions } from "./call/compression.ts";
 export { type ContextKey, ContextValues, contextKey } from "./call/context-values.ts";
 export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/middleware.ts";
 export type {
@@ -114,4 +115,5 @@ export type {
   TransferRange,
 } from "./transfer/transfer-options.ts";
 export type { RemoteWord } from "./transfer/word.ts";
+export type { CompressionFormat } from "./wire/compressed-body.ts";
 export { Metadata, type MetadataInit, type NamedValues } from "./wire/metadata/metadata.ts";

@@ -12,6 +12,7 @@ import { bulkSmall } from "./bulk-small.ts";
 import { byteStreams } from "./byte-streams.ts";
 import { collectives } from "./collectives.ts";
 import { company } from "./company.ts";
+import { compression } from "./compression.ts";
 import { fiRmaBw } from "./fi-rma-bw.ts";
 import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
@@ -51,6 +52,7 @@ export const workloads: readonly Workload[] = [
   fiRmaBw,
   floor,
   layers,
+  compression,
   collectives,
   groupSize,
   rest,

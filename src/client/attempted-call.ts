@@ -4,6 +4,7 @@ import type { Priority } from "../base/flow/priority.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
 import { tellAnswerMetadata } from "../call/answer-metadata.ts";
+import type { ResolvedCompression } from "../call/compression.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/made-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
@@ -67,6 +68,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   endMs = 0;
   /** The block that each attempt carries. */
   metadata: Uint8Array | undefined = undefined;
+  /** How the bodies of each attempt are compressed. */
+  compression: ResolvedCompression | undefined = undefined;
   /** Attempts that were begun. */
   protected started = 0;
   /** The newest attempt that is under way; when none is, the one that was the last. */
@@ -87,7 +90,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   /** From here on it has its time, and can end. `around`: the call being served that it is made for. */
   protected start(
-    options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata"> | undefined,
+    options: Pick<CallOptions, "timeoutMs" | "signal" | "metadata" | "compression"> | undefined,
     around: IncomingCall | undefined,
   ): void {
     const { method } = this;
@@ -101,6 +104,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     this.listen(options?.signal);
     this.listen(around?.signal);
     if (this.settled) return;
+    this.compression = method.compressionOf(options);
     try {
       this.metadata = method.blockFor(options, around);
     } catch (error) {
@@ -290,7 +294,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
   protected readonly call: Call;
 
   constructor(call: Call, number: number) {
-    const { method, terms, startedMs, endMs, metadata } = call;
+    const { method, terms, startedMs, endMs, metadata, compression } = call;
     super(method, terms.priority, terms.failsWhenFull);
     this.call = call;
     this.number = number;
@@ -298,6 +302,7 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     this.startedMs = startedMs;
     this.deadlineMs = endMs;
     if (metadata !== undefined) this.metadata = metadata;
+    if (compression !== undefined) this.compression = compression;
   }
 
   override get again(): boolean {

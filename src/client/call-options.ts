@@ -11,6 +11,7 @@ import {
   milliseconds,
   oneOf,
 } from "../base/options/options.ts";
+import { type Compression, compressionField } from "../call/compression.ts";
 import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
@@ -77,6 +78,11 @@ export interface ClientOptions extends AttemptOptions {
   readonly lane?: number;
   /** Metadata of every call. A call's own entries replace those of the same name. Default: none. */
   readonly metadata?: MetadataInit;
+  /**
+   * Compresses the long bodies of unary calls and of their answers, beyond this host. Items of streams, one-way calls
+   * and regions are not compressed. Where the session is sealed, `sealed: true` is needed too. Default: none.
+   */
+  readonly compression?: Compression;
   /** Middleware of this client. It runs inside that of the engine. Default: none. */
   readonly middleware?: readonly Middleware[];
 }
@@ -102,6 +108,8 @@ export interface CallOptions extends AttemptOptions {
   readonly priority?: Priority;
   /** Metadata of this call, beside the client's. */
   readonly metadata?: MetadataInit;
+  /** Compression of this call's long bodies; `false`: none. Default: the client's. */
+  readonly compression?: Compression;
   /**
    * Receives the metadata that came with the answer or the error, once, just before the call settles: of several
    * attempts that of the one that decides. Not called when there was none. What it throws ends the call with `internal`.
@@ -193,6 +201,7 @@ const clientFields = {
   ...commonFields,
   ...clientAttemptFields,
   lane: integer(0, 255),
+  compression: compressionField,
 } satisfies FieldsOf<ClientOptions>;
 
 const oneWayFields = {
@@ -204,6 +213,7 @@ const oneWayFields = {
 const callFields = {
   ...oneWayFields,
   ...attemptFields,
+  compression: compressionField,
   onMetadata: callback<(metadata: Metadata) => void>(),
 } satisfies FieldsOf<CallOptions>;
 

@@ -2,6 +2,7 @@ import { codeToNumber, okNumber, type RpcCode } from "../base/errors/code.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { RetryBudget } from "../base/flow/retry-budget.ts";
 import type { MethodMetrics } from "../base/observe/call-metrics.ts";
+import { type ResolvedCompression, resolveCompression } from "../call/compression.ts";
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
@@ -27,6 +28,8 @@ export interface ClientTerms {
   readonly lane: number | undefined;
   /** What every call carries. */
   readonly metadata: Metadata | undefined;
+  /** How long bodies are compressed. */
+  readonly compression: ResolvedCompression | undefined;
 }
 
 /** All that a call carries: its own, its client's and what it inherits. Nothing is added to it. */
@@ -69,6 +72,8 @@ export class ClientMethod {
   readonly whenFull: WhenFull;
   readonly priority: Priority;
   readonly lane: number | undefined;
+  /** Of unary calls that say nothing of compression themselves. */
+  readonly #compression: ResolvedCompression | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly #block: Uint8Array | undefined;
@@ -82,7 +87,7 @@ export class ClientMethod {
   readonly #attempts: AttemptOptions;
 
   constructor(
-    { source, attempts, budget, inherit, whenFull, priority, lane, metadata }: ClientTerms,
+    { source, attempts, budget, inherit, whenFull, priority, lane, metadata, compression }: ClientTerms,
     service: string,
     name: string,
     path: string,
@@ -103,6 +108,7 @@ export class ClientMethod {
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
     this.lane = lane;
+    this.#compression = method.kind === "unary" ? compression : undefined;
     this.#metadata = metadata;
     this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
@@ -132,6 +138,12 @@ export class ClientMethod {
     if (call.retry === undefined && call.hedge === undefined && call.attemptTimeoutMs === undefined)
       return this.policy;
     return resolvePolicy(this.#attempts, call);
+  }
+
+  /** How the bodies of a call with these options are compressed. */
+  compressionOf(options: Pick<CallOptions, "compression"> | undefined): ResolvedCompression | undefined {
+    const own = options?.compression;
+    return own === undefined ? this.#compression : resolveCompression("call", "compression", own);
   }
 
   /** The metadata of a call that says this, made for `around`; undefined when it carries none. */

@@ -1,4 +1,5 @@
 import { RetryBudget } from "../base/flow/retry-budget.ts";
+import { resolveCompression } from "../call/compression.ts";
 import { wantCurrentCall } from "../call/current-call.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
@@ -59,7 +60,8 @@ export function createClient<S extends AnyService>(
   const middleware = [...source.engine.clientMiddleware, ...(options.middleware ?? [])];
   if (inherit) wantCurrentCall();
   const budget = new RetryBudget(source.engine.clock, retry === false ? undefined : retry?.budget);
-  const own = { inherit, whenFull, priority, lane, metadata };
+  const compression = resolveCompression("client", "compression", options.compression);
+  const own = { inherit, whenFull, priority, lane, metadata, compression };
   const terms: ClientTerms = { source, attempts: options, budget, ...own };
   const client: Record<string, unknown> = Object.create(null);
   for (const [name, method] of Object.entries(service.methods)) {

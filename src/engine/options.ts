@@ -101,6 +101,11 @@ export interface EngineOptionsOf<E> {
    * for each call and side. Default true.
    */
   readonly measureLatency?: boolean;
+  /**
+   * Whether this engine takes and sends compressed bodies. What is compressed is the choice of each client and call;
+   * false refuses all: no time is spent on it. Default true.
+   */
+  readonly compression?: boolean;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
@@ -134,6 +139,7 @@ export interface ResolvedEngineOptions {
   readonly connectTimeoutMs: number;
   readonly slowCallMs: number;
   readonly measureLatency: boolean;
+  readonly compression: boolean;
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
@@ -174,6 +180,7 @@ export const cloneableFields = {
   connectTimeoutMs: milliseconds({ low: 1, fallback: 5000 }),
   slowCallMs: milliseconds({ low: 0 }),
   measureLatency: boolean(true),
+  compression: boolean(true),
   limits: group(limitFields),
   admission: group(admissionFields),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;

@@ -4,7 +4,7 @@ import { realTimers } from "../base/time/real-timers.ts";
 import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import type { FabricUrl } from "./libfabric/url.ts";
+import type { FabricUrl, Scheme } from "./libfabric/url.ts";
 import { connectionAborted, type MemEndpoint, MemFabric, type MemLink } from "./mem-fabric.ts";
 import { MemRegions } from "./mem-regions.ts";
 import type { PortLayout } from "./port.ts";
@@ -53,7 +53,7 @@ interface Entry {
  * over other fabrics.
  */
 export class MemPort implements Port, MemEndpoint {
-  readonly scheme = "mem";
+  readonly scheme: Scheme = "mem";
   readonly provider: string = "mem";
   readonly agent: string = "mem/1.0";
   readonly name: string;

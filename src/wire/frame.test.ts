@@ -46,7 +46,7 @@ describe("frame header", () => {
     expect(frameFault(frame(kind), 16, end)).toBe(`frame kind ${kind} is unknown`);
   });
 
-  it.each([0x40, 0x80, 0xff])("is refused for flags %i", (flags) => {
+  it.each([0x80, 0xc0, 0xff])("is refused for flags %i", (flags) => {
     expect(frameFault(frame(4, flags), 16, end)).toBe(`frame has unknown flags 0x${flags.toString(16)}`);
   });
 

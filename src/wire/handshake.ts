@@ -41,6 +41,9 @@ export interface Greeting extends ReturnPath {
 export const feature = {
   /** Frames of the kind `executed`. */
   executed: 1,
+  /** Compressed bodies, in this format. `zstd` goes with `deflate`. */
+  deflate: 2,
+  zstd: 3,
 } as const;
 
 /** The address of one lane of a dispatcher. */

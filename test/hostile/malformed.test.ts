@@ -71,8 +71,16 @@ const forgeries: Record<string, readonly [Forgery, string]> = {
   "frame kind 0": [changed((view) => view.setUint8(messageHeaderBytes, 0)), "frame kind 0 is unknown"],
   "frame kind 255": [changed((view) => view.setUint8(messageHeaderBytes, 255)), "frame kind 255 is unknown"],
   "unknown flags": [
-    changed((view) => view.setUint8(messageHeaderBytes + 1, 0x40)),
-    "frame has unknown flags 0x40",
+    changed((view) => view.setUint8(messageHeaderBytes + 1, 0x80)),
+    "frame has unknown flags 0x80",
+  ],
+  "a compressed body where none was agreed on": [
+    framed(request(new Uint8Array(20), { flags: frameFlag.compression })),
+    "a compressed body arrived, and no compression was agreed on",
+  ],
+  "a compressed item": [
+    framed({ kind: frameKind.input, callId: id(1, 0), flags: frameFlag.compression }),
+    "frame kind 14 may not have a compressed body",
   ],
   "metadata that is cut off": [
     framed(request(hex("10 00 01 00"), { flags: frameFlag.metadata })),

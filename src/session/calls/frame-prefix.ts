@@ -10,7 +10,7 @@ import { frameFlag } from "../../wire/frame.ts";
 import { type Metadata, packMetadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import { hasBytes, metadataLength } from "../../wire/metadata/metadata-block.ts";
 
-// What stands in a frame before its body: the identity of a request, and metadata.
+// What stands in a frame before its body: the identity of a request, metadata, and what is said of compression.
 
 /**
  * The prefix of a request that has any.
@@ -20,11 +20,21 @@ import { hasBytes, metadataLength } from "../../wire/metadata/metadata-block.ts"
 export function requestPrefix(
   identity: CallIdentity | undefined,
   metadata: Uint8Array | undefined,
+  compression: Uint8Array | undefined,
   maxBytes: number,
 ): Uint8Array {
-  if (metadata === undefined) return writeCallIdentity(identity as CallIdentity);
-  assertFits(metadata, maxBytes);
-  return identity === undefined ? metadata : Buffer.concat([writeCallIdentity(identity), metadata]);
+  if (metadata !== undefined) assertFits(metadata, maxBytes - (compression?.byteLength ?? 0));
+  const identified = identity === undefined ? undefined : writeCallIdentity(identity);
+  return joined(joined(identified, metadata), compression) as Uint8Array;
+}
+
+/** One block behind the other, where both are there. */
+export function joined(
+  first: Uint8Array | undefined,
+  second: Uint8Array | undefined,
+): Uint8Array | undefined {
+  if (first === undefined) return second;
+  return second === undefined ? first : Buffer.concat([first, second]);
 }
 
 /** The prefix of an answer; undefined when there is none, an error when the metadata exceed a limit. */

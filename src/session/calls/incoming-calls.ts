@@ -8,6 +8,7 @@ import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
+import { type CompressionBlock, compressionBlockBytes, notCompressed } from "../../wire/compressed-body.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
@@ -17,16 +18,16 @@ import type { Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
+import { type BodyCompression, notAgreed, type PackedBody } from "./body-compression.ts";
 import { answerError, beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
-import { answerPrefix, RequestPrefix } from "./frame-prefix.ts";
+import { answerPrefix, joined, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
 import { GrantedCodec } from "./request-regions.ts";
 
 /** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
-
 /** The calls this side serves in one session. */
 export class IncomingCalls implements Answering {
   readonly #session: SessionContext;
@@ -58,6 +59,10 @@ export class IncomingCalls implements Answering {
   #streams = 0;
   /** Tells of one-way calls; undefined where the peer wants an answer for each. */
   executed: ExecutedCalls | undefined;
+  /** Undefined where the two sides have no format in common. */
+  compression: BodyCompression | undefined;
+  /** Calls whose callers take compressed answers, with what their requests say. */
+  readonly #asking = new Map<IncomingCall, CompressionBlock>();
   /** Makes the items of a stream's call. The part of the session that has the streams sets it. */
   openItems: (call: IncomingCall, directions: ItemDirections) => ServedItems = () => {
     throw new Error("sessions have no part that takes streams");
@@ -134,7 +139,16 @@ export class IncomingCalls implements Answering {
     const start = at + frameHeaderBytes;
     const fault = prefix.take(session.port, start, start + bodyBytes, flags);
     if (fault !== "") return session.fault(fault);
-    const prefixBytes = prefix.bytes;
+    let prefixBytes = prefix.bytes;
+    let block: CompressionBlock | undefined;
+    if ((flags & frameFlag.compression) !== 0) {
+      const read = isBuiltin(method)
+        ? "a control request has a block of compression"
+        : (this.compression?.readRequest(start + prefixBytes, start + bodyBytes) ?? notAgreed);
+      if (typeof read === "string") return session.fault(read);
+      prefixBytes += compressionBlockBytes;
+      block = read;
+    }
     // Delivered twice it would be executed twice, which no fabric should have us do.
     if (!this.#generations.advance(callId)) return session.fault(`call id ${callId} was used before`);
     if (!session.isWatched) session.watch();
@@ -170,7 +184,9 @@ export class IncomingCalls implements Answering {
     const verdict = isBuiltin(method) ? undefined : this.authorization?.check(call);
     if (verdict instanceof RpcError) return void call.settle({ error: verdict });
     const bodyAt = at + prefixBytes;
-    if ((flags & frameFlag.rendezvous) !== 0) this.#pull(call, bodyAt, flags, call.bodyBytes, verdict);
+    if (block?.answerFormat !== undefined && directions === undefined) this.#asking.set(call, block);
+    if ((flags & frameFlag.rendezvous) !== 0 || block?.format !== undefined)
+      this.#take(call, bodyAt, flags, block ?? notCompressed, verdict);
     else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
     else {
       const { bodies } = session;
@@ -222,15 +238,22 @@ export class IncomingCalls implements Answering {
       if (this.#at(call.id & slotMask) === call) wheel.arm(call, call.deadlineMs);
   }
 
-  /** The body of a request is with the caller. */
-  #pull(call: IncomingCall, at: number, flags: number, bodyBytes: number, verdict?: PendingVerdict): void {
+  /** The body of a request is with the caller, or compressed, or both. */
+  #take(
+    call: IncomingCall,
+    at: number,
+    flags: number,
+    block: CompressionBlock,
+    verdict: PendingVerdict | undefined,
+  ): void {
     const session = this.#session;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     call.beginTransfer();
-    session.bodies.take(
+    session.bodies.takePacked(
+      block,
       at,
       flags,
-      bodyBytes,
+      call.bodyBytes,
       () => !call.open,
       (body, status) => {
         call.pullingUs = Math.round((session.services.clock.now() - call.startedMs) * 1000);
@@ -283,15 +306,32 @@ export class IncomingCalls implements Answering {
   }
 
   answer(call: IncomingCall, outcome: Outcome): void {
+    if (this.#asking.size === 0 || !this.#compressed(call, outcome)) this.#answer(call, outcome);
+  }
+
+  /** The caller takes a compressed answer. False where there is nothing to compress, and the call is still here. */
+  #compressed(call: IncomingCall, outcome: Outcome): boolean {
+    const block = this.#asking.get(call);
+    this.#asking.delete(call);
+    const format = block?.answerFormat;
+    if (format === undefined || outcome.error !== undefined || outcome.value === undefined) return false;
+    const packed = this.compression?.pack(outcome.value, format, block?.answerMinBytes ?? 0);
+    if (packed === undefined) return false;
+    if (packed instanceof Promise) packed.then((ready) => this.#answer(call, outcome, ready));
+    else this.#answer(call, outcome, packed);
+    return true;
+  }
+
+  #answer(call: IncomingCall, outcome: Outcome, packed?: PackedBody): void {
     // The last of a batch takes the others along. While a message is taken apart more may follow; what they answer at
     // once leaves when the turn's messages are through.
     const last = (this.#size === 1 || this.#size - this.#streams === 1) && !this.#session.receiving;
-    this.#send(call, outcome);
+    this.#send(call, outcome, packed);
     if (last) this.#outbox.flush();
     this.#session.services.progress.wake();
   }
 
-  #send(call: IncomingCall, outcome: Outcome): void {
+  #send(call: IncomingCall, outcome: Outcome, packed: PackedBody | undefined): void {
     const { services } = this.#session;
     const slot = call.id & slotMask;
     if (this.#at(slot) !== call) return;
@@ -308,7 +348,8 @@ export class IncomingCalls implements Answering {
     if (this.executed?.add(call) === true) return this.#succeed(call);
     const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
-    const flags = metadata === undefined ? 0 : frameFlag.metadata;
+    let flags = metadata === undefined ? 0 : frameFlag.metadata;
+    if (packed?.block !== undefined) flags |= frameFlag.compression;
     const word = call.items === undefined ? call.waitedUs : call.items.sent;
     const isControl = isBuiltin(call.method);
     const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags, isControl };
@@ -317,7 +358,9 @@ export class IncomingCalls implements Answering {
       return this.#outbox.raw(head, 0, noBytes, metadata);
     }
     try {
-      this.#outbox.value(head, outcome.value, (body) => this.#offer(call, body), undefined, metadata);
+      const offer = (body: Uint8Array) => this.#offer(call, body);
+      if (packed === undefined) this.#outbox.value(head, outcome.value, offer, undefined, metadata);
+      else this.#outbox.body(head, packed.bytes, offer, joined(metadata, packed.block));
       this.#succeed(call);
     } catch (error) {
       this.#fail(call, answerError(error, "the result could not be sent"));
@@ -381,6 +424,7 @@ export class IncomingCalls implements Answering {
       if (call.items !== undefined) this.#finishStream(call.items);
     }
     this.#size = 0;
+    this.#asking.clear();
     return touching;
   }
 

@@ -6,6 +6,7 @@ import { SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
+import { type CompressionBlock, compressionBlockBytes, notCompressed } from "../../wire/compressed-body.ts";
 import { isByAdmission, parseError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
@@ -18,6 +19,7 @@ import type { Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
+import { type BodyCompression, notAgreed } from "./body-compression.ts";
 import { answerTooLarge, broken, sendError, unsent } from "./call-errors.ts";
 import { requestPrefix, takeMetadata } from "./frame-prefix.ts";
 import { GrantingCodec } from "./request-regions.ts";
@@ -58,6 +60,8 @@ export class OutgoingCalls implements ControlRequestSender {
   /** Users' calls that have not left. */
   readonly waiting: WaitingCalls;
   readonly #queue: WindowQueue;
+  /** Undefined where the two sides have no format in common. */
+  compression: BodyCompression | undefined;
   #firstBuiltin = 0;
   /**
    * Those of `#calls` that are streams. They take credits as all calls do. But they may be open for long and idle, so
@@ -169,6 +173,16 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 
   /**
+   * Makes the body of a request whose caller wants compression, before it is sent by `request`. Returns a promise while
+   * it is being compressed, which does not reject.
+   */
+  pack(call: OutgoingCall, input: unknown): Promise<void> | undefined {
+    const terms = call.compression;
+    call.packed = undefined;
+    return terms === undefined ? undefined : this.compression?.packRequest(call, terms, input);
+  }
+
+  /**
    * The caller gave up on a call that has been settled: it waits no more, or the peer is told, which then ends it and
    * answers.
    */
@@ -204,16 +218,22 @@ export class OutgoingCalls implements ControlRequestSender {
     const id = table.take(call);
     const word = Math.min(Math.max(1, Math.ceil(endMs - nowMs)), maxTimeLeftMs);
     try {
-      const { identity, metadata, isOneWay, builtin: isControl } = call;
+      const { identity, metadata, isOneWay, builtin: isControl, packed } = call;
       let flags = priorityFlags[call.priority];
       if (identity !== undefined) flags |= frameFlag.identity;
       if (metadata !== undefined) flags |= frameFlag.metadata;
+      if (packed !== undefined) flags |= frameFlag.compression;
       const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay, isControl };
       const prefix =
-        identity === undefined && metadata === undefined
+        identity === undefined && metadata === undefined && packed === undefined
           ? undefined
-          : requestPrefix(identity, metadata, this.#outbox.maxPrefixBytes);
-      if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
+          : requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
+      if (packed?.bytes !== undefined) {
+        const offer = (body: Uint8Array) =>
+          this.#offers.offer(requestBody(id), body, this.#session.bodyLimit);
+        this.#outbox.body(head, packed.bytes, offer, prefix);
+        packed.bytes = undefined;
+      } else if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
       else {
         this.#outbox.value(
           head,
@@ -275,8 +295,23 @@ export class OutgoingCalls implements ControlRequestSender {
       prefixBytes = block.byteLength;
       metadata = receivedMetadata(block);
     }
-    if ((flags & frameFlag.rendezvous) !== 0)
-      return this.#onRendezvous(call, kind, word, at + prefixBytes, flags, bodyBytes - prefixBytes, metadata);
+    let block: CompressionBlock | undefined;
+    if ((flags & frameFlag.compression) !== 0) {
+      const start = at + frameHeaderBytes;
+      const read =
+        this.compression?.readAnswer(call.packed, start + prefixBytes, start + bodyBytes) ?? notAgreed;
+      if (typeof read === "string") return session.fault(read);
+      prefixBytes += compressionBlockBytes;
+      block = read;
+    }
+    if ((flags & frameFlag.rendezvous) !== 0 || (block !== undefined && !call.settled))
+      return this.#takeBody(
+        call,
+        kind,
+        word,
+        { at: at + prefixBytes, flags, bytes: bodyBytes - prefixBytes, block },
+        metadata,
+      );
     this.#finish(call);
     // When nobody waits any more, only a rejection is decoded, because it tells about the peer's load.
     if (!call.settled || (kind === frameKind.error && word === exhaustedWord))
@@ -296,20 +331,18 @@ export class OutgoingCalls implements ControlRequestSender {
     this.#offers.release(requestBody(call.id));
   }
 
-  /** Its body must be pulled. */
-  #onRendezvous(
+  /** Its body must be pulled, or is compressed. */
+  #takeBody(
     call: OutgoingCall,
     kind: number,
     word: number,
-    at: number,
-    flags: number,
-    bodyBytes: number,
+    described: DescribedBody,
     metadata: Metadata | undefined,
   ): void {
-    pullAnswer(
+    takeAnswer(
       this.#session,
       call,
-      { at, flags, bytes: bodyBytes },
+      described,
       () => this.#finish(call),
       (value) => this.#end(call, kind, word, value, metadata),
     );
@@ -404,18 +437,20 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 }
 
-/** Where a body that must be pulled is described, in the slab. */
+/** Where a body that must be pulled is described, in the slab, or lies compressed. */
 interface DescribedBody {
   readonly at: number;
   readonly flags: number;
   readonly bytes: number;
+  /** Where it is compressed. */
+  readonly block: CompressionBlock | undefined;
 }
 
 /**
- * Pulls the body of an answer. `finish` gives the call's number and grants back, `end` takes the value if the call still
- * waits for it.
+ * Pulls the body of an answer, and decompresses it. `finish` gives the call's number and grants back, `end` takes the
+ * value if the call still waits for it.
  */
-function pullAnswer(
+function takeAnswer(
   session: SessionContext,
   call: OutgoingCall,
   described: DescribedBody,
@@ -432,7 +467,8 @@ function pullAnswer(
   }
   call.phase = "pulling";
   call.pullingUs = call.elapsedUs(session.services.clock.now());
-  session.bodies.take(
+  session.bodies.takePacked(
+    described.block ?? notCompressed,
     described.at,
     described.flags,
     described.bytes,

@@ -1,3 +1,4 @@
+import type { Scheme } from "../../fabric/libfabric/url.ts";
 import { MemFabric } from "../../fabric/mem-fabric.ts";
 import { MemPort } from "../../fabric/mem-port.ts";
 import type {
@@ -102,6 +103,7 @@ const nobody = {} as PortSink;
  */
 export class FakePort extends MemPort {
   override readonly provider = "fake";
+  override scheme: Scheme = "mem";
   override batchFrames = 1000;
   override maxTransferBytes = Number.MAX_SAFE_INTEGER;
   override maxExtents = 256;

@@ -9,6 +9,7 @@ import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { decodeAt, decodedHeapBytes, type RegionCodec, ValueTooLargeError } from "../../wire/codec.ts";
+import type { CompressionBlock } from "../../wire/compressed-body.ts";
 import {
   type FrameHead,
   frameFlag,
@@ -17,9 +18,10 @@ import {
   readRendezvous,
   rendezvousOwner,
 } from "../../wire/frame.ts";
+import { decompress, decompressionBytes } from "./compression.ts";
 import type { Outbox } from "./outbox.ts";
 import { AnswerCodec, type IdentifiedPeer } from "./peer-identity.ts";
-import { forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
+import { corruptBody, forgedBody, type Pulled, type PullWatch, pullBody } from "./rendezvous.ts";
 
 /** A frame's body as it stands in a message or, once pulled, in memory of its own. */
 export interface Body {
@@ -178,6 +180,59 @@ export class IncomingBodies {
   }
 
   /**
+   * As `take`, for a body that its block says is compressed: `then` gets it as it was before. What it takes of memory
+   * until then counts in the peer's share, and nothing is read or decompressed where the share has no room.
+   */
+  takePacked(
+    { format, plainBytes }: CompressionBlock,
+    at: number,
+    flags: number,
+    bodyBytes: number,
+    stop: () => boolean,
+    then: (body: Body | undefined, status: number) => void,
+    pulledHead?: FrameHead,
+    dropped?: () => void,
+  ): void {
+    if (format === undefined) return this.take(at, flags, bodyBytes, stop, then, pulledHead, dropped);
+    const session = this.#session;
+    const { pulls } = session.account;
+    // In the end it has the compressed bytes, too: how many they are, their pull knows.
+    let heldBytes = decompressionBytes(format, plainBytes);
+    if (!pulls.take(heldBytes)) {
+      if ((flags & frameFlag.rendezvous) !== 0 && pulledHead !== undefined) this.#outbox.bare(pulledHead);
+      return then(undefined, noRoom);
+    }
+    const onPacked = (packed: Body | undefined, status: number) => {
+      if (packed === undefined || stop()) {
+        pulls.give(heldBytes);
+        return then(undefined, status);
+      }
+      const { start, end, own } = packed;
+      const bytes = packed.bytes.subarray(start, end);
+      pulls.hold(bytes.byteLength);
+      heldBytes += bytes.byteLength;
+      // The place in its message is given to others.
+      void decompress(format, own ? bytes : Buffer.from(bytes), plainBytes).then((plain) => {
+        if (session.state === "ended") dropped?.();
+        else if (plain === undefined) then(undefined, corruptBody);
+        else {
+          session.services.counters.bodiesDecompressed++;
+          // A short one may lie in memory that Node shares among buffers.
+          const isOwn = plainBytes > Buffer.poolSize;
+          then({ bytes: plain, start: 0, end: plainBytes, own: isOwn }, 0);
+        }
+        // Not before: what `then` keeps has been counted by it.
+        pulls.give(heldBytes);
+        session.services.progress.wake();
+      });
+    };
+    this.take(at, flags, bodyBytes, stop, onPacked, pulledHead, () => {
+      pulls.give(heldBytes);
+      dropped?.();
+    });
+  }
+
+  /**
    * More has been read. The peer cannot see that, so it is told when bodies take long. It waits no longer than
    * `bodyStallMs` after bytes of which it knows.
    */
@@ -278,6 +333,10 @@ export class IncomingBodies {
     }
     if (status === forgedBody) {
       const message = `a body from ${peerName} was changed on its way: its tag is wrong`;
+      return new RpcError({ code: "data_loss", message, origin: "local" });
+    }
+    if (status === corruptBody) {
+      const message = `a compressed body from ${peerName} is damaged, or not as long as it states`;
       return new RpcError({ code: "data_loss", message, origin: "local" });
     }
     // A body stays until its receiver says that it has it. Who withdraws one has given the session up, for this side's

@@ -231,6 +231,30 @@ export class Outbox implements SendListener, Flushable {
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
     if (isTaken && messageHeaderBytes + before + bytes <= this.#messageBytes)
       return this.raw(head, flags, body, prefix);
+    this.#offered(head, flags, body, offer, prefix);
+  }
+
+  /** As `value`, for a body that is bytes already, and not longer than the peer takes. */
+  body(
+    head: FrameHead,
+    body: Uint8Array,
+    offer: (body: Uint8Array) => RendezvousBody,
+    prefix: Uint8Array = noBytes,
+  ): void {
+    if (this.#closed) return;
+    const bytes = frameHeaderBytes + prefix.byteLength + body.byteLength;
+    if (messageHeaderBytes + bytes <= this.#messageBytes) return this.raw(head, 0, body, prefix);
+    this.#offered(head, 0, body, offer, prefix);
+  }
+
+  /** A frame with the descriptor of a body that is too long for a message. */
+  #offered(
+    head: FrameHead,
+    flags: number,
+    body: Uint8Array,
+    offer: (body: Uint8Array) => RendezvousBody,
+    prefix: Uint8Array,
+  ): void {
     let descriptor: Uint8Array;
     try {
       descriptor = rendezvousDescriptor(offer(body));

@@ -9,7 +9,7 @@ import { identityByFabric } from "../../security/fabric-identity.ts";
 import { looksSealed } from "../../security/sealing/sealed-message.ts";
 import { isSealed } from "../../security/securable.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
-import { feature, type Greeting, packGreeting } from "../../wire/handshake.ts";
+import { type Greeting, packGreeting } from "../../wire/handshake.ts";
 import {
   messageFault,
   messageHeaderBytes,
@@ -23,6 +23,7 @@ import { type HelloHost, Hellos } from "../opening/hellos.ts";
 import { PeerProofs } from "../opening/peer-proofs.ts";
 import type { Sealed } from "../opening/sealed-opening.ts";
 import { type OpeningHost, SealedOpenings } from "../opening/sealed-openings.ts";
+import { featuresOf } from "./compression.ts";
 import type { EngineServices } from "./engine-services.ts";
 import { MessageTurns } from "./message-turns.ts";
 import { Session, type SessionTerms } from "./session.ts";
@@ -389,7 +390,7 @@ export class SessionTable implements PortSink {
       immediateBytes: session.port.immediateBytes,
       heartbeatMs: Math.ceil(liveness.heartbeatMs),
       bodyStallMs: Math.ceil(limits.maxBodyStallMs),
-      features: Object.values(feature),
+      features: featuresOf(session),
       ...(session.ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
     };
   }
