@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { Packr } from "msgpackr";
 import { describe, expect, it, vi } from "vitest";
 import { decodeAt, encode } from "./codec.ts";
+import { extension } from "./extension.ts";
 
 /**
  * Another implementation of the format, with the same extensions: what it writes and reads is what we write and read.
@@ -111,8 +112,16 @@ describe("beside another implementation", () => {
             return;
           }
           read++;
+          let theirs: unknown;
+          try {
+            theirs = packr.unpack(bytes);
+          } catch (error) {
+            // A changed byte may name our extension for maps, which the other does not have.
+            expect((error as Error).message).toBe(`Unknown extension ${extension.map}`);
+            return;
+          }
           // The other reads broken UTF-8 by rules of its own.
-          if (!hasReplacement(ours)) expect(plain(ours)).toEqual(plain(packr.unpack(bytes)));
+          if (!hasReplacement(ours)) expect(plain(ours)).toEqual(plain(theirs));
         },
       ),
       { numRuns: 3000 },
