@@ -5,6 +5,7 @@ import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
+import { withOptions } from "./arguments.ts";
 import {
   assertCallOptions,
   assertClientOptions,
@@ -27,7 +28,8 @@ import { streamFunction } from "./stream-client.ts";
 
 /**
  * A client of a service, made by `peer.client`. `client.method(input, options)` rejects with an `RpcError`.
- * `client.method.result(input, options)` resolves to the value or the error.
+ * `client.method.result(input, options)` resolves to the value or the error. A method without input takes its options
+ * first. A stream whose items the caller sends takes `input`, `items` and `options`.
  *
  * @example
  * const client: Client<typeof Files> = peer.client(Files);
@@ -103,7 +105,7 @@ function oneWayFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  return (input?: unknown, options?: OneWayCallOptions): Promise<unknown> => {
+  return withOptions(method, (input: unknown, options?: OneWayCallOptions): Promise<unknown> => {
     if (options !== undefined) assertOneWayOptions(options);
     const own = options?.middleware;
     if (middleware.length === 0 && own === undefined) return sendOneWay(method, input, options);
@@ -111,7 +113,7 @@ function oneWayFunction(
     return callThrough(chain, service, method, input, options, (given, inner) =>
       sendOneWay(method, given, inner),
     );
-  };
+  });
 }
 
 function unaryFunction(
@@ -119,7 +121,7 @@ function unaryFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  const call = (input?: unknown, options?: CallOptions): Promise<unknown> => {
+  const call = (input: unknown, options?: CallOptions): Promise<unknown> => {
     let { policy } = method;
     if (options !== undefined) {
       assertCallOptions(options);
@@ -132,7 +134,7 @@ function unaryFunction(
       make(method, given, policy, inner),
     );
   };
-  const result = (input?: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
+  const result = (input: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
     resultOf(call(input, options));
-  return Object.freeze(Object.assign(call, { result }));
+  return Object.freeze(Object.assign(withOptions(method, call), { result: withOptions(method, result) }));
 }

@@ -74,7 +74,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
     const life = peer.client(Life, patient);
     await life.ping();
     const held = failure(life.hold());
-    const retried = failure(life.hold(undefined, { retry: { attempts: 3 } }));
+    const retried = failure(life.hold({ retry: { attempts: 3 } }));
     await until(() => one.stats().callsIn === 2, "the calls have arrived");
     const cause = new Error("it left");
     peer.close(new RpcError({ code: "failed_precondition", message: "rank 3 has left", cause }));
