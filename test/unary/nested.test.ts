@@ -115,7 +115,7 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     const middle = await openEngine({
       listen: provider.freshUrl(),
       serve: (engine) => {
-        const inner = engine.peer(url).client(Inner);
+        const inner = engine.lazyPeer(url).client(Inner);
         return [implement(Outer, { run: () => inner.left({ timeoutMs: 60_000 }) })];
       },
       onHandlerError: (error) => void told.push(error),

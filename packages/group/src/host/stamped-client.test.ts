@@ -19,7 +19,7 @@ it("a client of a member has every way to begin a call, and each goes by way of 
   });
   await using server = await Engine.open({ listen: `mem://stamped-client-${process.pid}`, serve: [sums] });
   await using engine = await Engine.open();
-  const peer = engine.peer(server.urls[0] as string);
+  const peer = engine.lazyPeer(server.urls[0] as string);
   const stamps: string[] = [];
   const stamp: Middleware = (call, next) => {
     stamps.push(call.method);
