@@ -11,10 +11,10 @@ import {
   assertClientOptions,
   assertOneWayOptions,
   type CallOptions,
+  type ClientCallOptions,
   type ClientOptions,
   defaultTimeoutMs,
   type OneWayCallOptions,
-  type StreamCallOptions,
 } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import { callOnce } from "./client-call.ts";
@@ -38,13 +38,6 @@ import { streamFunction } from "./stream-client.ts";
  * console.log(result.ok ? result.value.bytes : result.error.code, size);
  */
 export type Client<S extends AnyService> = ClientOf<S, ClientCallOptions>;
-
-/** The options of each kind of call. */
-export interface ClientCallOptions {
-  readonly call: CallOptions;
-  readonly stream: StreamCallOptions;
-  readonly oneWay: OneWayCallOptions;
-}
 
 /** Makes a client: a frozen plain object with one function for each method. It holds nothing and needs no closing. */
 export function createClient<S extends AnyService>(
