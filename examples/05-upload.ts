@@ -47,11 +47,11 @@ async function* pieces(): AsyncGenerator<Uint8Array> {
     yield content.subarray(sent, sent + piece);
   }
 }
-const stored = await files.upload(pieces(), { name: "a.bin", bytes: content.byteLength });
+const stored = await files.upload({ name: "a.bin", bytes: content.byteLength }, pieces());
 const sha256 = createHash("sha256").update(content).digest("hex");
 console.log(
   `${stored.name} has ${stored.bytes} bytes, ${stored.sha256 === sha256 ? "as sent" : "not as sent"}`,
 );
 
-const refused = await files.upload.result([], { name: "b.bin", bytes: 1e9 });
+const refused = await files.upload.result({ name: "b.bin", bytes: 1e9 }, []);
 if (!refused.ok) console.log(`refused: ${refused.error.reason}`);

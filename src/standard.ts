@@ -16,12 +16,12 @@ export { type ContextKey, ContextValues, contextKey } from "./call/context-value
 export type { EngineMiddleware, Middleware, MiddlewareCall, Next } from "./call/middleware.ts";
 export type {
   CallOptions,
+  ClientCallOptions,
   ClientOptions,
-  OneWayCallOptions,
   StreamCallOptions,
   WhenFull,
 } from "./client/call-options.ts";
-export type { Client, ClientCallOptions } from "./client/client.ts";
+export type { Client } from "./client/client.ts";
 export type {
   AttemptOptions,
   ClientRetryOptions,
@@ -33,7 +33,6 @@ export type {
   BalanceOptions,
   ConnectOptions,
   KeyOf,
-  LaneOptions,
   WindowOptions,
 } from "./connect/connect-options.ts";
 export type { EjectionOptions } from "./connect/outlier.ts";

@@ -165,11 +165,18 @@ export interface StreamCallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The options of a one-way call. It is made once: after it has left, nobody knows whether it was executed. */
-export type OneWayCallOptions = Pick<
-  CallOptions,
-  "timeoutMs" | "inherit" | "whenFull" | "priority" | "metadata" | "middleware" | "context" | "signal"
->;
+/** The options of each kind of call. */
+export interface ClientCallOptions {
+  readonly call: CallOptions;
+  readonly stream: StreamCallOptions;
+  /** A one-way call is made once: after it has left, nobody knows whether it was executed. */
+  readonly oneWay: Pick<
+    CallOptions,
+    "timeoutMs" | "inherit" | "whenFull" | "priority" | "metadata" | "middleware" | "context" | "signal"
+  >;
+}
+
+export type OneWayCallOptions = ClientCallOptions["oneWay"];
 
 export const defaultTimeoutMs = 10_000;
 

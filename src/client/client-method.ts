@@ -6,7 +6,7 @@ import { type ResolvedCompression, resolveCompression } from "../call/compressio
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
-import { type Schema, voidSchema } from "../contract/schema.ts";
+import { isVoidSchema, type Schema } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
@@ -63,7 +63,7 @@ export class ClientMethod {
   readonly idleTimeoutMs: number;
   /** The data of declared errors, by reason. */
   readonly errors: Readonly<Record<string, Schema>>;
-  /** True when the method takes nothing, so that nothing is checked or encoded. */
+  /** True when the method declares no input: callers pass none, and nothing is checked or encoded. */
   readonly takesNothing: boolean;
   readonly idempotent: boolean;
   readonly replay: boolean;
@@ -101,7 +101,7 @@ export class ClientMethod {
     this.kind = method.kind;
     this.timeoutMs = this.isStream ? (method.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
     this.metrics = source.engine.metrics.of(path, "out");
-    this.takesNothing = method.input === voidSchema;
+    this.takesNothing = isVoidSchema(method.input);
     this.idempotent = method.idempotent;
     this.replay = method.replay;
     this.inherit = inherit;

@@ -9,6 +9,7 @@ import type { OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import { oneWay } from "../contract/one-way.ts";
 import { service } from "../contract/service.ts";
+import { clientStream, duplexStream, serverStream } from "../contract/stream.ts";
 import { unary } from "../contract/unary.ts";
 import { FakeServices } from "../session/connection/fake-services.test-support.ts";
 import { MethodNumbers } from "../session/connection/handshake.ts";
@@ -26,6 +27,16 @@ const Numbers = service("numbers.v1", {
 });
 
 const Notes = service("notes.v1", { note: oneWay() });
+
+const Flows = service("flows.v1", {
+  down: serverStream({ output: z.number() }),
+  up: clientStream({ items: z.number() }),
+  both: duplexStream({ items: z.number(), output: z.number() }),
+  on: oneWay(),
+});
+
+/** A function of a client for a program without types. */
+type Loose = ((...args: unknown[]) => unknown) & { readonly result?: Loose; readonly open?: Loose };
 
 /** A peer whose session is opened, or fails, when the test says so. */
 function unreachable() {
@@ -76,7 +87,7 @@ describe("a client", () => {
       call.catch((error: RpcError) => codes.push(`${name} ${error.code}`));
     const plain = createClient(source, Numbers);
     const calls = [
-      watch("own", plain.slow(undefined, { timeoutMs: 20 })),
+      watch("own", plain.slow({ timeoutMs: 20 })),
       watch("client", createClient(source, Numbers, { timeoutMs: 40 }).slow()),
       watch("method", plain.slow()),
       watch("default", plain.ping()),
@@ -210,7 +221,35 @@ describe("a client", () => {
       code: "invalid_argument",
       origin: "local",
     });
-    await expect(client.ping(5 as never)).rejects.toMatchObject({ code: "invalid_argument" });
     expect(asked()).toBe(0);
+  });
+
+  it("takes options first where there is no input, and refuses what stands behind them", async () => {
+    const { source, asked } = unreachable();
+    const numbers = createClient(source, Numbers) as unknown as Record<"ping", Loose>;
+    const flows = createClient(source, Flows) as unknown as Record<"down" | "up" | "both" | "on", Loose>;
+    const behind = [undefined, { timeoutMs: 5 }];
+    const calls: [Loose | undefined, unknown[]][] = [
+      [numbers.ping, behind],
+      [numbers.ping.result, behind],
+      [flows.on, behind],
+      [flows.down, behind],
+      [flows.up, [[], ...behind]],
+      [flows.up.result, [[], ...behind]],
+      [flows.up.open, behind],
+      [flows.both, [[], ...behind]],
+      [flows.both.open, behind],
+    ];
+    for (const [call, args] of calls)
+      expect(() => call?.(...args)).toThrow(/v1\/\w+ takes no input; its options come in that place/);
+    for (const input of [5, { id: 7 }]) expect(() => numbers.ping(input)).toThrow(TypeError);
+    expect(asked()).toBe(0);
+  });
+
+  it("knows a contract of another copy of the package that declares no input", () => {
+    const { source } = unreachable();
+    const copied = { ...Numbers.methods.ping, input: { ...Numbers.methods.ping.input } };
+    const client = createClient(source, { ...Numbers, methods: { ping: copied } });
+    expect(() => client.ping({ timeoutMs: -1 })).toThrow("call: timeoutMs");
   });
 });

@@ -6,15 +6,16 @@ import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath } from "../contract/service.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
+import { withOptions } from "./arguments.ts";
 import {
   assertCallOptions,
   assertClientOptions,
   assertOneWayOptions,
   type CallOptions,
+  type ClientCallOptions,
   type ClientOptions,
   defaultTimeoutMs,
   type OneWayCallOptions,
-  type StreamCallOptions,
 } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import { callOnce } from "./client-call.ts";
@@ -28,7 +29,8 @@ import { streamFunction } from "./stream-client.ts";
 
 /**
  * A client of a service, made by `peer.client`. `client.method(input, options)` rejects with an `RpcError`.
- * `client.method.result(input, options)` resolves to the value or the error.
+ * `client.method.result(input, options)` resolves to the value or the error. A method without input takes its options
+ * first. A stream whose items the caller sends takes `input`, `items` and `options`.
  *
  * @example
  * const client: Client<typeof Files> = peer.client(Files);
@@ -37,13 +39,6 @@ import { streamFunction } from "./stream-client.ts";
  * console.log(result.ok ? result.value.bytes : result.error.code, size);
  */
 export type Client<S extends AnyService> = ClientOf<S, ClientCallOptions>;
-
-/** The options of each kind of call. */
-export interface ClientCallOptions {
-  readonly call: CallOptions;
-  readonly stream: StreamCallOptions;
-  readonly oneWay: OneWayCallOptions;
-}
 
 /** Makes a client: a frozen plain object with one function for each method. It holds nothing and needs no closing. */
 export function createClient<S extends AnyService>(
@@ -105,7 +100,7 @@ function oneWayFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  return (input?: unknown, options?: OneWayCallOptions): Promise<unknown> => {
+  return withOptions(method, (input: unknown, options?: OneWayCallOptions): Promise<unknown> => {
     if (options !== undefined) assertOneWayOptions(options);
     const own = options?.middleware;
     if (middleware.length === 0 && own === undefined) return sendOneWay(method, input, options);
@@ -113,7 +108,7 @@ function oneWayFunction(
     return callThrough(chain, service, method, input, options, (given, inner) =>
       sendOneWay(method, given, inner),
     );
-  };
+  });
 }
 
 function unaryFunction(
@@ -121,7 +116,7 @@ function unaryFunction(
   service: AnyService,
   middleware: readonly Middleware[],
 ): unknown {
-  const call = (input?: unknown, options?: CallOptions): Promise<unknown> => {
+  const call = (input: unknown, options?: CallOptions): Promise<unknown> => {
     let { policy } = method;
     if (options !== undefined) {
       assertCallOptions(options);
@@ -134,7 +129,7 @@ function unaryFunction(
       make(method, given, policy, inner),
     );
   };
-  const result = (input?: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
+  const result = (input: unknown, options?: CallOptions): Promise<CallResult<AnyMethod>> =>
     resultOf(call(input, options));
-  return Object.freeze(Object.assign(call, { result }));
+  return Object.freeze(Object.assign(withOptions(method, call), { result: withOptions(method, result) }));
 }

@@ -12,6 +12,7 @@ import { Items } from "../session/streams/item-receiver.ts";
 import type { InputSource } from "../session/streams/item-sender.ts";
 import { Pump } from "../session/streams/pump.ts";
 import type { ItemDirections } from "../transfer/control/control-method.ts";
+import { withItems, withOptions } from "./arguments.ts";
 import { assertStreamOptions, type StreamCallOptions } from "./call-options.ts";
 import { resultOf } from "./call-result.ts";
 import type { ClientMethod } from "./client-method.ts";
@@ -37,33 +38,31 @@ export function streamFunction(
 ): unknown {
   const opener = new StreamOpener(method, directionsOf[kind], service, middleware);
   if (kind === "serverStream")
-    return (input?: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
-      new Outputs(opener.open(undefined, input, options));
-  if (kind === "duplexStream")
-    return Object.freeze(
-      Object.assign(
-        (source: ItemSource<unknown>, input?: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
-          new Outputs(opener.open(source, input, options)),
-        {
-          open: (input?: unknown, options?: StreamCallOptions): DuplexStreamWriter<unknown, unknown> =>
-            new DuplexWriter(...opener.write(input, options)),
-        },
-      ),
+    return withOptions(
+      method,
+      (input: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
+        new Outputs(opener.open(undefined, input, options)),
     );
-  const call = (
-    source: ItemSource<unknown>,
-    input?: unknown,
+  if (kind === "duplexStream") {
+    const call = (input: unknown, items: unknown, options?: StreamCallOptions): ItemStream<unknown> =>
+      new Outputs(opener.open(items, input, options));
+    const open = (input: unknown, options?: StreamCallOptions): DuplexStreamWriter<unknown, unknown> =>
+      new DuplexWriter(...opener.write(input, options));
+    return Object.freeze(Object.assign(withItems(method, call), { open: withOptions(method, open) }));
+  }
+  const call = (input: unknown, items: unknown, options?: StreamCallOptions): Promise<unknown> =>
+    opener.open(items, input, options).answered();
+  const result = (
+    input: unknown,
+    items: unknown,
     options?: StreamCallOptions,
-  ): Promise<unknown> => opener.open(source, input, options).answered();
+  ): Promise<CallResult<AnyMethod>> => resultOf(call(input, items, options));
+  const open = (input: unknown, options?: StreamCallOptions): ClientStreamWriter<unknown, unknown> =>
+    new AnswerWriter(...opener.write(input, options));
   return Object.freeze(
-    Object.assign(call, {
-      result: (
-        source: ItemSource<unknown>,
-        input?: unknown,
-        options?: StreamCallOptions,
-      ): Promise<CallResult<AnyMethod>> => resultOf(call(source, input, options)),
-      open: (input?: unknown, options?: StreamCallOptions): ClientStreamWriter<unknown, unknown> =>
-        new AnswerWriter(...opener.write(input, options)),
+    Object.assign(withItems(method, call), {
+      result: withItems(method, result),
+      open: withOptions(method, open),
     }),
   );
 }

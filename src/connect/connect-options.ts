@@ -39,8 +39,24 @@ export interface ConnectOptions {
   readonly reconnect?: ReconnectOptions;
   /** Limits of calls in flight and waiting calls, for the peer or for each of its worker lanes. */
   readonly window?: WindowOptions;
-  /** How calls are routed to the peer's worker lanes, if it has any. */
-  readonly lanes?: LaneOptions;
+  /**
+   * How calls are routed to the peer's worker lanes, if it has any.
+   *
+   * @example
+   * const storage = await engine.connect("tcp://10.0.0.7:7400", {
+   *   lanes: { keyOf: ({ input }) => (input as { user?: string }).user },
+   * });
+   */
+  readonly lanes?: {
+    /** Picks the lane of a call that has no key. Default `twoChoices`. */
+    readonly policy?: PolicyName | Policy;
+    /**
+     * Pins calls: calls with the same key go to the lane with the same number, from every client. A call with the key
+     * undefined goes to any lane. The function gets the input as the caller passed it. If it throws, or returns anything
+     * but a string or undefined, the call fails with `internal`.
+     */
+    readonly keyOf?: KeyOf | undefined;
+  };
   /**
    * The incarnation of the engine that is meant: `engine.incarnation` there. Another engine at the same URL, such as a
    * restarted one, gets no call: connecting to it fails with `failed_precondition`. Default: any engine.
@@ -88,8 +104,8 @@ export interface BalanceOptions {
   readonly reconnect?: ReconnectOptions;
   /** Limits of calls in flight and waiting calls, for each backend. */
   readonly window?: WindowOptions;
-  /** How calls are routed to the worker lanes of a backend, if it has any. */
-  readonly lanes?: LaneOptions;
+  /** How calls are routed to the worker lanes of a backend, if it has any. As for one peer. */
+  readonly lanes?: NonNullable<ConnectOptions["lanes"]>;
   /**
    * The name that the certificate of every backend must have: a DNS name, an IP address or a URI. For engines with
    * `security.tls`. A resolver that looks a host up gives URLs with addresses, so it is needed there. Default: the host
@@ -97,6 +113,9 @@ export interface BalanceOptions {
    */
   readonly name?: string;
 }
+
+/** How calls are routed to the lanes of a server. */
+export type LaneOptions = NonNullable<ConnectOptions["lanes"]>;
 
 /** The same, complete. */
 export interface ResolvedBalanceOptions {
@@ -149,25 +168,6 @@ export function resolverOf(where: readonly string[] | Resolver): Resolver {
   }
   if (typeof (where as Resolver | undefined)?.start === "function") return where as Resolver;
   throw new TypeError("connect: expected a URL, an array of URLs, or a resolver");
-}
-
-/**
- * How calls are routed to the worker lanes of a server.
- *
- * @example
- * const storage = await engine.connect("tcp://10.0.0.7:7400", {
- *   lanes: { keyOf: ({ input }) => (input as { user?: string }).user },
- * });
- */
-export interface LaneOptions {
-  /** Picks the lane of a call that has no key. Default `twoChoices`. */
-  readonly policy?: PolicyName | Policy;
-  /**
-   * Pins calls: calls with the same key go to the lane with the same number, from every client. A call with the key
-   * undefined goes to any lane. The function gets the input as the caller passed it. If it throws, or returns anything
-   * but a string or undefined, the call fails with `internal`.
-   */
-  readonly keyOf?: KeyOf | undefined;
 }
 
 /** Limits of the calls to a peer: how many are in flight, and how many wait. */

@@ -7,14 +7,14 @@ import type { PeerConnection } from "./peer-connection.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
 
 /**
- * A connection to another engine, made by `engine.connect` or `engine.peer`. When the connection is lost, its open calls fail with
- * `unavailable`, and the next call connects again. A restarted process at the same address is another incarnation. It
- * never gets calls or transfers that were meant for its predecessor.
+ * A connection to another engine, made by `engine.connect` or `engine.lazyPeer`. When the connection is lost, its open
+ * calls fail with `unavailable`, and the next call connects again. A restarted process at the same address is another
+ * incarnation. It never gets calls or transfers that were meant for its predecessor.
  */
 export class Peer implements AsyncDisposable {
   readonly #connection: PeerConnection;
 
-  /** @internal Made by `engine.connect` and `engine.peer`. */
+  /** @internal Made by `engine.connect` and `engine.lazyPeer`. */
   constructor(connection: PeerConnection) {
     this.#connection = connection;
   }

@@ -1,11 +1,14 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { ClientStreamWriter, DuplexStreamWriter, ItemSource, ItemStream } from "./item-stream.ts";
 import type { AnyMethod, ErrorSchemas } from "./method.ts";
-import type { InferInput, InferOutput, Schema } from "./schema.ts";
+import type { InferInput, InferOutput, Schema, VoidSchema } from "./schema.ts";
 import type { AnyService } from "./service.ts";
 
 /** The input that a client passes. */
 export type InputOf<M extends { readonly input: Schema }> = InferInput<M["input"]>;
+
+/** The first argument of a call: the input, or none where the method declares none. */
+export type InputArgument<I extends Schema> = I extends VoidSchema ? [] : [input: InferInput<I>];
 
 /** The output that a client receives. */
 export type OutputOf<M extends { readonly output: Schema }> = InferOutput<M["output"]>;
@@ -54,9 +57,9 @@ export type CallResult<M extends { readonly output: Schema; readonly errors: Err
  */
 export interface UnaryClient<M extends AnyMethod, Options> {
   // Without a comment of its own: editors show that of the method in the contract, where this has none.
-  (input: InputOf<M>, options?: Options): Promise<OutputOf<M>>;
+  (...args: [...InputArgument<M["input"]>, options?: Options]): Promise<OutputOf<M>>;
   /** Calls the method. Resolves to the output or the error; never rejects with an `RpcError`. */
-  result(input: InputOf<M>, options?: Options): Promise<CallResult<M>>;
+  result(...args: [...InputArgument<M["input"]>, options?: Options]): Promise<CallResult<M>>;
 }
 
 /**
@@ -64,26 +67,35 @@ export interface UnaryClient<M extends AnyMethod, Options> {
  * iteration, and never before it.
  */
 export type ServerStreamClient<M extends AnyMethod, Options> = (
-  input: InputOf<M>,
-  options?: Options,
+  ...args: [...InputArgument<M["input"]>, options?: Options]
 ) => ItemStream<OutputOf<M>>;
 
 /** A client stream of a client. */
 export interface ClientStreamClient<M extends AnyMethod, Options> {
   /** Sends the items. Resolves to the answer, or rejects with an `RpcError`. `input` opens the stream. */
-  (items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): Promise<OutputOf<M>>;
+  (
+    ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
+  ): Promise<OutputOf<M>>;
   /** The same. Resolves to the answer or the error; never rejects with an `RpcError`. */
-  result(items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): Promise<CallResult<M>>;
+  result(
+    ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
+  ): Promise<CallResult<M>>;
   /** Opens the stream; its items are sent one by one. */
-  open(input: InputOf<M>, options?: Options): ClientStreamWriter<ItemOf<M>, OutputOf<M>>;
+  open(
+    ...args: [...InputArgument<M["input"]>, options?: Options]
+  ): ClientStreamWriter<ItemOf<M>, OutputOf<M>>;
 }
 
 /** A duplex stream of a client. */
 export interface DuplexStreamClient<M extends AnyMethod, Options> {
   /** Sends the items and receives those of the server. `input` opens the stream. */
-  (items: ItemSource<ItemOf<M>>, input: InputOf<M>, options?: Options): ItemStream<OutputOf<M>>;
+  (
+    ...args: [...InputArgument<M["input"]>, items: ItemSource<ItemOf<M>>, options?: Options]
+  ): ItemStream<OutputOf<M>>;
   /** Opens the stream; its items are sent one by one. */
-  open(input: InputOf<M>, options?: Options): DuplexStreamWriter<ItemOf<M>, OutputOf<M>>;
+  open(
+    ...args: [...InputArgument<M["input"]>, options?: Options]
+  ): DuplexStreamWriter<ItemOf<M>, OutputOf<M>>;
 }
 
 /**
@@ -91,8 +103,7 @@ export interface DuplexStreamClient<M extends AnyMethod, Options> {
  * an `RpcError` when it could not be: then it was not executed.
  */
 export type OneWayClient<M extends AnyMethod, Options> = (
-  input: InputOf<M>,
-  options?: Options,
+  ...args: [...InputArgument<M["input"]>, options?: Options]
 ) => Promise<void>;
 
 /** The options of each kind of call. */

@@ -90,14 +90,25 @@ export function assertSchema(where: string, value: unknown): void {
   }
 }
 
+/** Marks the schema of no value. The symbol is global, so that copies of the package recognise each other's. */
+export const voidBrand: unique symbol = Symbol.for("cinnabar.VoidSchema");
+
 /** The schema of no value: the default of a method's `input` and `output`. */
-export type VoidSchema = Schema<void, void>;
+export interface VoidSchema extends Schema<void, void> {
+  readonly [voidBrand]: true;
+}
+
+/** Whether a method declares no value here: its callers then pass none. */
+export function isVoidSchema(schema: Schema): schema is VoidSchema {
+  return (schema as Partial<VoidSchema>)[voidBrand] === true;
+}
 
 /**
  * The only schema of no value. It accepts `undefined` and `null` (some peers cannot send `undefined`) and returns
- * `undefined`. Encoding and validation are skipped for this very object.
+ * `undefined`. Encoding and validation are skipped for it.
  */
 export const voidSchema: VoidSchema = Object.freeze<VoidSchema>({
+  [voidBrand]: true,
   "~standard": Object.freeze({
     version: 1 as const,
     vendor: "cinnabar",

@@ -42,6 +42,7 @@ export type {
   HandlerOutputOf,
   HandlerShapes,
   HandlersOf,
+  InputArgument,
   InputOf,
   ItemOf,
   OneWayClient,

@@ -106,7 +106,7 @@ export class Engine implements AsyncDisposable {
    * Serves more services, to the peers that are connected too. A service is served until the engine closes.
    *
    * @example
-   * const remote = engine.peer("tcp://10.0.0.7:7400").client(Greeter);
+   * const remote = engine.lazyPeer("tcp://10.0.0.7:7400").client(Greeter);
    * engine.serve(implement(Greeter, { greet: ({ name }) => remote.greet({ name }) }));
    *
    * @throws TypeError for anything that `implement` has not made, and for a service that is served already; nothing is
@@ -174,18 +174,19 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * A peer that connects with its first call, and holds nothing before. Several URLs are those of one engine, as for
-   * shared memory and for the network: the first that answers is used, each time that it connects.
+   * A peer that connects with its first call, and holds nothing before. `connect` connects at once. Here several URLs
+   * are those of one engine, as for shared memory and for the network: the first that answers is used, each time that it
+   * connects.
    *
    * @example
-   * const peer = engine.peer(["shm://files", "tcp://10.0.0.7:7400"], { incarnation: 0x1f2e3d4c5b6a7988n });
+   * const peer = engine.lazyPeer(["shm://files", "tcp://10.0.0.7:7400"], { incarnation: 0x1f2e3d4c5b6a7988n });
    *
    * @throws TypeError or RangeError for malformed URLs or bad options. RpcError `unavailable` when the engine is closed.
    */
-  peer(url: string | readonly string[], options: ConnectOptions = {}): Peer {
+  lazyPeer(url: string | readonly string[], options: ConnectOptions = {}): Peer {
     const urls = typeof url === "string" ? [url] : url;
     if (!Array.isArray(urls) || urls.length === 0)
-      throw new TypeError("peer: expected a URL or an array of at least one URL");
+      throw new TypeError("lazyPeer: expected a URL or an array of at least one URL");
     return this.#parts.connector.lazyPeer(urls, options);
   }
 

@@ -4,4 +4,4 @@ export type { LaneState } from "./lane.ts";
 export type { LaneContext, LaneModule, LaneServices } from "./lane-module.ts";
 export type { LaneRules, LaneSecurityOptions } from "./lane-security.ts";
 export { type LaneStatus, type Lanes, type LanesDrainReport, type LanesStats, openLanes } from "./lanes.ts";
-export type { LaneDeath, LaneEngineOptions, LanesOptions, RestartOptions } from "./options.ts";
+export type { LaneDeath, LanesOptions, RestartOptions } from "./options.ts";

@@ -49,14 +49,11 @@ export interface RestartOptions {
   readonly maxDelayMs?: number;
 }
 
-/** The engine options that apply to the dispatcher and every lane. */
-export type LaneEngineOptions = Pick<EngineOptions, (typeof laneEngineOptions)[number]>;
-
 /**
  * The options of `openLanes`, with the engine options that can be sent to a thread. `limits` and `admission` apply to
  * each lane by itself. The default of `limits.memoryBytes` is that of an engine, divided by the lanes and the dispatcher.
  */
-export interface LanesOptions extends LaneEngineOptions {
+export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOptions)[number]> {
   /**
    * One or several published URLs: `tcp://host:port`, `verbs://host:port` or `shm://name`. Each lane also has an
    * address of its own for each of them.
@@ -103,6 +100,9 @@ export interface LanesOptions extends LaneEngineOptions {
   /** How long a lane may take to load the module and to listen, in milliseconds. Default 30,000. */
   readonly startTimeoutMs?: number;
 }
+
+/** Those of them that apply to the engine of the dispatcher and of every lane. */
+export type LaneEngineOptions = Pick<LanesOptions, (typeof laneEngineOptions)[number]>;
 
 /** The options with their defaults. */
 export interface ResolvedLanesOptions {

@@ -126,7 +126,7 @@ export const cases: readonly Case[] = [
       const received: Metadata[] = [];
       const options = { metadata: sent, onMetadata: (metadata: Metadata) => void received.push(metadata) };
       await client.unary(large, options);
-      const stream = client.fullDuplex.open(undefined, options);
+      const stream = client.fullDuplex.open(options);
       await stream.send({ responseBytes: [large.responseBytes], body: large.body });
       await stream.end();
       expect(await drained(stream)).toBe(1);
@@ -162,7 +162,7 @@ export const cases: readonly Case[] = [
     name: "cancel_after_begin",
     async run({ client }) {
       const aborter = new AbortController();
-      const stream = client.streamingInput.open(undefined, { signal: aborter.signal });
+      const stream = client.streamingInput.open({ signal: aborter.signal });
       aborter.abort();
       expect((await errorOf(stream.end())).code).toBe("cancelled");
     },
@@ -173,7 +173,7 @@ export const cases: readonly Case[] = [
       const { client } = connection;
       const { aborted } = await client.counted();
       const aborter = new AbortController();
-      const stream = client.fullDuplex.open(undefined, { signal: aborter.signal });
+      const stream = client.fullDuplex.open({ signal: aborter.signal });
       await stream.send({ responseBytes: [31415], body: new Uint8Array(27182) });
       expectZeros((await stream.next()).value, 31415);
       aborter.abort();
@@ -185,7 +185,7 @@ export const cases: readonly Case[] = [
   {
     name: "timeout_on_sleeping_server",
     async run({ client }) {
-      const stream = client.fullDuplex.open(undefined, { timeoutMs: 1 });
+      const stream = client.fullDuplex.open({ timeoutMs: 1 });
       stream.send({ body: new Uint8Array(27182) }).catch(() => {});
       expect((await errorOf(stream.next())).code).toBe("deadline_exceeded");
     },
@@ -249,7 +249,7 @@ export const cases: readonly Case[] = [
   {
     name: "many simultaneous calls time out",
     async run({ client }) {
-      const calls = Array.from({ length: 2000 }, () => errorOf(client.sleep(undefined, { timeoutMs: 20 })));
+      const calls = Array.from({ length: 2000 }, () => errorOf(client.sleep({ timeoutMs: 20 })));
       expect(new Set((await Promise.all(calls)).map(({ code }) => code))).toEqual(
         new Set(["deadline_exceeded"]),
       );

@@ -62,7 +62,7 @@ describe("mem:// under vitest's fake timers", () => {
       async (timeoutMs) => {
         const client = await reportsOver("deadline");
         const settled = vi.fn();
-        const call = failure(client.never(undefined, { timeoutMs })).finally(settled);
+        const call = failure(client.never({ timeoutMs })).finally(settled);
         await vi.advanceTimersByTimeAsync(timeoutMs - 1);
         expect(settled).not.toHaveBeenCalled();
         await vi.advanceTimersByTimeAsync(1);
@@ -76,7 +76,7 @@ describe("mem:// under vitest's fake timers", () => {
       const calls: Promise<RpcError>[] = [];
       for (let made = 0; made < 20; made++) {
         await client.notify(made);
-        calls.push(failure(client.never(undefined, { timeoutMs: 1_000 })));
+        calls.push(failure(client.never({ timeoutMs: 1_000 })));
       }
       vi.advanceTimersByTime(1_000);
       for (const { code } of await Promise.all(calls)) expect(code).toBe("deadline_exceeded");
@@ -84,7 +84,7 @@ describe("mem:// under vitest's fake timers", () => {
 
     it("ends the deadline of a call when the time is advanced at once by far more", async () => {
       const client = await reportsOver("leap");
-      const call = failure(client.never(undefined, { timeoutMs: 100 }));
+      const call = failure(client.never({ timeoutMs: 100 }));
       await settle();
       vi.advanceTimersByTime(3_600_000);
       expect((await call).code).toBe("deadline_exceeded");
@@ -94,7 +94,7 @@ describe("mem:// under vitest's fake timers", () => {
 
     it("leaves deadlines alone when a test sets the date", async () => {
       const client = await reportsOver("date");
-      const call = client.slow(undefined, { timeoutMs: 90_000 });
+      const call = client.slow({ timeoutMs: 90_000 });
       await settle();
       vi.setSystemTime(new Date("2040-02-01"));
       await vi.advanceTimersByTimeAsync(60_000);
@@ -103,14 +103,14 @@ describe("mem:// under vitest's fake timers", () => {
 
     it("waits for a handler's own timer", async () => {
       const client = await reportsOver("slow");
-      const call = client.slow(undefined, { timeoutMs: 120_000 });
+      const call = client.slow({ timeoutMs: 120_000 });
       await vi.advanceTimersByTimeAsync(60_000);
       expect(await call).toBe("made");
     });
 
     it("retries after the pause in fake time", async () => {
       const client = await reportsOver("retry");
-      const call = client.flaky(undefined, { timeoutMs: 60_000, retry: { attempts: 3, baseDelayMs: 1 } });
+      const call = client.flaky({ timeoutMs: 60_000, retry: { attempts: 3, baseDelayMs: 1 } });
       await vi.advanceTimersByTimeAsync(4_999);
       expect(calls).toBe(1);
       await vi.advanceTimersByTimeAsync(10_000);
@@ -121,7 +121,7 @@ describe("mem:// under vitest's fake timers", () => {
       const client = await reportsOver("cleared");
       await client.notify(1);
       vi.clearAllTimers();
-      const call = failure(client.never(undefined, { timeoutMs: 20_000 }));
+      const call = failure(client.never({ timeoutMs: 20_000 }));
       await vi.advanceTimersByTimeAsync(20_000);
       expect((await call).code).toBe("deadline_exceeded");
     });
@@ -131,14 +131,14 @@ describe("mem:// under vitest's fake timers", () => {
     const client = await reportsOver("around");
     await client.notify(1);
     vi.useFakeTimers();
-    const faked = failure(client.never(undefined, { timeoutMs: 30_000 }));
+    const faked = failure(client.never({ timeoutMs: 30_000 }));
     await settle();
     vi.advanceTimersByTime(30_000);
     expect((await faked).code).toBe("deadline_exceeded");
     vi.useRealTimers();
-    expect((await failure(client.never(undefined, { timeoutMs: 20 }))).code).toBe("deadline_exceeded");
+    expect((await failure(client.never({ timeoutMs: 20 }))).code).toBe("deadline_exceeded");
     vi.useFakeTimers();
-    const again = failure(client.never(undefined, { timeoutMs: 40 }));
+    const again = failure(client.never({ timeoutMs: 40 }));
     await vi.advanceTimersByTimeAsync(40);
     expect((await again).code).toBe("deadline_exceeded");
   });
@@ -146,7 +146,7 @@ describe("mem:// under vitest's fake timers", () => {
   it("needs no faked clock: the timers are enough", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     const client = await reportsOver("timers-only");
-    const call = failure(client.never(undefined, { timeoutMs: 30_000 }));
+    const call = failure(client.never({ timeoutMs: 30_000 }));
     await settle();
     vi.advanceTimersByTime(30_000);
     expect((await call).code).toBe("deadline_exceeded");

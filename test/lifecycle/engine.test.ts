@@ -327,7 +327,7 @@ describe.each(providers)("an engine over $name", (provider) => {
     const { api } = await pair(provider, [living({ hold: () => gate.promise })], {
       server: { limits: { maxRequests: 10 } },
     });
-    const calls = Array.from({ length: 15 }, () => api(Life).hold.result(undefined, { whenFull: "fail" }));
+    const calls = Array.from({ length: 15 }, () => api(Life).hold.result({ whenFull: "fail" }));
     const refused = await Promise.all(calls.slice(10));
     for (const result of refused) {
       expect(result).toMatchObject({ ok: false, error: { code: "resource_exhausted", origin: "local" } });
@@ -378,15 +378,15 @@ describe("a tcp address where somebody else listens", () => {
     await until(() => peer.state === "lost", "the loss is known");
     const other = await mute(Number(new URL(url).port));
     const api = peer.client(Life);
-    const late = await failure(api.ping(undefined, { timeoutMs: 50 }));
+    const late = await failure(api.ping({ timeoutMs: 50 }));
     expect(late).toMatchObject({ code: "deadline_exceeded" });
     expect(late.message).toContain("before it could be sent");
     expect(peer.state).toBe("connecting");
     const controller = new AbortController();
-    const aborted = failure(api.ping(undefined, { signal: controller.signal, timeoutMs: 60_000 }));
+    const aborted = failure(api.ping({ signal: controller.signal, timeoutMs: 60_000 }));
     controller.abort();
     expect(await aborted).toMatchObject({ code: "cancelled" });
-    const waiting = failure(api.ping(undefined, { timeoutMs: 60_000 }));
+    const waiting = failure(api.ping({ timeoutMs: 60_000 }));
     peer.close();
     expect(await waiting).toMatchObject({ code: "unavailable" });
     await client.close();

@@ -48,7 +48,7 @@ describe.each(transports)("a peer over $name", (provider) => {
     await server.close();
     await until(() => peer.state === "lost", "the loss is known");
     const calls = Array.from({ length: 10 }, () => api.ping());
-    const hasty = failure(api.ping(undefined, { timeoutMs: 20 }));
+    const hasty = failure(api.ping({ timeoutMs: 20 }));
     expect(await hasty).toMatchObject({ code: "deadline_exceeded" });
     expect(peer.state).toBe("connecting");
     const second = await openEngine({ listen: url, serve: [living] });
@@ -67,7 +67,7 @@ describe("a peer", () => {
     const peer = await client.connect(server.urls[0] as string, waiting);
     await server.close();
     await until(() => peer.state === "lost", "the loss is known");
-    await failure(peer.client(Life).ping(undefined, { timeoutMs: 30 }));
+    await failure(peer.client(Life).ping({ timeoutMs: 30 }));
     await until(() => peer.state === "lost", "it has stopped trying");
   });
 

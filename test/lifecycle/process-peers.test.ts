@@ -24,7 +24,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
 
   it("connects with its first call, and not before", async () => {
     const [one, caller] = [await server("one"), await client()];
-    const peer = caller.peer(one.urls[0] as string, timeouts);
+    const peer = caller.lazyPeer(one.urls[0] as string, timeouts);
     expect([peer.state, caller.stats().sessions]).toEqual(["lost", 0]);
     expect(await peer.client(Life, patient).ping()).toBe("one");
     expect([peer.state, peer.incarnation]).toEqual(["connected", one.incarnation]);
@@ -33,7 +33,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
   it("gets its calls alone: its successor at the same URL gets none", async () => {
     const [one, caller] = [await server("one"), await client()];
     const url = one.urls[0] as string;
-    const peer = caller.peer(url, { ...timeouts, incarnation: one.incarnation });
+    const peer = caller.lazyPeer(url, { ...timeouts, incarnation: one.incarnation });
     const life = peer.client(Life, patient);
     expect(await life.ping()).toBe("one");
     await one.close();
@@ -46,7 +46,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
     expect(error.message).toContain(`another engine answers at ${url}`);
     expect(
       await caller
-        .peer(url, { ...timeouts, incarnation: two.incarnation })
+        .lazyPeer(url, { ...timeouts, incarnation: two.incarnation })
         .client(Life, patient)
         .ping(),
     ).toBe("two");
@@ -58,10 +58,10 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
   it("is reached by the first of its URLs that leads to it", async () => {
     const [one, other, caller] = [await server("one"), await server("other"), await client()];
     const urls = [`shm://nobody-${process.pid}`, other.urls[0] as string, one.urls[0] as string];
-    const peer = caller.peer(urls, { timeoutMs: 60_000, incarnation: one.incarnation });
+    const peer = caller.lazyPeer(urls, { timeoutMs: 60_000, incarnation: one.incarnation });
     expect(await peer.client(Life, patient).ping()).toBe("one");
     expect(peer.url).toBe(one.urls[0]);
-    const stranger = caller.peer(urls, { timeoutMs: 60_000, incarnation: 5n });
+    const stranger = caller.lazyPeer(urls, { timeoutMs: 60_000, incarnation: 5n });
     const error = await failure(stranger.client(Life, patient).ping());
     expect(error.message).toContain(`nobody listens at ${urls[0]}`);
     expect(error.message).toContain(`another engine answers at ${urls[1]}`);
@@ -70,11 +70,11 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
 
   it("may be closed for a reason, which ends open calls and those to come", async () => {
     const [one, caller] = [await server("one"), await client()];
-    const peer = caller.peer(one.urls[0] as string, timeouts);
+    const peer = caller.lazyPeer(one.urls[0] as string, timeouts);
     const life = peer.client(Life, patient);
     await life.ping();
     const held = failure(life.hold());
-    const retried = failure(life.hold(undefined, { retry: { attempts: 3 } }));
+    const retried = failure(life.hold({ retry: { attempts: 3 } }));
     await until(() => one.stats().callsIn === 2, "the calls have arrived");
     const cause = new Error("it left");
     peer.close(new RpcError({ code: "failed_precondition", message: "rank 3 has left", cause }));
@@ -86,7 +86,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
 
 it("a peer of one process is closed with its reason also while it connects", async () => {
   const caller = await openEngine();
-  const peer = caller.peer("tcp://192.0.2.1:7400", { reconnect: { whileLost: "wait" } });
+  const peer = caller.lazyPeer("tcp://192.0.2.1:7400", { reconnect: { whileLost: "wait" } });
   const call = failure(peer.client(Life).ping());
   const connecting = deferred();
   setImmediate(connecting.resolve);
@@ -97,8 +97,10 @@ it("a peer of one process is closed with its reason also while it connects", asy
 
 it("what is no such peer is refused at once", async () => {
   const caller = await openEngine();
-  expect(() => caller.peer([])).toThrow("at least one URL");
-  expect(() => caller.peer("nfs://x")).toThrow('url "nfs://x"');
-  expect(() => caller.peer("mem://x", { incarnation: 7 as never })).toThrow("incarnation must be a bigint");
-  expect(() => caller.peer("mem://x", { incarnation: -1n })).toThrow("incarnation must be a bigint");
+  expect(() => caller.lazyPeer([])).toThrow("at least one URL");
+  expect(() => caller.lazyPeer("nfs://x")).toThrow('url "nfs://x"');
+  expect(() => caller.lazyPeer("mem://x", { incarnation: 7 as never })).toThrow(
+    "incarnation must be a bigint",
+  );
+  expect(() => caller.lazyPeer("mem://x", { incarnation: -1n })).toThrow("incarnation must be a bigint");
 });

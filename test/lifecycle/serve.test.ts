@@ -19,7 +19,7 @@ describe.each(transports)("serving over $name", (provider) => {
       listen: provider.freshUrl(),
       serve: async (engine) => {
         expect(engine.urls).toEqual([]);
-        const client = engine.peer(back.urls[0] as string).client(Storage);
+        const client = engine.lazyPeer(back.urls[0] as string).client(Storage);
         return [implement(Gateway, { get: (id) => client.load(id) })];
       },
     });

@@ -57,7 +57,7 @@ describe.each(transports)("a transfer that its owner refuses over $name", (provi
       // Lent whole pages, so that what lies beyond is not there by chance.
       using into = client.expose(new Uint8Array(4096), { access: "read" });
       const controller = new AbortController();
-      const waiting = api(Hole).wait.result(undefined as never, { signal: controller.signal });
+      const waiting = api(Hole).wait.result({ signal: controller.signal });
       const call = api(Hole).run.result({ kind: "forged", into });
       expect(await refusedWith.promise).toMatchObject({ code });
       const result = await call;
@@ -74,7 +74,7 @@ describe.each(transports)("a transfer that its owner refuses over $name", (provi
         await waiting;
       }
       // The next call opens a session anew.
-      const again = api(Hole).wait.result(undefined as never, { timeoutMs: 50 });
+      const again = api(Hole).wait.result({ timeoutMs: 50 });
       expect(await again).toMatchObject({ ok: false, error: { code: "deadline_exceeded" } });
     },
   );

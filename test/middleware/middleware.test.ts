@@ -195,11 +195,11 @@ describe("middleware of a client", () => {
     const { api, server, client } = await over();
     const pass: Middleware = (_, next) => next();
     const through = api(Echo, { middleware: [pass] });
-    expect(await failure(through.hang(undefined, { timeoutMs: 20 }))).toMatchObject({
+    expect(await failure(through.hang({ timeoutMs: 20 }))).toMatchObject({
       code: "deadline_exceeded",
     });
     const controller = new AbortController();
-    const call = failure(through.hang(undefined, { signal: controller.signal }));
+    const call = failure(through.hang({ signal: controller.signal }));
     await until(() => server.stats().callsIn === 1, "the handler runs");
     controller.abort();
     expect(await call).toMatchObject({ code: "cancelled" });
@@ -216,7 +216,7 @@ describe("middleware of a client", () => {
       }
     };
     const client = api(Echo, { middleware: [again] });
-    expect(await failure(client.hang(undefined, { timeoutMs: 50 }))).toMatchObject({
+    expect(await failure(client.hang({ timeoutMs: 50 }))).toMatchObject({
       code: "deadline_exceeded",
     });
     // The first has all the time that there is. It may end just before the call does.
@@ -306,7 +306,7 @@ describe("middleware of a server", () => {
     };
     const { api } = await over({ service: [listen], endsHard: true });
     // Its request must have arrived by then, on a slow machine too.
-    expect(await failure(api(Echo).hang(undefined, { timeoutMs: 300 }))).toMatchObject({
+    expect(await failure(api(Echo).hang({ timeoutMs: 300 }))).toMatchObject({
       code: "deadline_exceeded",
     });
     await until(() => heard !== undefined, "the signal fires");

@@ -260,18 +260,18 @@ describe("metadata of the answer through middleware", () => {
     };
     const told: unknown[] = [];
     const onMetadata = (metadata: Metadata) => void told.push(metadata.get("try"));
-    expect(await flow(twice).sum([], undefined, { onMetadata })).toBe(1);
+    expect(await flow(twice).sum([], { onMetadata })).toBe(1);
     expect(told).toEqual(["2"]);
-    expect(await read(flow(twice).count(undefined, { onMetadata }))).toEqual([]);
+    expect(await read(flow(twice).count({ onMetadata }))).toEqual([]);
     expect(told).toEqual(["2", "4"]);
     const throwing = () => {
       throw new Error("mine");
     };
-    expect(await failure(flow(twice).sum([], undefined, { onMetadata: throwing }))).toMatchObject({
+    expect(await failure(flow(twice).sum([], { onMetadata: throwing }))).toMatchObject({
       code: "internal",
       message: "[internal] onMetadata threw",
     });
-    expect(await failure(read(flow(twice).count(undefined, { onMetadata: throwing })))).toMatchObject({
+    expect(await failure(read(flow(twice).count({ onMetadata: throwing })))).toMatchObject({
       code: "internal",
     });
   });

@@ -77,7 +77,7 @@ describe.each(providers)("streams with metadata over $name", (provider) => {
     const onMetadata = (metadata: Metadata) => void ends.push(metadata.toJSON());
     const client = api(Numbers, { metadata: { "x-tenant": "acme" } });
     expect(await all(client.count({ to: 3 }, { onMetadata }))).toEqual([0, 1, 2]);
-    expect(await client.sum(from(1, 2), { from: 1 }, { onMetadata, metadata: { "x-tenant": "own" } })).toBe(
+    expect(await client.sum({ from: 1 }, from(1, 2), { onMetadata, metadata: { "x-tenant": "own" } })).toBe(
       4,
     );
     expect(ends).toEqual([{ "x-count": "3" }, { "x-sum": "done" }]);
@@ -102,7 +102,7 @@ describe("middleware around streams", () => {
     ]);
     const client = api(Numbers, side === "client" ? { middleware: chain } : {});
     expect(await all(client.count({ to: 3 }))).toEqual([0, 10, 20]);
-    expect(await client.sum(from(1, 2), { from: 1 })).toBe(31);
+    expect(await client.sum({ from: 1 }, from(1, 2))).toBe(31);
     expect(await all(client.echo(["a", "b"]))).toEqual(["A", "B"]);
     const writer = client.sum.open({ from: 1 });
     await writer.send(1);
@@ -124,7 +124,7 @@ describe("middleware around streams", () => {
     const plain = await pair(mem, [implement(Numbers, handlers())]);
     for (const client of [served.api(Numbers), plain.api(Numbers, { middleware: [refuse] })]) {
       expect(await failure(all(client.count({ to: 3 })))).toMatchObject({ code: "permission_denied" });
-      expect(await failure(client.sum(from(1), { from: 1 }))).toMatchObject({ code: "permission_denied" });
+      expect(await failure(client.sum({ from: 1 }, from(1)))).toMatchObject({ code: "permission_denied" });
       const writer = client.sum.open({ from: 1 });
       expect(await failure(writer.end())).toMatchObject({ code: "permission_denied" });
     }
@@ -182,7 +182,7 @@ describe("middleware around streams", () => {
     stream.cancel();
     expect(await stream.next()).toEqual({ done: true, value: undefined });
     expect(given?.aborted).toBe(true);
-    const late = api(Numbers, { middleware: [stuck] }).sum(from(1), { from: 1 }, { timeoutMs: 20 });
+    const late = api(Numbers, { middleware: [stuck] }).sum({ from: 1 }, from(1), { timeoutMs: 20 });
     expect(await failure(late)).toMatchObject({ code: "deadline_exceeded" });
     expect(server.stats().counters.requestsStarted).toBe(0);
   });

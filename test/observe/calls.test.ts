@@ -76,7 +76,7 @@ describe.each(transports)("engine.calls() over $name", (provider) => {
     const gate = deferred();
     const { server, client, peer, api } = await pair(provider, [work(gate.promise)], { endsHard: true });
     const controller = new AbortController();
-    const held = failure(api(Work).hold(undefined, { signal: controller.signal }));
+    const held = failure(api(Work).hold({ signal: controller.signal }));
     await until(() => server.stats().callsIn === 1, "it is served");
     controller.abort();
     // The peer cannot have heard of it before this turn ends.
@@ -96,7 +96,7 @@ describe.each(transports)("engine.calls() over $name", (provider) => {
     const { server, client, api } = await pair(provider, [work(gate.promise)], { server: quiet });
     for (let i = 0; i < 20; i++) await api(Work).ping();
     await failure(api(Work).fail());
-    const timedOut = await failure(api(Work).hold(undefined, { timeoutMs: 1 }));
+    const timedOut = await failure(api(Work).hold({ timeoutMs: 1 }));
     expect(timedOut.code).toBe("deadline_exceeded");
     await until(() => server.stats().counters.requestsFailed === 2, "the server has ended it too");
     gate.resolve();

@@ -96,7 +96,7 @@ describe.each(["tcp", "shm"] as const)("lanes with certificates over %s", (fabri
       expect(await admin.api.reset()).toMatchObject({ who: "dns admin.example" });
       await expect(client.api.pay()).rejects.toMatchObject({ code: "permission_denied", notExecuted: true });
       const paid = { metadata: { authorization: "Bearer paid" } };
-      expect(await client.api.pay(undefined, paid)).toMatchObject({ who: "dns client.example" });
+      expect(await client.api.pay(paid)).toMatchObject({ who: "dns client.example" });
       expect(await client.api.workerData()).not.toContain("security");
     }
     // The dispatcher, which judges by the same rules, and each lane.

@@ -21,7 +21,7 @@ describe("calls that wait for a peer's session", () => {
     const mute = createServer((socket) => sockets.push(socket));
     await new Promise<void>((resolve) => mute.listen(Number(new URL(url).port), "127.0.0.1", resolve));
     expect((mute.address() as AddressInfo).port).toBe(Number(new URL(url).port));
-    const call = failure(peer.client(Ping).ping(undefined, { timeoutMs: 60_000 }));
+    const call = failure(peer.client(Ping).ping({ timeoutMs: 60_000 }));
     await until(() => peer.state === "connecting", "the connect is under way");
     if (what === "peer") peer.close();
     else await client.close();

@@ -53,8 +53,8 @@ async function drained(items: AsyncIterable<number>): Promise<number[]> {
 type CallOf = (work: Client<typeof Work>, onMetadata: (metadata: Metadata) => void) => Promise<unknown>;
 
 const kinds: [string, CallOf][] = [
-  ["a call", (work, onMetadata) => work.run(undefined, { onMetadata })],
-  ["a stream", (work, onMetadata) => drained(work.items(undefined, { onMetadata }))],
+  ["a call", (work, onMetadata) => work.run({ onMetadata })],
+  ["a stream", (work, onMetadata) => drained(work.items({ onMetadata }))],
 ];
 
 describe.each(transports)("metadata of the answer over $name", (provider) => {
@@ -91,9 +91,7 @@ describe.each(transports)("metadata of the answer over $name", (provider) => {
     const { api } = await pair(provider, [numbered(1, gate.promise)]);
     const told: unknown[] = [];
     const work = api(Work, { retry: false, hedge: { afterMs: 5, attempts: 2 }, timeoutMs: 60_000 });
-    expect(
-      await work.slow(undefined, { onMetadata: (metadata) => void told.push(metadata.get("number")) }),
-    ).toBe(2);
+    expect(await work.slow({ onMetadata: (metadata) => void told.push(metadata.get("number")) })).toBe(2);
     gate.resolve();
     expect(told).toEqual(["2"]);
   });

@@ -284,9 +284,7 @@ describe("a call to a balanced peer that is tried again", () => {
     const peer = await client.connect(urlOf(server));
     const retry = { baseDelayMs: 100_000, maxDelayMs: 100_000 };
     const stop = new AbortController();
-    const waiting = peer
-      .client(Who, { timeoutMs: 1_000_000, retry })
-      .name.result(undefined, { signal: stop.signal });
+    const waiting = peer.client(Who, { timeoutMs: 1_000_000, retry }).name.result({ signal: stop.signal });
     await until(() => client.calls()[0]?.phase === "backoff", "it waits");
     expect(client.calls()).toMatchObject([
       { method: "who.v1/name", peer: urlOf(server), callId: 0, grantedBytes: 0 },

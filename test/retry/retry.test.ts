@@ -79,9 +79,9 @@ describe("a call that fails", () => {
     const { client, error, executions, pair } = setUp(failing({}));
     const failed = await error(client({ retry: false }).idempotent());
     expect([failed.code, "attempts" in failed, executions()]).toEqual(["unavailable", false, 1]);
-    await error(client().idempotent(undefined, { retry: false }));
+    await error(client().idempotent({ retry: false }));
     expect(executions()).toBe(2);
-    await error(client({ retry: false }).idempotent(undefined, { retry: { attempts: 2 } }));
+    await error(client({ retry: false }).idempotent({ retry: { attempts: 2 } }));
     expect(executions()).toBe(4);
     expect(held(pair)).toEqual([0, 0]);
   });
@@ -148,7 +148,7 @@ describe("a call that fails", () => {
     const { client, error, executions } = setUp(failing({ code: "aborted" }));
     expect((await error(client().idempotent())).code).toBe("aborted");
     expect(executions()).toBe(1);
-    await error(client().idempotent(undefined, { retry: { codes: ["aborted"], attempts: 2 } }));
+    await error(client().idempotent({ retry: { codes: ["aborted"], attempts: 2 } }));
     expect(executions()).toBe(3);
     const declared = setUp(failing({ reason: "Busy", data: { load: 3 } }));
     expect(await declared.error(declared.client().idempotent())).toMatchObject({
@@ -283,7 +283,7 @@ describe("a call that is given up", () => {
       const controller = new AbortController();
       const startMs = clock.now();
       clock.timer(100, () => controller.abort("enough"));
-      const { error, atMs } = await end(client(options).idempotent(undefined, { signal: controller.signal }));
+      const { error, atMs } = await end(client(options).idempotent({ signal: controller.signal }));
       expect(error).toMatchObject({ code: "cancelled", cause: "enough", origin: "local" });
       expect(atMs - startMs).toBeLessThan(120);
       expect(held(pair)).toEqual([0, 0]);
@@ -301,7 +301,7 @@ describe("a call that is given up", () => {
     vi.spyOn(pair.client.table, "connect").mockReturnValue(new Promise(() => {}));
     const controller = new AbortController();
     clock.timer(50, () => controller.abort());
-    const { error } = await end(client().plain(undefined, { signal: controller.signal }));
+    const { error } = await end(client().plain({ signal: controller.signal }));
     expect(error).toMatchObject({ code: "cancelled", notExecuted: true });
     expect(held(pair)).toEqual([0, 0]);
   });
@@ -341,7 +341,7 @@ describe("a hedge", () => {
       const { client, error, executions, never } = setUp(() => never());
       await error(client({ timeoutMs: 200, hedge })[name]());
       expect(executions()).toBe(1);
-      expect(() => client({})[name](undefined, { hedge })).toThrow(
+      expect(() => client({})[name]({ hedge })).toThrow(
         /^call: hedge needs an idempotent method, and .*\/(plain|replayed) is not declared so$/,
       );
       expect(executions()).toBe(1);

@@ -118,7 +118,7 @@ async function connectThrough(
 /** A call shows who is at both sides. */
 async function expectHonest(peer: Peer): Promise<void> {
   expect(peer.identity).toMatchObject({ name: "server.example" });
-  expect(await peer.client(Who).ask(undefined, { timeoutMs: 30_000 })).toBe("client.example");
+  expect(await peer.client(Who).ask({ timeoutMs: 30_000 })).toBe("client.example");
 }
 
 /** Whether a byte may be another without effect. Both sides hash the hello whole, so it has no such byte. */

@@ -220,7 +220,7 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
     expect((await items.next()).value).toBe(0);
     expect((await parts.next()).value).toBe(1);
     parts.cancel();
-    expect(await api(Twice).store([0, 1, 2], undefined, options)).toContain(`TypeError: ${once}`);
+    expect(await api(Twice).store([0, 1, 2], options)).toContain(`TypeError: ${once}`);
   });
 
   it("comes by a handler that reads no further, and ends the client's generator", async () => {

@@ -67,7 +67,7 @@ describe.each(transports)("headers of a stream over $name", (provider) => {
     const { implementation } = logs();
     const { api } = await pair(provider, [implementation]);
     const { events, onHeaders, onMetadata } = keeper();
-    const echo = api(Logs).echo.open(undefined, { onHeaders });
+    const echo = api(Logs).echo.open({ onHeaders });
     await echo.send("x");
     expect(await echo.next()).toMatchObject({ value: "x" });
     expect(events.splice(0)).toEqual([["headers", { "x-mode": "echo" }]]);

@@ -71,7 +71,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     const feeder = new Feeder();
     const { api, client, server } = await pair(provider, [feeder.implementation]);
     const feed = api(Feed);
-    const stalled = Array.from({ length: 20 }, () => feed.pieces(undefined, { window: { bytes: 20_000 } }));
+    const stalled = Array.from({ length: 20 }, () => feed.pieces({ window: { bytes: 20_000 } }));
     // Nineteen items of 1,003 bytes and 16 take 20,000 bytes to 639; the twentieth below zero.
     await until(() => client.stats().counters.itemsReceived === 400, "full windows");
     for (let i = 0; i < 100; i++) expect(await feed.echo(i)).toBe(i);

@@ -57,10 +57,10 @@ describe.each(transports)("streams over $name", (provider) => {
   it("carry the items of the client and its opening input", async () => {
     const { api } = await pair(provider, [numbers]);
     const { sum } = api(Numbers);
-    expect(await sum(upTo(3000), { from: 1 })).toBe(1 + (3000 * 2999) / 2);
-    expect(await sum([], { from: 7 })).toBe(7);
-    expect(await sum([1, 2, 3], { from: 0 })).toBe(6);
-    expect(await sum(ReadableStream.from([4, 5]), { from: 0 })).toBe(9);
+    expect(await sum({ from: 1 }, upTo(3000))).toBe(1 + (3000 * 2999) / 2);
+    expect(await sum({ from: 7 }, [])).toBe(7);
+    expect(await sum({ from: 0 }, [1, 2, 3])).toBe(6);
+    expect(await sum({ from: 0 }, ReadableStream.from([4, 5]))).toBe(9);
   });
 
   it("carry items both ways", async () => {
@@ -89,7 +89,7 @@ describe.each(transports)("streams over $name", (provider) => {
       }),
     ]);
     let count: unknown;
-    const stream = api(Tagged).tags(undefined, {
+    const stream = api(Tagged).tags({
       metadata: { tenant: "acme" },
       onMetadata: (metadata) => {
         count = metadata.get("count");

@@ -36,7 +36,7 @@ client.all();
 client.count(["a"]);
 client.talk(["a"]);
 client.talk.open();
-client.append([{ at: "2026-01-01" }], { file: "a" });
+client.append({ file: "a" }, [{ at: "2026-01-01" }]);
 // @ts-expect-error TS2554 an input that is missing
 client.tail();
 // @ts-expect-error TS2554 an opening input that is missing

@@ -1,5 +1,8 @@
+import { z } from "zod";
+import type { Client } from "../../src/client/client.ts";
 import type { HandlerOutputOf, InputOf, OutputOf } from "../../src/contract/infer.ts";
 import type { VoidSchema } from "../../src/contract/schema.ts";
+import { service } from "../../src/contract/service.ts";
 import { unary } from "../../src/contract/unary.ts";
 import type { Equal, Expect } from "./expect-type.ts";
 import { type FramesHandlers, frames, type Methods } from "./frames.ts";
@@ -12,16 +15,25 @@ export type InsideService = Expect<Equal<Methods["ping"]["input"], VoidSchema>>;
 const empty = unary({});
 export type ByItself = Expect<Equal<(typeof empty)["output"], VoidSchema>>;
 
-// It is called without arguments, or with options behind an `undefined`.
+// It is called without arguments, or with options.
 export const pinged: Promise<void> = frames.ping();
-frames.ping(undefined, { timeoutMs: 5 });
+frames.ping({ timeoutMs: 5 });
 frames.ping.result().then((result) => result.ok);
 export const now: Promise<Date> = frames.now();
 
-// @ts-expect-error TS2345 an input where none is taken
-frames.ping({});
+frames.ping.result({ timeoutMs: 5 }).then((result) => result.ok);
+
+// @ts-expect-error TS2353 an input where none is taken
+frames.ping({ path: "/" });
+// @ts-expect-error TS2554 options behind an input that the method does not take
+frames.ping(undefined, { timeoutMs: 5 });
+
+// A schema of no value that the contract names takes its place all the same.
+const named = service("named.v1", { wait: unary({ input: z.void() }) });
+declare const client: Client<typeof named>;
+client.wait(undefined, { timeoutMs: 5 });
 // @ts-expect-error TS2345 options in the place of the input
-frames.ping({ timeoutMs: 5 });
+client.wait({ timeoutMs: 5 });
 
 export const handlers: Pick<FramesHandlers, "ping" | "store" | "now"> = {
   ping() {},

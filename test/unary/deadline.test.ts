@@ -52,8 +52,8 @@ describe.each(transports)("a deadline over $name", (provider) => {
     const client = api(Time, { timeoutMs: 60_000 });
     between(await client.left(), 30_000, 60_000);
     between(await client.short(), 30_000, 60_000);
-    between(await client.left(undefined, { timeoutMs: 600_000 }), 500_000, 600_000);
-    between(await client.short(undefined, { timeoutMs: 2_147_483_647 }), 2_147_000_000, 2_147_483_647);
+    between(await client.left({ timeoutMs: 600_000 }), 500_000, 600_000);
+    between(await client.short({ timeoutMs: 2_147_483_647 }), 2_147_000_000, 2_147_483_647);
   });
 
   it("ends a call whose handler runs on, at both sides", async () => {

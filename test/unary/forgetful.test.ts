@@ -29,10 +29,7 @@ describe.each(transports)("a handler over $name", (provider) => {
       const { api, server } = await pair(provider, [implement(Work, { run: never, once: never })]);
       // No caller's cancel: the time that the request says is shorter than the caller's patience.
       const error = await failure(
-        api(Work)[method](
-          undefined,
-          method === "run" ? { attemptTimeoutMs: 60, retry: false } : { timeoutMs: 60 },
-        ),
+        api(Work)[method](method === "run" ? { attemptTimeoutMs: 60, retry: false } : { timeoutMs: 60 }),
       );
       expect(error.code).toBe("deadline_exceeded");
       await until(
@@ -57,7 +54,7 @@ describe.each(transports)("a handler over $name", (provider) => {
     const run = () => twice as unknown as Promise<unknown>;
     const { api, server } = await pair(provider, [implement(Work, { run, once: run })]);
     expect(await api(Work).run()).toBe(1);
-    expect(await api(Work).once(undefined, { retry: { attempts: 2 } })).toBe(1);
+    expect(await api(Work).once({ retry: { attempts: 2 } })).toBe(1);
     expect(server.stats().counters).toMatchObject({
       lateResults: 4,
       requestsSucceeded: 2,

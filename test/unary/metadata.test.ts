@@ -44,7 +44,7 @@ describe.each(providers)("metadata over $name", (provider) => {
     const client = api(Echo);
     const { kept, onMetadata } = keeper();
     await client.echo("value", { metadata, onMetadata });
-    await client.ping(undefined, { metadata, onMetadata });
+    await client.ping({ metadata, onMetadata });
     const mirrored = [
       ["re-x-tenant", "acme – grün"],
       ["re-x-key", Uint8Array.of(0, 13, 10, 255)],
@@ -58,7 +58,7 @@ describe.each(providers)("metadata over $name", (provider) => {
     const metadata = { via: ["a", Uint8Array.of(7), "c"], "x-tenant": "acme" };
     await api(Echo).echo("value", { metadata, onMetadata });
     const client = api(Echo, { metadata: { via: "client", also: ["1", "2"] } });
-    await client.ping(undefined, { metadata: new Metadata(metadata), onMetadata });
+    await client.ping({ metadata: new Metadata(metadata), onMetadata });
     expect(kept.map((each) => each.getAll("re-via"))).toEqual([metadata.via, metadata.via]);
     expect(kept.map((each) => [each.get("re-via"), each.get("re-x-tenant")])).toEqual([
       ["a", "acme"],
@@ -79,7 +79,7 @@ describe.each(providers)("metadata over $name", (provider) => {
     const { api } = await pair(provider, [mirror]);
     const { kept, onMetadata } = keeper();
     const client = api(Echo, { retry: { attempts: 3 }, metadata: { a: "1" } });
-    expect(await client.once(undefined, { onMetadata, metadata: { b: "2" } })).toBe(2);
+    expect(await client.once({ onMetadata, metadata: { b: "2" } })).toBe(2);
     expect(await client.echo("again", { onMetadata })).toBe("again");
     expect(kept.map((metadata) => [...metadata])).toEqual([[["x-served", "here"]], [["re-a", "1"]]]);
   });
@@ -87,7 +87,7 @@ describe.each(providers)("metadata over $name", (provider) => {
   it("comes with an error", async () => {
     const { api } = await pair(provider, [mirror]);
     const { kept, onMetadata } = keeper();
-    const error = await failure(api(Echo).refuse(undefined, { onMetadata }));
+    const error = await failure(api(Echo).refuse({ onMetadata }));
     expect(error).toMatchObject({ reason: "Full", data: { left: 0 } });
     expect(error.metadata?.get("x-reason")).toBe("no room");
     expect(kept[0]?.get("x-reason")).toBe("no room");
@@ -97,8 +97,8 @@ describe.each(providers)("metadata over $name", (provider) => {
     const { api } = await pair(provider, [mirror]);
     const { kept, onMetadata } = keeper();
     const client = api(Echo, { metadata: { a: "client", b: "client" } });
-    await client.ping(undefined, { onMetadata });
-    await client.ping(undefined, { onMetadata, metadata: new Metadata({ b: "call", c: "call" }) });
+    await client.ping({ onMetadata });
+    await client.ping({ onMetadata, metadata: new Metadata({ b: "call", c: "call" }) });
     expect(kept.map((metadata) => metadata.toJSON())).toEqual([
       { "re-a": "client", "re-b": "client" },
       { "re-a": "client", "re-b": "call", "re-c": "call" },
@@ -109,8 +109,8 @@ describe.each(providers)("metadata over $name", (provider) => {
     const { api } = await pair(provider, [mirror]);
     const { kept, onMetadata } = keeper();
     const headers = new Headers({ B: "call" });
-    await api(Echo).ping(undefined, { onMetadata, metadata: headers });
-    await api(Echo, { metadata: new Headers({ A: "client" }) }).ping(undefined, {
+    await api(Echo).ping({ onMetadata, metadata: headers });
+    await api(Echo, { metadata: new Headers({ A: "client" }) }).ping({
       onMetadata,
       metadata: headers,
     });
@@ -119,7 +119,7 @@ describe.each(providers)("metadata over $name", (provider) => {
       { "re-a": "client", "re-b": "call" },
     ]);
     const pairs = [["b", "call"]] as never;
-    expect(() => api(Echo).ping(undefined, { metadata: pairs })).toThrow("a Map or Headers");
+    expect(() => api(Echo).ping({ metadata: pairs })).toThrow("a Map or Headers");
     expect(() => api(Echo, { metadata: pairs })).toThrow("a Map or Headers");
   });
 });
@@ -130,18 +130,16 @@ describe("metadata", () => {
   it("is refused at once when an entry is malformed, and fails the call beyond a limit", async () => {
     const { api, server } = await pair(mem, [mirror]);
     expect(() => api(Echo, { metadata: { Upper: "" } })).toThrow('client: metadata: the name "Upper"');
-    expect(() => api(Echo).ping(undefined, { metadata: { a: "x\n" } })).toThrow('the value of "a"');
-    expect(() => api(Echo).ping(undefined, { metadata: 7 as never })).toThrow("call: metadata must be");
-    expect(() => api(Echo).ping(undefined, { onMetadata: 7 as never })).toThrow(
-      "onMetadata must be a function",
-    );
-    const error = await failure(api(Echo).ping(undefined, { metadata: { a: "x".repeat(9000) } }));
+    expect(() => api(Echo).ping({ metadata: { a: "x\n" } })).toThrow('the value of "a"');
+    expect(() => api(Echo).ping({ metadata: 7 as never })).toThrow("call: metadata must be");
+    expect(() => api(Echo).ping({ onMetadata: 7 as never })).toThrow("onMetadata must be a function");
+    const error = await failure(api(Echo).ping({ metadata: { a: "x".repeat(9000) } }));
     expect(error).toMatchObject({ code: "invalid_argument", notExecuted: true });
     expect(error.message).toContain("8192 bytes");
-    expect(() => api(Echo).ping(undefined, { metadata: { a: ["x", 7 as never] } })).toThrow(
+    expect(() => api(Echo).ping({ metadata: { a: ["x", 7 as never] } })).toThrow(
       'the value of "a" must be a string or a Uint8Array, or an array of them',
     );
-    const many = await failure(api(Echo).ping(undefined, { metadata: { a: new Array(65).fill("") } }));
+    const many = await failure(api(Echo).ping({ metadata: { a: new Array(65).fill("") } }));
     expect([many.code, many.message]).toEqual(["invalid_argument", expect.stringContaining("64 entries")]);
     expect(server.stats().counters.requestsStarted).toBe(0);
   });

@@ -49,11 +49,11 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     const { outer } = await chain(provider, async ({ inherits }, call) => {
       await Promise.resolve();
       await new Promise(setImmediate);
-      const own = await inherits.left(undefined, { timeoutMs: 300 });
-      const longer = await inherits.left(undefined, { timeoutMs: 60_000 });
+      const own = await inherits.left({ timeoutMs: 300 });
+      const longer = await inherits.left({ timeoutMs: 60_000 });
       return [own, longer, call.timeLeftMs];
     });
-    const [own, longer] = (await outer.run(undefined, { timeoutMs: 8000 })) as number[];
+    const [own, longer] = (await outer.run({ timeoutMs: 8000 })) as number[];
     expect(own).toBeLessThanOrEqual(301);
     // Time left travels in whole milliseconds, rounded up at each of the two hops.
     expect(longer).toBeLessThanOrEqual(8002);
@@ -62,10 +62,10 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
 
   it("has its own time when it says so, and so has one made outside of any", async () => {
     const { outer, api } = await chain(provider, async ({ goesOn, inherits }) => [
-      await goesOn.left(undefined, { timeoutMs: 60_000 }),
-      await inherits.left(undefined, { timeoutMs: 60_000, inherit: false }),
+      await goesOn.left({ timeoutMs: 60_000 }),
+      await inherits.left({ timeoutMs: 60_000, inherit: false }),
     ]);
-    for (const left of (await outer.run(undefined, { timeoutMs: 8000 })) as number[])
+    for (const left of (await outer.run({ timeoutMs: 8000 })) as number[])
       expect(left).toBeGreaterThan(30_000);
     expect(api).toBeDefined();
   });
@@ -73,12 +73,12 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
   it("ends with deadline_exceeded when the other's time is up", async () => {
     const met = deferred<RpcError>();
     const { outer, inner, gate, middle } = await chain(provider, async ({ inherits }) => {
-      const error = await failure(inherits.wait(undefined, { timeoutMs: 60_000 }));
+      const error = await failure(inherits.wait({ timeoutMs: 60_000 }));
       met.resolve(error);
       throw error;
     });
     // Both requests must have arrived by then, on a slow machine too.
-    expect(await failure(outer.run(undefined, { timeoutMs: 500 }))).toMatchObject({
+    expect(await failure(outer.run({ timeoutMs: 500 }))).toMatchObject({
       code: "deadline_exceeded",
     });
     expect(await met.promise).toMatchObject({ method: "inner.v1/wait" });
@@ -92,10 +92,10 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     for (const retry of [false, { attempts: 3 }] as const) {
       const met = deferred<RpcError>();
       const { outer, inner, gate } = await chain(provider, async ({ inherits }) => {
-        met.resolve(await failure(inherits.wait(undefined, { retry })));
+        met.resolve(await failure(inherits.wait({ retry })));
       });
       const controller = new AbortController();
-      const call = failure(outer.run(undefined, { signal: controller.signal }));
+      const call = failure(outer.run({ signal: controller.signal }));
       await until(() => inner.served === 1, "the inner call is served");
       controller.abort();
       expect(await call).toMatchObject({ code: "cancelled" });
@@ -115,15 +115,15 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     const middle = await openEngine({
       listen: provider.freshUrl(),
       serve: (engine) => {
-        const inner = engine.peer(url).client(Inner);
-        return [implement(Outer, { run: () => inner.left(undefined, { timeoutMs: 60_000 }) })];
+        const inner = engine.lazyPeer(url).client(Inner);
+        return [implement(Outer, { run: () => inner.left({ timeoutMs: 60_000 }) })];
       },
       onHandlerError: (error) => void told.push(error),
     });
     const first = await openEngine();
     const outer = (await first.connect(middle.urls[0] as string)).client(Outer);
     // Over verbs a peer that is not there is known by its silence, after the 5 s that connecting may take.
-    const error = await failure(outer.run(undefined, { timeoutMs: 60_000 }));
+    const error = await failure(outer.run({ timeoutMs: 60_000 }));
     expect(error).toMatchObject({ code: "unavailable", origin: "remote" });
     expect(error.message).toContain("(address)");
     expect(error.message).not.toContain(url);
@@ -138,7 +138,7 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
       met.resolve(await failure(inherits.wait()));
     });
     // Its request must have arrived by then, on a slow machine too.
-    const call = failure(outer.run(undefined, { timeoutMs: 500 }));
+    const call = failure(outer.run({ timeoutMs: 500 }));
     await call;
     expect(await met.promise).toMatchObject({ notExecuted: true });
     expect(inner.served).toBe(0);
@@ -148,12 +148,10 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     const later = deferred<unknown>();
     const answered = deferred();
     const { outer } = await chain(provider, ({ inherits }) => {
-      void answered.promise.then(async () =>
-        later.resolve(await inherits.left(undefined, { timeoutMs: 60_000 })),
-      );
+      void answered.promise.then(async () => later.resolve(await inherits.left({ timeoutMs: 60_000 })));
       return "early";
     });
-    expect(await outer.run(undefined, { timeoutMs: 5000 })).toBe("early");
+    expect(await outer.run({ timeoutMs: 5000 })).toBe("early");
     answered.resolve();
     expect(await later.promise).toBeGreaterThan(30_000);
   });

@@ -43,7 +43,7 @@ describe("mem:// under node:test's mock timers", () => {
     mock.timers.enable();
     await withReports(async (client) => {
       let isSettled = false;
-      const call = assert.rejects(client.never(undefined, { timeoutMs: 50 }), isOverdue).finally(() => {
+      const call = assert.rejects(client.never({ timeoutMs: 50 }), isOverdue).finally(() => {
         isSettled = true;
       });
       // A call that goes there and back: the first has arrived before it.
@@ -59,7 +59,7 @@ describe("mem:// under node:test's mock timers", () => {
   it("lets a handler's timer fire before the deadline", async ({ mock }) => {
     mock.timers.enable({ apis: ["setTimeout", "Date"] });
     await withReports(async (client) => {
-      const call = client.slow(undefined, { timeoutMs: 90_000 });
+      const call = client.slow({ timeoutMs: 90_000 });
       await client.add(1);
       mock.timers.tick(60_000);
       assert.equal(await call, "made");
@@ -69,7 +69,7 @@ describe("mem:// under node:test's mock timers", () => {
   it("ends a deadline when only setTimeout is mocked", async ({ mock }) => {
     mock.timers.enable({ apis: ["setTimeout"] });
     await withReports(async (client) => {
-      const call = assert.rejects(client.never(undefined, { timeoutMs: 30_000 }), isOverdue);
+      const call = assert.rejects(client.never({ timeoutMs: 30_000 }), isOverdue);
       await client.add(1);
       mock.timers.tick(30_000);
       await call;
@@ -77,6 +77,6 @@ describe("mem:// under node:test's mock timers", () => {
   });
 
   it("keeps deadlines when the mocks are gone", async () => {
-    await withReports((client) => assert.rejects(client.never(undefined, { timeoutMs: 20 }), isOverdue));
+    await withReports((client) => assert.rejects(client.never({ timeoutMs: 20 }), isOverdue));
   });
 });

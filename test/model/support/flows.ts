@@ -140,7 +140,7 @@ export class Flows {
       return "has left";
     }
     if (kind === "up") {
-      const count = await client.up(this.#send(number, to, life), asked, options);
+      const count = await client.up(asked, this.#send(number, to, life), options);
       if (count >= 0 && count !== to)
         this.#books.violated(`${count} of ${to} items of stream ${number} came, and its end`);
       return `answered ${count}`;
@@ -148,7 +148,7 @@ export class Flows {
     const stream =
       kind === "down"
         ? client.down(asked, options)
-        : client.both(this.#send(number, to, life), asked, options);
+        : client.both(asked, this.#send(number, to, life), options);
     const patience = this.#schedule.chance(0.2) ? this.#schedule.below(to + 1) : to + 1;
     let count = 0;
     for await (const each of stream) {

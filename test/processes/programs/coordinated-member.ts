@@ -47,7 +47,7 @@ obey({
   who: (of: number) => group.at(of).client(Standing).who(),
   /** The code that the call ends with. */
   async hold(of: number) {
-    const result = await group.at(of).client(Standing).hold.result(undefined, { timeoutMs: 100_000 });
+    const result = await group.at(of).client(Standing).hold.result({ timeoutMs: 100_000 });
     return result.ok ? "ok" : result.error.code;
   },
   url: (of: number) => group.at(of).peer.url,

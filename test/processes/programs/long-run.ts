@@ -53,7 +53,7 @@ const expected: Readonly<Record<Abandoned, string>> = {
 /** Every other one is being answered when it is given up. */
 function abandon(how: Abandoned, i: number): Promise<string> {
   const ask = (options: { signal?: AbortSignal; timeoutMs?: number }): Promise<unknown> =>
-    i % 2 === 0 ? trial.linger(undefined, options) : trial.echo({ token: "t" }, options);
+    i % 2 === 0 ? trial.linger(options) : trial.echo({ token: "t" }, options);
   switch (how) {
     case "aborted": {
       const controller = new AbortController();
@@ -64,7 +64,7 @@ function abandon(how: Abandoned, i: number): Promise<string> {
       return codeOf(call);
     }
     case "late":
-      return codeOf(trial.linger(undefined, { timeoutMs: 1 }));
+      return codeOf(trial.linger({ timeoutMs: 1 }));
     case "dropped":
       void trial.echo({ token: "t" });
       return Promise.resolve("dropped");

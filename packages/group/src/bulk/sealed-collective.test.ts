@@ -52,7 +52,7 @@ it.each(["sealed", "plain"] as const)(
     const tree = { kind: "knomial", ratio: 2 } as const;
     const { value, ok } = await (groups[0] as (typeof groups)[0])
       .all(Models)
-      .load(undefined, { bulk: region, tree, timeoutMs: 60_000, checksum: "crc32c" });
+      .load({ bulk: region, tree, timeoutMs: 60_000, checksum: "crc32c" });
     const ranks = Array.from({ length: size }, (_, rank) => rank);
     expect([...ok].sort()).toEqual(ranks);
     expect([...value].sort()).toEqual(ranks.map((rank) => `${rank} ${sha(bytes)}`));

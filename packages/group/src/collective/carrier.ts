@@ -17,7 +17,7 @@ export class Carrier {
     offers: AsyncIterable<number> | undefined,
   ): Promise<Reply> {
     const send = this.#clientOf(to, service)[name] as (...given: unknown[]) => Promise<Reply>;
-    return offers === undefined ? send(envelope, options) : send(offers, envelope, options);
+    return offers === undefined ? send(envelope, options) : send(envelope, offers, options);
   }
 
   #clientOf(to: Reached, service: AnyService): Record<string, unknown> {

@@ -71,7 +71,7 @@ async function begin(
   const { engine, group } = at(0);
   const bulk = engine.expose(Buffer.alloc(4 << 20, 7), { access: "read" });
   const { run, load } = group.all(Job);
-  const call = method === "run" ? run(undefined, options) : load(undefined, { ...options, bulk });
+  const call = method === "run" ? run(options) : load({ ...options, bulk });
   const error = call.then(
     () => undefined,
     (reason: unknown) => reason,

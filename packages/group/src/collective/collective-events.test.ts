@@ -31,9 +31,9 @@ it("tells when a collective starts, is repaired and ends, and counts them", asyn
   const { collectives } = members[0] as TestMember;
   const options = { timeoutMs: 60_000, onFailure: "partial", tree: { kind: "knomial", ratio: 2 } } as const;
   const events = collect();
-  await collectives.all(Store).touch(undefined, { ...options, exclude: [0] });
+  await collectives.all(Store).touch({ ...options, exclude: [0] });
   await members[4]?.engine.close();
-  await collectives.all(Store).touch(undefined, options);
+  await collectives.all(Store).touch(options);
   const about = { group: "test", method: "store.v1/touch" };
   const all = [1, 2, 3, 4, 5, 6, 7];
   expect(events).toMatchObject([
@@ -70,7 +70,7 @@ it("counts a call that its caller gives up among the failed", async () => {
   const { collectives } = members[0] as TestMember;
   const events = collect();
   const controller = new AbortController();
-  const call = collectives.all(Store).touch(undefined, { timeoutMs: 60_000, signal: controller.signal });
+  const call = collectives.all(Store).touch({ timeoutMs: 60_000, signal: controller.signal });
   await runs;
   controller.abort();
   await expect(call).rejects.toMatchObject({ code: "cancelled" });

@@ -429,7 +429,10 @@ describe("bad input", () => {
     });
     opened = await groupOf(4, (rank) => [implementCollectives(Odd, { sum: () => rank })]);
     const { collectives } = opened[0] as TestMember;
-    const result = await collectives.all(Odd).sum(undefined, { ...long, onFailure: "partial" });
+    const { sum } = collectives.all(Odd);
+    const loose = sum as unknown as (...args: unknown[]) => unknown;
+    expect(() => loose(undefined, long)).toThrow("odd.v1/sum takes no input; its options come in that place");
+    const result = await sum({ ...long, onFailure: "partial" });
     const lost = [...result.failed.keys()];
     expect([...result.ok, ...lost].sort()).toEqual(ranksOf(4));
     expect(result.value).toBe(result.ok.reduce((sum, rank) => sum + rank, 0));

@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import {
   type AnyService,
   type CallContext,
+  type InputArgument,
   type RemoteRegion,
   RpcError,
   type Schema,
@@ -19,11 +20,11 @@ import type { CarriedMember, Envelope, Reply } from "./envelope.ts";
 import { type CollectiveHost, type GroupImplementation, refusal, type ServedCollective } from "./handlers.ts";
 import { type Members, removalOf } from "./members.ts";
 import {
-  type CollectiveInput,
   type CollectiveMethod,
   type CollectiveOutput,
   type CollectivesOf,
   type ErrorSchemasOf,
+  type InputSchemaOf,
   isCollective,
   type WithBulk,
 } from "./method.ts";
@@ -42,8 +43,10 @@ import type { MaybePromise } from "./when-there.ts";
 
 /** Calls one collective. Rejects with an `RpcError`; a `CollectiveError` tells of every member. */
 export type CollectiveFunction<M> = (
-  input: CollectiveInput<M>,
-  ...options: WithBulk<M, [options: BulkCallOptions], [options?: CollectiveCallOptions]>
+  ...args: [
+    ...InputArgument<InputSchemaOf<M>>,
+    ...WithBulk<M, [options: BulkCallOptions], [options?: CollectiveCallOptions]>,
+  ]
 ) => Promise<CollectiveResult<CollectiveOutput<M>, ErrorSchemasOf<M>>>;
 
 /** A client of a service's collectives: one function for each. */
@@ -135,9 +138,11 @@ export class Collectives implements Disposable {
     if (methods.length === 0)
       throw new TypeError(`collectives: the service "${service.name}" has no collective`);
     const client: Record<string, unknown> = Object.create(null);
-    for (const [name, method] of methods)
-      client[name] = (input: unknown, options: object = {}) =>
-        this.#call(service, name, method as CollectiveMethod, { input }, options);
+    for (const [name, method] of methods as [string, CollectiveMethod][]) {
+      const call = (input: unknown, options: object = {}) =>
+        this.#call(service, name, method, { input }, options);
+      client[name] = method.collective.takesNothing ? withoutInput(`${service.name}/${name}`, call) : call;
+    }
     return Object.freeze(client) as CollectiveClient<S>;
   }
 
@@ -373,3 +378,12 @@ const cancelled = (path: string, signal: AbortSignal): RpcError =>
     method: path,
     cause: signal.reason,
   });
+
+/** A collective without input: its options come first. */
+function withoutInput(path: string, call: (input: unknown, options?: object) => unknown): unknown {
+  return (options?: object, surplus?: unknown) => {
+    if (surplus !== undefined)
+      throw new TypeError(`call: ${path} takes no input; its options come in that place`);
+    return call(undefined, options);
+  };
+}

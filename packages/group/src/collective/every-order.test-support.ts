@@ -147,7 +147,7 @@ class Play {
     const [root] = this.#collectives as [Collectives];
     root
       .all(Work)
-      .run(undefined, options)
+      .run(options)
       .catch((error: unknown) => {
         if (error instanceof CollectiveError) return error.result;
         throw error;

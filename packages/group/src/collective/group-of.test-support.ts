@@ -39,7 +39,7 @@ export class TestMember implements Members {
 
   reach({ urls }: CarriedMember): Peer {
     const [url = ""] = urls;
-    const peer = this.#peers.get(url) ?? this.engine.peer([url]);
+    const peer = this.#peers.get(url) ?? this.engine.lazyPeer([url]);
     this.#peers.set(url, peer);
     return peer;
   }

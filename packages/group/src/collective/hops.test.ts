@@ -74,7 +74,7 @@ describe.each<TreeShape>([
     const ticks = arrivals(tree);
     expect(ticks).toHaveLength(2 * heightOf(tree, size));
     expect(ticks.reduce((sum, each) => sum + each)).toBe(2 * (size - 1));
-    const call = (members[0] as TestMember).collectives.all(Store).touch(undefined, { ...long, tree });
+    const call = (members[0] as TestMember).collectives.all(Store).touch({ ...long, tree });
     try {
       for (const messages of ticks) await network.tick(messages);
       expect((await call).ok).toHaveLength(size);
@@ -96,11 +96,11 @@ describe.each<TreeShape>([
         all.reduce((total, each) => total + each[name], 0);
       return { started: sum("callsStarted"), succeeded: sum("callsSucceeded") };
     };
-    await touch(undefined, { ...long, tree });
+    await touch({ ...long, tree });
     expect(counted()).toEqual({ started: size - 1, succeeded: size - 1 });
     const before = counted();
     await members[dead]?.engine.close();
-    const { failed } = await touch(undefined, { ...long, tree });
+    const { failed } = await touch({ ...long, tree });
     expect([...failed.keys()]).toEqual([dead]);
     const after = counted();
     // Those of the dead member from the first call are counted still: an engine keeps its counters.

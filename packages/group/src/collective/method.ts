@@ -34,6 +34,8 @@ export interface CollectiveBulk {
 /** What a collective has beside the unary method that carries it from node to node. */
 export interface CollectiveParts<I extends Schema, O extends Schema> {
   readonly input: I;
+  /** True when the collective declares no input, so that callers pass none. */
+  readonly takesNothing: boolean;
   /** Undefined for a collective without output. */
   readonly output: O | undefined;
   readonly reduce: ((one: InferOutput<O>, other: InferOutput<O>) => InferOutput<O>) | undefined;
@@ -136,7 +138,9 @@ export function collective<
     timeoutMs,
   });
   const region = bulk && bulkSchema("read", { minBytes: 1, maxBytes: bulk.maxBytes });
-  const parts = Object.freeze({ input: inputSchema as I, output, reduce, timeoutMs, bulk, region, errors });
+  const input = inputSchema as I;
+  const takesNothing = options.input === undefined;
+  const parts = Object.freeze({ input, takesNothing, output, reduce, timeoutMs, bulk, region, errors });
   const carrier =
     region === undefined
       ? unary({ input: envelopeSchema, output: replySchema, timeoutMs })

@@ -23,12 +23,12 @@ it.each([false, true])(
     opened = await groupOf(3, (rank) => [implementCollectives(Store, { touch: () => void runs.push(rank) })]);
     const removed = opened[2] as TestMember;
     const { touch } = removed.collectives.all(Store);
-    await touch(undefined);
+    await touch();
     expect(runs.splice(0).sort()).toEqual([0, 1, 2]);
     const view = nextOf(removed.view, successor);
     for (const each of opened) each.view = view;
     for (const options of [{}, { view: "root" }] as const) {
-      const error = await touch(undefined, { ...options, exclude: [2] }).catch((thrown: unknown) => thrown);
+      const error = await touch({ ...options, exclude: [2] }).catch((thrown: unknown) => thrown);
       expect(error).toMatchObject({ code: "failed_precondition", notExecuted: true });
       expect(notInView(error)).toMatchObject({ group: "test", rank: 2, version: view.version });
     }

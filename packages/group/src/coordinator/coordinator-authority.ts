@@ -184,7 +184,7 @@ class Search {
     url: string,
     call: (client: Client<typeof MembershipService>, timeoutMs: number) => Promise<T>,
   ): Promise<T | "nobody" | "silent"> {
-    const peer = this.#engine.peer(url, { timeoutMs: this.#bounds.probeTimeoutMs });
+    const peer = this.#engine.lazyPeer(url, { timeoutMs: this.#bounds.probeTimeoutMs });
     try {
       // A coordinator asks who is in the way of a candidate, which takes as long again.
       return await call(peer.client(MembershipService), 3 * this.#bounds.probeTimeoutMs);

@@ -104,7 +104,7 @@ describe("a group with a coordinator", () => {
       ...{ host: undefined, detector: undefined, metadata: {} },
     };
     const answer = await engine
-      .peer(urls[0] as string)
+      .lazyPeer(urls[0] as string)
       .client(MembershipService)
       .join({ group: "test", candidate });
     expect(answer).toMatchObject({ kind: "joined", rank: 2 });

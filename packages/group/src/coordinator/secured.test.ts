@@ -57,7 +57,7 @@ describe("a group of sealed engines", () => {
     const one = await join(first, seeds);
     const two = await join(await openEngine("member-2"), seeds);
     await one.when(({ members }) => members.length === 2);
-    expect(await two.at(0).client(Who).hello(undefined, { timeoutMs: 20_000 })).toBe("psk member-2");
+    expect(await two.at(0).client(Who).hello({ timeoutMs: 20_000 })).toBe("psk member-2");
     const stranger = await openEngine("stranger-1");
     const refused = {
       code: "permission_denied",

@@ -201,7 +201,7 @@ function assertSecured(
   { address, key, security }: GroupDetectorOptions,
 ): void {
   if (security !== undefined || key !== undefined || transportOf(address) === "udp") return;
-  const peer = engine.peer(address);
+  const peer = engine.lazyPeer(address);
   const isSealed = peer.isConfidential && !/^(shm|mem):/.test(address);
   peer.close();
   if (isSealed)

@@ -97,17 +97,17 @@ export function peerOf(engine: Engine, member: Pick<Member, "engine" | "urls" | 
   const urls = urlsFrom(member, hostIdentity());
   const options = member.engine === undefined ? {} : { incarnation: BigInt(`0x${member.engine}`) };
   try {
-    return engine.peer(urls, options);
+    return engine.lazyPeer(urls, options);
   } catch (error) {
     const known = urls.filter((url) => isKnown(engine, url));
     if (!(error instanceof TypeError) || known.length === 0) throw error;
-    return engine.peer(known, options);
+    return engine.lazyPeer(known, options);
   }
 }
 
 function isKnown(engine: Engine, url: string): boolean {
   try {
-    engine.peer(url).close();
+    engine.lazyPeer(url).close();
     return true;
   } catch {
     return false;

@@ -60,7 +60,7 @@ it("has ranks of its own for calls, collectives and barriers", async () => {
   const parts = ranks.map((rank) => subgroupOf(joined[rank] as Joined, ranks));
   expect(parts.map(({ self }) => self?.rank)).toEqual([0, 1, 2]);
   expect(await parts[2]?.at(0).client(Who).port()).toBe(joined[3]?.url);
-  const { value, ok } = await (parts[1] as (typeof parts)[0]).all(Ranks).list(undefined);
+  const { value, ok } = await (parts[1] as (typeof parts)[0]).all(Ranks).list();
   expect([value.sort(), ok]).toEqual([
     [0, 1, 2],
     [0, 1, 2],
@@ -73,7 +73,7 @@ it("has ranks of its own for calls, collectives and barriers", async () => {
   ]);
   // The same name with other members is another subgroup.
   const other = subgroupOf(joined[2] as Joined, [2, 0]);
-  const result = await other.all(Ranks).list(undefined, { onFailure: "partial" });
+  const result = await other.all(Ranks).list({ onFailure: "partial" });
   expect([result.ok, result.failed.get(1)?.code]).toEqual([[0], "failed_precondition"]);
 });
 
@@ -134,7 +134,7 @@ it("follows removals: ranks stay, and a successor in the group takes its place",
   await publish(2, [zero, two, three]);
   expect(first.view.members.map(({ rank }) => rank)).toEqual([0, 2]);
   expect(notInView(thrownBy(() => first.at(1)))).toMatchObject({ rank: 1, version: 2 });
-  expect((await first.all(Ranks).list(undefined)).ok).toEqual([0, 2]);
+  expect((await first.all(Ranks).list()).ok).toEqual([0, 2]);
   const waiting = first.when(({ members: all }) => all.length === 3);
   await publish(3, [zero, { ...one, incarnation: 3 }, two, three]);
   expect(memberOf(await waiting, 1)?.incarnation).toBe(3);
@@ -152,7 +152,7 @@ it("breaks with a member that leaves, where it does not follow", async () => {
   first.on("broken", ({ error }) => broken.push(error));
   // Whoever is no member of the subgroup may come and go.
   await publish(2, [zero, one]);
-  expect((await first.all(Ranks).list(undefined)).ok).toEqual([0, 1]);
+  expect((await first.all(Ranks).list()).ok).toEqual([0, 1]);
   const meeting = first.barrier("never").catch((error: unknown) => error);
   await publish(3, [zero, { ...one, incarnation: 3 }, two]);
   await publish(4, [zero, two]);
@@ -160,7 +160,7 @@ it("breaks with a member that leaves, where it does not follow", async () => {
   expect(first.broken?.message).toContain("rank 1 left, and the subgroup does not follow");
   expect(await meeting).toMatchObject({ code: "aborted" });
   expect(thrownBy(() => first.at(0))).toBe(broken[0]);
-  await expect(first.all(Ranks).list(undefined)).rejects.toBe(broken[0]);
+  await expect(first.all(Ranks).list()).rejects.toBe(broken[0]);
   expect(second.broken).toBeInstanceOf(RpcError);
 });
 

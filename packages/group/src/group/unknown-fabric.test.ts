@@ -38,7 +38,7 @@ describe("a view that names a fabric which this version does not know", () => {
   it("loses calls to that member only, with an error that names the URL", async () => {
     const { group, visited, visit } = await groupWith("warp://10.0.0.1:7400");
     expect(() => group.at(1)).toThrow("warp://10.0.0.1:7400");
-    const { ok, failed } = await visit(undefined, { onFailure: "partial" });
+    const { ok, failed } = await visit({ onFailure: "partial" });
     expect([ok, visited]).toEqual([[0], [0]]);
     expect(failed.get(1)).toMatchObject({
       code: "unimplemented",

@@ -62,10 +62,10 @@ async function pair(caller: Known, callee: Known) {
   open.push(engine);
   let answer: Metadata | undefined;
   const stamp = new CallerStamp(caller);
-  const peer = engine.peer(url);
+  const peer = engine.lazyPeer(url);
   const stamped = peer.client(Who, { middleware: [stamp.middleware] });
   const { hello } = stampedClient(peer.client(Who), stamped, () => stamp.isDue);
-  const call = () => hello.result(undefined, { onMetadata: (metadata) => (answer = metadata) });
+  const call = () => hello.result({ onMetadata: (metadata) => (answer = metadata) });
   return { call, stamp, runs: () => runs, answer: () => answer };
 }
 

@@ -72,7 +72,9 @@ export class Links {
   }
 
   #open(address: string): Link {
-    const peer = this.#engine.peer(address, { window: { maxInFlight: maxUnacknowledged, adaptive: false } });
+    const peer = this.#engine.lazyPeer(address, {
+      window: { maxInFlight: maxUnacknowledged, adaptive: false },
+    });
     const client = peer.client(Packets, { timeoutMs: this.#packetTimeoutMs, whenFull: "fail" });
     return { peer, client, unsent: 0 };
   }

@@ -68,7 +68,7 @@ async function call(group: Group, to: number): Promise<void> {
   await group
     .at(to)
     .client(Standing)
-    .who(undefined, { timeoutMs: 1000 })
+    .who({ timeoutMs: 1000 })
     .then(
       () => tell({ kind: "call", to, begunMs }),
       () => {},
