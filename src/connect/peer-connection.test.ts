@@ -1,15 +1,25 @@
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { FakeCall, FakeServices } from "../session/connection/fake-services.test-support.ts";
+import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
-import { resolveBalanceOptions } from "./connect-options.ts";
+import { type BalanceOptions, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
 import { reconnectField } from "./reconnect.ts";
-import { staticResolver } from "./resolver.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
 const turn = () => new Promise(setImmediate);
 const patiently = { whileLost: "wait", minDelayMs: 60_000, maxDelayMs: 60_000 } as const;
+
+function setAt(host: FakeServices, urls: string[], balance: BalanceOptions): BackendSet {
+  const options = resolveBalanceOptions(balance, 1000);
+  const connectionTo = (url: string) =>
+    new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
+  const backendAt = (url: string, set: BackendListener) => new Backend(connectionTo(url), options, set);
+  const backends = new BackendSet(host, urls.join(", "), options, backendAt);
+  backends.setUrls(urls);
+  return backends;
+}
 
 describe("closed between two tries, leaves no timer and no call waiting:", () => {
   it("a connection", async () => {
@@ -29,10 +39,7 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
 
   it("a set of backends", async () => {
     const host = new FakeServices();
-    const connectionTo = (url: string) =>
-      new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
-    const options = resolveBalanceOptions({ reconnect: patiently }, 1000);
-    const backends = new BackendSet(host, staticResolver(["mem://a", "mem://b"]), options, connectionTo);
+    const backends = setAt(host, ["mem://a", "mem://b"], { reconnect: patiently });
     const session = Promise.resolve(backends.session(new FakeCall()));
     const failed = expect(session).rejects.toMatchObject({ code: "unavailable" });
     await turn();
@@ -71,10 +78,7 @@ it("a connection to a peer that is away has only so many calls wait for it, and 
 
 it("a set of backends that are all away has only so many calls wait for it", async () => {
   const host = new FakeServices();
-  const connectionTo = (url: string) =>
-    new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
-  const options = resolveBalanceOptions({ reconnect: patiently, window: { maxWaiting: 0 } }, 1000);
-  const backends = new BackendSet(host, staticResolver(["mem://a"]), options, connectionTo);
+  const backends = setAt(host, ["mem://a"], { reconnect: patiently, window: { maxWaiting: 0 } });
   const waits = Array.from({ length: 1024 }, () =>
     Promise.resolve(backends.session(new FakeCall())).catch(() => {}),
   );

@@ -140,7 +140,7 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
     const error = await failure(client.connect(dispatcher.urls[0] as string, { timeoutMs: 300 }));
     expect(error.code).toBe("unavailable");
-    expect(error.message).toContain("lanes of");
+    expect(error.message).toContain("no lane of");
   });
 });
 
