@@ -191,9 +191,9 @@ export class BackendSet implements SessionSource, BackendListener {
       if (connection.url === url) connection.onGone(incarnation, certain);
   }
 
-  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession> {
+  session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     if (this.#closeReason !== undefined) throw this.#closeReason;
-    const callee = call?.boundTo;
+    const callee = call.boundTo;
     if (callee !== undefined) return this.#sessionAt(callee, call, input);
     const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
     if (pinned !== undefined) return pinned.session(call, input);
@@ -243,7 +243,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url) ?? []);
   }
 
-  #pick(ready: readonly Backend[], call: OutgoingCall | undefined, input: unknown): Backend {
+  #pick(ready: readonly Backend[], call: OutgoingCall, input: unknown): Backend {
     try {
       const key = this.#options.pins ? undefined : this.#keyOf(call, input);
       const picked: unknown = this.#options.policy.pick(ready, key);
@@ -255,8 +255,8 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** The backend that the call names or that its key belongs to, ready or not. */
-  #pinned(call: OutgoingCall | undefined, input: unknown): Backend | undefined {
-    if (call?.lane !== undefined) return this.#numbered(call.lane);
+  #pinned(call: OutgoingCall, input: unknown): Backend | undefined {
+    if (call.lane !== undefined) return this.#numbered(call.lane);
     try {
       const key = this.#keyOf(call, input);
       return key === undefined
@@ -278,9 +278,8 @@ export class BackendSet implements SessionSource, BackendListener {
     });
   }
 
-  #keyOf(call: OutgoingCall | undefined, input: unknown): string | undefined {
-    const key: unknown =
-      call === undefined ? undefined : this.#options.keyOf?.({ method: call.methodPath, input });
+  #keyOf(call: OutgoingCall, input: unknown): string | undefined {
+    const key: unknown = this.#options.keyOf?.({ method: call.methodPath, input });
     if (key === undefined || typeof key === "string") return key;
     throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
   }
@@ -309,11 +308,7 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** A call that may have been executed goes to the process that knows, whoever else is ready. */
-  #sessionAt(
-    callee: Callee,
-    call: OutgoingCall | undefined,
-    input: unknown,
-  ): CallSession | Promise<CallSession> {
+  #sessionAt(callee: Callee, call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     const backend = this.#backendOf(callee);
     return backend?.connection.current === undefined
       ? this.#sessionOfAny(call, input)
@@ -333,8 +328,8 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** Those a call may wait for. */
-  #candidates(call: OutgoingCall | undefined): readonly Backend[] {
-    const callee = call?.boundTo;
+  #candidates(call: OutgoingCall): readonly Backend[] {
+    const callee = call.boundTo;
     if (callee === undefined)
       return [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining");
     const backend = this.#backendOf(callee);
@@ -342,31 +337,30 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** No backend is ready: the first that can be connected. Tried once, or as long as the call waits. */
-  #sessionOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
+  #sessionOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
     return this.#firstOfAny(call, input).finally(() => this.#waiting--);
   }
 
-  async #firstOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
+  async #firstOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
     for (let attempt = 0; ; attempt++) {
       try {
         const candidates = this.#candidates(call);
         return await Promise.any(candidates.map(async (backend) => backend.session(call, input)));
       } catch (error) {
         if (this.#closeReason !== undefined) throw this.#closeReason;
-        const waits = this.waitForReady && call !== undefined;
-        if (!waits || call.settled || !this.engine.gate.calls)
+        if (!this.waitForReady || call.settled || !this.engine.gate.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
       await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
-      if (call?.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
+      if (call.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
       if (this.#closeReason !== undefined) throw this.#closeReason;
     }
   }
 
-  #unreachable(call: OutgoingCall | undefined): string {
-    const callee = call?.boundTo;
+  #unreachable(call: OutgoingCall): string {
+    const callee = call.boundTo;
     return callee === undefined
       ? this.#noneReached()
       : `${callee.url} cannot be reached, and it may have executed an earlier attempt`;

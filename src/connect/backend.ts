@@ -121,7 +121,7 @@ export class Backend implements Candidate, ConnectionListener {
   }
 
   /** The session of a call, as of a `SessionSource`. */
-  session(call?: OutgoingCall, _input?: unknown): CallSession | Promise<CallSession> {
+  session(call: OutgoingCall, _input: unknown): CallSession | Promise<CallSession> {
     return this.connection.session(call);
   }
 

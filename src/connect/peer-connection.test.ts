@@ -40,7 +40,7 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
   it("a set of backends", async () => {
     const host = new FakeServices();
     const backends = setAt(host, ["mem://a", "mem://b"], { reconnect: patiently });
-    const session = Promise.resolve(backends.session(new FakeCall()));
+    const session = Promise.resolve(backends.session(new FakeCall(), undefined));
     const failed = expect(session).rejects.toMatchObject({ code: "unavailable" });
     await turn();
     // One for each peer's next try, and the call's own.
@@ -80,9 +80,9 @@ it("a set of backends that are all away has only so many calls wait for it", asy
   const host = new FakeServices();
   const backends = setAt(host, ["mem://a"], { reconnect: patiently, window: { maxWaiting: 0 } });
   const waits = Array.from({ length: 1024 }, () =>
-    Promise.resolve(backends.session(new FakeCall())).catch(() => {}),
+    Promise.resolve(backends.session(new FakeCall(), undefined)).catch(() => {}),
   );
-  expect(() => backends.session(new FakeCall())).toThrow("1024 calls wait for a session with");
+  expect(() => backends.session(new FakeCall(), undefined)).toThrow("1024 calls wait for a session with");
   backends.close();
   await Promise.all(waits);
 });

@@ -101,13 +101,13 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     return super.isKept || this.#lanes !== undefined;
   }
 
-  override session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession> {
-    if (this.#lanes !== undefined && call !== undefined) return this.#lanes.session(call, input);
+  override session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
+    if (this.#lanes !== undefined) return this.#lanes.session(call, input);
     const { calls } = this.connection;
     // The usual way, without the questions of the connection: the session is open, and nobody drains.
     if (calls?.takesNoCalls === false && this.engine.gate.calls) return calls;
     const session = this.connection.session(call);
-    if (call === undefined || !(session instanceof Promise)) return session;
+    if (!(session instanceof Promise)) return session;
     // The welcome may announce lanes.
     return session.then((opened) => this.#lanes?.session(call, input) ?? opened);
   }
