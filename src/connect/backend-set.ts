@@ -50,6 +50,9 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly #backoff: Backoff;
   /** Calls that wait because no backend is ready. */
   #waiting = 0;
+  /** The pause before they try again, and how many pauses there were since one of them found a backend. */
+  #pausing: Promise<void> | undefined;
+  #pauses = 0;
   /** Why calls fail once it is closed. */
   #closeReason: RpcError | undefined;
 
@@ -204,6 +207,7 @@ export class BackendSet implements SessionSource, BackendListener {
 
   onBackendChanged(): void {
     this.#ready = undefined;
+    if (this.#waiting > 0 && this.#readyNow().length > 0) this.#backoff.endAll();
     this.#listener?.onChanged();
   }
 
@@ -344,19 +348,29 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   async #firstOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
-    for (let attempt = 0; ; attempt++) {
+    for (;;) {
       try {
         const candidates = this.#candidates(call);
-        return await Promise.any(candidates.map(async (backend) => backend.session(call, input)));
+        const found = await Promise.any(candidates.map(async (backend) => backend.session(call, input)));
+        this.#pauses = 0;
+        return found;
       } catch (error) {
         if (this.#closeReason !== undefined) throw this.#closeReason;
         if (!this.waitForReady || call.settled || !this.engine.gate.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
-      await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
+      await this.#pause();
       if (call.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
       if (this.#closeReason !== undefined) throw this.#closeReason;
     }
+  }
+
+  /** The pause between tries. The calls that wait share it: their number must not shorten it. A ready backend ends it. */
+  #pause(): Promise<void> {
+    this.#pausing ??= this.#backoff.pause(backoffMs(this.#pauses++, this.#options.reconnect)).then(() => {
+      this.#pausing = undefined;
+    });
+    return this.#pausing;
   }
 
   #unreachable(call: OutgoingCall): string {

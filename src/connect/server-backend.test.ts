@@ -36,6 +36,13 @@ describe("lanes that are not named any more", () => {
   });
 });
 
+it("lanes are those of the address where the server is reached now, which may be of another kind than before", () => {
+  const { server } = serverWith(lane(1n));
+  server.connection.url = "tcp://127.0.0.1:7400";
+  server.onLanes([{ url: "tcp://0.0.0.0:7401", incarnation: 2n }], false);
+  expect(server.laneStats.map(({ url }) => url)).toEqual(["tcp://127.0.0.1:7401"]);
+});
+
 it("a server whose connection is closed tries neither itself nor its lanes again", async () => {
   const { server, services } = serverWith(lane(1n));
   await server.connect().catch(() => {});
