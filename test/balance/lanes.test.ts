@@ -232,6 +232,19 @@ describe("the lanes of a dispatcher", () => {
     expect(await peer.client(Who).name({})).toBe("0");
   });
 
+  it("are not connected to by an engine that borrows a region of the dispatcher", async () => {
+    const dispatcher = await open("dispatcher", mem.freshUrl());
+    const lane = await open("0", mem.freshUrl());
+    announceLanes(dispatcher, [entryOf(lane)]);
+    await using region = dispatcher.expose(new Uint8Array(8).fill(7), { access: "read" });
+    const client = await openEngine();
+    await using borrowed = await client.borrow(await region.share());
+    const got = new Uint8Array(8);
+    await borrowed.get(got);
+    expect(got).toEqual(new Uint8Array(8).fill(7));
+    expect([client.stats().sessions, lane.stats().sessions]).toEqual([1, 0]);
+  });
+
   it("fail calls whose key cannot be had", async () => {
     const { peer } = await lanesOver(mem, 2, { lanes: { keyOf: () => 7 as never } });
     expect(await failure(peer.client(Who).name({}))).toMatchObject({
