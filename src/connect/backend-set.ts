@@ -21,10 +21,9 @@ export interface BackendSetListener {
 }
 
 /**
- * Backends that stand for each other: the servers of a balanced peer, or the worker lanes of a server. Each call gets a
- * session with one that is ready, picked by the policy: connected ones; if there are none suspect ones, and if there are
- * none ejected ones. When no backend is left, a call waits for the first that can be connected. Lost ones are tried
- * again in the background.
+ * Backends that stand for each other: the servers of a balanced peer, or the worker lanes of a server. The policy picks
+ * a ready backend for each call: among connected ones, otherwise among suspect ones, otherwise among ejected ones. When
+ * no backend is ready, a call waits for the first that can be connected. Lost ones are tried again in the background.
  */
 export class BackendSet implements SessionSource, BackendListener {
   readonly engine: EngineServices;
@@ -365,7 +364,7 @@ export class BackendSet implements SessionSource, BackendListener {
     }
   }
 
-  /** The pause between tries. The calls that wait share it: their number must not shorten it. A ready backend ends it. */
+  /** The pause between tries. The waiting calls share it: their number must not shorten it. A ready backend ends it. */
   #pause(): Promise<void> {
     this.#pausing ??= this.#backoff.pause(backoffMs(this.#pauses++, this.#options.reconnect)).then(() => {
       this.#pausing = undefined;

@@ -19,8 +19,8 @@ export interface BackendListener {
 }
 
 /**
- * One member of a set of backends: a connection, and what decides whether calls go there. In a set it is connected again
- * when it is lost, until it is retired. A worker lane is such a backend; a server is a `ServerBackend`.
+ * One member of a set of backends: a connection, and what decides whether calls go there. In a set it is connected
+ * again when it is lost, until it is retired. A worker lane is such a backend; a server is a `ServerBackend`.
  */
 export class Backend implements Candidate, ConnectionListener {
   readonly connection: PeerConnection;

@@ -85,8 +85,8 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
   }
 
   /**
-   * False while it has lanes and all of them are down: it would look idle, and its calls would fail at once. A lane that
-   * is announced and tried for the first time counts: a server that has just come is no worse than others.
+   * False while it has lanes and all of them are down: it would look idle, and its calls would fail at once. A lane
+   * that is announced and tried for the first time counts: a server that has just come is no worse than others.
    */
   override get takesCalls(): boolean {
     const lanes = this.#lanes;
