@@ -274,8 +274,9 @@ Napi::Value arm(const Info& info) {
 
 void disarm(const Info& info) {
   Used holder(info, Used::As::drive);
-  if (!holder) return;
-  holder->wake->stop();
+  bool watches = false;
+  if (!holder || napi_get_value_bool(info.Env(), info[1], &watches) != napi_ok) return;
+  holder->wake->stop(watches);
   holder->port->wake();
 }
 

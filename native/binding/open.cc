@@ -98,8 +98,9 @@ void callBack(Instance* instance, PortHolder* holder) {
   instance->call(holder->onWake);
 }
 
-/// Whether what has come is dealt with here, so that JavaScript sleeps on.
-bool sleepsOn(PortHolder* holder) {
+/// Whether JavaScript need not be called: it is awake, or what has come is dealt with here.
+bool needsNoCall(PortHolder* holder) {
+  if (!holder->port->isAsleep()) return true;
   auto lock = holder->guard->drive();
   if (!holder->port->sleepsOn()) return false;
   holder->guard->sleeps();
@@ -158,7 +159,7 @@ Napi::Value open(const Info& info) {
   PortHolder* held = holder.get();
   holder->wake = Wake::create(
       env, held->port->waitFd(), [instance, held] { callBack(instance, held); },
-      [held] { return sleepsOn(held); });
+      [held] { return needsNoCall(held); });
   if (holder->wake == nullptr) {
     return failureObject(
         env, {"uv_poll_init", EINVAL, "EINVAL", "the event loop refuses the port's descriptor"});

@@ -18,8 +18,6 @@ using verbs::ConnectionWatch;
 void onReadable(Instance* instance) {
   Napi::HandleScope scope(Napi::Env(instance->env()));
   instance->call(instance->connections->onEvents);
-  // Unless the environment ended in there.
-  if (instance->connections) instance->connections->wake->start(false);
 }
 
 /// "" or why connections cannot be watched here.

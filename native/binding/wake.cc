@@ -64,7 +64,8 @@ Wake* Wake::create(napi_env env, int fd, std::function<void()> onWake,
 
 bool Wake::start(bool retry) {
   auto onReadable = [](uv_handle_s* handle, int, int) { owner(handle)->fire(); };
-  if (uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
+  if (!watches_ && uv_poll_start(poll_, kUvReadable, onReadable) != 0) return false;
+  watches_ = true;
   if (retry) retryLater();
   return true;
 }
@@ -74,9 +75,11 @@ void Wake::retryLater() {
       timer_, [](uv_handle_s* handle) { owner(handle)->fire(); }, kRetryMs, 0);
 }
 
-void Wake::stop() {
-  uv_poll_stop(poll_);
+void Wake::stop(bool watches) {
   uv_timer_stop(timer_);
+  if (watches || !watches_) return;
+  watches_ = false;
+  uv_poll_stop(poll_);
 }
 
 void Wake::nudge() { uv_async_send(async_); }
@@ -88,7 +91,7 @@ void Wake::setRef(bool keepsProcessAlive) {
 
 void Wake::fire() {
   if (waitsOn_ && waitsOn_()) return;
-  stop();
+  uv_timer_stop(timer_);
   // A copy, since the callback may destroy this.
   std::function<void()> callback = onWake_;
   if (callback) callback();

@@ -10,8 +10,8 @@ struct uv_handle_s;
 
 namespace cinnabar::binding {
 
-/// Waits on the event loop for a descriptor, and calls back once; calls back too when another
-/// thread wants it. Lives until its handles are closed; see `destroy`.
+/// Waits on the event loop for a descriptor, and calls back when it is readable; calls back too
+/// when another thread wants it. Lives until its handles are closed; see `destroy`.
 class Wake {
  public:
   /// nullptr if the loop refuses the descriptor, or there is no memory for its handles.
@@ -19,11 +19,14 @@ class Wake {
   static Wake* create(napi_env env, int fd, std::function<void()> onWake,
                       std::function<bool()> waitsOn = {});
 
-  /// Starts waiting. With `retry`, calls back after a while even if nothing came.
+  /// Watches the descriptor. It calls back in each turn of the loop in which that is readable. With
+  /// `retry`, calls back after a while even if nothing came.
   bool start(bool retry);
-  /// The wait goes on, and calls back after a while even if nothing comes.
+  /// Calls back after a while even if nothing comes.
   void retryLater();
-  void stop();
+  /// Calls back no more. `watches`: the loop keeps the descriptor, because another `start` follows
+  /// soon. That saves two system calls, but each turn of the loop looks at the descriptor.
+  void stop(bool watches = false);
   /// Calls back as soon as the loop turns, whether it waits or not. From any thread, until
   /// `destroy`.
   void nudge();
@@ -44,6 +47,7 @@ class Wake {
   uv_handle_s* timer_ = nullptr;
   uv_handle_s* async_ = nullptr;
   int open_ = 0;
+  bool watches_ = false;
   std::function<void()> onWake_;
   std::function<bool()> waitsOn_;
   std::function<void()> done_;

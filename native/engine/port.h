@@ -107,6 +107,7 @@ class Port {
   /// and whether the sleep goes on: if nothing of it is for the reader, who need not know.
   bool sleepsOn();
   void wake();
+  bool isAsleep() const { return asleep_; }
   /// Level-triggered; valid until the port is closed.
   int waitFd() const { return transport_->waitFd(); }
   /// Whether something waits for a change that `waitFd` may not tell of, so that the sleeper should
@@ -163,7 +164,7 @@ class Port {
 
   // port_progress.cc: completions, receives, sleeping
   bool reap();
-  void reapError();
+  bool reapError();
   void onNotification(const fi_cq_data_entry& completion);
   void onReceived(transport::Receive& receive, const fi_cq_data_entry& entry);
   void poll(bool looks);
@@ -200,6 +201,7 @@ class Port {
   fabric::Endpoint* endpoint_;                       // the transport's
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
   bool asleep_ = false;
+  bool tookIn_ = false;  // a look before a sleep has found something
 };
 
 }  // namespace cinnabar::engine

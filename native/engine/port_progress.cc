@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "engine/port.h"
 
@@ -31,6 +32,9 @@ uint32_t positive(int code) { return static_cast<uint32_t>(std::abs(code)); }
 
 uint32_t Port::progress(uint32_t spinUs) {
   reclaim();
+  // What the last look before a sleep has taken in needs no look of its own.
+  if (std::exchange(tookIn_, false) && completions_.ring.readable() > 0)
+    return completions_.ring.readable();
   bool looks = transport_->beginTurn();
   poll(looks);
   if (!hasNews() && spinUs > 0 && !transport_->isMoving()) spin(spinUs, looks);
@@ -110,6 +114,7 @@ int Port::arm() {
   if (completions_.ring.readable() > 0) return 0;
   int status = prepareSleep();
   asleep_ = status == 1;
+  tookIn_ = !asleep_;
   return status;
 }
 
@@ -118,7 +123,8 @@ bool Port::sleepsOn() {
   transport_->beginTurn();
   for (int looks = 0; looks < kLooksInSleep; ++looks) {
     // What the guard has taken in, or this look.
-    if (completions_.unread() > 0) return false;
+    tookIn_ = completions_.unread() > 0;
+    if (tookIn_) return false;
     int status = prepareSleep();
     if (status != 0) return status == 1;
   }
@@ -130,15 +136,19 @@ bool Port::sleepsOn() {
 int Port::prepareSleep() {
   uint32_t tail = completions_.ring.tail();
   auto busy = [&] {
-    return completions_.ring.tail() != tail || transport_->isMoving() || completions_.hasOverflow();
+    bool tellsSoon = !disconnected_.empty() && slots_.posted() > 0;
+    return completions_.ring.tail() != tail || transport_->isMoving() ||
+           completions_.hasOverflow() || tellsSoon;
   };
   // In this order: take in what there is, announce the sleep, ask full peers to ring back, look
   // once more.
-  poll(true);
+  poll(transport_->looksBeforeSleep());
   if (busy()) return 0;
   int status = transport_->announceSleep();
   if (status != 0) return status == -FI_EAGAIN ? 0 : status;
   for (uint32_t index : addresses_.waiting) transport_->askForRoom(*addresses_[index].peer);
+  // A descriptor that is readable for as long as there is something to read needs no second look.
+  if (isDrained_ && traits().tellsReliably) return 1;
   poll(false);
   transport_->lastLook();
   if (!busy()) return 1;
@@ -175,6 +185,7 @@ bool Port::reap() {
       return taken > 0;
     }
     taken += static_cast<size_t>(count);
+    bool isAll = static_cast<size_t>(count) < room;
     for (ssize_t i = 0; i < count; ++i) {
       // A peer's write made it: no receive of ours is used up, and the context is not ours.
       if (entries[i].flags & FI_REMOTE_WRITE) {
@@ -195,26 +206,30 @@ bool Port::reap() {
           break;
       }
     }
+    // Fewer than were asked for: nothing is left but what an error stands before. To read again
+    // would make the provider look again, which over tcp is a system call.
+    if (isAll && !reapError()) break;
   }
   isDrained_ = false;
   return taken > 0;
 }
 
-void Port::reapError() {
+/// Whether there was an error in the queue.
+bool Port::reapError() {
   fi_cq_err_entry error{};
-  if (endpoint_->readError(&error) != 1) return;
+  if (endpoint_->readError(&error) != 1) return false;
   // A peer's write that did not arrive whole is for the peer to hear of.
-  if (error.flags & FI_REMOTE_WRITE) return;
+  if (error.flags & FI_REMOTE_WRITE) return true;
   auto* context = static_cast<transport::Context*>(error.op_context);
-  if (context == nullptr) return;
+  if (context == nullptr) return true;
   uint32_t status = error.err == 0 ? FI_EIO : positive(error.err);
   if (context->kind == transport::Context::Kind::operation) {
     onSent(static_cast<Operation*>(context), status, positive(error.prov_errno));
-    return;
+    return true;
   }
   if (context->kind == transport::Context::Kind::part) {
     onPartDone(static_cast<Part*>(context), status, positive(error.prov_errno));
-    return;
+    return true;
   }
   uint32_t slot = static_cast<transport::Receive*>(context)->slot;
   slots_.onReceived();
@@ -223,6 +238,7 @@ void Port::reapError() {
   entry.bytes = static_cast<uint32_t>(std::min<size_t>(error.len, slots_.slotBytes()));
   entry.providerError = positive(error.prov_errno);
   completions_.ring.push(entry, slot);
+  return true;
 }
 
 /// A peer's write with data has arrived. Where writes without data are told of too (FI_RMA_EVENT),

@@ -154,6 +154,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
     if (status != 0) return fail("FI_GETWAIT", status);
     int inner = has(Quirk::innerWaitFd) ? socketWaitFd(traits.waitFd) : -1;
     if (inner >= 0) traits.waitFd = inner;
+    // Both are the provider whose descriptor is the epoll set of its sockets; rxm loses wake-ups.
+    traits.tellsReliably = traits.provider == "net" || traits.provider == "tcp";
   }
 
   if (has(Quirk::keepsUnexpected)) {

@@ -59,6 +59,9 @@ struct EndpointTraits {
   int mrMode = 0;
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for
   int waitFd = -1;  // owned by the completion queue; -1 where the provider has none
+  /// Once fi_trywait has let a reader sleep, the descriptor stays readable for as long as there is
+  /// something to read. Where it does not, a sleeper has to look once more.
+  bool tellsReliably = false;
   bool drainBeforeClose = false;
   bool receiveBeforeClose = false;  // see receiveAll
   /// Each write is followed by an empty read, which completes when the data is in place.

@@ -67,6 +67,7 @@ class FakeProvider {
       return n > 0 ? static_cast<ssize_t>(n) : -FI_EAGAIN;
     };
     cqOps_.readerr = [](fid_cq*, fi_cq_err_entry* into, uint64_t) -> ssize_t {
+      if (instance_->errors.empty()) return -FI_EAGAIN;
       *into = instance_->errors.front();
       instance_->errors.pop_front();
       return 1;

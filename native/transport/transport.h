@@ -214,6 +214,8 @@ class Transport {
   virtual bool wantsLook() const { return false; }
 
   // Sleep: announce, ask peers without room to ring, poll once more, look a last time.
+  /// Whether to `look` before that. What has come beside the queue makes the descriptor readable.
+  virtual bool looksBeforeSleep() const { return looks_; }
   /// 0 to sleep on the descriptor; -FI_EAGAIN if there is something to read.
   virtual int announceSleep() { return endpoint_->tryWait(); }
   virtual void askForRoom(Peer&) {}

@@ -276,8 +276,8 @@ export class NativePort implements Port {
     return !this.#closed && this.#addon.arm(this.#id) === 1;
   }
 
-  disarm(): void {
-    if (!this.#closed) this.#addon.disarm(this.#id);
+  disarm(watches = false): void {
+    if (!this.#closed) this.#addon.disarm(this.#id, watches);
   }
 
   setRef(keepsProcessAlive: boolean): void {

@@ -234,7 +234,11 @@ export interface Port {
   readonly spinCaught: number;
   /** Puts the port to sleep. True: `onWake` follows. False: there is something to do. */
   arm(): boolean;
-  disarm(): void;
+  /**
+   * Wakes the port without `onWake`. `watches`: the event loop keeps watching for what arrives, because `arm` follows
+   * soon. That saves two system calls, but each turn of the loop then looks.
+   */
+  disarm(watches?: boolean): void;
   /** Called once after a successful `arm`. `Progress` sets it. */
   onWake: () => void;
   /** Whether a sleeping port keeps the process alive. */

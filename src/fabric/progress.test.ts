@@ -17,6 +17,7 @@ class FakePort {
   entries: number[] = [];
   ready = true;
   busy = false;
+  received = 0;
   spinLostUs = 0;
   spinCaught = 0;
   onWake: () => void = () => {};
@@ -31,8 +32,12 @@ class FakePort {
     return this.ready;
   }
 
-  disarm(): void {
+  /** Whether the last `disarm` left the event loop watching. */
+  watches = false;
+
+  disarm(watches = false): void {
     this.disarms++;
+    this.watches = watches;
   }
 }
 
@@ -101,6 +106,32 @@ describe("progress", () => {
       port.onWake();
       return spins.lastIndexOf(10) > from;
     });
+    progress.close();
+  });
+
+  it("polls a port within its wake-up, and keeps it watched, while waiting is left to the kernel", async () => {
+    const { port, progress } = setUp();
+    await until(() => port.arms === 1);
+    const { turns } = port;
+    port.onWake();
+    // While ports poll, a wake-up only brings the next turn.
+    expect(port).toMatchObject({ turns, disarms: 1, watches: false });
+    port.progress = (spinUs) => {
+      port.turns++;
+      if (spinUs !== 0) port.spinLostUs += 4000;
+      return 0;
+    };
+    // A process that is held up here for longer than the policy blocks tries once more.
+    await until(() => {
+      if (port.arms !== port.disarms + 1) return false;
+      const before = port.turns;
+      port.onWake();
+      return port.turns === before + 1 && port.watches;
+    });
+    const { arms, turns: polled } = port;
+    await until(() => port.arms > arms);
+    // It goes to sleep in one call; only a policy that polls again in between makes turns.
+    expect(port.turns - polled).toBeLessThanOrEqual(2);
     progress.close();
   });
 

@@ -32,7 +32,8 @@ export interface Turns {
  * continue), then the next turn begins. After `lingerMs` without traffic the ports are armed, and nothing runs until
  * one wakes. Polling has a tenth of the latency of a wake-up or less (docs/design/progress.md). It stops so that an
  * idle engine costs nothing. When other processes need the processors, polling has a hundred times the latency: nothing
- * spins then, and the ports are armed as soon as no entry is there.
+ * spins then, a port that wakes is polled in the callback of its descriptor, and the ports are armed as soon as no entry
+ * is there.
  */
 export class Progress implements Turns {
   readonly #ports = new Set<Port>();
@@ -50,6 +51,8 @@ export class Progress implements Turns {
   readonly #spinPolicy = new SpinPolicy();
   /** This thread has work behind this turn. */
   #goesOn = false;
+  /** The sink has put work off until the end of the next turn. */
+  #putOff = false;
   /** The last turn found nothing, and the ports do not sleep: polling has caught an entry that comes now. */
   #looking = false;
   #activeMs = 0;
@@ -67,14 +70,38 @@ export class Progress implements Turns {
 
   add(port: Port): void {
     this.#ports.add(port);
-    port.onWake = () => this.wake();
+    port.onWake = () => this.#onWake(port);
     this.wake();
   }
 
   remove(port: Port): void {
     this.#ports.delete(port);
     port.onWake = () => {};
+    port.disarm();
   }
+
+  /** A port has woken. */
+  #onWake(port: Port): void {
+    if (this.#closed) return;
+    if (!this.#asleep || !this.#spinPolicy.shouldBlock(realTimers.now())) {
+      this.wake();
+      return;
+    }
+    // The turn begins here, in the callback of the descriptor. An immediate would run it in the same turn of the loop,
+    // but what follows it would then need a turn more, and a look at all descriptors.
+    this.#disarm(true);
+    runDetached(this.#wakeTurn, port);
+  }
+
+  readonly #wakeTurn = (port: Port): void => {
+    this.#goesOn = false;
+    this.#slowPollMs = 1;
+    this.#progress(0, realTimers.now(), port);
+    if (this.#closed) return;
+    // Answers that handlers gave at once do not wait for the next turn.
+    this.#flush();
+    this.#scheduled ??= realTimers.setImmediate(this.#turn);
+  };
 
   /** A message was queued, work was posted, or a port has woken: makes progress soon. */
   wake(): void {
@@ -118,8 +145,8 @@ export class Progress implements Turns {
     return sent;
   }
 
-  /** Returns whether anything arrived. */
-  #progress(spinUs: number, nowMs: number): boolean {
+  /** Polls one port or all. Returns whether anything arrived. */
+  #progress(spinUs: number, nowMs: number, only?: Port): boolean {
     let active = false;
     this.#arrivedMs = Math.min(nowMs, this.#polledMs);
     this.#polledMs = nowMs;
@@ -127,15 +154,22 @@ export class Progress implements Turns {
     let lostUs = 0;
     let caught = 0;
     for (const port of this.#ports) {
-      if (port.progress(spinUs, this.sink) > 0) active = true;
+      if ((only === undefined || port === only) && port.progress(spinUs, this.sink) > 0) active = true;
       lostUs += port.spinLostUs;
       caught += port.spinCaught;
     }
-    const putOff = this.sink.onTurnEnd?.() === true;
+    this.#putOff = this.sink.onTurnEnd?.() === true;
     this.#delivering = false;
     this.#spinPolicy.account(lostUs, caught, active && this.#looking, nowMs);
     this.#looking = !active && spinUs > 0;
-    return active || putOff;
+    return active || this.#putOff;
+  }
+
+  /** How many messages all ports have received. */
+  #received(): number {
+    let count = 0;
+    for (const port of this.#ports) count += port.received;
+    return count;
   }
 
   close(): void {
@@ -151,6 +185,9 @@ export class Progress implements Turns {
     this.#goesOn = false;
     const sent = this.#flush();
     const blocks = this.#spinPolicy.shouldBlock(nowMs);
+    // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
+    if (blocks && !this.#goesOn && !this.#putOff && this.#sleep()) return;
+    const received = this.#received();
     const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs(), nowMs);
     const active = arrived || sent;
     if (this.#closed) return;
@@ -161,7 +198,8 @@ export class Progress implements Turns {
       this.#slowPollMs = 1;
     }
     // While ports block, one more turn lets the answers to what arrived leave.
-    const lingers = this.#goesOn || (blocks ? arrived : nowMs - this.#activeMs < lingerMs);
+    const answers = this.#putOff || this.#received() !== received;
+    const lingers = this.#goesOn || (blocks ? answers : nowMs - this.#activeMs < lingerMs);
     if (lingers || !this.#sleep()) {
       this.#scheduled ??= realTimers.setImmediate(this.#turn);
     }
@@ -175,11 +213,11 @@ export class Progress implements Turns {
     return this.#ports.size === 1 ? spinUs : 1;
   }
 
-  #disarm(): void {
+  #disarm(watches = this.#spinPolicy.shouldBlock(realTimers.now())): void {
     if (!this.#asleep) return;
     this.#asleep = false;
     realTimers.clearTimeout(this.#slowPoll);
-    for (const port of this.#ports) port.disarm();
+    for (const port of this.#ports) port.disarm(watches);
   }
 
   #sleep(): boolean {

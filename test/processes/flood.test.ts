@@ -43,7 +43,8 @@ describe.each(fabrics)("a server over %s that one peer floods with small valid f
     // 5 to 52 ms where twenty processes shared two processors; what else runs there may stretch a turn.
     if (!underSanitizers) expect(p99).toBeLessThan(500);
     const { counters, queuedBytes, pullingBytes } = await server.ask<EngineStats>("stats");
-    expect(counters.sessionsShed).toBeGreaterThan(0);
+    // Over tcp the kernel holds back a sender that is faster than this side reads: it may never exceed its share.
+    if (fabric !== "tcp") expect(counters.sessionsShed).toBeGreaterThan(0);
     expect([counters.malformed, queuedBytes < mebi, pullingBytes < 16 * mebi]).toEqual([0, true, true]);
     await greedy.destroy();
     const after = await server.ask<Footprint>("footprint");

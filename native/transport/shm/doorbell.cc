@@ -44,9 +44,9 @@ std::unique_ptr<Doorbell> Doorbell::create() {
 
 Doorbell::~Doorbell() { munmap(page_, kDoorbellBytes); }
 
-void Doorbell::drain() {
+bool Doorbell::drain() {
   uint64_t count;
-  [[maybe_unused]] ssize_t got = read(eventFd_.get(), &count, sizeof count);
+  return read(eventFd_.get(), &count, sizeof count) > 0;
 }
 
 std::unique_ptr<RemoteDoorbell> RemoteDoorbell::adopt(base::Fd page, base::Fd event) {

@@ -67,8 +67,8 @@ class Doorbell {
   /// whole. The place is taken by an atomic exchange, which no store passes.
   void beginPost() { page_->posting.store(++posting_, std::memory_order_release); }
   void endPost() { page_->posting.store(++posting_, std::memory_order_release); }
-  /// Empties the eventfd.
-  void drain();
+  /// Empties the eventfd. Whether there was anything in it.
+  bool drain();
 
  private:
   Doorbell(base::Fd page, base::Fd event, DoorbellPage* mapped)

@@ -273,10 +273,23 @@ void ShmTransport::onTurnEnded() {
 // Turns and sleep
 
 bool ShmTransport::beginTurn() {
-  return ++turnsSinceLook_ >= kLookEvery || neighbours_->isMeeting() || wantsLook();
+  ++turnsSinceLook_;
+  return hasSlept_ || isLookDue();
+}
+
+bool ShmTransport::isLookDue() const {
+  return turnsSinceLook_ >= kLookEvery || neighbours_->isMeeting() || wantsLook();
 }
 
 bool ShmTransport::look(std::vector<Peer*>& gone) {
+  // Nearly always a sleep ends with a ring. To take it is one system call, to ask the sockets too
+  // is two. What happens at those can wait: it makes the descriptor readable until it is dealt
+  // with.
+  if (hasSlept_ && doorbell_->drain() && !isLookDue()) {
+    hasSlept_ = false;
+    return false;
+  }
+  hasSlept_ = false;
   turnsSinceLook_ = 0;
   neighbours_->poll(gone);
   hasTurnedAway_ = neighbours_->turned().away != turnedAway_;
@@ -316,7 +329,7 @@ void ShmTransport::lastLook() {
 
 void ShmTransport::wake() {
   doorbell_->wake();
-  turnsSinceLook_ = kLookEvery;  // it may have been a socket
+  hasSlept_ = true;
 }
 
 // Keys

@@ -63,6 +63,7 @@ class ShmTransport : public transport::Transport {
   size_t connectionCount() const override { return neighbours_->count(); }
   bool wantsLook() const override { return stopped_ && stopped_->isStopped(); }
 
+  bool looksBeforeSleep() const override { return isLookDue(); }
   int announceSleep() override;
   void askForRoom(transport::Peer& peer) override;
   void lastLook() override;
@@ -79,6 +80,7 @@ class ShmTransport : public transport::Transport {
   ShmTransport(std::shared_ptr<SharedEndpoint> shared, std::unique_ptr<ShmClaim> claim,
                std::unique_ptr<Doorbell> doorbell, std::unique_ptr<KeyTable> keys,
                uint32_t slotBytes);
+  bool isLookDue() const;
   int checkKeys(const transport::Part& part, const Neighbour& neighbour, size_t count) const;
   void withdrawAll(const transport::RegionTable& regions);
 
@@ -99,6 +101,7 @@ class ShmTransport : public transport::Transport {
   uint32_t providersCopies_ = 0;   // parts at the provider, where there are no direct copies
   uint64_t providersSinceNs_ = 0;  // since when there have been some
   uint32_t turnsSinceLook_ = 0;
+  bool hasSlept_ = false;    // since the last look
   uint64_t turnedAway_ = 0;  // of which the port knows
   std::atomic<bool> hasTurnedAway_ = false;
 };

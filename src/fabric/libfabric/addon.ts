@@ -121,8 +121,7 @@ export interface OpenRequest {
    */
   readonly extents: ArrayBuffer;
   /**
-   * Called on the JS thread after a successful `arm`, once, when there may be something to reap; and at any time, once,
-   * after an absence.
+   * Called on the JS thread after a successful `arm`, once, when there may be something to reap, also after an absence.
    */
   readonly onWake: () => void;
 }
@@ -327,8 +326,11 @@ export interface Addon extends CryptoAddon, VerbsAddon {
    * error.
    */
   arm(port: number): number;
-  /** Wakes without a callback. */
-  disarm(port: number): void;
+  /**
+   * Wakes without a callback. `watches`: the event loop keeps the descriptor, because the next `arm` follows soon. That
+   * saves two system calls, but each turn of the loop looks at the descriptor.
+   */
+  disarm(port: number, watches: boolean): void;
   /** Whether a sleeping port keeps the process alive. Initially not. */
   setRef(port: number, keepsProcessAlive: boolean): void;
 
