@@ -51,5 +51,5 @@ export interface SessionSource {
    * The open session, at once; or a promise of one that is being opened. Throws or rejects with RpcError. `call` is who
    * wants it: its end ends the wait.
    */
-  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession>;
+  session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession>;
 }

@@ -4,31 +4,38 @@ import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
-import { Backend, type BackendConnection, type BackendListener } from "./backend.ts";
+import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import { hashToNumber } from "./hash.ts";
-import type { ConnectionListener } from "./peer-connection.ts";
 import type { BackendStats } from "./peer-state.ts";
 import { Backoff, backoffMs } from "./reconnect.ts";
 import { mostWaiting, tooManyWait } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
 
+/** Is told of a set as of one backend: the server whose lanes are its members. */
+export interface BackendSetListener {
+  /** Something changed that decides which backends are ready. */
+  onChanged(): void;
+  /** A call to one of them that had left has ended. */
+  onSettled(code: RpcCode | "ok"): void;
+}
+
 /**
- * The backends of a balanced peer, or the lanes of a peer. Each call gets a session with one that is ready, picked by
- * the policy: connected ones; if there are none suspect ones, and if there are none ejected ones. When no backend is
- * left, a call waits for the first that can be connected. Lost ones are tried again in the background.
+ * Backends that stand for each other: the servers of a balanced peer, or the worker lanes of a server. The policy picks
+ * a ready backend for each call: among connected ones, otherwise among suspect ones, otherwise among ejected ones. When
+ * no backend is ready, a call waits for the first that can be connected. Lost ones are tried again in the background.
  */
 export class BackendSet implements SessionSource, BackendListener {
   readonly engine: EngineServices;
   readonly retried = new RetriedCalls();
   readonly name: string;
   readonly #options: ResolvedBalanceOptions;
-  readonly #connectionTo: (url: string) => BackendConnection;
-  readonly #listener: ConnectionListener | undefined;
+  readonly #backendAt: (url: string, set: BackendListener) => Backend;
+  readonly #listener: BackendSetListener | undefined;
   readonly #backends = new Map<string, Backend>();
-  /** No longer named by the resolver, but with calls in flight. */
+  /** No longer named, but with calls in flight. */
   readonly #retiring = new Set<Backend>();
-  readonly #stopResolver: () => void;
+  #stopResolver: (() => void) | undefined;
   /** Those a call may go to; undefined when it must be found out anew. */
   #ready: readonly Backend[] | undefined;
   /** Until when `#ready` holds: then an ejection ends. */
@@ -37,47 +44,43 @@ export class BackendSet implements SessionSource, BackendListener {
   readonly #first: Promise<void>;
   #onFirst!: (error?: unknown) => void;
   #resolved = false;
-  /** As the resolver named them. */
+  /** As they were named last. */
   #urls: readonly string[] = [];
   readonly #backoff: Backoff;
   /** Calls that wait because no backend is ready. */
   #waiting = 0;
+  /** The pause before they try again, and how many pauses there were since one of them found a backend. */
+  #pausing: Promise<void> | undefined;
+  #pauses = 0;
   /** Why calls fail once it is closed. */
   #closeReason: RpcError | undefined;
 
-  /** `listener` is told of the set as of one connection: the backend whose lanes these are. */
+  /** It begins empty. `members` says, for errors, what its backends are. */
   constructor(
     engine: EngineServices,
-    resolver: Resolver,
+    members: string,
     options: ResolvedBalanceOptions,
-    connectionTo: (url: string) => BackendConnection,
-    listener?: ConnectionListener,
+    backendAt: (url: string, set: BackendListener) => Backend,
+    listener?: BackendSetListener,
   ) {
     this.engine = engine;
-    this.name = `one of ${resolver.name}`;
+    this.name = `one of ${members}`;
     this.#options = options;
-    this.#connectionTo = connectionTo;
+    this.#backendAt = backendAt;
     this.#listener = listener;
     this.#backoff = new Backoff(engine.clock, true);
     this.#first = new Promise((resolve, reject) => {
       this.#onFirst = (error) => (error === undefined ? resolve() : reject(error));
     });
     this.#first.catch(() => {});
-    this.#stopResolver = resolver.start({
-      onUrls: (urls) => this.#onUrls(urls),
-      onError: (cause) => {
-        // A later error leaves the backends as they are.
-        if (!this.#resolved) this.#onFirst(unavailable(`${this.name} could not be resolved`, cause));
-      },
-    });
   }
 
-  /** Of every URL that the resolver may name. */
+  /** Of every URL that may be named. */
   get isConfidential(): boolean {
     return this.engine.security?.credentials !== undefined;
   }
 
-  /** In the order that the resolver named them. */
+  /** In the order that they were named. */
   get stats(): BackendStats[] {
     const nowMs = this.engine.clock.now();
     return this.#named().map((backend) => backend.stats(nowMs));
@@ -85,24 +88,24 @@ export class BackendSet implements SessionSource, BackendListener {
 
   get callsOut(): number {
     let calls = 0;
-    for (const { connection } of this.#backends.values()) calls += connection.callsOut;
+    for (const { callsOut } of this.#backends.values()) calls += callsOut;
     return calls;
   }
 
   get callsWaiting(): number {
     let calls = 0;
-    for (const { connection } of this.#backends.values()) calls += connection.callsWaiting;
+    for (const { callsWaiting } of this.#backends.values()) calls += callsWaiting;
     return calls;
   }
 
   /** No calls are open at any backend; control requests count. */
   get idle(): boolean {
-    return [...this.#backends.values(), ...this.#retiring].every(({ connection }) => connection.idle);
+    return [...this.#backends.values(), ...this.#retiring].every(({ idle }) => idle);
   }
 
   /** Names of the services of the first backend that is connected. */
   get services(): string[] | undefined {
-    return this.#named().find(isReached)?.connection.services;
+    return this.#named().find(isReached)?.services;
   }
 
   get closed(): boolean {
@@ -120,6 +123,46 @@ export class BackendSet implements SessionSource, BackendListener {
   /** Whether any backend has a session, draining or not. */
   get isReached(): boolean {
     return [...this.#backends.values()].some(isReached);
+  }
+
+  /** Its backends are those that the resolver names, until it is closed. */
+  follow(resolver: Resolver): void {
+    this.#stopResolver = resolver.start({
+      onUrls: (urls) => this.setUrls(urls),
+      onError: (cause) => {
+        // A later error leaves the backends as they are.
+        if (!this.#resolved) this.#onFirst(unavailable(`${this.name} could not be resolved`, cause));
+      },
+    });
+  }
+
+  /** Its backends are those at these URLs from now on: the others retire, and new ones are connected to. */
+  setUrls(urls: readonly string[]): void {
+    if (this.closed) return;
+    this.#resolved = true;
+    this.#urls = urls;
+    const wanted = new Set(urls);
+    for (const [url, backend] of this.#backends) {
+      if (wanted.has(url)) continue;
+      this.#backends.delete(url);
+      this.#retiring.add(backend);
+      backend.retire(() => this.#retiring.delete(backend));
+    }
+    const tries: Promise<void>[] = [];
+    for (const url of wanted) {
+      if (this.#backends.has(url)) continue;
+      const backend = this.#backendAt(url, this);
+      this.#backends.set(url, backend);
+      tries.push(backend.connect());
+    }
+    this.onBackendChanged();
+    Promise.any(tries).then(
+      () => this.#onFirst(),
+      (error: AggregateError) => {
+        if (tries.length > 0 || this.#backends.size === 0)
+          this.#onFirst(unavailable(this.#noneReached(), error.errors.at(-1)));
+      },
+    );
   }
 
   /** Resolves when the first backend is connected, rejects when all have failed once. */
@@ -150,20 +193,21 @@ export class BackendSet implements SessionSource, BackendListener {
       if (connection.url === url) connection.onGone(incarnation, certain);
   }
 
-  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession> {
+  session(call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     if (this.#closeReason !== undefined) throw this.#closeReason;
-    const callee = call?.boundTo;
+    const callee = call.boundTo;
     if (callee !== undefined) return this.#sessionAt(callee, call, input);
     const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
-    if (pinned !== undefined) return pinned.connection.session(call, input);
+    if (pinned !== undefined) return pinned.session(call, input);
     const ready = this.#readyNow();
     if (ready.length === 0) return this.#sessionOfAny(call, input);
-    return this.#pick(ready, call, input).connection.session(call, input);
+    return this.#pick(ready, call, input).session(call, input);
   }
 
   onBackendChanged(): void {
     this.#ready = undefined;
-    this.#listener?.onLanesChanged();
+    if (this.#waiting > 0 && this.#readyNow().length > 0) this.#backoff.endAll();
+    this.#listener?.onChanged();
   }
 
   /** Ejects a backend that fails calls, unless too many are ejected already. */
@@ -192,7 +236,7 @@ export class BackendSet implements SessionSource, BackendListener {
     if (this.closed) return;
     this.#closeReason = reason;
     this.retried.close(reason);
-    this.#stopResolver();
+    this.#stopResolver?.();
     for (const backend of [...this.#backends.values(), ...this.#retiring]) backend.close(reason);
     this.#backoff.endAll();
     this.#onFirst(reason);
@@ -202,7 +246,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return [...new Set(this.#urls)].flatMap((url) => this.#backends.get(url) ?? []);
   }
 
-  #pick(ready: readonly Backend[], call: OutgoingCall | undefined, input: unknown): Backend {
+  #pick(ready: readonly Backend[], call: OutgoingCall, input: unknown): Backend {
     try {
       const key = this.#options.pins ? undefined : this.#keyOf(call, input);
       const picked: unknown = this.#options.policy.pick(ready, key);
@@ -214,8 +258,8 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** The backend that the call names or that its key belongs to, ready or not. */
-  #pinned(call: OutgoingCall | undefined, input: unknown): Backend | undefined {
-    if (call?.lane !== undefined) return this.#numbered(call.lane);
+  #pinned(call: OutgoingCall, input: unknown): Backend | undefined {
+    if (call.lane !== undefined) return this.#numbered(call.lane);
     try {
       const key = this.#keyOf(call, input);
       return key === undefined
@@ -237,9 +281,8 @@ export class BackendSet implements SessionSource, BackendListener {
     });
   }
 
-  #keyOf(call: OutgoingCall | undefined, input: unknown): string | undefined {
-    const key: unknown =
-      call === undefined ? undefined : this.#options.keyOf?.({ method: call.methodPath, input });
+  #keyOf(call: OutgoingCall, input: unknown): string | undefined {
+    const key: unknown = this.#options.keyOf?.({ method: call.methodPath, input });
     if (key === undefined || typeof key === "string") return key;
     throw new TypeError(`keyOf must return a string or undefined, it returned ${typeof key}`);
   }
@@ -256,9 +299,7 @@ export class BackendSet implements SessionSource, BackendListener {
     )
       return this.#ready;
     const nowMs = this.engine.clock.now();
-    const open = [...this.#backends.values()].filter(
-      ({ isOpen, connection }) => isOpen && connection.takesCalls,
-    );
+    const open = [...this.#backends.values()].filter(({ isOpen, takesCalls }) => isOpen && takesCalls);
     const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
     const trusted = kept.filter(({ connection }) => connection.state === "connected");
     // A backend that fails some calls is better than none.
@@ -270,64 +311,69 @@ export class BackendSet implements SessionSource, BackendListener {
   }
 
   /** A call that may have been executed goes to the process that knows, whoever else is ready. */
-  #sessionAt(
-    callee: Callee,
-    call: OutgoingCall | undefined,
-    input: unknown,
-  ): CallSession | Promise<CallSession> {
-    const connection = this.#backendAt(callee)?.connection;
-    return connection?.current === undefined
+  #sessionAt(callee: Callee, call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
+    const backend = this.#backendOf(callee);
+    return backend?.connection.current === undefined
       ? this.#sessionOfAny(call, input)
-      : connection.session(call, input);
+      : backend.session(call, input);
   }
 
-  /** Of two at one URL, one of which retires, the one that the callee is. */
-  #backendAt({ url, incarnation }: Callee): Backend | undefined {
+  /** The backend that the callee is, or whose lane it is. A retiring one may share its URL with its successor. */
+  #backendOf({ url, incarnation }: Callee): Backend | undefined {
     const retiring = [...this.#retiring].find(
       ({ connection }) => connection.url === url && connection.incarnation === incarnation,
     );
     return (
       retiring ??
       this.#backends.get(url) ??
-      [...this.#backends.values(), ...this.#retiring].find(({ connection }) => connection.hasLane(url))
+      [...this.#backends.values(), ...this.#retiring].find((backend) => backend.hasLane(url))
     );
   }
 
   /** Those a call may wait for. */
-  #candidates(call: OutgoingCall | undefined): readonly Backend[] {
-    const callee = call?.boundTo;
+  #candidates(call: OutgoingCall): readonly Backend[] {
+    const callee = call.boundTo;
     if (callee === undefined)
       return [...this.#backends.values()].filter(({ connection }) => connection.state !== "draining");
-    const backend = this.#backendAt(callee);
+    const backend = this.#backendOf(callee);
     return backend === undefined ? [] : [backend];
   }
 
   /** No backend is ready: the first that can be connected. Tried once, or as long as the call waits. */
-  #sessionOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
+  #sessionOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
     if (this.#waiting >= mostWaiting(this.#options.window)) throw tooManyWait(this.#waiting, this.name);
     this.#waiting++;
     return this.#firstOfAny(call, input).finally(() => this.#waiting--);
   }
 
-  async #firstOfAny(call: OutgoingCall | undefined, input: unknown): Promise<CallSession> {
-    for (let attempt = 0; ; attempt++) {
+  async #firstOfAny(call: OutgoingCall, input: unknown): Promise<CallSession> {
+    for (;;) {
       try {
         const candidates = this.#candidates(call);
-        return await Promise.any(candidates.map(async ({ connection }) => connection.session(call, input)));
+        const found = await Promise.any(candidates.map(async (backend) => backend.session(call, input)));
+        this.#pauses = 0;
+        return found;
       } catch (error) {
         if (this.#closeReason !== undefined) throw this.#closeReason;
-        const waits = this.waitForReady && call !== undefined;
-        if (!waits || call.settled || !this.engine.gate.calls)
+        if (!this.waitForReady || call.settled || !this.engine.gate.calls)
           throw unavailable(this.#unreachable(call), (error as AggregateError).errors.at(-1));
       }
-      await this.#backoff.pause(backoffMs(attempt, this.#options.reconnect));
-      if (call?.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
+      await this.#pause();
+      if (call.settled) throw unavailable(`${this.name}: the call has ended`, undefined);
       if (this.#closeReason !== undefined) throw this.#closeReason;
     }
   }
 
-  #unreachable(call: OutgoingCall | undefined): string {
-    const callee = call?.boundTo;
+  /** The pause between tries. The waiting calls share it: their number must not shorten it. A ready backend ends it. */
+  #pause(): Promise<void> {
+    this.#pausing ??= this.#backoff.pause(backoffMs(this.#pauses++, this.#options.reconnect)).then(() => {
+      this.#pausing = undefined;
+    });
+    return this.#pausing;
+  }
+
+  #unreachable(call: OutgoingCall): string {
+    const callee = call.boundTo;
     return callee === undefined
       ? this.#noneReached()
       : `${callee.url} cannot be reached, and it may have executed an earlier attempt`;
@@ -337,34 +383,6 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#urls.length === 0
       ? "there is no server to connect to: the list of URLs is empty"
       : `${this.name}: no backend can be reached`;
-  }
-
-  #onUrls(urls: readonly string[]): void {
-    if (this.closed) return;
-    this.#resolved = true;
-    this.#urls = urls;
-    const wanted = new Set(urls);
-    for (const [url, backend] of this.#backends) {
-      if (wanted.has(url)) continue;
-      this.#backends.delete(url);
-      this.#retiring.add(backend);
-      backend.retire(() => this.#retiring.delete(backend));
-    }
-    const tries: Promise<void>[] = [];
-    for (const url of wanted) {
-      if (this.#backends.has(url)) continue;
-      const backend = new Backend(this.#connectionTo(url), this.#options, this.engine.clock, this);
-      this.#backends.set(url, backend);
-      tries.push(backend.connect());
-    }
-    this.onBackendChanged();
-    Promise.any(tries).then(
-      () => this.#onFirst(),
-      (error: AggregateError) => {
-        if (tries.length > 0 || this.#backends.size === 0)
-          this.#onFirst(unavailable(this.#noneReached(), error.errors.at(-1)));
-      },
-    );
   }
 }
 

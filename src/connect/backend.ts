@@ -1,83 +1,61 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import type { Clock } from "../base/time/clock.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
+import type { LaneAddress } from "../wire/handshake.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import { Outlier } from "./outlier.ts";
-import type { ConnectionListener } from "./peer-connection.ts";
-import type { BackendStats, PeerEvents, PeerState } from "./peer-state.ts";
+import type { ConnectionListener, PeerConnection } from "./peer-connection.ts";
+import type { BackendStats } from "./peer-state.ts";
 import { type Candidate, slowStartWeight } from "./policy.ts";
 import { backoffMs } from "./reconnect.ts";
 
-/** What a backend needs of its connection. */
-export interface BackendConnection {
-  readonly url: string;
-  readonly state: PeerState;
-  readonly incarnation: bigint | undefined;
-  /** The session that is open, also while the peer drains. */
-  readonly current: unknown;
-  readonly services: string[];
-  readonly callsOut: number;
-  readonly callsWaiting: number;
-  readonly idle: boolean;
-  readonly takesCalls: boolean;
-  listener: ConnectionListener | undefined;
-  session(call?: OutgoingCall, input?: unknown): CallSession | Promise<CallSession>;
-  hasLane(url: string): boolean;
-  on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void;
-  onGone(incarnation: bigint, certain: boolean): void;
-  close(reason?: RpcError): void;
-}
-
-/** Is told how a backend fares. */
+/** Is told how a backend of a set fares. */
 export interface BackendListener {
-  /** Something changed that decides who is ready. */
+  /** Something changed that decides which backends are ready. */
   onBackendChanged(): void;
   /** A call to it that had left has ended. */
   onBackendSettled(backend: Backend, code: RpcCode | "ok"): void;
 }
 
 /**
- * One backend of a balanced peer, or one lane of a peer. It is connected again when it is lost, until it is retired.
+ * One member of a set of backends: a connection, and what decides whether calls go there. In a set it is connected
+ * again when it is lost, until it is retired. A worker lane is such a backend; a server is a `ServerBackend`.
  */
 export class Backend implements Candidate, ConnectionListener {
-  readonly connection: BackendConnection;
+  readonly connection: PeerConnection;
   readonly outlier: Outlier;
-  readonly #options: ResolvedBalanceOptions;
-  readonly #clock: Clock;
-  readonly #listener: BackendListener;
+  readonly #options: Pick<ResolvedBalanceOptions, "ejection" | "reconnect" | "slowStartMs">;
+  readonly #set: BackendListener | undefined;
   readonly #offs: (() => void)[];
   #attempt = 0;
   #cancelTry: (() => void) | undefined;
   #connectedMs = Number.NEGATIVE_INFINITY;
   #retired = false;
 
+  /** `set` is what it is a member of; undefined for the only backend of a peer. */
   constructor(
-    connection: BackendConnection,
-    options: ResolvedBalanceOptions,
-    clock: Clock,
-    listener: BackendListener,
+    connection: PeerConnection,
+    options: Pick<ResolvedBalanceOptions, "ejection" | "reconnect" | "slowStartMs">,
+    set: BackendListener | undefined,
   ) {
     this.connection = connection;
     this.#options = options;
-    this.#clock = clock;
-    this.#listener = listener;
+    this.#set = set;
     this.outlier = new Outlier(options.ejection);
     connection.listener = this;
-    const changed = () => listener.onBackendChanged();
     const arrived = () => {
       this.#attempt = 0;
-      this.#connectedMs = clock.now();
-      changed();
+      this.#connectedMs = connection.engine.clock.now();
+      this.onChanged();
     };
     this.#offs = [
       connection.on("connected", arrived),
-      connection.on("back", ({ after }) => (after === "lost" ? arrived() : changed())),
-      connection.on("suspect", changed),
-      connection.on("draining", changed),
+      connection.on("back", ({ after }) => (after === "lost" ? arrived() : this.onChanged())),
+      connection.on("suspect", () => this.onChanged()),
+      connection.on("draining", () => this.onChanged()),
       connection.on("lost", () => {
-        changed();
+        this.onChanged();
         this.#tryLater();
       }),
     ];
@@ -87,13 +65,32 @@ export class Backend implements Candidate, ConnectionListener {
     return this.connection.url;
   }
 
+  /** Calls that have no terminal frame yet, without control requests. */
+  get callsOut(): number {
+    return this.connection.callsOut;
+  }
+
+  get callsWaiting(): number {
+    return this.connection.callsWaiting;
+  }
+
   get inFlight(): number {
-    return this.connection.callsOut + this.connection.callsWaiting;
+    return this.callsOut + this.callsWaiting;
+  }
+
+  /** No calls are open, in either direction; control requests count. */
+  get idle(): boolean {
+    return this.connection.idle;
+  }
+
+  get services(): string[] {
+    return this.connection.services;
   }
 
   get weight(): number {
     const { slowStartMs } = this.#options;
-    return slowStartMs === 0 ? 1 : slowStartWeight(this.#clock.now(), this.#connectedMs, slowStartMs);
+    if (slowStartMs === 0) return 1;
+    return slowStartWeight(this.connection.engine.clock.now(), this.#connectedMs, slowStartMs);
   }
 
   /** Connected, suspected or not; not while it drains. */
@@ -102,22 +99,51 @@ export class Backend implements Candidate, ConnectionListener {
     return state === "connected" || state === "suspect";
   }
 
+  /** Whether a call that goes there while it is open finds a session. */
+  get takesCalls(): boolean {
+    return true;
+  }
+
   /** It is being connected to, and no try has failed since it came or was last connected. */
   get isFirstTry(): boolean {
     return this.#attempt === 0 && this.connection.state === "connecting";
   }
 
-  stats(nowMs: number): BackendStats {
-    const { url, state, callsOut, callsWaiting } = this.connection;
-    return { url, state, callsOut, callsWaiting, ejected: this.outlier.ejected(nowMs), weight: this.weight };
+  /** Whether it is connected again in the background when it is lost. */
+  protected get isKept(): boolean {
+    return this.#set !== undefined;
   }
 
-  onLanesChanged(): void {
-    this.#listener.onBackendChanged();
+  stats(nowMs: number): BackendStats {
+    const { url, state } = this.connection;
+    const { callsOut, callsWaiting, weight } = this;
+    return { url, state, callsOut, callsWaiting, ejected: this.outlier.ejected(nowMs), weight };
+  }
+
+  /** The session of a call, as of a `SessionSource`. */
+  session(call: OutgoingCall, _input: unknown): CallSession | Promise<CallSession> {
+    return this.connection.session(call);
+  }
+
+  /** Whether one of its worker lanes is reached at this URL. */
+  hasLane(_url: string): boolean {
+    return false;
+  }
+
+  /** Something changed that decides whether it is ready. */
+  onChanged(): void {
+    if (!this.#retired) this.#set?.onBackendChanged();
   }
 
   onSettled(code: RpcCode | "ok"): void {
-    this.#listener.onBackendSettled(this, code);
+    if (!this.#retired) this.#set?.onBackendSettled(this, code);
+  }
+
+  /** A lane has no lanes. */
+  onLanes(_lanes: readonly LaneAddress[], _sameEngine: boolean): void {}
+
+  onClosed(_reason: RpcError): void {
+    this.#leave();
   }
 
   /**
@@ -139,41 +165,41 @@ export class Backend implements Candidate, ConnectionListener {
   }
 
   #tryLater(): void {
-    if (this.#retired || this.#cancelTry !== undefined) return;
-    this.#cancelTry = this.#clock.timer(
+    if (!this.isKept || this.#retired || this.#cancelTry !== undefined) return;
+    this.#cancelTry = this.connection.engine.clock.timer(
       backoffMs(this.#attempt++, this.#options.reconnect),
       () => void this.connect().catch(() => {}),
       true,
     );
-    this.#listener.onBackendChanged();
+    this.onChanged();
   }
 
   /** It gets no new calls, and is closed when those in flight have ended. */
   retire(onDone: () => void): void {
-    this.leave();
+    this.#leave();
     const closeIfDone = (): void => {
       // Control requests count here: what has been borrowed from it, or by it, is returned first.
-      if (this.connection.idle) {
-        this.connection.close();
+      if (this.idle) {
+        this.close();
         onDone();
-      } else this.#cancelTry = this.#clock.timer(retiredLookMs, closeIfDone, true);
+      } else this.#cancelTry = this.connection.engine.clock.timer(retiredLookMs, closeIfDone, true);
     };
     closeIfDone();
   }
 
+  /** Safe to call twice; the first reason counts. */
   close(reason?: RpcError): void {
-    this.leave();
+    this.#leave();
     this.connection.close(reason);
   }
 
   /** Stops trying and listening; the connection stays as it is. */
-  leave(): void {
+  #leave(): void {
     this.#retired = true;
     this.#cancelTry?.();
     this.#cancelTry = undefined;
     for (const off of this.#offs) off();
-    this.connection.listener = undefined;
-    this.#listener.onBackendChanged();
+    this.#set?.onBackendChanged();
   }
 }
 

@@ -1,4 +1,3 @@
-import type { RpcCode } from "../base/errors/code.ts";
 import { noDescriptors, peerLacksDescriptors } from "../base/errors/descriptors.ts";
 import { fabricError } from "../base/errors/fabric-error.ts";
 import { closedError, RpcError } from "../base/errors/rpc-error.ts";
@@ -15,7 +14,6 @@ import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
 import { ConnectSilence, MessagesLost } from "../session/opening/end-reasons.ts";
 import type { Greeting } from "../wire/handshake.ts";
-import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
 import { BalancedPeer } from "./balanced-peer.ts";
 import {
@@ -27,12 +25,12 @@ import {
   resolverOf,
 } from "./connect-options.ts";
 import { Peer } from "./peer.ts";
-import { type ConnectionOptions, PeerConnection } from "./peer-connection.ts";
-import { PeerLanes } from "./peer-lanes.ts";
+import { PeerConnection } from "./peer-connection.ts";
 import type { Ports } from "./ports.ts";
 import { Backoff, backoffMs, type ResolvedReconnectOptions, reconnectField } from "./reconnect.ts";
 import { mayPass } from "./reconnector.ts";
 import type { Resolver } from "./resolver.ts";
+import { type LaneTerms, ServerBackend } from "./server-backend.ts";
 
 /** What holds for every session of a connection. */
 interface ConnectionTerms {
@@ -46,8 +44,6 @@ interface ConnectionTerms {
   /** The peer that announced the one that is connected to, as a lane of its own. */
   readonly dispatcher?: Pick<PeerConnection, "url" | "lastIdentity">;
 }
-
-type OpenLanes = NonNullable<ConnectionOptions["openLanes"]>;
 
 /**
  * How long the first hello is waited for before another is sent; each further one twice as long. A hello can be lost
@@ -117,15 +113,28 @@ export class Connector {
     this.#assertOpen = assertOpen;
   }
 
+  /**
+   * Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. Where calls
+   * wait for a lost peer, they also wait for one that is not there yet: then it resolves after the first try.
+   */
   async peer(url: string, options: ConnectOptions): Promise<Peer> {
-    return new Peer(await this.connection(url, options));
+    const server = this.#server([url], options);
+    try {
+      await server.reach(options.timeoutMs ?? this.#timeoutMs);
+    } catch (error) {
+      if (!server.waitForReady || server.closed || !mayPass(error)) {
+        server.close();
+        throw error;
+      }
+    }
+    return new Peer(server);
   }
 
   /** A peer that connects with its first call, by the first of the URLs that answers. */
   lazyPeer(urls: readonly string[], options: ConnectOptions): Peer {
     for (const url of urls) parseUrl(url);
     this.#assertOpen();
-    return new Peer(this.#connectionOn(urls, options));
+    return new Peer(this.#server(urls, options));
   }
 
   async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {
@@ -134,10 +143,14 @@ export class Connector {
     this.#assertOpen();
     // The set tries its lost backends again, so a connection need not.
     const terms = { ...resolved, reconnect: reconnectField.fallback };
-    const openLanes = this.#laneOpener(terms, resolved.lanes, false);
-    const backends = new BackendSet(this.#engine, resolver, resolved, (url) =>
-      this.#connect([url], terms, openLanes),
+    const lanes = this.#laneTerms(terms, resolved.lanes);
+    const backends = new BackendSet(
+      this.#engine,
+      resolver.name,
+      resolved,
+      (url, set) => new ServerBackend(this.#connect([url], terms), resolved, lanes, set),
     );
+    backends.follow(resolver);
     const balanced = new BalancedPeer(backends, (self) => this.#balancedPeers.delete(self));
     this.#balancedPeers.add(balanced);
     try {
@@ -153,18 +166,13 @@ export class Connector {
     return balanced;
   }
 
-  /**
-   * Resolves when the engine at `url` has welcomed this one, and its lanes, if it has any, can be reached. Where calls
-   * wait for a lost peer, they also wait for one that is not there yet: then it resolves after the first try.
-   */
-  async connection(url: string, options: ConnectOptions): Promise<PeerConnection> {
-    const connection = this.#connectionOn([url], options);
-    const untilMs = realClock.now() + (options.timeoutMs ?? this.#timeoutMs);
+  /** The connection to the engine at `url` itself, whether it has lanes or not. Resolves when it is welcomed. */
+  async connection(url: string, timeoutMs: number): Promise<PeerConnection> {
+    const terms = { ...resolveConnectOptions({ timeoutMs }, timeoutMs), incarnation: undefined };
+    const connection = this.#connect([url], terms);
     try {
       await connection.session();
-      await connection.lanesReached(Math.max(1, untilMs - realClock.now()));
     } catch (error) {
-      if (connection.waitForReady && !connection.closed && mayPass(error)) return connection;
       connection.close();
       throw error;
     }
@@ -177,16 +185,30 @@ export class Connector {
     this.#backoff.endAll();
   }
 
-  #connectionOn(urls: readonly string[], options: ConnectOptions): PeerConnection {
+  #server(urls: readonly string[], options: ConnectOptions): ServerBackend {
     const { incarnation, lanes, ...resolved } = resolveConnectOptions(options, this.#timeoutMs);
     const terms: ConnectionTerms = {
       ...resolved,
       incarnation: incarnation === undefined ? undefined : () => incarnation,
     };
-    return this.#connect(urls, terms, this.#laneOpener(terms, lanes, true));
+    const laneTerms = this.#laneTerms(terms, lanes);
+    return new ServerBackend(this.#connect(urls, terms), laneTerms.options, laneTerms);
   }
 
-  #connect(urls: readonly string[], terms: ConnectionTerms, openLanes?: OpenLanes): PeerConnection {
+  /** How the lanes are reached of a server that is connected on these terms. */
+  #laneTerms(terms: ConnectionTerms, lanes: LaneOptions): LaneTerms {
+    const { timeoutMs, reconnect, window } = terms;
+    return {
+      options: { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true },
+      connect: (url, server) => {
+        // A restarted server has lanes at the same addresses. They are not the ones of the engine that is meant.
+        const incarnation = terms.incarnation && (() => server.incarnationAt(url));
+        return this.#connect([url], { ...terms, incarnation, dispatcher: server.connection });
+      },
+    };
+  }
+
+  #connect(urls: readonly string[], terms: ConnectionTerms): PeerConnection {
     const { reconnect, window } = terms;
     const [url = "", ...otherUrls] = urls;
     const connection = new PeerConnection(url, this.#engine, {
@@ -195,50 +217,9 @@ export class Connector {
       onClosed: (self) => this.#connections.delete(self),
       reconnect,
       window,
-      ...(openLanes === undefined ? {} : { openLanes }),
     });
     this.#connections.add(connection);
     return connection;
-  }
-
-  /**
-   * Reaches the lanes of a dispatcher that is connected on these terms. `keeps`: the dispatcher is tried again when it
-   * is lost; else the set that it is a backend of does so.
-   */
-  #laneOpener(terms: ConnectionTerms, lanes: LaneOptions, keeps: boolean): OpenLanes {
-    const { timeoutMs, reconnect, window } = terms;
-    const options = { ...resolveBalanceOptions(lanes, timeoutMs), reconnect, window, pins: true };
-    const { clock } = this.#engine;
-    return (dispatcher, announced) => {
-      const listener = {
-        onLanesChanged: () => dispatcher.listener?.onLanesChanged(),
-        onSettled: (code: RpcCode | "ok") => dispatcher.listener?.onSettled(code),
-      };
-      return new PeerLanes(
-        {
-          url: dispatcher.url,
-          clock,
-          backends: (lanes) =>
-            new BackendSet(
-              this.#engine,
-              lanes,
-              options,
-              (url) => {
-                // A restarted server has lanes at the same addresses. They are not the ones of the engine that is meant.
-                const incarnation = terms.incarnation && (() => lanes.incarnationAt(url));
-                return this.#connect([url], { ...terms, incarnation, dispatcher });
-              },
-              listener,
-            ),
-          keepDispatcher() {
-            if (!keeps) return () => {};
-            const kept = new Backend(dispatcher, options, clock, untold);
-            return () => kept.leave();
-          },
-        },
-        announced,
-      );
-    };
   }
 
   /** At the first URL that answers. Each has its share of the time that is left. */
@@ -366,5 +347,3 @@ function otherIdentity(
     origin: "local",
   });
 }
-
-const untold: BackendListener = { onBackendChanged() {}, onBackendSettled() {} };

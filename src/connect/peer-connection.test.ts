@@ -1,15 +1,46 @@
 import { describe, expect, it } from "vitest";
 import { RpcError } from "../base/errors/rpc-error.ts";
-import { FakeCall, FakeServices } from "../session/connection/fake-services.test-support.ts";
+import { defaultWindow } from "../base/flow/in-flight-window.ts";
+import { Exchange } from "../session/calls/exchange.ts";
+import { FakePort } from "../session/connection/fake-port.test-support.ts";
+import { FakeCall, FakeServices, peerGreeting } from "../session/connection/fake-services.test-support.ts";
+import { Session } from "../session/connection/session.ts";
+import { Nonce } from "../wire/message.ts";
+import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
-import { resolveBalanceOptions } from "./connect-options.ts";
+import { type BalanceOptions, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
 import { reconnectField } from "./reconnect.ts";
-import { staticResolver } from "./resolver.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
 const turn = () => new Promise(setImmediate);
 const patiently = { whileLost: "wait", minDelayMs: 60_000, maxDelayMs: 60_000 } as const;
+
+function setAt(
+  host: FakeServices,
+  urls: string[],
+  balance: BalanceOptions,
+  open: () => Promise<Session> = nobody,
+): BackendSet {
+  const options = resolveBalanceOptions(balance, 1000);
+  const connectionTo = (url: string) =>
+    new PeerConnection(url, host, { open, reconnect: reconnectField.fallback });
+  const backendAt = (url: string, set: BackendListener) => new Backend(connectionTo(url), options, set);
+  const backends = new BackendSet(host, urls.join(", "), options, backendAt);
+  backends.setUrls(urls);
+  return backends;
+}
+
+function openSession(host: FakeServices): Session {
+  const session = new Session(
+    host.terms([(context) => new Exchange(context)]),
+    new FakePort(8),
+    { address: 0, index: 1, nonce: Nonce.draw(), peerName: "mem://a" },
+    defaultWindow,
+  );
+  session.begin(peerGreeting);
+  return session;
+}
 
 describe("closed between two tries, leaves no timer and no call waiting:", () => {
   it("a connection", async () => {
@@ -29,11 +60,8 @@ describe("closed between two tries, leaves no timer and no call waiting:", () =>
 
   it("a set of backends", async () => {
     const host = new FakeServices();
-    const connectionTo = (url: string) =>
-      new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
-    const options = resolveBalanceOptions({ reconnect: patiently }, 1000);
-    const backends = new BackendSet(host, staticResolver(["mem://a", "mem://b"]), options, connectionTo);
-    const session = Promise.resolve(backends.session(new FakeCall()));
+    const backends = setAt(host, ["mem://a", "mem://b"], { reconnect: patiently });
+    const session = Promise.resolve(backends.session(new FakeCall(), undefined));
     const failed = expect(session).rejects.toMatchObject({ code: "unavailable" });
     await turn();
     // One for each peer's next try, and the call's own.
@@ -69,16 +97,37 @@ it("a connection to a peer that is away has only so many calls wait for it, and 
   await Promise.all(waits);
 });
 
+it("calls that wait for a set of backends share one pause between tries, and leave when a backend is connected", async () => {
+  const host = new FakeServices();
+  let tries = 0;
+  let open: () => Promise<Session> = () => {
+    tries++;
+    return nobody();
+  };
+  const backends = setAt(host, ["mem://a"], { reconnect: patiently }, () => open());
+  await turn();
+  const sessions = Array.from({ length: 100 }, () => backends.session(new FakeCall(), undefined));
+  await turn();
+  // The background's try, and one for all calls.
+  expect(tries).toBe(2);
+  // The background's next try, and the pause of the calls.
+  expect(host.clock.timers).toBe(2);
+  open = async () => openSession(host);
+  await backends.tryNow("mem://a");
+  const [first, ...others] = await Promise.all(sessions);
+  expect(first?.state).toBe("open");
+  expect(new Set(others)).toEqual(new Set([first]));
+  expect(host.clock.timers).toBe(0);
+  backends.close();
+});
+
 it("a set of backends that are all away has only so many calls wait for it", async () => {
   const host = new FakeServices();
-  const connectionTo = (url: string) =>
-    new PeerConnection(url, host, { open: nobody, reconnect: reconnectField.fallback });
-  const options = resolveBalanceOptions({ reconnect: patiently, window: { maxWaiting: 0 } }, 1000);
-  const backends = new BackendSet(host, staticResolver(["mem://a"]), options, connectionTo);
+  const backends = setAt(host, ["mem://a"], { reconnect: patiently, window: { maxWaiting: 0 } });
   const waits = Array.from({ length: 1024 }, () =>
-    Promise.resolve(backends.session(new FakeCall())).catch(() => {}),
+    Promise.resolve(backends.session(new FakeCall(), undefined)).catch(() => {}),
   );
-  expect(() => backends.session(new FakeCall())).toThrow("1024 calls wait for a session with");
+  expect(() => backends.session(new FakeCall(), undefined)).toThrow("1024 calls wait for a session with");
   backends.close();
   await Promise.all(waits);
 });

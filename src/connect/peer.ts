@@ -3,8 +3,8 @@ import type { ClientOptions } from "../client/call-options.ts";
 import { type Client, createClient } from "../client/client.ts";
 import type { AnyService } from "../contract/service.ts";
 import type { Identity } from "../security/identity.ts";
-import type { PeerConnection } from "./peer-connection.ts";
 import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
+import type { ServerBackend } from "./server-backend.ts";
 
 /**
  * A connection to another engine, made by `engine.connect` or `engine.lazyPeer`. When the connection is lost, its open
@@ -12,20 +12,20 @@ import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
  * incarnation. It never gets calls or transfers that were meant for its predecessor.
  */
 export class Peer implements AsyncDisposable {
-  readonly #connection: PeerConnection;
+  readonly #server: ServerBackend;
 
   /** @internal Made by `engine.connect` and `engine.lazyPeer`. */
-  constructor(connection: PeerConnection) {
-    this.#connection = connection;
+  constructor(server: ServerBackend) {
+    this.#server = server;
   }
 
   /** Where it is connected, or was last. Before that the first of its URLs. */
   get url(): string {
-    return this.#connection.url;
+    return this.#server.connection.url;
   }
 
   get state(): PeerState {
-    return this.#connection.state;
+    return this.#server.connection.state;
   }
 
   /**
@@ -33,7 +33,7 @@ export class Peer implements AsyncDisposable {
    * restarted. Undefined while not connected.
    */
   get incarnation(): bigint | undefined {
-    return this.#connection.incarnation;
+    return this.#server.connection.incarnation;
   }
 
   /**
@@ -41,32 +41,32 @@ export class Peer implements AsyncDisposable {
    * not connected, and for a peer that proves nothing.
    */
   get identity(): Identity | undefined {
-    return this.#connection.identity;
+    return this.#server.connection.identity;
   }
 
   /** Whether nobody but the peer can read what is sent to it: sessions are sealed, or do not leave this host. */
   get isConfidential(): boolean {
-    return this.#connection.isConfidential;
+    return this.#server.isConfidential;
   }
 
   /** The peer's software and provider, for logs. Empty while not connected. */
   get agent(): string {
-    return this.#connection.agent;
+    return this.#server.connection.agent;
   }
 
   /** The names of the services that the peer serves. Empty while not connected. */
   get services(): string[] {
-    return this.#connection.services;
+    return this.#server.services;
   }
 
   /** Calls to the peer and its lanes that have been sent and have no terminal frame yet. */
   get callsOut(): number {
-    return this.#connection.callsOut;
+    return this.#server.callsOut;
   }
 
   /** Calls to the peer and its lanes that wait for a place in the window. */
   get callsWaiting(): number {
-    return this.#connection.callsWaiting;
+    return this.#server.callsWaiting;
   }
 
   /**
@@ -80,7 +80,7 @@ export class Peer implements AsyncDisposable {
    * @throws TypeError for bad options, and for anything but a service.
    */
   client<S extends AnyService>(service: S, options: ClientOptions = {}): Client<S> {
-    return createClient(this.#connection, service, options);
+    return createClient(this.#server, service, options);
   }
 
   /**
@@ -93,12 +93,13 @@ export class Peer implements AsyncDisposable {
    * off(); // removes the second listener
    */
   on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
-    return this.#connection.on(event, listener);
+    return this.#server.connection.on(event, listener);
   }
 
   /** State and counters of the peer. Plain data. */
   stats(): PeerStats {
-    return this.#connection.stats();
+    const { connection, laneStats } = this.#server;
+    return { ...connection.stats(), lanes: laneStats };
   }
 
   /**
@@ -106,7 +107,7 @@ export class Peer implements AsyncDisposable {
    * code, its message and its cause. Default: `unavailable`. Safe to call twice; the first reason counts.
    */
   close(reason?: RpcError): void {
-    this.#connection.close(reason);
+    this.#server.close(reason);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

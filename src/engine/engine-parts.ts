@@ -125,7 +125,7 @@ export class EngineParts {
     const { services, sessions, ports } = this;
     this.connector = new Connector(services, sessions, ports, options.connectTimeoutMs, assertOpen);
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
-      this.connector.connection(url, { timeoutMs }),
+      this.connector.connection(url, timeoutMs),
     );
   }
 

@@ -140,7 +140,7 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
     const error = await failure(client.connect(dispatcher.urls[0] as string, { timeoutMs: 300 }));
     expect(error.code).toBe("unavailable");
-    expect(error.message).toContain("lanes of");
+    expect(error.message).toContain("no lane of");
   });
 });
 
@@ -230,6 +230,19 @@ describe("the lanes of a dispatcher", () => {
     const peer = await (await openEngine()).connect(dispatcher.urls[0] as string);
     expect(peer.stats().lanes[0]?.url).toMatch(/^tcp:\/\/127\.0\.0\.1:/);
     expect(await peer.client(Who).name({})).toBe("0");
+  });
+
+  it("are not connected to by an engine that borrows a region of the dispatcher", async () => {
+    const dispatcher = await open("dispatcher", mem.freshUrl());
+    const lane = await open("0", mem.freshUrl());
+    announceLanes(dispatcher, [entryOf(lane)]);
+    await using region = dispatcher.expose(new Uint8Array(8).fill(7), { access: "read" });
+    const client = await openEngine();
+    await using borrowed = await client.borrow(await region.share());
+    const got = new Uint8Array(8);
+    await borrowed.get(got);
+    expect(got).toEqual(new Uint8Array(8).fill(7));
+    expect([client.stats().sessions, lane.stats().sessions]).toEqual([1, 0]);
   });
 
   it("fail calls whose key cannot be had", async () => {

@@ -7,9 +7,11 @@ import { CallMetrics } from "../../../src/base/observe/call-metrics.ts";
 import { newCounters } from "../../../src/base/observe/counters.ts";
 import { DeadlineWheel } from "../../../src/base/time/deadline-wheel.ts";
 import { FakeClock } from "../../../src/base/time/fake-clock.test-support.ts";
+import { resolveBalanceOptions } from "../../../src/connect/connect-options.ts";
 import { Peer } from "../../../src/connect/peer.ts";
 import { PeerConnection } from "../../../src/connect/peer-connection.ts";
 import { reconnectField } from "../../../src/connect/reconnect.ts";
+import { ServerBackend } from "../../../src/connect/server-backend.ts";
 import { sessionParts } from "../../../src/engine/session-parts.ts";
 import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
 import { MemPort } from "../../../src/fabric/mem-port.ts";
@@ -157,7 +159,7 @@ export class LossyPair {
   readonly clock = new FakeClock();
   readonly client: Side;
   readonly peer: Peer;
-  readonly connection: PeerConnection;
+  readonly backend: ServerBackend;
   server: Side;
   readonly #url: string;
   readonly #serve: readonly Implementation[];
@@ -173,7 +175,7 @@ export class LossyPair {
     this.server = this.#newServer();
     this.client = new Side(this.clock, `mem://${name}-client`, [], 99n);
     const { port, table } = this.client;
-    this.connection = new PeerConnection(this.#url, this.client.host, {
+    const connection = new PeerConnection(this.#url, this.client.host, {
       open: () =>
         table.connect({
           port,
@@ -184,7 +186,15 @@ export class LossyPair {
         }),
       reconnect: reconnectField.fallback,
     });
-    this.peer = new Peer(this.connection);
+    const options = resolveBalanceOptions({}, 1000);
+    const lanes = {
+      options,
+      connect: () => {
+        throw new Error("the server has no lanes");
+      },
+    };
+    this.backend = new ServerBackend(connection, options, lanes);
+    this.peer = new Peer(this.backend);
     this.client.port.onSessionLost = () => {
       this.#breaking = true;
     };
