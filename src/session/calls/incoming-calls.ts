@@ -28,6 +28,7 @@ import { GrantedCodec } from "./request-regions.ts";
 /** The slot of a call id, as `SlotTable` makes it. Not imported: V8 folds a constant of the file's own only. */
 const slotMask = (1 << 20) - 1;
 const noBytes = new Uint8Array(0);
+
 /** The calls this side serves in one session. */
 export class IncomingCalls implements Answering {
   readonly #session: SessionContext;

@@ -7,8 +7,8 @@ import { feature } from "../../wire/handshake.ts";
 import type { EngineServices } from "./engine-services.ts";
 
 /*
- * Which bodies may be compressed, and how: by Node's zlib, in threads of libuv. Each body is one job with one buffer for all that comes out of it:
- * the default of 16 KiB a turn would take hundreds of turns of the event loop.
+ * Which bodies may be compressed, and how: by Node's zlib, in threads of libuv. Each body is one job with one buffer for
+ * all that comes out of it. With zlib's default of 16 KiB, a long body takes hundreds of turns of the event loop.
  */
 
 /** The formats that this Node has, best first. */
