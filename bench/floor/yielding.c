@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Cinnabar Authors
 //
-// Preloaded into fi_pingpong where both its ends share one processor. The tool polls without ever giving the processor away, so that each message would wait
-// until the kernel takes it from the other end, by a clock of milliseconds. A device in software takes a lock for each look at its completion queue: there it
-// yields now, as the addon's port does between looks.
+// Preloaded into fi_pingpong where both its ends share one processor. The tool polls and never gives the processor
+// away, so each message would wait until the kernel takes it from the other end, by a clock of milliseconds. A device
+// in software takes a lock for each look at its completion queue. The lock yields here, as the addon's port does
+// between looks.
 #include <pthread.h>
 #include <sched.h>
 
