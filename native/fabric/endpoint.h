@@ -79,8 +79,8 @@ struct EndpointTraits {
   std::chrono::milliseconds rest{0};
   /// The device library completes requests otherwise than libfabric is entitled to think.
   bool disordersCompletions = false;
-  /// If not 0: an extent of at most so many bytes arrives damaged where it crosses a page of the memory
-  /// that it is read from.
+  /// If not 0: an extent of at most so many bytes arrives damaged where it crosses a page of the
+  /// memory that it is read from.
   size_t tornBytes = 0;
   /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).
   bool trustsStreams = false;
