@@ -12,14 +12,18 @@ const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message:
 
 function serverWith(...lanes: LaneAddress[]) {
   const services = new FakeServices();
+  /** Whether the server took calls each time that its set was told of a change. */
+  const took: boolean[] = [];
+  const set = { onBackendChanged: () => void took.push(server.takesCalls), onBackendSettled: () => {} };
   const gone = vi.spyOn(PeerConnection.prototype, "onGone");
   onTestFinished(() => gone.mockRestore());
   const connectTo = (url: string) =>
     new PeerConnection(url, services, { open: nobody, reconnect: reconnectField.fallback });
   const options = { ...resolveBalanceOptions({}, 1000), pins: true };
-  const server = new ServerBackend(connectTo("mem://dispatcher"), options, { options, connect: connectTo });
+  const terms = { options, connect: connectTo };
+  const server: ServerBackend = new ServerBackend(connectTo("mem://dispatcher"), options, terms, set);
   server.onLanes(lanes, false);
-  return { gone, server, services };
+  return { gone, server, services, took };
 }
 
 describe("lanes that are not named any more", () => {
@@ -34,6 +38,14 @@ describe("lanes that are not named any more", () => {
     server.onLanes([lane(2n)], false);
     expect(gone.mock.calls).toEqual([[1n, false]]);
   });
+});
+
+it("a server that announces no lanes any more takes calls itself, and its set hears of that", async () => {
+  const { server, took } = serverWith(lane(1n));
+  await new Promise(setImmediate);
+  expect(took.at(-1)).toBe(false);
+  server.onLanes([], true);
+  expect(took.at(-1)).toBe(true);
 });
 
 it("lanes are those of the address where the server is reached now, which may be of another kind than before", () => {

@@ -129,8 +129,10 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     const before = this.#announced;
     this.#announced = this.#reachable(lanes);
     if (lanes.length === 0) {
-      this.#lanes?.close();
+      // Who hears of the end of the lanes finds a server that takes calls itself.
+      const ended = this.#lanes;
       this.#lanes = undefined;
+      ended?.close();
       return;
     }
     this.#lanes ??= this.#newSet();

@@ -56,12 +56,12 @@ export class PriorityQueue<T extends Queued> {
     return this.#bytesOf[priority];
   }
 
-  /** Of its class, the one that has waited longest. */
+  /** The item of this class that has waited longest. */
   oldest(priority: Priority): T | undefined {
     return this.#classes[priority].first?.item;
   }
 
-  /** Of its class, the one that came last. */
+  /** The item of this class that came last. */
   newest(priority: Priority): T | undefined {
     return this.#classes[priority].last?.item;
   }
@@ -153,7 +153,7 @@ function whoGives(comer: Priority, counts: Readonly<Record<string, number>>): Pr
   let most: Exclude<Priority, "control"> | undefined;
   for (const each of others) {
     if (count(each) < 2) continue;
-    // Of equals the less urgent one gives.
+    // Where two are equal, the less urgent one gives.
     if (most === undefined || count(each) / turns[each] >= count(most) / turns[most]) most = each;
   }
   if (most !== undefined && most !== comer) return most;

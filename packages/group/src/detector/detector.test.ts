@@ -107,7 +107,7 @@ describe("a member", () => {
     simulation.runTo(3 * periodMs);
     simulation.crash(0);
     const isKnown = simulation.runUntil(60 * periodMs, all(0, "dead"));
-    // Of two, the one that is left cannot tell a crash from an outage of its own.
+    // The survivor of a group of two cannot tell a crash from an outage of its own.
     expect(isKnown).toBe(others > 1);
     expect(told.some(({ event }) => event.type === "isolated")).toBe(others === 1);
   });

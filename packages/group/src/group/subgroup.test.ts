@@ -150,7 +150,7 @@ it("breaks with a member that leaves, where it does not follow", async () => {
   const [first, second] = parts as [(typeof parts)[0], (typeof parts)[0]];
   const broken: RpcError[] = [];
   first.on("broken", ({ error }) => broken.push(error));
-  // Whoever is no member of the subgroup may come and go.
+  // Members of the group outside the subgroup may come and go.
   await publish(2, [zero, one]);
   expect((await first.all(Ranks).list()).ok).toEqual([0, 1]);
   const meeting = first.barrier("never").catch((error: unknown) => error);

@@ -38,7 +38,7 @@ export class Spreading {
   readonly #has = new Map<string, number>();
   /** Members that have not answered in time lately. */
   readonly #slow = new Set<string>();
-  /** Of those, the ones that a call is on its way to. */
+  /** The slow members that a call is on its way to. */
   readonly #served = new Set<string>();
   #term = 0;
   #untilMs = 0;

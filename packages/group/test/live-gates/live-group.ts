@@ -121,7 +121,7 @@ export class LiveGroup implements AsyncDisposable {
     return this.#expectations.until(what, isSo);
   }
 
-  /** Of each member what it has counted. */
+  /** The counters of each member. */
   async stats(): Promise<ReadonlyMap<MemberId, MemberStats>> {
     this.#stats.clear();
     for (const id of this.ids) this.#child(id).order({ kind: "stats" });

@@ -1,6 +1,6 @@
 interface Entry<T> {
   readonly atMs: number;
-  /** Of events at the same time the one that was added first comes first. */
+  /** Orders events at the same time: the first that was added comes first. */
   readonly order: number;
   readonly event: T;
 }
