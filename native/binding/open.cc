@@ -109,7 +109,8 @@ bool needsNoCall(PortHolder* holder) {
 }
 
 /// What JavaScript is told of an open port.
-Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
+Napi::Object openedObject(Napi::Env env, uint32_t number, fabric::Scheme scheme,
+                          engine::Port& port) {
   const fabric::EndpointTraits& traits = port.traits();
   const transport::Transport& transport = port.transport();
   fabric::RawAddress address = transport.address();
@@ -117,7 +118,9 @@ Napi::Object openedObject(Napi::Env env, uint32_t number, engine::Port& port) {
   Napi::Object result = Napi::Object::New(env);
   result.Set("port", number);
   result.Set("provider", traits.provider);
-  result.Set("version", versionPair(env, fabric::library()->loadedVersion));
+  bool isLibfabrics = fabric::providerOf(scheme) != nullptr;
+  result.Set("version",
+             isLibfabrics ? versionPair(env, fabric::library()->loadedVersion) : env.Null());
   result.Set("providerVersion", versionPair(env, traits.providerVersion));
   result.Set("address", bytesObject(env, address));
   result.Set("host", bound ? bound->host : "");
@@ -166,7 +169,7 @@ Napi::Value open(const Info& info) {
   }
   held->guard =
       std::make_unique<engine::Guard>(*held->port, [wake = held->wake] { wake->nudge(); });
-  return openedObject(env, instance->add(std::move(holder)), *held->port);
+  return openedObject(env, instance->add(std::move(holder)), asked.request.scheme, *held->port);
 }
 
 }  // namespace

@@ -8,11 +8,13 @@ add_executable(cinnabar_native_tests
   test/test_address.cc
   test/test_aead.cc
   test/test_allocation.cc
+  test/test_byte_ring.cc
   test/test_connections.cc
   test/test_device_connections.cc
   test/test_crc32c.cc
   test/test_doorbell.cc
   test/test_guard.cc
+  test/test_hostile_neighbour.cc
   test/test_keys.cc
   test/test_levels.cc
   test/test_local_connection.cc
@@ -24,13 +26,8 @@ add_executable(cinnabar_native_tests
   test/test_processes.cc
   test/test_queue.cc
   test/test_quirks.cc
-  test/test_reassembly.cc
-  test/test_receive_queue.cc
   test/test_ring.cc
-  test/test_shared_endpoint.cc
-  test/test_shm_room.cc
   test/test_soft_iwarp.cc
-  test/test_stopped_queue.cc
   test/test_tcp_keys.cc
   test/test_tcp_streams.cc
   test/test_thread.cc

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fabric/memory.h"
-#include "transport/operation.h"
+#include "transport/transport.h"
 
 namespace cinnabar::engine {
 
@@ -19,22 +19,19 @@ class MessageSlots {
   MessageSlots(uint8_t* slab, uint32_t slotBytes, uint32_t sendSlots, uint32_t receiveSlots)
       : slab_(slab), slotBytes_(slotBytes), busy_(sendSlots), receives_(receiveSlots) {}
 
-  /// Registers the slab where the provider wants that, and posts the receives. 0 or a negated
+  /// Registers the slab where the transport wants that, and posts the receives. 0 or a negated
   /// error.
-  int start(fabric::Endpoint& endpoint) {
-    endpoint_ = &endpoint;
-    if (endpoint.traits().mrMode & FI_MR_LOCAL) {
-      int status = fabric::Region::open(endpoint, slab_, slabBytes(), 0, fabric::randomNumber(),
-                                        &region_, fabric::Region::Use::messages);
-      if (status != 0) return status;
-    }
+  int start(transport::Transport& transport) {
+    transport_ = &transport;
+    int status = transport.registerSlots(slab_, slabBytes(), &region_);
+    if (status != 0) return status;
     for (uint32_t slot = 0; slot < receives_.size(); ++slot) {
       receives_[slot].slot = slot;
       post(slot);
     }
     return posted_ > 0 ? 0 : -FI_ENOMEM;
   }
-  /// Once the endpoint is shut.
+  /// Once the transport is closed.
   void stop() { region_.reset(); }
 
   uint32_t slotBytes() const { return slotBytes_; }
@@ -62,10 +59,10 @@ class MessageSlots {
   uint32_t offsetOf(uint32_t slot) const {
     return slotBytes_ * (static_cast<uint32_t>(busy_.size()) + slot);
   }
-  /// Gives a receive slot to the provider, or keeps it for `retry`.
+  /// Gives a receive slot to the transport, or keeps it for `retry`.
   void post(uint32_t slot) {
-    ssize_t status = endpoint_->receive(at(offsetOf(slot)), slotBytes_, descriptor(),
-                                        contextOf(receives_[slot]));
+    ssize_t status = transport_->receive(at(offsetOf(slot)), slotBytes_, descriptor(),
+                                         contextOf(receives_[slot]));
     if (status == 0) {
       ++posted_;
     } else {
@@ -79,7 +76,7 @@ class MessageSlots {
     for (uint32_t slot : slots) post(slot);
   }
   bool wantsRetry() const { return !unposted_.empty(); }
-  /// The provider is through with one.
+  /// The transport is through with one.
   void onReceived() { --posted_; }
   uint32_t posted() const { return posted_; }
   /// Receive slots that are not posted, and the most at any `noteLevel` so far.
@@ -92,12 +89,12 @@ class MessageSlots {
 
   uint8_t* slab_;
   uint32_t slotBytes_;
-  fabric::Endpoint* endpoint_ = nullptr;
-  std::unique_ptr<fabric::Region> region_;  // where the provider wants local registrations
+  transport::Transport* transport_ = nullptr;
+  std::unique_ptr<fabric::Region> region_;  // where the transport wants local registrations
   std::vector<bool> busy_;                  // send slots that belong to an operation
   size_t busySends_ = 0;                    // how many
   std::deque<transport::Receive> receives_;
-  std::vector<uint32_t> unposted_;  // receive slots the provider would not take yet
+  std::vector<uint32_t> unposted_;  // receive slots the transport would not take yet
   uint32_t posted_ = 0;
   uint32_t mostUsed_ = 0;
 };

@@ -36,21 +36,19 @@ fabric::Result<std::unique_ptr<Port>> Port::open(const PortRequest& request) {
 Port::Port(const PortRequest& request, std::unique_ptr<transport::Transport> transport)
     : slots_(request.slab, request.slotBytes, request.sendSlots, request.receiveSlots),
       completions_(request.ring),
-      transport_(std::move(transport)),
-      endpoint_(&transport_->endpoint()) {}
+      transport_(std::move(transport)) {}
 
-int Port::start() { return slots_.start(*endpoint_); }
+int Port::start() { return slots_.start(*transport_); }
 
 Port::~Port() { close(); }
 
-/// The endpoint goes before the regions, which it may have been using. What was in flight is
+/// The transport goes before the regions, which it may have been using. What was in flight is
 /// dropped: no completion is delivered after close.
 void Port::close() {
   if (!transport_) return;
   transport_->close(regions_);
   regions_.clear();
   slots_.stop();
-  endpoint_ = nullptr;
   transport_.reset();
 }
 
@@ -65,8 +63,7 @@ int Port::registerRegion(void* bytes, size_t length, uint32_t access) {
   std::unique_ptr<fabric::Region> region;
   int status = -FI_ENOKEY;
   for (int draw = 0; draw < kKeyDraws && (status == -FI_ENOKEY || status == -FI_ENOSPC); ++draw) {
-    status =
-        fabric::Region::open(*endpoint_, bytes, length, access, fabric::randomNumber(), &region);
+    status = transport_->registerMemory(bytes, length, access, fabric::randomNumber(), &region);
     if (status == 0 && !transport_->publishKey(*region, access)) status = -FI_ENOSPC;
   }
   if (status != 0) return status;

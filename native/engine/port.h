@@ -71,7 +71,7 @@ class Port {
   /// Closes the endpoint, then the regions. The provider touches no buffer after this. Idempotent.
   void close();
 
-  const fabric::EndpointTraits& traits() const { return endpoint_->traits(); }
+  const fabric::EndpointTraits& traits() const { return transport_->traits(); }
   /// What is fixed about the port beside the endpoint's traits.
   const transport::Transport& transport() const { return *transport_; }
   fabric::RawAddress address() const { return transport_->address(); }
@@ -140,7 +140,8 @@ class Port {
   bool isShared(uint32_t address);
   bool cutOff(uint32_t address);
   void endLingering();
-  void failAddress(uint32_t address, uint32_t status, bool endsSoon = false);
+  void failAddress(uint32_t address, uint32_t status, uint32_t providerError = 0,
+                   bool endsSoon = false);
   void peerGone(transport::Peer& peer);
   void noteDisconnected(const std::vector<fi_addr_t>& peers);
   void tellDisconnected();
@@ -158,7 +159,7 @@ class Port {
   void advance();
   void onPartDone(Part* part, uint32_t status, uint32_t providerError);
   void onSent(Operation* send, uint32_t status, uint32_t providerError);
-  void cut(Operation* operation, uint32_t status);
+  void cut(Operation* operation, uint32_t status, uint32_t providerError = 0);
   void finish(Operation* operation, uint32_t status, uint32_t providerError = 0);
   void answer(Operation& operation, uint32_t status, uint32_t providerError);
 
@@ -198,7 +199,6 @@ class Port {
   uint32_t transfers_ = 0;
 
   std::unique_ptr<transport::Transport> transport_;  // null once closed
-  fabric::Endpoint* endpoint_;                       // the transport's
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
   bool asleep_ = false;
   bool tookIn_ = false;  // a look before a sleep has found something

@@ -22,7 +22,7 @@ int Port::admit(const uint8_t* bytes, size_t length) {
 int Port::forget(uint32_t index) {
   Address* address = addresses_.find(index);
   if (address == nullptr) return -FI_EINVAL;
-  failAddress(index, FI_ECANCELED, cutOff(index));
+  failAddress(index, FI_ECANCELED, 0, cutOff(index));
   unvouch(index);
   std::erase(disconnected_, index);
   addresses_.forget(*address);
@@ -92,19 +92,20 @@ void Port::endLingering() {
 /// Ends everything that is under way to an address. What the provider holds stays with it: a send
 /// ends when the provider lets go of its slot, a transfer is answered now. Where the provider
 /// `endsSoon` what it has, that waits too: it may still move our memory until then.
-void Port::failAddress(uint32_t index, uint32_t status, bool endsSoon) {
+void Port::failAddress(uint32_t index, uint32_t status, uint32_t providerError, bool endsSoon) {
   Address& address = addresses_[index];
   while (!address.queue.empty()) {
     Operation* operation = address.queue.pop();
     if (!endsSoon || operation->parts == 0) {
-      cut(operation, status);
+      cut(operation, status, providerError);
       continue;
     }
     operation->status = status;
     operation->state = Operation::State::posted;
   }
   std::erase(addresses_.waiting, index);
-  for (Operation* operation : transport_->takeBack(index)) finish(operation, status);
+  for (Operation* operation : transport_->takeBack(index, *address.peer))
+    finish(operation, status, providerError);
   if (address.posted == 0 || endsSoon) return;
   operations_.each([&](Operation& operation) {
     bool concerned = operation.state == Operation::State::posted && operation.address == index;
@@ -115,15 +116,10 @@ void Port::failAddress(uint32_t index, uint32_t status, bool endsSoon) {
 }
 
 void Port::peerGone(transport::Peer& peer) {
-  transport_->onGone(peer);
   for (uint32_t index = 0; index < addresses_.size(); ++index) {
     Address& address = addresses_[index];
     if (!address.used || address.peer != &peer) continue;
-    failAddress(index, peer.ended);
-    // The provider may keep these for ever, but there is nobody left whose memory they could touch.
-    parts_.each([&](Part& part) {
-      if (part.operation != nullptr && part.operation->address == index) transport_->letGo(part);
-    });
+    failAddress(index, peer.ended, peer.endedDetail);
     if (!address.forgotten) completions_.deliver({Completion::peerGone, 0, index});
   }
 }

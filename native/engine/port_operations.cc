@@ -64,7 +64,7 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
     });
   }
   for (const Extent& extent : operation->extents) {
-    int status = regions_.find(extent.region)->prepare(*endpoint_);
+    int status = transport_->prepareMemory(*regions_.find(extent.region));
     if (status == 0) continue;
     operations_.give(operation);
     return status;
@@ -101,7 +101,7 @@ int Port::submit(Operation* operation) {
   operation->peer = address.peer;
   int status = -FI_EAGAIN;
   if (address.peer->ended != 0) {
-    finish(operation, address.peer->ended);
+    finish(operation, address.peer->ended, address.peer->endedDetail);
     return 0;
   }
   if (address.queue.empty()) status = post(*operation, address);
@@ -115,11 +115,6 @@ int Port::submit(Operation* operation) {
   if (status == 0 || status == kTaken) return 0;
   if (status == kTakenNow) {
     advance();
-    return 0;
-  }
-  bool begun = operation->done > 0;  // a message of which a part is on its way
-  if (status < 0 && begun) {
-    finish(operation, static_cast<uint32_t>(-status));
     return 0;
   }
   operation->answered = true;
@@ -225,7 +220,6 @@ void Port::onPartDone(Part* part, uint32_t status, uint32_t providerError) {
   }
   if (--part->left > 0) return;
   --operation->parts;
-  transport_->letGo(*part);
   operation->done += part->bytes;
   failed ? parts_.retire(part) : parts_.give(part);
   uint32_t index = operation->address;
@@ -292,9 +286,9 @@ void Port::advance() {
 
 /// Ends an operation whose turn never comes. JavaScript is told now; a transfer that is at the
 /// provider in part keeps its record and its regions until the provider has let go of them.
-void Port::cut(Operation* operation, uint32_t status) {
-  if (operation->parts == 0) return finish(operation, status);
-  answer(*operation, status, 0);
+void Port::cut(Operation* operation, uint32_t status, uint32_t providerError) {
+  if (operation->parts == 0) return finish(operation, status, providerError);
+  answer(*operation, status, providerError);
   operation->answered = true;
   operation->state = Operation::State::posted;
 }

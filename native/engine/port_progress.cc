@@ -98,7 +98,7 @@ void Port::poll(bool looks) {
   if (!disconnected_.empty() && isDrained_) tellDisconnected();
   if (endsLingering_) endLingering();
   if (looks) look();
-  transport_->endPoll(isDrained_);
+  transport_->endPoll();
 }
 
 void Port::look() {
@@ -150,7 +150,6 @@ int Port::prepareSleep() {
   // A descriptor that is readable for as long as there is something to read needs no second look.
   if (isDrained_ && traits().tellsReliably) return 1;
   poll(false);
-  transport_->lastLook();
   if (!busy()) return 1;
   transport_->wake();
   return 0;
@@ -171,10 +170,10 @@ bool Port::reap() {
     size_t room = std::min<size_t>(completions_.ring.room(), kBatch);
     if (room == 0) {
       // Nothing can be taken, but the provider still moves what peers read and write.
-      endpoint_->read(entries, 0, slots_.posted() > 0);
+      transport_->read(entries, 0);
       break;
     }
-    ssize_t count = endpoint_->read(entries, room, slots_.posted() > 0);
+    ssize_t count = transport_->read(entries, room);
     if (count == -FI_EAVAIL) {
       reapError();
       ++taken;
@@ -217,7 +216,7 @@ bool Port::reap() {
 /// Whether there was an error in the queue.
 bool Port::reapError() {
   fi_cq_err_entry error{};
-  if (endpoint_->readError(&error) != 1) return false;
+  if (transport_->readError(&error) != 1) return false;
   // A peer's write that did not arrive whole is for the peer to hear of.
   if (error.flags & FI_REMOTE_WRITE) return true;
   auto* context = static_cast<transport::Context*>(error.op_context);
@@ -257,13 +256,6 @@ void Port::onReceived(transport::Receive& receive, const fi_cq_data_entry& compl
   Entry entry{Completion::message};
   entry.token = slots_.offsetOf(receive.slot);
   entry.bytes = static_cast<uint32_t>(completion.len);
-  if (completion.flags & FI_REMOTE_CQ_DATA) {
-    transport::Arrival arrival =
-        transport_->assemble(completion.data, slots_.at(entry.token), completion.len);
-    if (!arrival.isWhole) return slots_.post(receive.slot);
-    entry.bytes = static_cast<uint32_t>(std::min<size_t>(arrival.bytes, slots_.slotBytes()));
-    entry.status = arrival.status;
-  }
   completions_.ring.push(entry, receive.slot);
   if (vouches_.isAbsent) onMessageInAbsence(slots_.at(entry.token), entry.bytes);
 }

@@ -98,9 +98,7 @@ bool isSame(const DomainReport& a, const DomainReport& b) {
 
 std::vector<DomainReport> domainsOf(const Library& library, const Provider& provider) {
   std::vector<DomainReport> reports;
-  std::vector<int> families = {AF_INET};
-  if (provider.scheme != Scheme::shm) families.push_back(AF_INET6);
-  for (int family : families) {
+  for (int family : {AF_INET, AF_INET6}) {
     auto list = getInfos(library, {.provider = &provider, .family = family});
     if (!list) continue;
     for (const fi_info* info = list->get(); info != nullptr; info = info->next) {

@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <optional>
 #include <string_view>
 
 #include "fabric/quirks.h"
-#include "fabric/signals.h"
 
 namespace cinnabar::fabric {
 namespace {
@@ -23,8 +21,6 @@ constexpr size_t kExpectedAddresses = 64;
 // Those of ucx have some hundred bytes, all others 32 or fewer.
 constexpr size_t kLongestName = 1024;
 constexpr size_t kMostDrainTurns = 1024;
-// More than one poll brings: a region's queue has 256 places.
-constexpr size_t kScratchReceives = 512;
 // Twice what rxm lets pass between two looks at its connections, and some.
 constexpr auto kRest = std::chrono::milliseconds(25);
 
@@ -99,7 +95,6 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
     return hasQuirk(quirk, traits.provider, library.loadedVersion, info->fabric_attr->name);
   };
   traits.drainBeforeClose = has(Quirk::drainBeforeClose);
-  traits.receiveBeforeClose = has(Quirk::receiveBeforeClose);
   if (has(Quirk::losesInjected)) traits.injectBytes = 0;
   if (has(Quirk::sizedForPeers)) traits.maxPeers = numberIn("FI_UNIVERSE_SIZE");
   traits.provesWrites = has(Quirk::completesOnDeparture);
@@ -113,10 +108,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
   traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
-  bool shm = request.provider->scheme == Scheme::shm;
   // Whether a write can carry data to its target, whose completion then also says how many bytes
-  // came. shm's transfers go around the provider.
-  if (!shm && !has(Quirk::hidesWrites) && info->domain_attr->cq_data_size >= sizeof(uint64_t))
+  // came.
+  if (!has(Quirk::hidesWrites) && info->domain_attr->cq_data_size >= sizeof(uint64_t))
     traits.immediateBytes = sizeof(uint64_t);
   auto fail = [&](const char* op, int status) {
     return library.fail(op, status,
@@ -144,46 +138,28 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   fi_cq_attr cqAttr{};
   cqAttr.size = kQueueEntries;
   cqAttr.format = FI_CQ_FORMAT_DATA;
-  cqAttr.wait_obj = shm ? FI_WAIT_NONE : FI_WAIT_FD;
+  cqAttr.wait_obj = FI_WAIT_FD;
   fid_cq* cq = nullptr;
   status = fi_cq_open(domain, &cqAttr, &cq, nullptr);
   if (status != 0) return fail("fi_cq_open", status);
   adopt(parts.cq, cq);
-  if (!shm) {
-    status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
-    if (status != 0) return fail("FI_GETWAIT", status);
-    int inner = has(Quirk::innerWaitFd) ? socketWaitFd(traits.waitFd) : -1;
-    if (inner >= 0) traits.waitFd = inner;
-    // Both are the provider whose descriptor is the epoll set of its sockets; rxm loses wake-ups.
-    traits.tellsReliably = traits.provider == "net" || traits.provider == "tcp";
-  }
+  status = fi_control(&cq->fid, FI_GETWAIT, &traits.waitFd);
+  if (status != 0) return fail("FI_GETWAIT", status);
+  int inner = has(Quirk::innerWaitFd) ? socketWaitFd(traits.waitFd) : -1;
+  if (inner >= 0) traits.waitFd = inner;
+  // Both are the provider whose descriptor is the epoll set of its sockets; rxm loses wake-ups.
+  traits.tellsReliably = traits.provider == "net" || traits.provider == "tcp";
 
-  if (has(Quirk::keepsUnexpected)) {
-    parts.receives = std::make_unique<ReceiveQueue>();
-    fid_ep* shared = nullptr;
-    status = parts.receives->open(domain, &shared);
-    if (status != 0) return fail("fi_srx_context", status);
-    adopt(parts.sharedReceives, shared);
-  }
-
-  {
-    std::optional<SignalKeeper> keeper;
-    if (shm) keeper.emplace();
-    fid_ep* ep = nullptr;
-    status = fi_endpoint(domain, info, &ep, nullptr);
-    if (status != 0) return fail("fi_endpoint", status);
-    adopt(parts.ep, ep);
-    status = fi_ep_bind(ep, &av->fid, 0);
-    if (status != 0) return fail("fi_ep_bind", status);
-    status = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
-    if (status != 0) return fail("fi_ep_bind", status);
-    if (parts.sharedReceives) {
-      status = fi_ep_bind(ep, &parts.sharedReceives->fid, 0);
-      if (status != 0) return fail("fi_ep_bind", status);
-    }
-    status = fi_enable(ep);
-    if (status != 0) return fail("fi_enable", status);
-  }
+  fid_ep* ep = nullptr;
+  status = fi_endpoint(domain, info, &ep, nullptr);
+  if (status != 0) return fail("fi_endpoint", status);
+  adopt(parts.ep, ep);
+  status = fi_ep_bind(ep, &av->fid, 0);
+  if (status != 0) return fail("fi_ep_bind", status);
+  status = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
+  if (status != 0) return fail("fi_ep_bind", status);
+  status = fi_enable(ep);
+  if (status != 0) return fail("fi_enable", status);
   return std::make_unique<Endpoint>(std::move(parts), std::move(traits));
 }
 
@@ -198,7 +174,6 @@ RawAddress Endpoint::name() const {
 void Endpoint::shut() {
   if (traits_.drainBeforeClose && parts_.cq) drain();
   parts_.ep.reset();
-  parts_.sharedReceives.reset();
   parts_.cq.reset();
   parts_.av.reset();
 }
@@ -207,33 +182,12 @@ void Endpoint::shut() {
 void Endpoint::drain() {
   fi_cq_data_entry entries[64];
   for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
-    ssize_t count = read(entries, std::size(entries), true);
+    ssize_t count = read(entries, std::size(entries));
     if (count == -FI_EAVAIL) {
       fi_cq_err_entry error{};
       count = readError(&error);
     }
     if (count <= 0) return;
-  }
-}
-
-void Endpoint::receiveAll() {
-  // All receives share the one buffer; nobody looks at it.
-  scratch_.resize(traits_.injectBytes);
-  size_t posted = 0;
-  for (size_t turn = 0; turn < kMostDrainTurns; ++turn) {
-    for (; posted < kScratchReceives; ++posted) {
-      if (receive(scratch_.data(), scratch_.size(), nullptr, &scratch_) != 0) break;
-    }
-    fi_cq_data_entry entries[64];
-    ssize_t count = read(entries, std::size(entries), true);
-    if (count == -FI_EAVAIL) {
-      fi_cq_err_entry error{};
-      if (readError(&error) == 1 && error.op_context == &scratch_) --posted;
-      continue;
-    }
-    // The queue is at its end and a receive is left: no message is without one.
-    if (count <= 0) return;
-    for (ssize_t i = 0; i < count; ++i) posted -= entries[i].op_context == &scratch_;
   }
 }
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "fabric/info.h"
-#include "fabric/receive_queue.h"
 
 namespace cinnabar::fabric {
 
@@ -63,7 +62,6 @@ struct EndpointTraits {
   /// something to read. Where it does not, a sleeper has to look once more.
   bool tellsReliably = false;
   bool drainBeforeClose = false;
-  bool receiveBeforeClose = false;  // see receiveAll
   /// Each write is followed by an empty read, which completes when the data is in place.
   bool provesWrites = false;
   /// Connections that the completion queue has room for; 0: any number.
@@ -101,8 +99,6 @@ class Endpoint {
     Fid<fid_domain> domain;
     Fid<fid_av> av;
     Fid<fid_cq> cq;
-    std::unique_ptr<ReceiveQueue> receives;  // where the provider's own will not do; else null
-    Fid<fid_ep> sharedReceives;              // the provider's half of it
     Fid<fid_ep> ep;
   };
 
@@ -124,15 +120,12 @@ class Endpoint {
 
   /// Posts a receive from any sender (fi_recv(3)): 0 or a negated error.
   ssize_t receive(void* bytes, size_t length, void* descriptor, void* context) {
-    if (parts_.receives) return parts_.receives->post(bytes, length, descriptor, context);
     return fi_recv(parts_.ep.get(), bytes, length, descriptor, FI_ADDR_UNSPEC, context);
   }
 
   /// Takes completions out of the queue (fi_cq_read(3)), which makes the provider move what it has
-  /// under way. `hasReceive`: whether a receive is posted whose completion was not read. Without
-  /// one there is nothing to read where each look would take a message (receive_queue.h).
-  ssize_t read(fi_cq_data_entry* entries, size_t count, bool hasReceive) const {
-    if (parts_.receives && !hasReceive) return -FI_EAGAIN;
+  /// under way.
+  ssize_t read(fi_cq_data_entry* entries, size_t count) const {
     return fi_cq_read(parts_.cq.get(), entries, count);
   }
   /// The error that `read` came upon (fi_cq_readerr(3)).
@@ -141,10 +134,6 @@ class Endpoint {
   /// Closes the endpoint and its queues, but not the domain, so that regions can follow. Nothing
   /// else may be called after it.
   void shut();
-
-  /// Receives and forgets what came without a receive posted, for so long as a peer that floods us
-  /// may hold us up. The queue must not be polled again before the endpoint closes.
-  void receiveAll();
 
   /// Whether it is safe to sleep on the wait fd now (fi_trywait(3)): 0, or -FI_EAGAIN when there is
   /// something to read.
@@ -158,7 +147,6 @@ class Endpoint {
  private:
   void drain();
 
-  std::vector<uint8_t> scratch_;  // outlives the receives that `receiveAll` leaves posted
   Parts parts_;
   EndpointTraits traits_;
   /// Providers may give an address that they know the same number again.

@@ -6,30 +6,18 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 
 #include "fabric/needs.h"
-#include "fabric/shm_room.h"
 #include "fabric/signals.h"
 #include "fabric/verbs_report.h"
 
 namespace cinnabar::fabric {
 namespace {
-
-// The depth of shm's command queue, which is the number of messages that wait in shared memory for
-// a receiver. Each costs it 4.3 KiB there once it was used. The queue must also hold every receive
-// posted.
-constexpr size_t kShmDepthLeast = 256;
-constexpr size_t kShmDepthMost = 1024;
-// Answers that large operations wait for. Ours are small or go around the provider, so a few are
-// enough.
-constexpr size_t kShmAnswers = 128;
 
 /// Fields that fi_freeinfo releases with free(). False if there is no memory.
 template <typename T>
@@ -60,12 +48,7 @@ InfoPtr hintsFor(const Library& library, const InfoRequest& request) {
     if (!copyInto(&hints->src_addr, source.data(), source.size())) return {};
     hints->src_addrlen = source.size();
   }
-  if (provider.scheme == Scheme::shm) {
-    hints->addr_format = FI_ADDR_STR;
-    hints->tx_attr->size = kShmAnswers;
-    hints->rx_attr->size =
-        std::clamp(std::bit_ceil(request.receives), kShmDepthLeast, kShmDepthMost);
-  } else if (addressingOf(provider.scheme) == Addressing::socket) {
+  if (addressingOf(provider.scheme) == Addressing::socket) {
     int family = request.source.empty() ? request.family
                                         : familyOf(request.source.data(), request.source.size());
     hints->addr_format = family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
@@ -82,18 +65,6 @@ bool bindTo(fi_info& info, const InfoRequest& request) {
   free(info.src_addr);
   info.src_addrlen = source.size();
   return copyInto(reinterpret_cast<uint8_t**>(&info.src_addr), source.data(), source.size());
-}
-
-// libfabric's shm provider offers nothing when /dev/shm is short of room for one endpoint.
-constexpr uint64_t kShmRoom = 32 << 20;
-
-std::string lackOfRoom(const Provider& provider) {
-  struct statvfs memory {};
-  if (provider.scheme != Scheme::shm || statvfs("/dev/shm", &memory) != 0) return "";
-  uint64_t free = uint64_t{memory.f_bavail} * memory.f_frsize;
-  if (free >= kShmRoom) return "";
-  return ": it needs 32 MiB of free space in /dev/shm, which has " + std::to_string(free >> 20) +
-         " MiB; give a container more by --shm-size";
 }
 
 }  // namespace
@@ -113,15 +84,12 @@ Result<InfoPtr> getInfos(const Library& library, const InfoRequest& request) {
   const char* node = textOrNull(request.node);
   const char* service = textOrNull(request.service);
   bool named = node != nullptr || service != nullptr;
-  std::optional<ShmRoom> room;
-  if (request.provider->scheme == Scheme::shm) room.emplace();
   uint64_t flags = named && request.isOurs ? FI_SOURCE : 0;
   int status = library.getinfo(api, node, service, flags, hints.get(), &list);
   std::string name = request.provider->name;
   if (status != 0) {
     return library.fail("fi_getinfo", status,
-                        "provider " + name + " offers no reliable datagram endpoint here" +
-                            lackOfRoom(*request.provider));
+                        "provider " + name + " offers no reliable datagram endpoint here");
   }
   return InfoPtr(list, InfoDeleter{&library});
 }
@@ -145,8 +113,6 @@ Result<InfoPtr> getInfo(const Library& library, const InfoRequest& request) {
 std::string reasonAgainst(const Library& library, const Provider& provider) {
   if (!suits(provider, library.loadedVersion)) {
     uint32_t version = library.loadedVersion;
-    std::string obstacle = versionObstacle(provider.scheme, version);
-    if (!obstacle.empty()) return obstacle;
     return "not the choice for libfabric " + std::to_string(FI_MAJOR(version)) + "." +
            std::to_string(FI_MINOR(version));
   }

@@ -22,9 +22,7 @@ using InfoPtr = std::unique_ptr<fi_info, InfoDeleter>;
 
 struct InfoRequest {
   const Provider* provider = nullptr;
-  RawAddress
-      source;  // a sockaddr for tcp; the fabric name, ended by a zero byte, for shm; may be empty
-  size_t receives = 0;   // receives that will be posted at once
+  RawAddress source;     // a sockaddr; may be empty
   int family = AF_INET;  // of the addresses asked for, where the source is empty
   /// Where addresses are resolved: what to resolve, "" for nothing, and whether it is our side.
   std::string node;

@@ -49,6 +49,14 @@ int Region::open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t 
   return 0;
 }
 
+std::unique_ptr<Region> Region::unregistered(void* bytes, size_t length, uint32_t access,
+                                             uint64_t key) {
+  std::unique_ptr<Region> region(new Region(static_cast<uint8_t*>(bytes), length, 0, access != 0));
+  region->base_ = reinterpret_cast<uint64_t>(bytes);
+  if (access != 0) region->key_ = key;
+  return region;
+}
+
 int Region::prepare(const Endpoint& endpoint) {
   if (localRights_ == 0 || local_) return 0;
   fid_mr* mr = nullptr;

@@ -30,6 +30,10 @@ class Region {
   static int open(const Endpoint& endpoint, void* bytes, size_t length, uint32_t access,
                   uint64_t key, std::unique_ptr<Region>* into, Use use = Use::transfers);
 
+  /// Memory that no provider has to know of: whoever has the key copies by address.
+  static std::unique_ptr<Region> unregistered(void* bytes, size_t length, uint32_t access,
+                                              uint64_t key);
+
   uint8_t* bytes() const { return bytes_; }
   size_t length() const { return length_; }
   /// Before its first use on this side. 0 or a negated libfabric error.
@@ -38,7 +42,7 @@ class Region {
     fid_mr* mr = local_ ? local_.get() : mr_.get();
     return mr != nullptr ? fi_mr_desc(mr) : nullptr;
   }
-  uint64_t key() const { return mr_ ? fi_mr_key(mr_.get()) : 0; }
+  uint64_t key() const { return mr_ ? fi_mr_key(mr_.get()) : key_; }
   /// What a peer adds its offset to: an address, or 0 where the provider counts from the region's
   /// start.
   uint64_t base() const { return base_; }
@@ -60,6 +64,7 @@ class Region {
   uint8_t* bytes_;
   size_t length_;
   uint64_t base_ = 0;
+  uint64_t key_ = 0;      // of memory that no provider knows of; 0 where peers may do nothing
   uint64_t localRights_;  // 0 where the provider needs no registration for our own use
   bool granted_;
   bool withdrawn_ = false;

@@ -18,20 +18,6 @@ namespace cinnabar::fabric {
 namespace {
 
 constexpr std::array kPatches = {
-    PatchEntry{Patch::staleLocks, "stale-locks", "libfabric shm",
-               "unlocks the spin lock in a shared region after the process that held it has died",
-               "a process that is killed while it holds the lock makes its peers spin for ever",
-               false, false},
-    PatchEntry{Patch::stoppedQueue, "stopped-queue", "libfabric shm",
-               "marks entries of the receive queue as given up that a dead process took and did "
-               "not fill",
-               "a process that is killed while it posts stops its receiver's queue for ever", false,
-               false},
-    PatchEntry{Patch::peerSlots, "peer-slots", "libfabric shm",
-               "clears what a removed peer leaves in its slot of the region",
-               "the slot's next peer is never mapped, and a post to it crashes; without the patch "
-               "slots are not used again, so a port meets 250 peers in its life",
-               false, false},
     PatchEntry{Patch::softIwarp, "soft-iwarp", "libsiw and Linux siw",
                "replaces poll_cq and post_send of the device, and rdma_destroy_ep in libfabric's "
                "linkage table, to report each completion once and in order",
@@ -43,11 +29,12 @@ constexpr std::array kPatches = {
                "no other way to read the RDMA connection manager's events; needed for the channel "
                "cinnabar:rdma.connection alone",
                true, true},
-    PatchEntry{Patch::processCopies, "process-copies", "Linux Yama",
-               "lets processes of the same user copy from and to this process's memory "
-               "(PR_SET_PTRACER), once it meets an shm peer in another process",
-               "reads and writes over shm go through libfabric, which is slower and hides errors",
-               false, false},
+    PatchEntry{
+        Patch::processCopies, "process-copies", "Linux Yama",
+        "lets processes of the same user copy from and to this process's memory "
+        "(PR_SET_PTRACER), once it meets an shm peer in another process",
+        "reads and writes over shm go through the rings, which takes two copies instead of one",
+        false, false},
     PatchEntry{Patch::tcpSockets, "tcp-sockets", "libfabric tcp",
                "replaces socket, accept, connect, recv, send and others in libfabric's linkage "
                "table by functions that make the same calls, and check what comes",
@@ -55,12 +42,6 @@ constexpr std::array kPatches = {
                "sockets, a refused connection is not noticed, and a process without descriptors "
                "spins",
                false, true},
-    PatchEntry{Patch::sharedRoom, "shared-room", "libfabric shm",
-               "replaces ftruncate and statvfs in libfabric's linkage table, to reserve the memory "
-               "of a region when it is made",
-               "a process is killed by SIGBUS when /dev/shm is full, and shm is not offered where "
-               "/dev/shm has less than 16 MiB for each processor",
-               false, false},
 };
 
 // The first release with Linux's soft-iWARP, and the first whose sources were not read.
@@ -118,14 +99,6 @@ PatchState choosePatch(const PatchEntry& entry, bool isNeeded, const PatchSwitch
 
 bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
   switch (patch) {
-    case Patch::staleLocks:
-      return hasQuirk(Quirk::leavesLocks, "shm", libfabric);
-    case Patch::stoppedQueue:
-      return hasQuirk(Quirk::stopsQueues, "shm", libfabric);
-    case Patch::peerSlots:
-      return hasQuirk(Quirk::remembersPeers, "shm", libfabric);
-    case Patch::sharedRoom:
-      return hasQuirk(Quirk::reservesNothing, "shm", libfabric);
     case Patch::softIwarp: {
       base::KernelVersion version = base::kernelVersion(kernel);
       return version >= kFirstSoftIwarp && version < kUnknownSoftIwarp;

@@ -13,14 +13,10 @@ namespace cinnabar::fabric {
 /// libraries, and one right of the process. Each is done only where a fault of that very version
 /// makes it necessary, or where the user asks for it, and each can be switched off.
 enum class Patch {
-  staleLocks,        // transport/shm/stale_lock_reaper.h
-  stoppedQueue,      // transport/shm/stopped_queue.h
-  peerSlots,         // transport/shm/peer_slots.h
   softIwarp,         // transport/verbs/soft_iwarp.h
   connectionEvents,  // transport/verbs/connection_events.h
   processCopies,     // transport/shm/process_memory.h
   tcpSockets,        // transport/tcp/socket_calls.h
-  sharedRoom,        // fabric/shm_room.h
 };
 
 struct PatchEntry {

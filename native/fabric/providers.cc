@@ -14,12 +14,6 @@ namespace {
 constexpr std::array kSchemeNames = {"tcp", "shm",  "verbs", "efa", "cxi",
                                      "opx", "psm2", "psm3",  "ucx"};
 
-// shm of 2.6.0 ends the process by SIGSEGV in fi_inject when a port meets more peers in its life
-// than the region has places, 256: smr_verify_peer takes a peer as known whose region is not
-// mapped. 2.1 has a fault with the same effect, which is worked round (Quirk::remembersPeers). No
-// version between the two has been run.
-constexpr uint32_t kLaterShm = FI_VERSION(2, 2);
-
 // Native RDM over sockets was born as `net` in 1.17 and took over the name `tcp` in 1.18. `tcp`
 // of 1.17 knows only connected endpoints and wants ofi_rxm on top; from 1.18 on rxm over tcp is
 // left out on purpose: hostile bytes crash it.
@@ -27,7 +21,6 @@ constexpr std::array kTable = {
     Provider{Scheme::tcp, "tcp", FI_VERSION(1, 18), kEver},
     Provider{Scheme::tcp, "net", FI_VERSION(1, 17), FI_VERSION(1, 18)},
     Provider{Scheme::tcp, "tcp;ofi_rxm", kAnyVersion, FI_VERSION(1, 18)},
-    Provider{Scheme::shm, "shm", kAnyVersion, kLaterShm},
     Provider{Scheme::verbs, "verbs;ofi_rxm", kAnyVersion, kEver},
     Provider{Scheme::efa, "efa", kAnyVersion, kEver},
     Provider{Scheme::cxi, "cxi", kAnyVersion, kEver},
@@ -45,7 +38,7 @@ Addressing addressingOf(Scheme scheme) {
     case Scheme::verbs:
       return Addressing::socket;
     case Scheme::shm:
-      return Addressing::shmName;
+      return Addressing::name;
     default:
       return Addressing::resolved;
   }
@@ -62,14 +55,6 @@ const Provider* providerOf(Scheme scheme) {
 
 bool suits(const Provider& provider, uint32_t version) {
   return version >= provider.since && version < provider.before;
-}
-
-std::string versionObstacle(Scheme scheme, uint32_t version) {
-  if (scheme != Scheme::shm || version < kLaterShm) return "";
-  return "shm of libfabric " + std::to_string(FI_MAJOR(version)) + "." +
-         std::to_string(FI_MINOR(version)) +
-         " can end the process when a port meets more than 256 peers: use the libfabric of the "
-         "package, or 1.17 or 2.1";
 }
 
 const char* schemeName(Scheme scheme) { return kSchemeNames[static_cast<size_t>(scheme)]; }

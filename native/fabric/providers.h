@@ -16,7 +16,7 @@ enum class Scheme { tcp, shm, verbs, efa, cxi, opx, psm2, psm3, ucx };
 /// How the endpoints of a scheme are named.
 enum class Addressing {
   socket,    // an IP address and a port
-  shmName,   // a name of ours
+  name,      // a name of ours; no provider of libfabric serves such a scheme
   resolved,  // whatever fi_getinfo(3) makes of a node and a service; raw addresses are opaque
 };
 Addressing addressingOf(Scheme scheme);
@@ -30,17 +30,14 @@ struct Provider {
   uint32_t before;
 };
 
-/// The candidates of every scheme, best first.
+/// The candidates of every scheme that libfabric serves, best first.
 std::span<const Provider> providerTable();
 
-/// The first candidate of a scheme.
+/// The first candidate of a scheme; nullptr where libfabric does not serve it.
 const Provider* providerOf(Scheme scheme);
 
 /// Whether this libfabric is one the entry is meant for.
 bool suits(const Provider& provider, uint32_t version);
-
-/// Why no provider of the scheme is used with this libfabric; "" if one is.
-std::string versionObstacle(Scheme scheme, uint32_t version);
 
 /// The name of a scheme, as addresses carry it.
 const char* schemeName(Scheme scheme);

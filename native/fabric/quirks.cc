@@ -43,12 +43,6 @@ constexpr std::array kQuirks = {
         "SIGSEGV in fi_close of the endpoint",
         "rxm reads the completions that a connection left after it has freed the connection, "
         "and posts their receives to it again (rxm_close_conn, rxm_flush_msg_cq)"},
-    QuirkEntry{
-        Quirk::receiveBeforeClose, "shm", FI_VERSION(1, 21), FI_VERSION(2, 5),
-        "eight bytes of another sender's message become zeros in its receiver's region",
-        "an endpoint that closes answers the messages that found no receive, wherever the senders "
-        "asked for no answer (smr_discard compares src_data where op_src is meant): it clears a "
-        "word of the sender's region at the place of the message in its own"},
     QuirkEntry{Quirk::losesInjected, "verbs;ofi_rxm", kAnyVersion, kEver,
                "a message is lost with its connection, and nobody hears of it",
                "rxm forgets the errors of injected messages (RXM_INJECT_TX in "
@@ -72,37 +66,6 @@ constexpr std::array kQuirks = {
         "(vrb_shutdown_ep), and the announcement stays when the connection is closed before rxm "
         "has read it: vrb_eq_match_event takes the event itself for a pointer to it. Left alone, "
         "rxm closes the connection at its next look, every 10 ms (cm_progress_interval)"},
-    QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
-               "a process that is killed at the wrong moment makes all its peers spin for ever",
-               "who posts to a region, and its owner while it reads, holds a spin lock in it "
-               "(smr_region.lock)"},
-    QuirkEntry{Quirk::leavesLocks, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-               "a process that is killed at the wrong moment makes all its peers spin for ever",
-               "the queue has no lock any more, but the pool of buffers has (smr_get_txbuf, "
-               "smr_release_txbuf)"},
-    QuirkEntry{
-        Quirk::remembersPeers, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-        "SIGSEGV in fi_inject, to the 257th peer at the earliest",
-        "removing an address leaves the peer's number in the region (smr_map_del), and a peer that "
-        "gets its place, of 256, is then not mapped (smr_map_add, smr_verify_peer)"},
-    QuirkEntry{
-        Quirk::stopsQueues, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-        "a process that is killed at the wrong moment stops what it was posting to: all that "
-        "is behind it there is lost by heartbeat",
-        "a place in the queue that was taken and not filled is waited for "
-        "(ofi_atomic_queue.h)"},
-    QuirkEntry{
-        Quirk::keepsUnexpected, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-        "a peer that sends faster than we receive makes this process grow without bound, and other "
-        "peers' messages wait behind what it sent",
-        "each look at the queue takes messages out of the region until that is empty, and those "
-        "without a receive go to pools that never shrink (smr_progress_cmd, smr_alloc_cmd_ctx)"},
-    QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(1, 17), FI_VERSION(1, 18),
-               "SIGBUS in the process that writes to a region when /dev/shm is full",
-               "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
-    QuirkEntry{Quirk::reservesNothing, "shm", FI_VERSION(2, 1), FI_VERSION(2, 2),
-               "SIGBUS in the process that writes to a region when /dev/shm is full",
-               "the file of a region is sparse (smr_create: ftruncate, then mmap)"},
     QuirkEntry{Quirk::hidesWrites, "net", FI_VERSION(1, 17), FI_VERSION(1, 18),
                "a write with data tells its target of 0 bytes",
                "the completion's length is not filled in; tcp, its successor, does "

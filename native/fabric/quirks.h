@@ -15,8 +15,6 @@ enum class Quirk {
   innerWaitFd,
   /// Read the queue empty before the endpoint is closed.
   drainBeforeClose,
-  /// Leave no message without a receive when the endpoint is closed.
-  receiveBeforeClose,
   /// Send with a completion, never inject.
   losesInjected,
   /// Register message buffers for nothing that a peer could use.
@@ -26,18 +24,6 @@ enum class Quirk {
   /// Leave a connection on which something has failed to libfabric, and post nothing to its peer
   /// until it is gone.
   crashesOnDisconnect,
-  /// Free what a dead process has locked (transport/shm/stale_lock_reaper.h).
-  leavesLocks,
-  /// Clear what a removed peer leaves in its place (transport/shm/peer_slots.h).
-  remembersPeers,
-  /// Pass over what a dead process took in a queue and did not fill
-  /// (transport/shm/stopped_queue.h).
-  stopsQueues,
-  /// Post receives to a queue of ours, which stops the provider where there are none
-  /// (fabric/receive_queue.h).
-  keepsUnexpected,
-  /// Reserve the memory of a region when it is made (fabric/shm_room.h).
-  reservesNothing,
   /// Tell the target of a write by a message.
   hidesWrites,
   /// Have no more peers than FI_UNIVERSE_SIZE says.

@@ -7,7 +7,6 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,12 +15,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdio>
-#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "test/harness.h"
-#include "test/region_queue.h"
+#include "transport/shm/doorbell.h"
 
 namespace cinnabar::test {
 namespace {
@@ -79,8 +78,8 @@ int echo(fabric::Scheme scheme, const std::string& name) {
 }
 
 /// Meets a peer, then does what it is told: "read KEY REMOTE BYTES" or "write …" moves so many
-/// bytes of a region of ones, and says status and bytes. Without copies between processes the
-/// provider has to do it.
+/// bytes of a region of ones, and says status and bytes. Without copies between processes the rings
+/// have to do it.
 int mover(const std::string& peerAddress, bool copies) {
   if (!copies && !forbidCopies()) return 1;
   TestPort here(fabric::Scheme::shm);
@@ -111,43 +110,6 @@ int mover(const std::string& peerAddress, bool copies) {
     say(std::to_string(entry.status) + " " + std::to_string(entry.bytes));
   }
   return 0;
-}
-
-/// Meets a peer and dies while it holds the lock of the peer's region, as if killed in the midst of
-/// a post.
-int dieLocking(const std::string& peerAddress) {
-  TestPort here(fabric::Scheme::shm);
-  if (!here.open()) return 1;
-  auto address = fromHex(peerAddress);
-  int to = here.port->admit(address.data(), address.size());
-  here.sendPattern(to, 0, 8, 1);
-  if (!eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; })) return 1;
-  auto region = regionOf(getppid());
-  if (!region) return 1;
-  pthread_spin_lock(region->lock());
-  say("locked");
-  raise(SIGKILL);
-  return 1;
-}
-
-/// Meets a peer and, when it is told, takes a place in the peer's queue and dies, as if killed in
-/// the midst of a post.
-int diePosting(const std::string& peerAddress) {
-  TestPort here(fabric::Scheme::shm);
-  if (!here.open()) return 1;
-  auto address = fromHex(peerAddress);
-  int to = here.port->admit(address.data(), address.size());
-  here.sendPattern(to, 0, 8, 1);
-  if (!eventually({&here}, [&] { return here.port->gauge(engine::Gauge::sends) == 0; })) return 1;
-  auto* queue = RegionQueue::of(getppid());
-  if (queue == nullptr) return 1;
-  say("met");
-  std::string order;
-  std::getline(std::cin, order);
-  queue->take();
-  say("taken");
-  raise(SIGKILL);
-  return 1;
 }
 
 /// Opens a port and does not look at it until told; then counts numbered messages and says whether
@@ -250,27 +212,19 @@ std::vector<uint8_t> fromHex(const std::string& text) {
   return bytes;
 }
 
-shm::DoorbellPage* doorbellPageOf(pid_t pid) {
-  std::string folder = "/proc/" + std::to_string(pid) + "/fd";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::error_code error;
-    auto target = std::filesystem::read_symlink(entry.path(), error).string();
-    if (error || target.find("memfd:cinnabar-doorbell") == std::string::npos) continue;
-    base::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    void* page =
-        mmap(nullptr, shm::kDoorbellBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-    if (page != MAP_FAILED) return static_cast<shm::DoorbellPage*>(page);
+bool setCopying(pid_t pid, uint32_t number) {
+  // Its own mapping is the only one that can be written.
+  std::string folder = "/proc/" + std::to_string(pid);
+  std::ifstream maps(folder + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    bool isPage = line.find("memfd:cinnabar-doorbell") != std::string::npos;
+    if (!isPage || line.find(" rw-s ") == std::string::npos) continue;
+    base::Fd memory(open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC));
+    auto at =
+        static_cast<off_t>(std::stoull(line, nullptr, 16) + offsetof(shm::DoorbellPage, copying));
+    return pwrite(memory.get(), &number, sizeof number, at) == sizeof number;
   }
-  return nullptr;
-}
-
-std::unique_ptr<shm::RegionHead> regionOf(pid_t pid) {
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    base::Fd file(open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-    auto region = file ? shm::RegionHead::map(file.get(), pid) : nullptr;
-    if (region) return region;
-  }
-  return nullptr;
+  return false;
 }
 
 int playPart(int argc, char** argv) {
@@ -281,8 +235,6 @@ int playPart(int argc, char** argv) {
   if (part == "signals") return signals();
   if (!haveLibfabric()) return 1;
   if (part == "echo") return echo(scheme, extra);
-  if (part == "die-locking") return dieLocking(extra);
-  if (part == "die-posting") return diePosting(extra);
   if (part == "mover") return mover(extra, true);
   if (part == "mover-without-copies") return mover(extra, false);
   if (part == "late") return late(scheme, static_cast<uint32_t>(std::stoul(extra)));

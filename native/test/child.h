@@ -4,12 +4,8 @@
 
 #include <sys/types.h>
 
-#include <memory>
 #include <string>
 #include <vector>
-
-#include "transport/shm/doorbell.h"
-#include "transport/shm/stale_lock_reaper.h"
 
 namespace cinnabar::test {
 
@@ -43,13 +39,9 @@ int playPart(int argc, char** argv);
 /// For good.
 bool forbidCopies();
 
-/// The doorbell page of a process's only shm port, as its neighbours map it; nullptr if it has
-/// none.
-shm::DoorbellPage* doorbellPageOf(pid_t pid);
-
-/// The head of some shm region of a process; nullptr if it has none that this libfabric's layout
-/// fits.
-std::unique_ptr<shm::RegionHead> regionOf(pid_t pid);
+/// Makes a process's only shm port say that the copy of that number is under way, where odd, or
+/// over. False if it has no such port.
+bool setCopying(pid_t pid, uint32_t number);
 
 std::string toHex(const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> fromHex(const std::string& text);

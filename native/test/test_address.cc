@@ -73,22 +73,12 @@ TEST_SUITE("providers") {
     return names;
   }
 
-  TEST_CASE("shm is refused where a version crashes or was never run, and says what to use") {
-    CHECK(choice(Scheme::shm, FI_VERSION(1, 17)) == "shm ");
-    CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "shm ");
-    CHECK(choice(Scheme::shm, FI_VERSION(2, 2)) == "");
-    CHECK(versionObstacle(Scheme::shm, FI_VERSION(2, 1)) == "");
-    CHECK(versionObstacle(Scheme::shm, FI_VERSION(2, 6)).find("libfabric 2.6") !=
-          std::string::npos);
-    CHECK(versionObstacle(Scheme::tcp, FI_VERSION(2, 6)) == "");
-  }
-
   TEST_CASE("tcp is native where there is a native one") {
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 16)) == "tcp;ofi_rxm ");
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 17)) == "net tcp;ofi_rxm ");
     CHECK(choice(Scheme::tcp, FI_VERSION(1, 18)) == "tcp ");
     CHECK(choice(Scheme::tcp, FI_VERSION(2, 6)) == "tcp ");
-    CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "shm ");
+    CHECK(choice(Scheme::shm, FI_VERSION(2, 1)) == "");
     CHECK(choice(Scheme::verbs, FI_VERSION(1, 17)) == "verbs;ofi_rxm ");
   }
 

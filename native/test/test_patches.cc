@@ -11,7 +11,6 @@
 #include "fabric/patches.h"
 #include "test/fake_provider.h"
 #include "test/harness.h"
-#include "transport/shm/mapping.h"
 #include "transport/shm/process_memory.h"
 
 using namespace cinnabar;
@@ -41,11 +40,8 @@ TEST_SUITE("patches") {
   TEST_CASE("are needed by those versions alone that have the fault") {
     using Names = std::set<std::string>;
     const Names always{"tcp-sockets"};
-    CHECK(neededBy(FI_VERSION(1, 17), "4.19.0") ==
-          Names{"stale-locks", "tcp-sockets", "shared-room"});
-    CHECK(neededBy(FI_VERSION(1, 18), "4.19.0") == always);
-    CHECK(neededBy(FI_VERSION(2, 1), "4.19.0") ==
-          Names{"stale-locks", "stopped-queue", "peer-slots", "tcp-sockets", "shared-room"});
+    CHECK(neededBy(FI_VERSION(1, 17), "4.19.0") == always);
+    CHECK(neededBy(FI_VERSION(2, 1), "4.19.0") == always);
     CHECK(neededBy(FI_VERSION(2, 2), "4.19.0") == always);
     CHECK(neededBy(FI_VERSION(2, 6), "5.2.9") == always);
     CHECK(neededBy(FI_VERSION(2, 6), "5.3.0-1-amd64") == Names{"soft-iwarp", "tcp-sockets"});
@@ -63,18 +59,18 @@ TEST_SUITE("patches") {
   }
 
   TEST_CASE("are applied where needed, unless the user switches them off") {
-    const PatchEntry& locks = patchNamed("stale-locks");
-    CHECK(choosePatch(locks, true, {}) == PatchState::ready);
-    CHECK(choosePatch(locks, false, {}) == PatchState::notNeeded);
-    CHECK(choosePatch(locks, true, {.off = "stale-locks"}) == PatchState::off);
-    CHECK(choosePatch(locks, true, {.off = "soft-iwarp,stale-locks"}) == PatchState::off);
-    CHECK(choosePatch(locks, true, {.off = "all"}) == PatchState::off);
-    CHECK(choosePatch(locks, true, {.off = "stale"}) == PatchState::ready);
-    CHECK(choosePatch(locks, true, {.off = ",,"}) == PatchState::ready);
+    const PatchEntry& sockets = patchNamed("tcp-sockets");
+    CHECK(choosePatch(sockets, true, {}) == PatchState::ready);
+    CHECK(choosePatch(sockets, false, {}) == PatchState::notNeeded);
+    CHECK(choosePatch(sockets, true, {.off = "tcp-sockets"}) == PatchState::off);
+    CHECK(choosePatch(sockets, true, {.off = "soft-iwarp,tcp-sockets"}) == PatchState::off);
+    CHECK(choosePatch(sockets, true, {.off = "all"}) == PatchState::off);
+    CHECK(choosePatch(sockets, true, {.off = "tcp"}) == PatchState::ready);
+    CHECK(choosePatch(sockets, true, {.off = ",,"}) == PatchState::ready);
   }
 
   TEST_CASE("of another version are forced only where the layout does not matter") {
-    CHECK(choosePatch(patchNamed("peer-slots"), false, {.on = "peer-slots"}) ==
+    CHECK(choosePatch(patchNamed("process-copies"), false, {.on = "process-copies"}) ==
           PatchState::notNeeded);
     CHECK(choosePatch(patchNamed("soft-iwarp"), false, {.on = "soft-iwarp"}) == PatchState::ready);
     CHECK(choosePatch(patchNamed("soft-iwarp"), false, {.off = "all", .on = "soft-iwarp"}) ==
@@ -89,29 +85,12 @@ TEST_SUITE("patches") {
 
   TEST_CASE("are read from the environment, at each port that is opened") {
     REQUIRE(test::haveLibfabric());
-    bool needed = needsPatch(Patch::staleLocks, library()->loadedVersion, "");
-    CHECK(allowsPatch(Patch::staleLocks) == needed);
-    setenv("CINNABAR_NO_PATCHES", "stale-locks", 1);
-    CHECK_FALSE(allowsPatch(Patch::staleLocks));
+    bool needed = needsPatch(Patch::tcpSockets, library()->loadedVersion, "");
+    CHECK(allowsPatch(Patch::tcpSockets) == needed);
+    setenv("CINNABAR_NO_PATCHES", "tcp-sockets", 1);
+    CHECK_FALSE(allowsPatch(Patch::tcpSockets));
     unsetenv("CINNABAR_NO_PATCHES");
-    CHECK(allowsPatch(Patch::staleLocks) == needed);
-  }
-
-  TEST_CASE("a slot that may not be cleared is not used again") {
-    for (bool keeps : {false, true}) {
-      CAPTURE(keeps);
-      test::FakeProvider provider;
-      auto endpoint = provider.endpoint();
-      shm::Mappings mappings(*endpoint);
-      if (keeps) mappings.keepSlots();
-      auto mapping = mappings.map("somebody", {});
-      REQUIRE(mapping);
-      mapping->answered = true;
-      mapping.reset();
-      CHECK(mappings.hasRetired() == !keeps);
-      mappings.onDrained();
-      CHECK(provider.removed.size() == (keeps ? 0u : 1u));
-    }
+    CHECK(allowsPatch(Patch::tcpSockets) == needed);
   }
 
   TEST_CASE("copies are permitted to any process, or to one and its descendants") {

@@ -5,10 +5,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <filesystem>
 #include <sstream>
 
-#include "fabric/quirks.h"
 #include "test/child.h"
 #include "test/harness.h"
 
@@ -180,75 +178,6 @@ TEST_SUITE("processes") {
     CHECK(here.port->gauge(engine::Gauge::addresses) == 1);
   }
 
-  // Without the cure each of these two would spin for ever.
-  bool hasRegionLock() {
-    return fabric::hasQuirk(fabric::Quirk::leavesLocks, "shm", fabric::library()->loadedVersion);
-  }
-  constexpr unsigned kHangSeconds = 60;
-
-  TEST_CASE_FIXTURE(ProcessesFixture, "a peer killed while it posts to us does not hold us up") {
-    if (!hasRegionLock()) return;
-    alarm(kHangSeconds);
-    TestPort here(Scheme::shm);
-    REQUIRE(here.open());
-    Remote witness("shm", "");
-    int other = witness.meet(here);
-    REQUIRE(other >= 0);
-    {
-      Child victim({"--part", "die-locking", "shm", toHex(here.port->address())});
-      REQUIRE(eventually({&here}, [&] { return here.messages.size() == 1; }));
-      CHECK(victim.hear() == "locked");
-    }
-    CHECK(roundTrip(here, other, 16384));
-    alarm(0);
-  }
-
-  TEST_CASE_FIXTURE(ProcessesFixture,
-                    "a peer killed while it reads does not hold up who posts to it") {
-    if (!hasRegionLock()) return;
-    alarm(kHangSeconds);
-    TestPort here(Scheme::shm);
-    REQUIRE(here.open());
-    Remote victim("shm", ""), witness("shm", "");
-    int to = victim.meet(here);
-    int other = witness.meet(here);
-    REQUIRE(to >= 0);
-    REQUIRE(other >= 0);
-    auto region = regionOf(victim.child.pid());
-    REQUIRE(region);
-    pthread_spin_lock(region->lock());
-    victim.child.kill(SIGKILL);
-    for (uint32_t slot = 1; slot < 4; ++slot) here.sendPattern(to, slot, 64, 1);
-    CHECK(eventually({&here}, [&] { return here.count(Completion::peerGone) == 1; }));
-    CHECK(roundTrip(here, other, 5000));
-    alarm(0);
-  }
-
-  TEST_CASE_FIXTURE(ProcessesFixture, "looking after a peer's locks does not keep its file") {
-    if (!hasRegionLock()) return;
-    TestPort here(Scheme::shm);
-    REQUIRE(here.open());
-    {
-      Remote victim("shm", own("swept-at-once"));
-      int to = victim.meet(here);
-      REQUIRE(to >= 0);
-      CHECK(roundTrip(here, to, 64));
-      // So that its locks take a while to look after.
-      auto region = regionOf(victim.child.pid());
-      REQUIRE(region);
-      pthread_spin_lock(region->lock());
-      victim.child.kill(SIGKILL);
-      victim.child.wait();
-    }
-    // Nobody has looked at the death yet; the next port that opens must be able to sweep.
-    TestPort next(Scheme::shm);
-    REQUIRE(next.open());
-    std::string prefix = "cnbr~" + std::to_string(geteuid()) + "~" + own("swept-at-once") + "~";
-    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-      CHECK_FALSE(entry.path().filename().string().starts_with(prefix));
-    }
-  }
-
   struct Grant {
     std::vector<uint8_t> memory = std::vector<uint8_t>(4 << 20, 7);
     uint32_t index;
@@ -295,9 +224,7 @@ TEST_SUITE("processes") {
       REQUIRE(waitpid(remote.child.pid(), &status, WUNTRACED) == remote.child.pid());
       REQUIRE(WIFSTOPPED(status));
       // As it looks when the stop hits between the two ends of a copy.
-      shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
-      REQUIRE(page != nullptr);
-      page->copying = page->copying + 1;
+      REQUIRE(setCopying(remote.child.pid(), 1));
       CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
       CHECK(read(granted) == FI_ENOKEY);  // dead for all who begin now
       CHECK(here.port->deregisterRegion(own.index) == 0);
@@ -308,7 +235,7 @@ TEST_SUITE("processes") {
       CHECK(here.port->gauge(engine::Gauge::regions) == regions);
       CHECK(read(later) == 0);
 
-      if (signal == SIGCONT) page->copying = page->copying + 1;
+      if (signal == SIGCONT) REQUIRE(setCopying(remote.child.pid(), 2));
       remote.child.kill(signal);
       CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(granted.index) == 0; }));
       CHECK(here.port->deregisterRegion(later.index) == 0);
@@ -324,16 +251,13 @@ TEST_SUITE("processes") {
     int to = remote.meet(here);
     REQUIRE(to >= 0);
     CHECK(roundTrip(here, to, 100));
-    shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
-    REQUIRE(page != nullptr);
     Grant granted(here), later(here);
-    page->copying = 1;
+    REQUIRE(setCopying(remote.child.pid(), 1));
     CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
-    page->copying = 2;
-    page->copying = 3;  // another one
+    REQUIRE(setCopying(remote.child.pid(), 3));  // another one
     CHECK(here.port->deregisterRegion(granted.index) == 0);
     CHECK(here.port->deregisterRegion(later.index) == -FI_EBUSY);
-    page->copying = 4;
+    REQUIRE(setCopying(remote.child.pid(), 4));
     CHECK(here.port->deregisterRegion(later.index) == 0);
   }
 
@@ -345,10 +269,8 @@ TEST_SUITE("processes") {
     int to = remote.meet(here);
     REQUIRE(to >= 0);
     CHECK(roundTrip(here, to, 100));
-    shm::DoorbellPage* page = doorbellPageOf(remote.child.pid());
-    REQUIRE(page != nullptr);
     Grant granted(here);
-    page->copying = 1;
+    REQUIRE(setCopying(remote.child.pid(), 1));
     here.port->close();
   }
 
@@ -385,8 +307,7 @@ TEST_SUITE("processes") {
   TEST_CASE_FIXTURE(ProcessesFixture, "another process reaches what it was granted, by copies") {
     moved("mover");
   }
-  // Forbidding is for good, so these run in a process of their own. Both sides are forbidden: where
-  // only one is, reads by the provider of 1.17 hang.
+  // Forbidding is for good, so these run in a process of their own.
   struct ForbiddenFixture : ProcessesFixture {
     ForbiddenFixture() { REQUIRE(forbidCopies()); }
   };
@@ -396,37 +317,8 @@ TEST_SUITE("processes") {
     moved("mover-without-copies");
   }
 
-  TEST_CASE_FIXTURE(
-      ForbiddenFixture,
-      "memory is held up while the provider may be copying for a peer" * doctest::skip()) {
-    TestPort here(Scheme::shm);
-    REQUIRE(here.open());
-    Child child({"--part", "mover-without-copies", "shm", toHex(here.port->address())});
-    REQUIRE(eventually({&here}, [&] { return here.messages.size() == 1; }));
-    REQUIRE(child.hear() == "1");
-    Grant granted(here);
-    shm::DoorbellPage* page = doorbellPageOf(child.pid());
-    REQUIRE(page != nullptr);
-    // The provider of this side has a part in the copy, and is not let.
-    child.tell("write " + std::to_string(granted.key) + " " + std::to_string(granted.base) +
-               " 4194304");
-    // A write that the provider puts off leaves its mark for a moment only, and another number.
-    auto end = std::chrono::steady_clock::now() + kDeadline;
-    uint64_t seen = 0;
-    for (int same = 0; same < 5000 && std::chrono::steady_clock::now() < end; sched_yield()) {
-      uint64_t now = page->copying;
-      same = now == seen && now % 2 == 1 ? same + 1 : 0;
-      seen = now;
-    }
-    REQUIRE(seen % 2 == 1);
-    CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
-    CHECK(here.port->deregisterRegion(granted.index) == -FI_EBUSY);
-    CHECK(eventually({&here}, [&] { return here.port->deregisterRegion(granted.index) == 0; }));
-  }
-
-  TEST_CASE("where processes may not copy, the provider does, for those who may") {
-    Child forbidden(
-        {"--test-case=*where it may not copy*,*while the provider may be copying*", "--no-skip"});
+  TEST_CASE("where processes may not copy, the rings carry what they move") {
+    Child forbidden({"--test-case=*where it may not copy*", "--no-skip"});
     std::string output;
     for (int blank = 0; blank < 2;) {
       std::string line = forbidden.hear();
@@ -435,7 +327,7 @@ TEST_SUITE("processes") {
     }
     CAPTURE(output);
     CHECK(forbidden.wait() == 0);
-    CHECK(output.find("2 passed") != std::string::npos);
+    CHECK(output.find("1 passed") != std::string::npos);
   }
 
   TEST_CASE_FIXTURE(ProcessesFixture, "a peer told of our end knows it, however we end") {

@@ -16,7 +16,6 @@ TEST_SUITE("quirks") {
     CHECK(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 18)));
     CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 19)));
     CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "tcp", FI_VERSION(1, 17)));
-    CHECK_FALSE(hasQuirk(Quirk::innerWaitFd, "shm", FI_VERSION(1, 17)));
     CHECK(hasQuirk(Quirk::drainBeforeClose, "verbs;ofi_rxm", FI_VERSION(2, 6)));
     CHECK(hasQuirk(Quirk::completesOnDeparture, "verbs;ofi_rxm", FI_VERSION(1, 17),
                    "Ethernet-iWARP"));
@@ -28,12 +27,6 @@ TEST_SUITE("quirks") {
                          "IB-0xfe80000000000000"));
     CHECK(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(2, 1)));
     CHECK_FALSE(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(1, 17)));
-    CHECK(hasQuirk(Quirk::receiveBeforeClose, "shm", FI_VERSION(2, 1)));
-    CHECK_FALSE(hasQuirk(Quirk::receiveBeforeClose, "shm", FI_VERSION(1, 17)));
-    CHECK(hasQuirk(Quirk::remembersPeers, "shm", FI_VERSION(2, 1)));
-    CHECK_FALSE(hasQuirk(Quirk::remembersPeers, "shm", FI_VERSION(1, 17)));
-    CHECK(hasQuirk(Quirk::stopsQueues, "shm", FI_VERSION(2, 1)));
-    CHECK_FALSE(hasQuirk(Quirk::stopsQueues, "shm", FI_VERSION(1, 17)));
   }
 
   TEST_CASE("say what goes wrong and why") {

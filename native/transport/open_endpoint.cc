@@ -30,7 +30,6 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openResolved(const OpenRequest
   if (!request.provider.empty()) provider.name = request.provider.c_str();
   fabric::InfoRequest wanted{
       .provider = &provider,
-      .receives = request.receiveSlots,
       .node = request.host,
       .service = request.service == 0 ? "" : std::to_string(request.service)};
   auto opened = fabric::Endpoint::open(*library, wanted);
@@ -59,8 +58,6 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
   if (library == nullptr) {
     return fabric::Failure{"open", 0, "ENOENT", "libfabric is not loaded"};
   }
-  std::string refused = fabric::versionObstacle(request.scheme, library->loadedVersion);
-  if (!refused.empty()) return library->fail("fi_getinfo", FI_EOPNOTSUPP, refused);
   fabric::Failure first{"fi_getinfo", FI_ENODATA, "ENODATA",
                         std::string("no provider ") + request.provider + " for " +
                             fabric::schemeName(request.scheme) + " with this libfabric"};
@@ -75,8 +72,7 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
       obstacle = fabric::pagingObstacle();
       if (!obstacle.empty()) return library->fail("verbs", FI_EOPNOTSUPP, obstacle);
     }
-    fabric::InfoRequest wanted{
-        .provider = &provider, .source = source, .receives = request.receiveSlots};
+    fabric::InfoRequest wanted{.provider = &provider, .source = source};
     auto opened = fabric::Endpoint::open(*library, wanted);
     if (opened) return opened;
     if (provider.scheme == fabric::Scheme::verbs)
@@ -91,14 +87,14 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
 }
 
 std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
-                                        std::shared_ptr<fabric::Endpoint> endpoint) {
+                                        std::unique_ptr<fabric::Endpoint> endpoint) {
   const fabric::EndpointTraits& traits = endpoint->traits();
   // Before anything is posted to the device, which libfabric has open.
   if (traits.disordersCompletions && fabric::allowsPatch(fabric::Patch::softIwarp))
     verbs::mendSoftIwarp();
   if (traits.endsConnections || traits.provesWrites)
     return std::make_unique<verbs::VerbsTransport>(scheme, std::move(endpoint));
-  return std::make_unique<Transport>(scheme, std::move(endpoint));
+  return std::make_unique<FabricTransport>(scheme, std::move(endpoint));
 }
 
 namespace {
@@ -128,7 +124,7 @@ fabric::Result<std::unique_ptr<Transport>> openTcp(const OpenRequest& request) {
 
 fabric::Result<std::unique_ptr<Transport>> Transport::open(const OpenRequest& request) {
   auto addressing = fabric::addressingOf(request.scheme);
-  if (addressing == fabric::Addressing::shmName) return shm::ShmTransport::open(request);
+  if (addressing == fabric::Addressing::name) return shm::ShmTransport::open(request);
   if (request.scheme == fabric::Scheme::tcp) return openTcp(request);
   bool resolves = addressing == fabric::Addressing::resolved;
   auto endpoint = resolves ? openResolved(request) : openSocket(request);

@@ -2,7 +2,7 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
-#include "transport/transport.h"
+#include "transport/fabric_transport.h"
 
 namespace cinnabar::transport {
 
@@ -13,6 +13,6 @@ fabric::Result<std::unique_ptr<fabric::Endpoint>> openEndpoint(const OpenRequest
 
 /// What an endpoint of some network provider needs.
 std::unique_ptr<Transport> transportFor(fabric::Scheme scheme,
-                                        std::shared_ptr<fabric::Endpoint> endpoint);
+                                        std::unique_ptr<fabric::Endpoint> endpoint);
 
 }  // namespace cinnabar::transport

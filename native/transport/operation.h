@@ -122,7 +122,7 @@ struct Operation : Context {
   std::unique_ptr<uint8_t[]> parked;
   uint64_t bytes = 0;
   uint32_t connection = 0;  // sends: which one it was posted to
-  uint64_t done = 0;        // a message in fragments, or what a transfer has surely moved
+  uint64_t done = 0;        // what a transfer has surely moved
   Extents extents;          // transfers
   size_t extent = 0;        // the first that is not posted, or not moved, to its end
   uint64_t into = 0;        // how far into that one the transport has come
@@ -142,7 +142,6 @@ struct Part : Context {
   uint64_t bytes = 0;
   uint32_t left = 1;  // completions to come
   uint32_t connection = 0;
-  bool isCopy = false;  // shm: counts as a copy from or to a neighbour's memory
 };
 
 /// Records with addresses that never change, since the provider keeps pointers to them.
@@ -210,6 +209,19 @@ class OperationQueue {
     return operation;
   }
   uint32_t length() const { return length_; }
+  /// Takes an address's operations out.
+  std::vector<Operation*> takeOut(uint32_t address) {
+    std::vector<Operation*> taken;
+    for (uint32_t left = length_; left > 0; --left) {
+      Operation* operation = pop();
+      if (operation->address == address) {
+        taken.push_back(operation);
+      } else {
+        push(operation);
+      }
+    }
+    return taken;
+  }
 
  private:
   Operation* head_ = nullptr;

@@ -2,10 +2,12 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <sys/types.h>
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,8 +48,9 @@ struct ProcessCredentials {
 /// Whom a port posts to. The transport owns it; a port holds it from `admit` to `release`.
 struct Peer {
   fi_addr_t address = FI_ADDR_NOTAVAIL;
-  /// 0, or what operations to it end with, because it is gone.
+  /// 0, or what operations to it end with, because it is gone; and the transport's own number.
   uint32_t ended = 0;
+  uint32_t endedDetail = 0;
   /// Who it is, where the kernel says so.
   std::optional<ProcessCredentials> process;
 };
@@ -61,13 +64,6 @@ constexpr int kTakenNow = 3;  // likewise, and `advance` should be called at onc
 struct Ended {
   Operation* operation;
   uint32_t status;
-};
-
-/// A message that has arrived, or a piece of one.
-struct Arrival {
-  bool isWhole = true;  // if not, its slot is free again
-  size_t bytes = 0;
-  uint32_t status = 0;
 };
 
 /// A connection of the provider's, where that tells of them.
@@ -98,34 +94,32 @@ struct News {
   Turned turned;
 };
 
-/// What a port asks of its provider beyond libfabric's own calls.
+/// What moves a port's messages and transfers.
 ///
-/// This class is the plain case: a provider that keeps what libfabric's pages promise. shm/ and
-/// verbs/ override what their providers need beside it. A port calls it on its own thread only, or
-/// on its guard's in an absence (engine/guard.h).
+/// fabric_transport.h is libfabric's plain case, on which tcp/ and verbs/ stand. shm/ does without
+/// libfabric. A port calls it on its own thread only, or on its guard's in an absence
+/// (engine/guard.h).
 ///
 /// On the path of a message a port makes one call of this class to send, one to look for what a
-/// turn should do, and two in each poll. docs/design/transport.md has what they cost.
+/// turn should do, and three in each poll. docs/design/transport.md has what they cost.
 class Transport {
  public:
   /// Opens the endpoint that suits the request, and what it needs beside it.
   static fabric::Result<std::unique_ptr<Transport>> open(const OpenRequest& request);
 
-  Transport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint);
-  virtual ~Transport();
+  virtual ~Transport() = default;
 
-  fabric::Endpoint& endpoint() const { return *endpoint_; }
-  const fabric::EndpointTraits& traits() const { return endpoint_->traits(); }
+  const fabric::EndpointTraits& traits() const { return traits_; }
 
   /// Lets peers come, once the receives are posted. What went wrong, if anything.
   virtual std::optional<fabric::Failure> publish() { return std::nullopt; }
   /// Ends what peers and the provider do with the port's memory. Nothing but the destructor may be
   /// called after it; the regions go in between.
-  virtual void close(const RegionTable& regions);
+  virtual void close(const RegionTable& regions) = 0;
 
   // Facts
   virtual const std::string& name() const { return noName_; }
-  virtual fabric::RawAddress address() const { return endpoint_->name(); }
+  virtual fabric::RawAddress address() const = 0;
   /// Readable when there may be something to do; valid until `close`.
   virtual int waitFd() const { return traits().waitFd; }
   /// Whether the end of a peer is told by `look`.
@@ -143,18 +137,16 @@ class Transport {
 
   // Peers
   virtual fabric::Result<fabric::RawAddress> addressOf(const std::string& hostOrName,
-                                                       uint32_t service) const;
+                                                       uint32_t service) const = 0;
   /// 0 or a negated error.
-  virtual int admit(const uint8_t* address, size_t length, Peer** into);
-  virtual void release(Peer& peer);
+  virtual int admit(const uint8_t* address, size_t length, Peer** into) = 0;
+  virtual void release(Peer& peer) = 0;
   /// Nobody speaks with the peer any more. Whether that ends what the provider has of it: it will
   /// complete it with an error soon.
   virtual bool cutOff(Peer&) { return false; }
   /// Nobody speaks with the peer any more, and what the provider has of it did not complete for
   /// `traits().linger`. Asked where the transport `endsConnections`.
   virtual void endConnection(Peer&) {}
-  /// A peer that `look` gave has been dealt with.
-  virtual void onGone(Peer&) {}
 
   /// Whether `takeNews` has something. Asked in every poll, so it is no call.
   bool hasNews() const { return news_ != nullptr && news_->load(std::memory_order_relaxed); }
@@ -171,31 +163,34 @@ class Transport {
 
   // Operations. Each has its peer set.
   /// 0, kDone or a negated error; -FI_EAGAIN to be asked again.
-  virtual int send(Operation& operation, const uint8_t* bytes, void* descriptor);
+  virtual int send(Operation& operation, const uint8_t* bytes, void* descriptor) = 0;
   /// Sends without a completion, past all that waits. May be lost.
-  virtual void say(Peer& peer, const uint8_t* bytes, size_t length);
+  virtual void say(Peer& peer, const uint8_t* bytes, size_t length) = 0;
   /// Before the parts of a transfer are posted, at each try. 0, kTaken or kTakenNow, or
   /// -FI_EAGAIN.
   virtual int beginTransfer(Operation&) { return 0; }
   /// Posts the next part of a transfer: 0 if the provider has it. `*stop` becomes what keeps the
   /// following parts from being posted, as do the errors that are returned.
-  virtual int postPart(Part& part, const fi_msg_rma& message, int* stop);
+  virtual int postPart(Part&, const fi_msg_rma&, int* /*stop*/) { return -FI_EOPNOTSUPP; }
   /// After what could be posted of a transfer was.
   virtual void endTransfer(Operation&) {}
-  /// The provider has let go of a part, or never will (`onGone`).
-  virtual void letGo(Part&) {}
   /// Something failed on the connection of that number (Operation::connection).
   virtual void onFailed(Peer&, uint32_t /*connection*/) {}
-  /// A message that carries data of the transport's beside its bytes.
-  virtual Arrival assemble(uint64_t /*data*/, uint8_t* /*bytes*/, size_t length) {
-    return {true, length, 0};
-  }
+
+  // Completions
+  /// Takes a slot for a message from any peer: 0 or a negated error. `context` comes back with the
+  /// message (fi_recv(3)).
+  virtual ssize_t receive(void* bytes, size_t length, void* descriptor, void* context) = 0;
+  /// Takes completions out (fi_cq_read(3)): how many, -FI_EAGAIN or -FI_EAVAIL.
+  virtual ssize_t read(fi_cq_data_entry* entries, size_t count) = 0;
+  /// The error that `read` came upon (fi_cq_readerr(3)): 1, or none.
+  virtual ssize_t readError(fi_cq_err_entry* into) = 0;
 
   // What the transport moves by itself
   virtual const std::vector<Ended>& advance(const RegionTable&) { return nothingEnded_; }
   bool isMoving() const { return isMoving_; }
-  /// Takes an address's operations back; the port ends them.
-  virtual std::vector<Operation*> takeBack(uint32_t /*address*/) { return {}; }
+  /// Takes the operations back that it moves for an address; the port ends them.
+  virtual std::vector<Operation*> takeBack(uint32_t /*address*/, Peer&) { return {}; }
 
   // Turns
   /// Whether this turn should `look`. Called once a turn.
@@ -206,23 +201,30 @@ class Transport {
   /// Looks at what peers do beside the queue; those that are gone are appended. Whether the queue
   /// should be read before anything else is done.
   virtual bool look(std::vector<Peer*>&) { return false; }
-  /// At the end of a poll. `isDrained`: the queue was read to its end with receives posted.
-  virtual void endPoll(bool /*isDrained*/) {}
+  /// At the end of a poll.
+  virtual void endPoll() {}
   /// Whether `look` is of use at all.
   bool looks() const { return looks_; }
   /// Whether to look again soon, whatever the descriptor says.
   virtual bool wantsLook() const { return false; }
 
-  // Sleep: announce, ask peers without room to ring, poll once more, look a last time.
+  // Sleep: announce, ask peers without room to ring, poll once more.
   /// Whether to `look` before that. What has come beside the queue makes the descriptor readable.
   virtual bool looksBeforeSleep() const { return looks_; }
   /// 0 to sleep on the descriptor; -FI_EAGAIN if there is something to read.
-  virtual int announceSleep() { return endpoint_->tryWait(); }
+  virtual int announceSleep() = 0;
   virtual void askForRoom(Peer&) {}
-  virtual void lastLook() {}
   virtual void wake() {}
 
-  // Keys
+  // Memory
+  /// Registers memory under a key, where the transport does not choose keys by itself. 0 or a
+  /// negated error; -FI_ENOKEY if the key is taken.
+  virtual int registerMemory(void* bytes, size_t length, uint32_t access, uint64_t key,
+                             std::unique_ptr<fabric::Region>* into) = 0;
+  /// Before a region's first use on this side. 0 or a negated error.
+  virtual int prepareMemory(fabric::Region&) { return 0; }
+  /// Registers what messages are sent from and received into, where the transport wants that.
+  virtual int registerSlots(void* /*slab*/, size_t, std::unique_ptr<fabric::Region>*) { return 0; }
   /// Tells peers of a region's key. False: draw another.
   virtual bool publishKey(const fabric::Region&, uint32_t /*access*/) { return true; }
   /// Takes the key back at once.
@@ -233,13 +235,9 @@ class Transport {
  protected:
   /// The end of a turn in which something was moved.
   virtual void onTurnEnded() {}
-  /// In the address vector.
-  virtual fi_addr_t insert(const uint8_t* address);
-  virtual void remove(fi_addr_t address);
-  int postMessage(const Part& part, const fi_msg_rma& message);
 
-  fabric::Scheme scheme_;
-  std::shared_ptr<fabric::Endpoint> endpoint_;
+  /// Fixed once the transport is open.
+  fabric::EndpointTraits traits_;
   const std::atomic<bool>* news_ = nullptr;
   const uint64_t* movedBytes_ = nullptr;
   // Asked in every turn, so they are no calls.
@@ -248,12 +246,8 @@ class Transport {
   bool hasMoved_ = false;  // since the last turn ended
 
  private:
-  int insertInto(const uint8_t* address, Peer** into);
-
   std::string noName_;
   std::vector<Ended> nothingEnded_;
-  std::deque<Peer> peers_;
-  std::vector<Peer*> freePeers_;
 };
 
 }  // namespace cinnabar::transport

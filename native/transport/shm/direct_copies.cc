@@ -53,35 +53,12 @@ void DirectCopies::advance(const RegionTable& regions, std::vector<Ended>& over)
   }
 }
 
-std::vector<Operation*> DirectCopies::takeBack(uint32_t address) {
-  std::vector<Operation*> taken;
-  transport::OperationQueue others;
-  while (!copies_.empty()) {
-    Operation* operation = copies_.pop();
-    if (operation->address == address) {
-      taken.push_back(operation);
-    } else {
-      others.push(operation);
-    }
-  }
-  copies_ = others;
-  return taken;
-}
-
 /// Copies the next piece: 0 or an error.
 int DirectCopies::copyPiece(Operation& operation, const RegionTable& regions) {
   auto& neighbour = static_cast<Neighbour&>(*operation.peer);
-  int code = ECONNABORTED;
-  auto copy = [&] { code = copyRuns(operation, neighbour, regions); };
   // The process number could be another's once the peer is gone.
-  if (!neighbour.isGone() && !hasEnded(neighbour.socket.get())) {
-    EndpointLease& here = neighbour.mapping->local;
-    if (here) {
-      here->whileOpen(copy);
-    } else {
-      copy();
-    }
-  }
+  if (neighbour.isGone() || hasEnded(neighbour.socket.get())) return ECONNABORTED;
+  int code = copyRuns(operation, neighbour, regions);
   return code == ESRCH ? ECONNABORTED : code;
 }
 

@@ -29,7 +29,7 @@ class DirectCopies {
   /// Copies for what is left of the turn. Those that are over are appended.
   void advance(const transport::RegionTable& regions, std::vector<transport::Ended>& over);
   /// Takes an address's copies out.
-  std::vector<transport::Operation*> takeBack(uint32_t address);
+  std::vector<transport::Operation*> takeBack(uint32_t address) { return copies_.takeOut(address); }
   void endTurn() { spentNs_ = 0; }
 
  private:

@@ -10,11 +10,13 @@
 #include <cstdio>
 #include <string_view>
 
+#include "transport/shm/sealed_memory.h"
+
 namespace cinnabar::shm {
 namespace {
 
-DoorbellPage* map(int fd) {
-  void* page = mmap(nullptr, kDoorbellBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+DoorbellPage* map(int fd, int protection) {
+  void* page = mmap(nullptr, kDoorbellBytes, protection, MAP_SHARED, fd, 0);
   return page == MAP_FAILED ? nullptr : static_cast<DoorbellPage*>(page);
 }
 
@@ -35,11 +37,12 @@ std::unique_ptr<Doorbell> Doorbell::create() {
   base::Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!page || !event) return nullptr;
   if (ftruncate(page.get(), kDoorbellBytes) != 0) return nullptr;
-  if (fcntl(page.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return nullptr;
-  DoorbellPage* mapped = map(page.get());
+  // Mapped before the seal, after which no writable mapping can be made.
+  DoorbellPage* mapped = map(page.get(), PROT_READ | PROT_WRITE);
   if (mapped == nullptr) return nullptr;
-  return std::unique_ptr<Doorbell>(new Doorbell(std::move(page), std::move(event), mapped));
+  std::unique_ptr<Doorbell> doorbell(new Doorbell(std::move(page), std::move(event), mapped));
+  int seals = kSealedSize | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+  return fcntl(doorbell->pageFd(), F_ADD_SEALS, seals) == 0 ? std::move(doorbell) : nullptr;
 }
 
 Doorbell::~Doorbell() { munmap(page_, kDoorbellBytes); }
@@ -52,19 +55,18 @@ bool Doorbell::drain() {
 std::unique_ptr<RemoteDoorbell> RemoteDoorbell::adopt(base::Fd page, base::Fd event) {
   struct stat info;
   int seals = fcntl(page.get(), F_GET_SEALS);
-  if (seals < 0 || !(seals & F_SEAL_SHRINK) || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
-    return nullptr;
-  if (fstat(page.get(), &info) != 0 || info.st_size < static_cast<off_t>(kDoorbellBytes))
+  if (seals < 0 || !isOwnersAlone(seals)) return nullptr;
+  if (fstat(page.get(), &info) != 0 || info.st_size != static_cast<off_t>(kDoorbellBytes))
     return nullptr;
   if (!isEventFd(event.get())) return nullptr;
   int flags = fcntl(event.get(), F_GETFL);
   if (flags < 0 || fcntl(event.get(), F_SETFL, flags | O_NONBLOCK) != 0) return nullptr;
-  DoorbellPage* mapped = map(page.get());
+  DoorbellPage* mapped = map(page.get(), PROT_READ);
   if (mapped == nullptr) return nullptr;
   return std::unique_ptr<RemoteDoorbell>(new RemoteDoorbell(std::move(event), mapped));
 }
 
-RemoteDoorbell::~RemoteDoorbell() { munmap(page_, kDoorbellBytes); }
+RemoteDoorbell::~RemoteDoorbell() { munmap(const_cast<DoorbellPage*>(page_), kDoorbellBytes); }
 
 void RemoteDoorbell::write() {
   // EAGAIN means that the counter is full of unread rings, which wakes just as well.

@@ -13,7 +13,7 @@
 namespace cinnabar::shm {
 namespace {
 
-constexpr size_t kDescriptors = 3;
+constexpr size_t kDescriptors = 4;
 // Room for the kernel's own limit (SCM_MAX_FD), so that no descriptor is lost in a truncated
 // control message.
 constexpr size_t kMostDescriptors = 253;
@@ -24,15 +24,12 @@ bool endsWithin(const char* text, size_t room) { return memchr(text, 0, room) !=
 
 bool HelloMessage::isSound() const {
   if (magic != kMagic || version != kVersion) return false;
-  if (kind == static_cast<uint32_t>(HelloKind::mapped) ||
-      kind == static_cast<uint32_t>(HelloKind::refused) ||
+  if (kind == static_cast<uint32_t>(HelloKind::refused) ||
       kind == static_cast<uint32_t>(HelloKind::crowded)) {
     return true;
   }
   if (kind != static_cast<uint32_t>(HelloKind::hello)) return false;
-  if (!endsWithin(name, sizeof name) || !endsWithin(fabricName, sizeof fabricName)) return false;
-  return slotBytes > 0 && fabric::isShmName(name) && fabricName[0] != 0 &&
-         strchr(fabricName, '/') == nullptr;
+  return endsWithin(name, sizeof name) && slotBytes > 0 && fabric::isShmName(name);
 }
 
 int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& along) {
@@ -48,7 +45,7 @@ int sendHello(int socket, const HelloMessage& message, const HelloDescriptors& a
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(kDescriptors * sizeof(int));
-    int descriptors[kDescriptors] = {along.page, along.event, along.keys};
+    int descriptors[kDescriptors] = {along.page, along.event, along.keys, along.ring};
     memcpy(CMSG_DATA(rights), descriptors, sizeof descriptors);
   }
   ssize_t sent = sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -89,6 +86,13 @@ Received receiveHello(int socket) {
     return result;
   }
   result.outcome = Received::Outcome::garbage;
+  if (got < static_cast<ssize_t>(HelloMessage::kStableBytes)) return result;
+  memcpy(static_cast<void*>(&result.message), bytes, HelloMessage::kStableBytes);
+  if (result.message.magic != HelloMessage::kMagic) return result;
+  if (result.message.version != HelloMessage::kVersion) {
+    result.outcome = Received::Outcome::otherVersion;
+    return result;
+  }
   if (got != sizeof(HelloMessage) || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) return result;
   memcpy(&result.message, bytes, sizeof result.message);
   if (!result.message.isSound()) return result;
@@ -98,6 +102,7 @@ Received receiveHello(int socket) {
     result.page = std::move(descriptors[0]);
     result.event = std::move(descriptors[1]);
     result.keys = std::move(descriptors[2]);
+    result.ring = std::move(descriptors[3]);
   }
   result.outcome = Received::Outcome::message;
   return result;

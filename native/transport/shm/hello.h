@@ -13,73 +13,66 @@ namespace cinnabar::shm {
 // What two shm ports say to each other over their Unix socket (SOCK_SEQPACKET: a message each):
 //
 //   connecting side          accepting side
-//   hello, 3 descriptors ->
-//                            (maps the peer's region)
-//                        <-  hello, 3 descriptors
-//   (maps the peer's region)
-//   mapped               ->
+//   hello, 4 descriptors ->
+//                        <-  hello, 4 descriptors
 //
-// or, where the accepting side has no descriptor left,
+// or, where the accepting side has no descriptor or no place left,
 //
 //                        <-  crowded
 //
-// or, where the two run different libfabrics,
+// or, where the two lay out what they share in different ways,
 //
-//   hello, 3 descriptors ->
 //                        <-  refused
 //
-// because the layout of a region differs between versions, and mapping another's crashes.
-//
-// A side posts to the other's queue only after it knows that the other has mapped its region: the
-// provider introduces itself in that queue by name, and a receiver that cannot open the name any
-// more (the sender was quick to close) reads through a null pointer. After this the socket stays
-// open and silent; its end is the end of the peer.
+// A side posts as soon as it has the other's hello: the ring to write to came along. After this the
+// socket stays open and silent; its end is the end of the peer.
 
-constexpr size_t kFabricNameMax = 160;
 constexpr size_t kPortNameMax = 64;
 
-enum class HelloKind : uint32_t { hello = 1, mapped = 2, refused = 3, crowded = 4 };
+enum class HelloKind : uint32_t { hello = 1, refused = 3, crowded = 4 };
 
-/// The one message format; fixed size, both sides are of one machine.
+/// The one message format; fixed size, both sides are of one machine. The first three words stay as
+/// they are in every version.
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
-  static constexpr uint32_t kVersion = 3;
+  /// Of this message, and of all that two ports share: doorbell, keys, rings and their records.
+  static constexpr uint32_t kVersion = 4;
+  static constexpr size_t kStableBytes = 3 * sizeof(uint32_t);
 
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
   uint32_t kind = 0;
-  /// What the receiver of this message puts into the fragments it sends back, so that they can be
-  /// told apart.
-  uint32_t senderId = 0;
-  /// What one of the sender's receive slots holds; a larger piece would be cut off.
+  /// What one of the sender's receive slots holds. A longer message has no place there.
   uint32_t slotBytes = 0;
-  /// The version of the sender's libfabric (FI_VERSION).
-  uint32_t libfabric = 0;
+  /// The capacity of the ring that the sender reads.
+  uint64_t ringBytes = 0;
   /// A number and where it lies in the sender's memory: a peer that can read it there can copy to
   /// and from the process directly.
   uint64_t proof = 0;
   uint64_t proofAt = 0;
   char name[kPortNameMax + 1] = {};
-  char fabricName[kFabricNameMax + 1] = {};
 
   bool isSound() const;
 };
 
 struct Received {
-  enum class Outcome { nothing, message, closed, garbage };
+  enum class Outcome { nothing, message, otherVersion, closed, garbage };
   Outcome outcome = Outcome::nothing;
+  /// Of another version only the stable words are set.
   HelloMessage message;
   base::Fd page;
   base::Fd event;
   base::Fd keys;
+  base::Fd ring;
 };
 
 /// What goes along with a hello, and with nothing else: the doorbell's page and eventfd, the key
-/// table.
+/// table, and the ring that the receiver of the hello writes to.
 struct HelloDescriptors {
   int page = -1;
   int event = -1;
   int keys = -1;
+  int ring = -1;
 };
 
 /// 0 or an errno.

@@ -2,16 +2,15 @@
 // Copyright The Cinnabar Authors
 #include "transport/shm/keys.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 
+#include "transport/shm/sealed_memory.h"
+
 namespace cinnabar::shm {
 namespace {
-
-constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // Calls `visit` with each place that a key may have until it returns true.
 template <typename Entries, typename F>
@@ -23,6 +22,21 @@ auto* search(Entries* entries, uint64_t key, F&& visit) {
   return static_cast<Entries*>(nullptr);
 }
 
+bool findIn(const KeyEntry* entries, uint64_t key, KeyRange* into) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (key == 0) return false;
+  const KeyEntry* entry = search(entries, key, [&](const KeyEntry& candidate) {
+    return candidate.key.load(std::memory_order_acquire) == key;
+  });
+  if (entry == nullptr) return false;
+  into->base = entry->base.load(relaxed);
+  into->length = entry->length.load(relaxed);
+  into->access = entry->access.load(relaxed);
+  // What was read belongs to the key only if it is still there.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return entry->key.load(relaxed) == key;
+}
+
 }  // namespace
 
 std::unique_ptr<KeyTable> KeyTable::create() {
@@ -32,7 +46,7 @@ std::unique_ptr<KeyTable> KeyTable::create() {
   void* mapped = mmap(nullptr, kKeysBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) return nullptr;
   std::unique_ptr<KeyTable> table(new KeyTable(std::move(fd), static_cast<KeyEntry*>(mapped)));
-  int seals = kFixedSize | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+  int seals = kSealedSize | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
   if (fcntl(table->fd(), F_ADD_SEALS, seals) == 0) return table;
   int code = errno;
   table.reset();
@@ -63,6 +77,8 @@ void KeyTable::remove(uint64_t key) {
   if (entry != nullptr) entry->key.store(0, relaxed);
 }
 
+bool KeyTable::find(uint64_t key, KeyRange* into) const { return findIn(entries_, key, into); }
+
 int KeyRange::refuses(uint64_t at, uint64_t bytes, uint64_t wanted) const {
   if ((access & wanted) != wanted) return EACCES;
   bool within = at >= base && at - base <= length && bytes <= length - (at - base);
@@ -71,10 +87,7 @@ int KeyRange::refuses(uint64_t at, uint64_t bytes, uint64_t wanted) const {
 
 std::unique_ptr<RemoteKeys> RemoteKeys::adopt(base::Fd fd) {
   int seals = fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & kFixedSize) != kFixedSize ||
-      !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
-    return nullptr;
-  }
+  if (seals < 0 || !isOwnersAlone(seals)) return nullptr;
   struct stat info;
   if (fstat(fd.get(), &info) != 0 || info.st_size != static_cast<off_t>(kKeysBytes)) return nullptr;
   void* mapped = mmap(nullptr, kKeysBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -84,19 +97,6 @@ std::unique_ptr<RemoteKeys> RemoteKeys::adopt(base::Fd fd) {
 
 RemoteKeys::~RemoteKeys() { munmap(const_cast<KeyEntry*>(entries_), kKeysBytes); }
 
-bool RemoteKeys::find(uint64_t key, KeyRange* into) const {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  if (key == 0) return false;
-  const KeyEntry* entry = search(entries_, key, [&](const KeyEntry& candidate) {
-    return candidate.key.load(std::memory_order_acquire) == key;
-  });
-  if (entry == nullptr) return false;
-  into->base = entry->base.load(relaxed);
-  into->length = entry->length.load(relaxed);
-  into->access = entry->access.load(relaxed);
-  // What was read belongs to the key only if it is still there.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return entry->key.load(relaxed) == key;
-}
+bool RemoteKeys::find(uint64_t key, KeyRange* into) const { return findIn(entries_, key, into); }
 
 }  // namespace cinnabar::shm

@@ -11,7 +11,7 @@
 
 namespace cinnabar::shm {
 
-// The shm provider checks no keys when processes copy directly. So each port publishes the keys
+// The kernel knows nothing of keys when processes copy directly. So each port publishes the keys
 // that it has given out, in a page that its neighbours map read-only. A neighbour looks there
 // before it copies. See docs/design/bulk.md.
 
@@ -31,6 +31,16 @@ constexpr size_t kKeyEntries = 1 << 16;
 constexpr size_t kKeyWindow = 16;
 constexpr size_t kKeysBytes = kKeyEntries * sizeof(KeyEntry);
 
+/// What a key stands for.
+struct KeyRange {
+  uint64_t base = 0;
+  uint64_t length = 0;
+  uint64_t access = 0;
+
+  /// 0, EACCES or ERANGE.
+  int refuses(uint64_t at, uint64_t bytes, uint64_t wanted) const;
+};
+
 /// A port's own keys.
 class KeyTable {
  public:
@@ -43,22 +53,14 @@ class KeyTable {
   /// False if the window of this key is full: draw another. Keys are never 0, and never used again.
   bool add(uint64_t key, uint64_t base, uint64_t length, uint64_t access);
   void remove(uint64_t key);
+  /// False if the key is unknown, or was taken back.
+  bool find(uint64_t key, KeyRange* into) const;
 
  private:
   KeyTable(base::Fd fd, KeyEntry* entries) : fd_(std::move(fd)), entries_(entries) {}
 
   base::Fd fd_;
   KeyEntry* entries_;
-};
-
-/// What a key stands for.
-struct KeyRange {
-  uint64_t base = 0;
-  uint64_t length = 0;
-  uint64_t access = 0;
-
-  /// 0, EACCES or ERANGE.
-  int refuses(uint64_t at, uint64_t bytes, uint64_t wanted) const;
 };
 
 /// A neighbour's keys.

@@ -10,9 +10,7 @@
 #include <cstring>
 
 #include "base/descriptor_reserve.h"
-#include "fabric/library.h"
 #include "fabric/memory.h"
-#include "fabric/shm_room.h"
 #include "transport/shm/peer_credentials.h"
 #include "transport/shm/process_memory.h"
 
@@ -38,9 +36,8 @@ int watch(int epoll, int fd, uint64_t data) {
 }  // namespace
 
 fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Doorbell& doorbell,
-                                                             KeyTable& keys, Mappings& mappings,
-                                                             uint32_t slotBytes) {
-  std::unique_ptr<Neighbours> opened(new Neighbours(claim, doorbell, keys, mappings, slotBytes));
+                                                             KeyTable& keys, uint32_t slotBytes) {
+  std::unique_ptr<Neighbours> opened(new Neighbours(claim, doorbell, keys, slotBytes));
   int epoll = opened->epoll_.get();
   if (epoll < 0 || watch(epoll, doorbell.eventFd(), kDoorbellEvent) != 0 ||
       watch(epoll, claim.socket(), kListenEvent) != 0) {
@@ -50,12 +47,10 @@ fabric::Result<std::unique_ptr<Neighbours>> Neighbours::open(ShmClaim& claim, Do
   return opened;
 }
 
-Neighbours::Neighbours(ShmClaim& claim, Doorbell& doorbell, KeyTable& keys, Mappings& mappings,
-                       uint32_t slotBytes)
+Neighbours::Neighbours(ShmClaim& claim, Doorbell& doorbell, KeyTable& keys, uint32_t slotBytes)
     : claim_(claim),
       doorbell_(doorbell),
       keys_(keys),
-      mappings_(mappings),
       slotBytes_(slotBytes),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       proof_(fabric::randomNumber()) {}
@@ -91,6 +86,10 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
     return neighbour.get();
   }
 
+  if (all_.size() >= kMost) {
+    *status = -FI_ENOSPC;
+    return nullptr;
+  }
   *status = -ECONNREFUSED;
   base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
@@ -104,10 +103,11 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
   if (neighbour == nullptr) return nullptr;
   neighbour->name = name;
   ++neighbour->references;
-  if (!sayHello(*neighbour, HelloKind::hello)) {
+  if (!sayHello(*neighbour)) {
     // It may have been turned away already, and told why.
     read(*neighbour);
-    if (neighbour->endStatus == EUSERS) *status = -EUSERS;
+    if (neighbour->endStatus == EUSERS || neighbour->endStatus == EMFILE)
+      *status = -static_cast<int>(neighbour->endStatus);
     neighbour->references = 0;
     end(*neighbour);
     return nullptr;
@@ -116,9 +116,7 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
 }
 
 void Neighbours::release(Neighbour* neighbour) {
-  if (--neighbour->references > 0 || !neighbour->isGone()) return;
-  std::erase(ended_, neighbour);
-  erase(*neighbour);
+  if (--neighbour->references == 0 && neighbour->isGone()) erase(*neighbour);
 }
 
 void Neighbours::poll(std::vector<transport::Peer*>& gone) {
@@ -135,18 +133,23 @@ void Neighbours::poll(std::vector<transport::Peer*>& gone) {
       if (found != all_.end()) read(*found->second);
     }
   }
-  for (Neighbour* neighbour : ended_) {
+  std::erase_if(ended_, [&](Neighbour* neighbour) {
+    // What it sent before it went comes first.
+    if (!neighbour->isRead()) return false;
+    std::erase(readable_, neighbour);
+    neighbour->inbound.reset();
     if (neighbour->references > 0) {
       gone.push_back(neighbour);
     } else {
-      erase(*neighbour);
+      all_.erase(neighbour->id);
     }
-  }
-  ended_.clear();
+    return true;
+  });
 }
 
 void Neighbours::erase(Neighbour& neighbour) {
-  if (reaper_) reaper_->forget(neighbour.id);
+  std::erase(readable_, &neighbour);
+  std::erase(ended_, &neighbour);
   all_.erase(neighbour.id);
 }
 
@@ -193,30 +196,22 @@ void Neighbours::read(Neighbour& neighbour) {
         // What comes with a hello is cut off where it finds no descriptor.
         if (base::lacksDescriptors()) turnAway(neighbour);
         return end(neighbour);
+      case Received::Outcome::otherVersion:
+        refuse(neighbour, received.message);
+        return end(neighbour);
       case Received::Outcome::closed:
         return end(neighbour);
       case Received::Outcome::message:
         break;
-    }
-    if (received.message.kind == static_cast<uint32_t>(HelloKind::refused)) {
-      neighbour.endStatus = EPROTONOSUPPORT;
-      return end(neighbour);
     }
     if (received.message.kind == static_cast<uint32_t>(HelloKind::crowded)) {
       neighbour.endStatus = EUSERS;
       return end(neighbour);
     }
     bool hello = received.message.kind == static_cast<uint32_t>(HelloKind::hello);
-    bool good = false;
-    if (hello && neighbour.state == Neighbour::State::waiting) {
-      good = greet(neighbour, received);
-    } else if (!hello && neighbour.state == Neighbour::State::mapped) {
-      setState(neighbour, Neighbour::State::ready);
-      good = true;
-    }
-    if (good) continue;
-    if (hello && neighbour.endStatus != EPROTONOSUPPORT && base::lacksDescriptors())
-      turnAway(neighbour);
+    bool isExpected = hello && neighbour.state == Neighbour::State::waiting;
+    if (isExpected && greet(neighbour, received)) continue;
+    if (hello && base::lacksDescriptors()) turnAway(neighbour);
     return end(neighbour);
   }
 }
@@ -227,69 +222,65 @@ void Neighbours::turnAway(Neighbour& neighbour) {
     neighbour.endStatus = EMFILE;
     return;
   }
-  sayHello(neighbour, HelloKind::crowded);
+  sayCrowded(neighbour);
   ++turned_.away;
   turned_.code = EMFILE;
+}
+
+void Neighbours::sayCrowded(Neighbour& neighbour) {
+  HelloMessage message;
+  message.kind = static_cast<uint32_t>(HelloKind::crowded);
+  sendHello(neighbour.socket.get(), message);
+}
+
+/// The two lay out what they would share in different ways. The other side may be older, and read
+/// no more than the stable words.
+void Neighbours::refuse(Neighbour& neighbour, const HelloMessage& theirs) {
+  neighbour.endStatus = EPROTONOSUPPORT;
+  neighbour.endedDetail = theirs.version;
+  if (theirs.kind != static_cast<uint32_t>(HelloKind::hello)) return;
+  HelloMessage message;
+  message.kind = static_cast<uint32_t>(HelloKind::refused);
+  sendHello(neighbour.socket.get(), message);
 }
 
 bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   const HelloMessage& message = received.message;
   if (neighbour.connected && neighbour.name != message.name) return false;
-  if (message.libfabric != fabric::library()->loadedVersion) {
-    neighbour.endStatus = EPROTONOSUPPORT;
-    sayHello(neighbour, HelloKind::refused);
+  if (readable_.size() >= kMost) {
+    sayCrowded(neighbour);
     return false;
   }
   neighbour.doorbell = RemoteDoorbell::adopt(std::move(received.page), std::move(received.event));
   neighbour.keys = RemoteKeys::adopt(std::move(received.keys));
-  if (!neighbour.doorbell || !neighbour.keys) return false;
-  // For a port of this process the provider uses the port's own mapping, which must stay until we
-  // are through with it.
-  EndpointLease local;
-  if (neighbour.pid() == getpid()) {
-    local = SharedEndpoint::lease(message.fabricName);
-    if (!local) return false;
-  }
-  {
-    // The file must be there until the provider has mapped it.
-    base::Fd held = holdRegionFile(message.name, message.fabricName);
-    if (!held) return false;
-    if (neighbour.pid() != getpid()) {
-      if (!reaper_) reaper_ = StaleLockReaper::create(claim_.regionFile());
-      if (reaper_) reaper_->watch(neighbour.id, neighbour.pid(), held.get());
-    }
-    neighbour.copies = canCopy(neighbour.pid(), message.proofAt, message.proof);
-    // The provider copies then, through buffers in the peer's region.
-    if (!neighbour.copies && fabric::reserveCopies(held.get()) != 0) {
-      neighbour.endStatus = ENOSPC;
-      return false;
-    }
-    neighbour.mapping = mappings_.map(message.fabricName, std::move(local));
-  }
-  if (!neighbour.mapping) return false;
-  neighbour.address = neighbour.mapping->address;
+  neighbour.outbound = RingWriter::adopt(std::move(received.ring), message.ringBytes);
+  if (!neighbour.doorbell || !neighbour.keys || !neighbour.outbound) return false;
+  if (message.slotBytes > neighbour.outbound->mostRecordBytes()) return false;
+  neighbour.copies = canCopy(neighbour.pid(), message.proofAt, message.proof);
   neighbour.name = message.name;
-  neighbour.theirId = message.senderId;
   neighbour.slotBytes = message.slotBytes;
-  setState(neighbour, neighbour.connected ? Neighbour::State::ready : Neighbour::State::mapped);
-  return sayHello(neighbour, neighbour.connected ? HelloKind::mapped : HelloKind::hello);
+  if (!neighbour.connected && !sayHello(neighbour)) return false;
+  setState(neighbour, Neighbour::State::ready);
+  readable_.push_back(&neighbour);
+  return true;
 }
 
-bool Neighbours::sayHello(Neighbour& neighbour, HelloKind kind) {
-  HelloMessage message;
-  message.kind = static_cast<uint32_t>(kind);
-  message.libfabric = fabric::library()->loadedVersion;
-  if (kind != HelloKind::hello) return sendHello(neighbour.socket.get(), message) == 0;
+bool Neighbours::sayHello(Neighbour& neighbour) {
+  size_t ringBytes = ringBytesFor(slotBytes_);
+  neighbour.inbound = RingReader::create(ringBytes);
+  if (!neighbour.inbound) return false;
   // The peer tries a copy when it reads this.
   if (neighbour.pid() != getpid()) permitProcessCopies();
-  message.senderId = neighbour.id;
+  HelloMessage message;
+  message.kind = static_cast<uint32_t>(HelloKind::hello);
   message.slotBytes = slotBytes_;
+  message.ringBytes = ringBytes;
   message.proof = proof_;
   message.proofAt = reinterpret_cast<uint64_t>(&proof_);
   claim_.name().copy(message.name, kPortNameMax);
-  claim_.fabricName().copy(message.fabricName, kFabricNameMax);
-  return sendHello(neighbour.socket.get(), message,
-                   {doorbell_.pageFd(), doorbell_.eventFd(), keys_.fd()}) == 0;
+  return sendHello(
+             neighbour.socket.get(), message,
+             {doorbell_.pageFd(), doorbell_.eventFd(), keys_.fd(), neighbour.inbound->fd()}) == 0;
 }
 
 void Neighbours::setState(Neighbour& neighbour, Neighbour::State state) {
@@ -305,35 +296,30 @@ void Neighbours::end(Neighbour& neighbour) {
   neighbour.socket.reset();  // leaves the epoll set with its last descriptor
   neighbour.doorbell.reset();
   neighbour.keys.reset();
+  neighbour.outbound.reset();
   ended_.push_back(&neighbour);
-  ++endings_;
 }
 
-void Neighbours::ringAll() {
-  for (auto& [id, neighbour] : all_) {
-    if (neighbour->doorbell) neighbour->doorbell->ring();
-  }
+void Neighbours::expel(Neighbour& neighbour) {
+  std::erase(readable_, &neighbour);
+  neighbour.inbound.reset();
+  end(neighbour);
 }
 
-std::vector<UnderWay> Neighbours::underWay(Word word) const {
+std::vector<UnderWay> Neighbours::copiesUnderWay() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::vector<UnderWay> all;
   for (const auto& [id, neighbour] : all_) {
-    uint32_t seen = neighbour->doorbell ? (*neighbour->doorbell.*word)() : 0;
-    if (seen % 2 != 0) all.push_back({id, seen});
+    uint32_t seen = neighbour->doorbell ? neighbour->doorbell->copying() : 0;
+    if (seen % 2 != 0) all.push_back({id, seen, neighbour->pid() == getpid()});
   }
   return all;
 }
 
-bool Neighbours::isUnderWay(const UnderWay& seen, Word word) const {
-  auto found = all_.find(seen.neighbour);
+bool Neighbours::isCopying(const UnderWay& copy) const {
+  auto found = all_.find(copy.neighbour);
   if (found == all_.end() || !found->second->doorbell) return false;
-  return (*found->second->doorbell.*word)() == seen.word;
-}
-
-Neighbour* Neighbours::findById(uint32_t id) {
-  auto found = all_.find(id);
-  return found == all_.end() ? nullptr : found->second.get();
+  return found->second->doorbell->copying() == copy.word;
 }
 
 }  // namespace cinnabar::shm

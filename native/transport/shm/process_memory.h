@@ -11,9 +11,7 @@
 
 namespace cinnabar::shm {
 
-// Copies between processes of one user without the provider (process_vm_readv(2)). The provider
-// does the same beneath its RMA, but swallows the errors, blocks for the whole length, and leaves
-// an entry in the peer's queue each time.
+// Copies between processes of one user (process_vm_readv(2)).
 
 /// Lets other processes of this user copy from and to this one where Yama would forbid it
 /// (prctl(2), PR_SET_PTRACER); once, before the first peer in another process is greeted.

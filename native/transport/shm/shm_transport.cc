@@ -4,126 +4,97 @@
 
 #include <rdma/fi_errno.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 
-#include "base/clock.h"
 #include "base/descriptor_reserve.h"
-#include "fabric/shm_room.h"
-#include "transport/open_endpoint.h"
+#include "fabric/address.h"
 
 namespace cinnabar::shm {
 
-using transport::Arrival;
 using transport::Ended;
 using transport::Operation;
-using transport::Part;
 using transport::Peer;
 using transport::RegionTable;
 
 namespace {
 
-// How long a port that closes waits for neighbours in the middle of a copy.
+// How long a port that closes waits for neighbours in other processes in the middle of a copy.
 constexpr auto kCloseWait = std::chrono::milliseconds(10);
-// To look at the doorbell costs a system call, so it is done once in so many turns, and whenever
+// To look at the sockets costs a system call, so it is done once in so many turns, and whenever
 // spinning ended with nothing.
 constexpr uint32_t kLookEvery = 32;
-// For room in /dev/shm, which a port that opens needs more of than one that is open.
-constexpr int kRoomAttempts = 20;
-constexpr useconds_t kRoomPauseUs = 10'000;
-
-/// Where the provider copies, one operation may follow another without a gap, and a neighbour that
-/// takes its memory back would wait for ever. So now and then nothing is begun for a while.
-bool isPause(uint64_t busyNs) { return (busyNs >> 24) % 8 == 1; }  // 16.8 ms of 134
-
-/// Others that open now need their room for a few milliseconds only.
-fabric::Result<std::unique_ptr<fabric::Endpoint>> openWhereThereIsRoom(
-    const transport::OpenRequest& request, const fabric::RawAddress& source) {
-  for (int attempt = 0;; ++attempt) {
-    fabric::ShmRoom room;
-    auto endpoint = transport::openEndpoint(request, source);
-    if (endpoint) return endpoint;
-    auto shortage = room.shortage();
-    if (!shortage) return endpoint;
-    if (attempt == kRoomAttempts) return *shortage;
-    usleep(kRoomPauseUs);
-  }
-}
+// Records of one ring that are taken before the next ring has its turn.
+constexpr size_t kRecordsInTurn = 16;
 
 Neighbour& neighbourOf(Peer& peer) { return static_cast<Neighbour&>(peer); }
+
+fabric::EndpointTraits traitsFor(uint32_t slotBytes) {
+  fabric::EndpointTraits traits;
+  traits.provider = "shm";
+  traits.providerVersion = FI_VERSION(HelloMessage::kVersion, 0);
+  // A message has left once it is in the ring.
+  traits.injectBytes = traits.sayBytes = slotBytes;
+  traits.maxMessageBytes = SIZE_MAX;
+  traits.mrMode = FI_MR_VIRT_ADDR;
+  traits.granted.injectBytes = slotBytes;
+  traits.granted.maxMessageBytes = slotBytes;
+  return traits;
+}
+
+fabric::Failure cannotShare(const char* what) {
+  return {"memfd_create", errno, strerror(errno), what};
+}
 
 }  // namespace
 
 fabric::Result<std::unique_ptr<transport::Transport>> ShmTransport::open(
     const transport::OpenRequest& request) {
-  if (auto obstacle = fabric::shmObstacle()) return *obstacle;
+  if (ringBytesFor(request.slotBytes) == 0) {
+    return fabric::Failure{"open", EINVAL, "EINVAL", "slots that fit no ring"};
+  }
   auto claim = ShmClaim::take(request.name);
   if (!claim) return claim.failure();
   auto doorbell = Doorbell::create();
-  if (!doorbell)
-    return fabric::Failure{"memfd_create", errno, strerror(errno), "cannot make a doorbell"};
+  if (!doorbell) return cannotShare("cannot make a doorbell");
   auto keys = KeyTable::create();
-  if (!keys)
-    return fabric::Failure{"memfd_create", errno, strerror(errno), "cannot make a key table"};
-
-  const std::string& name = (*claim)->fabricName();
-  fabric::RawAddress source(name.c_str(), name.c_str() + name.size() + 1);
-  auto endpoint = openWhereThereIsRoom(request, source);
-  if (!endpoint) return endpoint.failure();
+  if (!keys) return cannotShare("cannot make a key table");
   std::unique_ptr<ShmTransport> opened(
-      new ShmTransport(SharedEndpoint::publish(name, std::move(*endpoint)), std::move(*claim),
-                       std::move(doorbell), std::move(keys), request.slotBytes));
-  auto neighbours = Neighbours::open(*opened->claim_, *opened->doorbell_, *opened->keys_,
-                                     *opened->mappings_, request.slotBytes);
+      new ShmTransport(std::move(*claim), std::move(doorbell), std::move(keys), request.slotBytes));
+  auto neighbours =
+      Neighbours::open(*opened->claim_, *opened->doorbell_, *opened->keys_, request.slotBytes);
   if (!neighbours) return neighbours.failure();
   opened->neighbours_ = std::move(*neighbours);
   return std::unique_ptr<transport::Transport>(std::move(opened));
 }
 
-ShmTransport::ShmTransport(std::shared_ptr<SharedEndpoint> shared, std::unique_ptr<ShmClaim> claim,
-                           std::unique_ptr<Doorbell> doorbell, std::unique_ptr<KeyTable> keys,
-                           uint32_t slotBytes)
-    // It lives as long as what it is shared by.
-    : Transport(fabric::Scheme::shm,
-                std::shared_ptr<fabric::Endpoint>(shared, &shared->endpoint())),
-      doorbell_(std::move(doorbell)),
+ShmTransport::ShmTransport(std::unique_ptr<ShmClaim> claim, std::unique_ptr<Doorbell> doorbell,
+                           std::unique_ptr<KeyTable> keys, uint32_t slotBytes)
+    : doorbell_(std::move(doorbell)),
       keys_(std::move(keys)),
-      mappings_(std::make_unique<Mappings>(*endpoint_)),
       claim_(std::move(claim)),
-      shared_(std::move(shared)),
-      reassembly_(slotBytes),
-      copies_(*doorbell_) {
+      copies_(*doorbell_),
+      ringCopies_(*keys_) {
+  traits_ = traitsFor(slotBytes);
   looks_ = true;
   news_ = &hasTurnedAway_;
   base::reserveDescriptor();
 }
 
 std::optional<fabric::Failure> ShmTransport::publish() {
-  if (int code = claim_->publish(); code != 0) {
-    return fabric::Failure{"listen doorbell", code, strerror(code), "cannot publish the shm name"};
-  }
-  fabric::trimRegion(claim_->regionFile());
-  mappings_->setRegion(claim_->regionFile());
-  stopped_ = StoppedQueue::of(claim_->regionFile());
-  return std::nullopt;
+  int code = claim_->publish();
+  if (code == 0) return std::nullopt;
+  return fabric::Failure{"listen", code, strerror(code), "cannot publish the shm name"};
 }
 
-/// Peers see the end of the sockets first and stop posting; then nobody of this process copies any
-/// more; then the endpoint goes, or stays behind as a mere mapping for other ports of this process.
+/// Nobody copies from or to the port's memory any more; then peers see the end of the sockets.
 void ShmTransport::close(const RegionTable& regions) {
   if (neighbours_) withdrawAll(regions);
-  // While the senders are still mapped, whose introductions may be in the queue.
-  if (traits().receiveBeforeClose) endpoint_->receiveAll();
-  shared_->retire();
   neighbours_.reset();
-  stopped_.reset();
-  mappings_.reset();
-  claim_->release();
-  if (!shared_->isLeased()) endpoint_->shut();
+  claim_.reset();
 }
 
 // Peers
@@ -146,122 +117,104 @@ int ShmTransport::admit(const uint8_t* bytes, size_t length, Peer** into) {
 
 void ShmTransport::release(Peer& peer) { neighbours_->release(&neighbourOf(peer)); }
 
-void ShmTransport::onGone(Peer& peer) { reassembly_.drop(neighbourOf(peer).id); }
+// Messages
 
-// Operations
-
-/// One injected piece or several; see reassembly.h.
 int ShmTransport::send(Operation& operation, const uint8_t* bytes, void*) {
   Neighbour& neighbour = neighbourOf(*operation.peer);
   if (!neighbour.isReady()) return -FI_EAGAIN;
-  uint64_t most = std::min<uint64_t>(traits().injectBytes, neighbour.slotBytes);
-  ssize_t status;
-  doorbell_->beginPost();
-  if (operation.bytes <= most) {
-    status = fi_inject(endpoint_->ep(), bytes, operation.bytes, neighbour.address);
-  } else {
-    do {
-      uint64_t piece = std::min(most, operation.bytes - operation.done);
-      bool last = operation.done + piece == operation.bytes;
-      uint64_t tag = fragmentTag(neighbour.theirId, operation.done, last);
-      status =
-          fi_injectdata(endpoint_->ep(), bytes + operation.done, piece, tag, neighbour.address);
-      if (status == 0) operation.done += piece;
-    } while (status == 0 && operation.done < operation.bytes);
-  }
-  doorbell_->endPost();
-  // After EAGAIN too: the provider may have left its introduction in the peer's queue.
+  if (operation.bytes > neighbour.slotBytes) return -FI_EMSGSIZE;
+  if (!neighbour.outbound->write(RecordKind::message, bytes, operation.bytes)) return -FI_EAGAIN;
   neighbour.doorbell->ring();
-  if (status != 0) return static_cast<int>(status);
-  neighbour.mapping->answered = true;
   return transport::kDone;
 }
 
 void ShmTransport::say(Peer& peer, const uint8_t* bytes, size_t length) {
   Neighbour& neighbour = neighbourOf(peer);
   if (!neighbour.isReady() || length > neighbour.slotBytes) return;
-  doorbell_->beginPost();
-  if (fi_inject(endpoint_->ep(), bytes, length, neighbour.address) == 0)
-    neighbour.mapping->answered = true;
-  doorbell_->endPost();
-  neighbour.doorbell->ring();
+  if (neighbour.outbound->write(RecordKind::message, bytes, length)) neighbour.doorbell->ring();
 }
+
+ssize_t ShmTransport::receive(void* bytes, size_t length, void*, void* context) {
+  receives_.push_back({static_cast<uint8_t*>(bytes), length, context});
+  return 0;
+}
+
+ssize_t ShmTransport::read(fi_cq_data_entry* entries, size_t count) {
+  const auto& rings = neighbours_->readable();
+  size_t taken = 0;
+  // By turns, so that none is first for ever and a peer that floods us gets its share.
+  for (size_t empty = 0; taken < count && empty < rings.size();) {
+    if (nextRing_ >= rings.size()) nextRing_ = 0;
+    Neighbour* neighbour = rings[nextRing_++];
+    size_t got =
+        neighbour->inbound->hasRecord() ? readFrom(*neighbour, entries + taken, count - taken) : 0;
+    taken += got;
+    empty = got > 0 ? 0 : empty + 1;
+  }
+  isMoving_ = isMoving_ || ringCopies_.hasWork();
+  return taken > 0 ? static_cast<ssize_t>(taken) : -FI_EAGAIN;
+}
+
+/// How many messages were taken.
+size_t ShmTransport::readFrom(Neighbour& neighbour, fi_cq_data_entry* entries, size_t count) {
+  RingReader& ring = *neighbour.inbound;
+  size_t taken = 0;
+  bool isSound = true;
+  Record record;
+  for (size_t records = 0; records < kRecordsInTurn && taken < count && isSound; ++records) {
+    auto look = ring.look(&record);
+    if (look == RingReader::Look::nothing) break;
+    isSound = look == RingReader::Look::record;
+    if (!isSound) break;
+    if (record.kind != RecordKind::message) {
+      isSound = ringCopies_.take(neighbour, record);
+    } else {
+      if (receives_.empty()) break;
+      Receive receive = receives_.back();
+      isSound = record.length <= receive.length;
+      if (!isSound) break;
+      receives_.pop_back();
+      memcpy(receive.bytes, record.bytes, record.length);
+      entries[taken++] = {receive.context, FI_RECV | FI_MSG, record.length, nullptr, 0};
+    }
+    ring.pop(record);
+  }
+  if (!isSound) {
+    neighbours_->expel(neighbour);
+  } else if (ring.release() && neighbour.isReady()) {
+    neighbour.doorbell->ring();
+  }
+  return taken;
+}
+
+// Transfers
 
 int ShmTransport::beginTransfer(Operation& operation) {
   Neighbour& neighbour = neighbourOf(*operation.peer);
   if (!neighbour.isReady()) return -FI_EAGAIN;
-  if (!neighbour.copies) return 0;
+  isMoving_ = hasMoved_ = true;
+  if (!neighbour.copies) {
+    ringCopies_.add(operation);
+    return transport::kTakenNow;
+  }
   bool isFirst = copies_.isEmpty();
   copies_.add(operation);
-  isMoving_ = hasMoved_ = true;
   return isFirst && operation.bytes <= kCopyBytes ? transport::kTakenNow : transport::kTaken;
-}
-
-int ShmTransport::postPart(Part& part, const fi_msg_rma& message, int*) {
-  Neighbour& neighbour = neighbourOf(*part.operation->peer);
-  uint64_t now = base::nowNs();
-  if (providersCopies_ > 0 && isPause(now - providersSinceNs_)) return -FI_EAGAIN;
-  doorbell_->beginCopy();
-  if (int refusal = checkKeys(part, neighbour, message.iov_count); refusal != 0) {
-    doorbell_->endCopy();
-    return -refusal;
-  }
-  if (providersCopies_++ == 0) providersSinceNs_ = now;
-  part.isCopy = true;
-  doorbell_->beginPost();
-  int status = postMessage(part, message);
-  doorbell_->endPost();
-  if (status != 0) letGo(part);
-  return status;
-}
-
-/// Whether the peer lets us use the extents of a part: 0 or an error.
-int ShmTransport::checkKeys(const Part& part, const Neighbour& neighbour, size_t count) const {
-  const Operation& operation = *part.operation;
-  for (size_t i = 0; i < count; ++i) {
-    const transport::Extent& extent = operation.extents[operation.extent + i];
-    KeyRange range;
-    if (!neighbour.keys->find(extent.key, &range)) return FI_ENOKEY;
-    int refusal = range.refuses(extent.remote, extent.bytes, accessFor(operation));
-    if (refusal != 0) return refusal;
-  }
-  return 0;
-}
-
-void ShmTransport::endTransfer(Operation& operation) {
-  Neighbour& neighbour = neighbourOf(*operation.peer);
-  neighbour.doorbell->ring();
-  if (operation.parts > 0) neighbour.mapping->answered = true;
-}
-
-void ShmTransport::letGo(Part& part) {
-  if (!part.isCopy) return;
-  part.isCopy = false;
-  --providersCopies_;
-  doorbell_->endCopy();
-}
-
-Arrival ShmTransport::assemble(uint64_t data, uint8_t* bytes, size_t length) {
-  auto sender = static_cast<uint32_t>(data >> 32);
-  if (neighbours_->findById(sender) == nullptr) return {.isWhole = false};
-  Arrival arrival;
-  auto outcome = reassembly_.add(data, bytes, length, &arrival.bytes);
-  arrival.isWhole =
-      outcome == Reassembly::Outcome::complete || outcome == Reassembly::Outcome::tooLarge;
-  if (outcome == Reassembly::Outcome::tooLarge) arrival.status = FI_ETRUNC;
-  return arrival;
 }
 
 const std::vector<Ended>& ShmTransport::advance(const RegionTable& regions) {
   over_.clear();
   copies_.advance(regions, over_);
+  if (ringCopies_.hasWork()) ringCopies_.advance(neighbours_->readable(), regions, over_);
   isMoving_ = !copies_.isEmpty();
   return over_;
 }
 
-std::vector<Operation*> ShmTransport::takeBack(uint32_t address) {
+std::vector<Operation*> ShmTransport::takeBack(uint32_t address, Peer& peer) {
   auto taken = copies_.takeBack(address);
-  isMoving_ = !copies_.isEmpty();
+  auto asked = ringCopies_.takeBack(address, neighbourOf(peer));
+  taken.insert(taken.end(), asked.begin(), asked.end());
+  isMoving_ = !copies_.isEmpty() || ringCopies_.hasWork();
   return taken;
 }
 
@@ -274,11 +227,18 @@ void ShmTransport::onTurnEnded() {
 
 bool ShmTransport::beginTurn() {
   ++turnsSinceLook_;
+  retryCopies();
   return hasSlept_ || isLookDue();
 }
 
 bool ShmTransport::isLookDue() const {
   return turnsSinceLook_ >= kLookEvery || neighbours_->isMeeting() || wantsLook();
+}
+
+/// There may be room again in rings that had none.
+void ShmTransport::retryCopies() {
+  ringCopies_.retry();
+  isMoving_ = isMoving_ || ringCopies_.hasWork();
 }
 
 bool ShmTransport::look(std::vector<Peer*>& gone) {
@@ -293,9 +253,8 @@ bool ShmTransport::look(std::vector<Peer*>& gone) {
   turnsSinceLook_ = 0;
   neighbours_->poll(gone);
   hasTurnedAway_ = neighbours_->turned().away != turnedAway_;
-  bool goesOn = stopped_ && stopped_->passOver(*neighbours_);
-  // What a peer sent before it went is already here, and comes first.
-  return goesOn || !gone.empty();
+  // What a peer sent before it went was read, and has not left the port yet.
+  return !gone.empty() || wantsLook();
 }
 
 transport::News ShmTransport::takeNews() {
@@ -304,27 +263,21 @@ transport::News ShmTransport::takeNews() {
   return {.turned = neighbours_->turned()};
 }
 
-void ShmTransport::endPoll(bool isDrained) {
-  // Behind an entry that nobody fills there may be anything.
-  if (mappings_->hasRetired() && isDrained && !wantsLook()) mappings_->onDrained();
-  if (doorbell_->takeStarved()) neighbours_->ringAll();
-}
-
 /// See doorbell.h. Old rings were swallowed by the poll before; a ring that comes after this must
 /// stay in the eventfd.
 int ShmTransport::announceSleep() {
   doorbell_->fallAsleep();
+  if (!ringCopies_.isBlocked()) return 0;
+  for (Neighbour* neighbour : neighbours_->readable()) {
+    if (neighbour->isReady() && neighbour->exchange.lacksRoom) neighbour->outbound->setStarved();
+  }
+  retryCopies();
   return 0;
 }
 
 void ShmTransport::askForRoom(Peer& peer) {
   Neighbour& neighbour = neighbourOf(peer);
-  if (neighbour.isReady()) neighbour.doorbell->setStarved();
-}
-
-void ShmTransport::lastLook() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (doorbell_->takeStarved()) neighbours_->ringAll();
+  if (neighbour.isReady()) neighbour.outbound->setStarved();
 }
 
 void ShmTransport::wake() {
@@ -334,14 +287,18 @@ void ShmTransport::wake() {
 
 // Keys
 
+int ShmTransport::registerMemory(void* bytes, size_t length, uint32_t access, uint64_t key,
+                                 std::unique_ptr<fabric::Region>* into) {
+  *into = fabric::Region::unregistered(bytes, length, access, key);
+  return 0;
+}
+
 bool ShmTransport::publishKey(const fabric::Region& region, uint32_t access) {
   return access == 0 || keys_->add(region.key(), region.base(), region.length(), access);
 }
 
-/// The provider knows the key to the end: it never answers one that it does not know, and the
-/// neighbour that began with it would be waited for in vain.
 void ShmTransport::withdraw(uint32_t index, fabric::Region& region) {
-  region.withdraw(false);
+  region.withdraw(true);
   if (region.key() == 0) return;
   keys_->remove(region.key());
   auto copies = neighbours_->copiesUnderWay();
@@ -358,14 +315,21 @@ bool ShmTransport::isCopied(uint32_t index) {
   return false;
 }
 
-/// A neighbour that was stopped in the middle of a copy is not waited for.
+/// A neighbour in another process that was stopped in the middle of a copy is not waited for. One
+/// of this process is: the memory is about to be somebody else's.
 void ShmTransport::withdrawAll(const RegionTable& regions) {
   regions.each([&](uint32_t index, fabric::Region& region) {
     if (!region.isWithdrawn()) withdraw(index, region);
   });
   auto end = std::chrono::steady_clock::now() + kCloseWait;
   regions.each([&](uint32_t index, fabric::Region&) {
-    while (isCopied(index) && std::chrono::steady_clock::now() < end) sched_yield();
+    while (isCopied(index)) {
+      const auto& copies = awaited_[index];
+      bool isOurs =
+          std::any_of(copies.begin(), copies.end(), [](auto& copy) { return copy.isOurs; });
+      if (!isOurs && std::chrono::steady_clock::now() >= end) break;
+      sched_yield();
+    }
   });
 }
 

@@ -25,9 +25,9 @@ fabric::RawAddress keyOf(const uint8_t* address) {
 
 }  // namespace
 
-TcpTransport::TcpTransport(std::shared_ptr<fabric::Endpoint> endpoint,
+TcpTransport::TcpTransport(std::unique_ptr<fabric::Endpoint> endpoint,
                            std::unique_ptr<SocketWatch> watch)
-    : Transport(fabric::Scheme::tcp, std::move(endpoint)), watch_(std::move(watch)) {
+    : FabricTransport(fabric::Scheme::tcp, std::move(endpoint)), watch_(std::move(watch)) {
   news_ = &watch_->news();
   movedBytes_ = &watch_->movedBytes();
 }
@@ -63,7 +63,7 @@ bool TcpTransport::cutOff(transport::Peer& peer) {
 /// it now are known (KeysInUse).
 void TcpTransport::withdraw(uint32_t index, fabric::Region& region) {
   uint64_t key = region.key();
-  Transport::withdraw(index, region);
+  FabricTransport::withdraw(index, region);
   if (!region.isGranted() || !watch_->keys().has(key)) return;
   awaited_[index] = {key, watch_->usesOf(key), base::nowNs()};
 }
@@ -105,7 +105,7 @@ int TcpTransport::postPart(transport::Part& part, const fi_msg_rma& message, int
 void TcpTransport::endTransfer(transport::Operation&) { sendWhatWaits(); }
 
 fi_addr_t TcpTransport::insert(const uint8_t* address) {
-  fi_addr_t inserted = Transport::insert(address);
+  fi_addr_t inserted = FabricTransport::insert(address);
   if (inserted == FI_ADDR_NOTAVAIL) return inserted;
   fabric::RawAddress key = keyOf(address);
   watch_->admit(key);
@@ -128,7 +128,7 @@ void TcpTransport::remove(fi_addr_t address) {
     known_.erase(entry);
     break;
   }
-  Transport::remove(address);
+  FabricTransport::remove(address);
 }
 
 }  // namespace cinnabar::tcp

@@ -7,16 +7,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/fabric_transport.h"
 #include "transport/tcp/socket_calls.h"
 #include "transport/tcp/socket_watch.h"
-#include "transport/transport.h"
 
 namespace cinnabar::tcp {
 
 /// The tcp provider, with a watch over its sockets. docs/design/tcp.md.
-class TcpTransport : public transport::Transport {
+class TcpTransport : public transport::FabricTransport {
  public:
-  TcpTransport(std::shared_ptr<fabric::Endpoint> endpoint, std::unique_ptr<SocketWatch> watch);
+  TcpTransport(std::unique_ptr<fabric::Endpoint> endpoint, std::unique_ptr<SocketWatch> watch);
   ~TcpTransport() override;
 
   transport::News takeNews() override;
@@ -25,7 +25,7 @@ class TcpTransport : public transport::Transport {
     return false;
   }
   /// Answers to reads may wait for others that do not come.
-  void endPoll(bool /*isDrained*/) override { sendWhatWaits(); }
+  void endPoll() override { sendWhatWaits(); }
   bool watchesSockets() const override { return true; }
   std::vector<transport::Connection> connections() const override { return watch_->connections(); }
   uint64_t connectionsMade() const override { return watch_->connectionsMade(); }

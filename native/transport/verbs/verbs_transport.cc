@@ -19,8 +19,8 @@ constexpr uint64_t kMostUnprovenBytes = 16 << 10;
 
 }  // namespace
 
-VerbsTransport::VerbsTransport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint)
-    : Transport(scheme, std::move(endpoint)), addresses_(*endpoint_) {}
+VerbsTransport::VerbsTransport(fabric::Scheme scheme, std::unique_ptr<fabric::Endpoint> endpoint)
+    : FabricTransport(scheme, std::move(endpoint)), addresses_(*endpoint_) {}
 
 fi_addr_t VerbsTransport::insert(const uint8_t* address) { return addresses_.insert(address); }
 
@@ -29,7 +29,7 @@ void VerbsTransport::remove(fi_addr_t address) { addresses_.remove(address); }
 int VerbsTransport::send(Operation& operation, const uint8_t* bytes, void* descriptor) {
   fi_addr_t to = operation.peer->address;
   if (addresses_.isResting(to)) return -FI_EAGAIN;
-  int status = Transport::send(operation, bytes, descriptor);
+  int status = FabricTransport::send(operation, bytes, descriptor);
   if (status != transport::kDone) operation.connection = addresses_.onPosted(to, status);
   return status;
 }

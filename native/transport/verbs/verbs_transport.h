@@ -2,16 +2,16 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
-#include "transport/transport.h"
+#include "transport/fabric_transport.h"
 #include "transport/verbs/connection_addresses.h"
 
 namespace cinnabar::verbs {
 
 /// What rxm over RDMA devices needs: connections that are ended when something failed on them, and
 /// writes that are proved to have arrived. docs/design/verbs.md.
-class VerbsTransport : public transport::Transport {
+class VerbsTransport : public transport::FabricTransport {
  public:
-  VerbsTransport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint);
+  VerbsTransport(fabric::Scheme scheme, std::unique_ptr<fabric::Endpoint> endpoint);
 
   int send(transport::Operation& operation, const uint8_t* bytes, void* descriptor) override;
   void say(transport::Peer& peer, const uint8_t* bytes, size_t length) override;

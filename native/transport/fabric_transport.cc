@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Cinnabar Authors
-#include "transport/transport.h"
+#include "transport/fabric_transport.h"
 
 #include <rdma/fi_errno.h>
 
@@ -30,15 +30,17 @@ fabric::Result<fabric::RawAddress> resolve(fabric::Scheme scheme, const std::str
 
 }  // namespace
 
-Transport::Transport(fabric::Scheme scheme, std::shared_ptr<fabric::Endpoint> endpoint)
-    : scheme_(scheme), endpoint_(std::move(endpoint)) {}
+FabricTransport::FabricTransport(fabric::Scheme scheme, std::unique_ptr<fabric::Endpoint> endpoint)
+    : scheme_(scheme), endpoint_(std::move(endpoint)) {
+  traits_ = endpoint_->traits();
+}
 
-Transport::~Transport() = default;
+FabricTransport::~FabricTransport() = default;
 
-void Transport::close(const RegionTable&) { endpoint_->shut(); }
+void FabricTransport::close(const RegionTable&) { endpoint_->shut(); }
 
-fabric::Result<fabric::RawAddress> Transport::addressOf(const std::string& host,
-                                                        uint32_t service) const {
+fabric::Result<fabric::RawAddress> FabricTransport::addressOf(const std::string& host,
+                                                              uint32_t service) const {
   if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved)
     return resolve(scheme_, traits().provider, host, service);
   auto raw = fabric::encodeSocketAddress(host, service);
@@ -55,7 +57,7 @@ fabric::Result<fabric::RawAddress> Transport::addressOf(const std::string& host,
   return *raw;
 }
 
-int Transport::admit(const uint8_t* bytes, size_t length, Peer** into) {
+int FabricTransport::admit(const uint8_t* bytes, size_t length, Peer** into) {
   fabric::RawAddress own = endpoint_->name();
   if (fabric::addressingOf(scheme_) == fabric::Addressing::resolved) {
     // fi_av_insert reads as many bytes as it likes. Our own may have been too long to be told.
@@ -73,7 +75,7 @@ int Transport::admit(const uint8_t* bytes, size_t length, Peer** into) {
   return insertInto(bytes, into);
 }
 
-int Transport::insertInto(const uint8_t* bytes, Peer** into) {
+int FabricTransport::insertInto(const uint8_t* bytes, Peer** into) {
   fi_addr_t inserted = insert(bytes);
   if (inserted == FI_ADDR_NOTAVAIL) return -FI_ENOMEM;
   if (freePeers_.empty()) {
@@ -86,16 +88,16 @@ int Transport::insertInto(const uint8_t* bytes, Peer** into) {
   return 0;
 }
 
-void Transport::release(Peer& peer) {
+void FabricTransport::release(Peer& peer) {
   remove(peer.address);
   freePeers_.push_back(&peer);
 }
 
-fi_addr_t Transport::insert(const uint8_t* address) { return endpoint_->insert(address); }
+fi_addr_t FabricTransport::insert(const uint8_t* address) { return endpoint_->insert(address); }
 
-void Transport::remove(fi_addr_t address) { endpoint_->remove(address); }
+void FabricTransport::remove(fi_addr_t address) { endpoint_->remove(address); }
 
-int Transport::send(Operation& operation, const uint8_t* bytes, void* descriptor) {
+int FabricTransport::send(Operation& operation, const uint8_t* bytes, void* descriptor) {
   fi_addr_t to = operation.peer->address;
   if (operation.bytes <= traits().injectBytes) {
     auto status = static_cast<int>(fi_inject(endpoint_->ep(), bytes, operation.bytes, to));
@@ -105,15 +107,15 @@ int Transport::send(Operation& operation, const uint8_t* bytes, void* descriptor
       fi_send(endpoint_->ep(), bytes, operation.bytes, descriptor, to, contextOf(operation)));
 }
 
-void Transport::say(Peer& peer, const uint8_t* bytes, size_t length) {
+void FabricTransport::say(Peer& peer, const uint8_t* bytes, size_t length) {
   fi_inject(endpoint_->ep(), bytes, length, peer.address);
 }
 
-int Transport::postPart(Part& part, const fi_msg_rma& message, int*) {
+int FabricTransport::postPart(Part& part, const fi_msg_rma& message, int*) {
   return postMessage(part, message);
 }
 
-int Transport::postMessage(const Part& part, const fi_msg_rma& message) {
+int FabricTransport::postMessage(const Part& part, const fi_msg_rma& message) {
   const Operation& operation = *part.operation;
   if (operation.type == Operation::Type::read)
     return static_cast<int>(fi_readmsg(endpoint_->ep(), &message, FI_COMPLETION));
@@ -122,6 +124,18 @@ int Transport::postMessage(const Part& part, const fi_msg_rma& message) {
   uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
   if (operation.notifies) flags |= FI_REMOTE_CQ_DATA;
   return static_cast<int>(fi_writemsg(endpoint_->ep(), &message, flags));
+}
+
+int FabricTransport::registerMemory(void* bytes, size_t length, uint32_t access, uint64_t key,
+                                    std::unique_ptr<fabric::Region>* into) {
+  return fabric::Region::open(*endpoint_, bytes, length, access, key, into);
+}
+
+int FabricTransport::registerSlots(void* slab, size_t length,
+                                   std::unique_ptr<fabric::Region>* into) {
+  if (!(traits().mrMode & FI_MR_LOCAL)) return 0;
+  return fabric::Region::open(*endpoint_, slab, length, 0, fabric::randomNumber(), into,
+                              fabric::Region::Use::messages);
 }
 
 }  // namespace cinnabar::transport

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Cinnabar Authors
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/shm/byte_ring.h"
+#include "transport/shm/keys.h"
+#include "transport/transport.h"
+
+namespace cinnabar::shm {
+
+// Reads and writes of a neighbour's memory where the kernel forbids copies between the two
+// processes (direct_copies.h): through the rings, a copy on either side. The asker sends a request
+// for each chunk, with the bytes of a write. The owner of the memory looks the key up, copies, and
+// answers, with the bytes of a read.
+
+struct Neighbour;
+
+/// What the records of copies begin with.
+struct CopyHead {
+  uint64_t id;   // the asker's
+  uint64_t key;  // of requests, as are the next two
+  uint64_t at;
+  uint32_t bytes;
+  uint32_t status;  // of answers: 0 or an error
+};
+static_assert(sizeof(CopyHead) == 32);
+
+/// The most chunks that one side asks for at a time. Who asks for more is no honest peer.
+constexpr size_t kMostAsked = 4;
+constexpr uint32_t kRingChunkBytes = 24 << 10;
+
+/// A neighbour's copies through the rings.
+struct RingExchange {
+  /// A chunk that was asked for.
+  struct Asked {
+    transport::Operation* operation;  // null once it was taken back
+    uint8_t* local;                   // of a read
+    uint32_t bytes;
+  };
+  /// A request that is not answered.
+  struct Owed {
+    CopyHead head;
+    bool isRead;
+  };
+
+  transport::OperationQueue waiting;
+  std::unordered_map<uint64_t, Asked> asked;
+  std::vector<Owed> owed;
+
+  bool lacksRoom = false;  // for what is to be asked or answered
+};
+
+class RingCopies {
+ public:
+  /// `keys` are the port's own, and outlive this.
+  explicit RingCopies(const KeyTable& keys) : keys_(keys) {}
+
+  /// Begins an operation. Its neighbour is one whose memory cannot be reached.
+  void add(transport::Operation& operation);
+  /// A record that is no message. False: no honest peer sends such.
+  bool take(Neighbour& neighbour, const Record& record);
+  /// Asks and answers for as far as rings have room. Operations that are over are appended.
+  void advance(const std::vector<Neighbour*>& neighbours, const transport::RegionTable& regions,
+               std::vector<transport::Ended>& over);
+  /// Takes an address's operations out. What was asked for them is ignored when it comes.
+  std::vector<transport::Operation*> takeBack(uint32_t address, Neighbour& neighbour);
+
+  /// Whether `advance` has something to do.
+  bool hasWork() const { return hasWork_; }
+  /// Whether some ring had no room (RingExchange::lacksRoom).
+  bool isBlocked() const { return isBlocked_; }
+  /// There may be room again.
+  void retry() { hasWork_ = hasWork_ || isBlocked_; }
+
+ private:
+  bool takeRequest(Neighbour& neighbour, const Record& record, const CopyHead& head);
+  bool takeAnswer(Neighbour& neighbour, const Record& record, const CopyHead& head);
+  uint32_t refusal(const CopyHead& head, uint64_t access) const;
+  bool answerAll(Neighbour& neighbour);
+  bool askAll(Neighbour& neighbour, const transport::RegionTable& regions);
+  bool ask(Neighbour& neighbour, transport::Operation& operation,
+           const transport::RegionTable& regions);
+  void end(transport::Operation& operation) {
+    over_.push_back({&operation, operation.status});
+    hasWork_ = true;
+  }
+
+  const KeyTable& keys_;
+  std::vector<transport::Ended> over_;
+  uint64_t nextId_ = 1;
+  bool hasWork_ = false;
+  bool isBlocked_ = false;
+};
+
+}  // namespace cinnabar::shm
