@@ -7,7 +7,7 @@ import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
 import { extentWords, mostExtents } from "./libfabric/addon.ts";
 import { gauges } from "./libfabric/gauges.ts";
-import { requireLibfabric } from "./libfabric/libfabric.ts";
+import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
 import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
@@ -92,7 +92,7 @@ export class NativePort implements Port {
 
   /** Opens an endpoint that listens at `url`. Without a name or port it only connects. */
   static async open(url: FabricUrl, listening: boolean, layout: PortLayout): Promise<NativePort> {
-    const addon = requireLibfabric();
+    const addon = url.scheme === "shm" ? requireAddon() : requireLibfabric();
     if (isNodeScheme(url.scheme)) return new NativePort(addon, url, listening, url.host, layout);
     const host = hasHosts(url.scheme) && url.host !== "" ? await numericHost(url.host) : "";
     return new NativePort(addon, url, listening, host, layout);
@@ -129,7 +129,8 @@ export class NativePort implements Port {
     this.#completions = new Completions(ring, this.#slots, slotBytes);
     this.scheme = url.scheme as NativeScheme;
     this.provider = opened.provider;
-    this.agent = `libfabric/${opened.version.join(".")} ${opened.provider}/${opened.providerVersion.join(".")}`;
+    const provider = `${opened.provider}/${opened.providerVersion.join(".")}`;
+    this.agent = opened.version === null ? provider : `libfabric/${opened.version.join(".")} ${provider}`;
     this.url = boundUrl(this.scheme, opened, listening ? url.host : "");
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);

@@ -230,7 +230,7 @@ export class Progress implements Turns {
       }
       busy ||= port.busy;
     }
-    // shm completes posted work only while it is polled, and no descriptor reports it: poll with growing pauses.
+    // A provider may complete posted work only while it is polled, and no descriptor reports it: poll with growing pauses.
     if (busy) {
       this.#slowPoll = realTimers.setTimeout(() => this.#glance(), this.#slowPollMs);
       // Messages to a stopped peer must not keep an otherwise finished process alive.

@@ -116,7 +116,9 @@ describe.each(transports)("full queues of a port over $name", (provider) => {
     for (const port of [reader, sender]) port.progress(0, sink);
     const { receive } = reader.describe().queues;
     expect(receive).toMatchObject({ depth: receiveSlots, used: 0 });
-    expect(receive.highest).toBeGreaterThanOrEqual(provider.scheme === "mem" ? sendSlots : receiveSlots);
+    // A ring of shm holds fewer of these messages than there are receive slots.
+    const isFilled = provider.scheme !== "mem" && provider.scheme !== "shm";
+    expect(receive.highest).toBeGreaterThanOrEqual(isFilled ? receiveSlots : sendSlots);
     expect(receive.highest).toBeLessThanOrEqual(receiveSlots);
     expect(sender.describe().queues).toMatchObject({
       send: { used: 0 },

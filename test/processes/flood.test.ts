@@ -42,9 +42,9 @@ describe.each(fabrics)("a server over %s that one peer floods with small valid f
       console.log(`${fabric}, ${kind}: ${sent} frames, ${tookMs.length} calls, p99 ${p99.toFixed(1)} ms`);
     // 5 to 52 ms where twenty processes shared two processors; what else runs there may stretch a turn.
     if (!underSanitizers) expect(p99).toBeLessThan(500);
+    // A sender that is faster than this side reads is held back, by its ring or by the kernel. So it may never exceed its
+    // share, and need not be shed.
     const { counters, queuedBytes, pullingBytes } = await server.ask<EngineStats>("stats");
-    // Over tcp the kernel holds back a sender that is faster than this side reads: it may never exceed its share.
-    if (fabric !== "tcp") expect(counters.sessionsShed).toBeGreaterThan(0);
     expect([counters.malformed, queuedBytes < mebi, pullingBytes < 16 * mebi]).toEqual([0, true, true]);
     await greedy.destroy();
     const after = await server.ask<Footprint>("footprint");

@@ -4,19 +4,24 @@ import { endAllPeers } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
+const overTcp = ["listen over tcp", "connect over tcp"];
+const overShm = ["listen over shm", "connect over shm"];
+
 describe.each([
   [
     "libfabric",
     { CINNABAR_LIBFABRIC: "/nonexistent/libfabric.so.1" },
-    ["libfabric was not found", "apt-get install libfabric1"],
+    ["libfabric was not found", "apt-get install libfabric1", "mem:// and shm:// work without it"],
+    { opened: overShm, refused: overTcp, shm: { available: true, reason: "" } },
   ],
   [
     "the addon",
     { CINNABAR_ADDON: "/nonexistent/cinnabar.node" },
-    ["native addon was not found", "npm run setup"],
+    ["native addon was not found", "npm run setup", "mem:// works without it"],
+    { opened: [], refused: [...overTcp, ...overShm], shm: { available: false, reason: "needs the addon" } },
   ],
-] as const)("without %s", (what, env, sentences) => {
-  it("imports, serves over mem, and says at first use what was tried and what to install", async () => {
+] as const)("without %s", (what, env, sentences, expected) => {
+  it("imports, serves over what needs none, and says at first use what was tried and what to install", async () => {
     const child = new Child("missing", {}, { env });
     await child.report("imported");
     expect(await child.report("mem")).toMatchObject({ token: "t" });
@@ -27,12 +32,8 @@ describe.each([
 
     const path = Object.values(env)[0] as string;
     const refused = child.unread("refused");
-    expect(refused.map(({ how }) => how)).toEqual([
-      "listen",
-      "listen over shm",
-      "connect",
-      "connect over shm",
-    ]);
+    expect(refused.map(({ how }) => how)).toEqual(expected.refused);
+    expect(child.unread("opened").map(({ how }) => how)).toEqual(expected.opened);
     for (const error of refused) {
       expect(error).toMatchObject({
         name: "RpcError",
@@ -40,13 +41,15 @@ describe.each([
         origin: "local",
         retryable: false,
       });
-      for (const sentence of [path, ...sentences, "mem:// works without it"])
-        expect(error.message).toContain(sentence);
+      for (const sentence of [path, ...sentences]) expect(error.message).toContain(sentence);
     }
     // One and the same error, however it was come by.
     expect(new Set(refused.map(({ message }) => message)).size).toBe(1);
 
-    expect(report.providers).toEqual([{ scheme: "mem", provider: "mem", available: true, reason: "" }]);
+    expect(report.providers).toEqual([
+      { scheme: "mem", provider: "mem", available: true, reason: "" },
+      { scheme: "shm", provider: "shm", ...expected.shm },
+    ]);
     expect(report.libfabric.loaded).toBe(false);
     const tried = what === "libfabric" ? report.libfabric.tried : report.addon;
     expect(tried).toEqual([

@@ -130,8 +130,8 @@ export interface OpenedPort {
   readonly failed?: false;
   readonly port: number;
   readonly provider: string;
-  /** libfabric's version, and the provider's own. */
-  readonly version: readonly [number, number];
+  /** libfabric's version, null for shm, and the provider's own. */
+  readonly version: readonly [number, number] | null;
   readonly providerVersion: readonly [number, number];
   /**
    * The raw fabric address (fi_getname), as peers must `admit` it: a sockaddr for tcp and verbs, the `fi_shm://` string

@@ -86,8 +86,8 @@ export function addonIfThere(): Addon | undefined {
   return addon;
 }
 
-/** The addon with libfabric loaded. Throws `unavailable` with the paths that were tried and what to install. */
-export function requireLibfabric(): Addon {
+/** The addon. Throws `unavailable` with the paths that were tried and what to install. */
+export function requireAddon(): Addon {
   const native = findAddon();
   if (native === undefined) {
     throw new RpcError({
@@ -99,13 +99,19 @@ export function requireLibfabric(): Addon {
       retryable: false,
     });
   }
+  return native;
+}
+
+/** The addon with libfabric loaded. Throws `unavailable` with the paths that were tried and what to install. */
+export function requireLibfabric(): Addon {
+  const native = requireAddon();
   const report = load(native);
   if (!report.loaded) {
     throw new RpcError({
       code: "unavailable",
       message:
         `libfabric was not found; tried ${tried(report.tried)}. Install it (Debian, Ubuntu: apt-get install libfabric1; ` +
-        "Fedora: dnf install libfabric) or point CINNABAR_LIBFABRIC at libfabric.so.1; mem:// works without it",
+        "Fedora: dnf install libfabric) or point CINNABAR_LIBFABRIC at libfabric.so.1; mem:// and shm:// work without it",
       origin: "local",
       retryable: false,
     });
@@ -132,8 +138,10 @@ export interface ProvidersReport {
  * for (const { scheme, available, reason } of providers().providers) console.log(scheme, available ? "works" : reason);
  */
 export function providers(): ProvidersReport {
-  const mem = { scheme: "mem", provider: "mem", available: true, reason: "" } as const;
   const native = findAddon();
+  const mem = { scheme: "mem", provider: "mem", available: true, reason: "" } as const;
+  const reason = native === undefined ? "needs the addon" : "";
+  const shm: ProviderReport = { scheme: "shm", provider: "shm", available: native !== undefined, reason };
   const libfabric: LoadReport =
     native === undefined
       ? {
@@ -145,7 +153,7 @@ export function providers(): ProvidersReport {
         }
       : load(native);
   const found = native !== undefined && libfabric.loaded ? native.providers() : [];
-  return { addon: addonAttempts, libfabric, providers: [mem, ...found] };
+  return { addon: addonAttempts, libfabric, providers: [mem, shm, ...found] };
 }
 
 function tried(attempts: readonly { readonly path: string; readonly reason: string }[]): string {

@@ -10,7 +10,7 @@ import { deviceOfDomain } from "./rails.ts";
 
 /** One provider, whether it works on this machine, and its domains. */
 export type FabricReport = (ProviderReport | MemReport) & {
-  /** Domains that libfabric offers for it; empty where the provider does not work. */
+  /** Domains that libfabric offers for it; empty where it does not serve the scheme, or the provider does not work. */
   readonly domains: readonly Omit<DomainReport, "scheme" | "provider">[];
 };
 
@@ -54,7 +54,7 @@ export interface FabricsReport {
   readonly connections: readonly RdmaConnection[];
   readonly lockedMemory: LockedMemory;
   readonly forkSafety: ForkSafety;
-  /** Changes that Cinnabar makes in other libraries because of their faults. Empty where libfabric was not loaded. */
+  /** Changes that Cinnabar makes in other libraries because of their faults. Empty where there is no addon. */
   readonly patches: readonly PatchReport[];
 }
 
@@ -68,8 +68,8 @@ export interface FabricsReport {
  */
 export function describeFabrics(): FabricsReport {
   const { addon, libfabric, providers: found } = providers();
-  const native = libfabric.loaded ? addonIfThere() : undefined;
-  const domains = native === undefined ? [] : native.domains();
+  const native = addonIfThere();
+  const domains = native === undefined || !libfabric.loaded ? [] : native.domains();
   const devices = rdmaDevices();
   const paging = native === undefined || devices.length === 0 ? [] : native.paging();
   return {

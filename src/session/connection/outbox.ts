@@ -451,10 +451,7 @@ const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
  * for the batch.
  */
 const itemBatches = 4;
-/**
- * Bytes for each frame of a batch. shm has batches of 8, and longer messages than 4,096 bytes take a slower way there
- * (`SMR_INJECT_SIZE`).
- */
+/** Bytes for each frame of a batch. */
 const itemBatchFrameBytes = 512;
 
 /**

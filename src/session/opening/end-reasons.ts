@@ -5,7 +5,7 @@ import { type ErrorBody, packError, parseError } from "../../wire/fault.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
 
-/** EPROTONOSUPPORT: the shm ports have met and found that they cannot read each other's memory. */
+/** EPROTONOSUPPORT: the shm ports have met and found that they lay out shared memory in different ways. */
 const protocolNotSupported = 93;
 
 /** A session whose peer could not be sent a message. */
@@ -21,7 +21,7 @@ export function sendFailure({ peerName, port, transferRefused }: Unreachable, st
   if (status === protocolNotSupported) {
     return new RpcError({
       code: "failed_precondition",
-      message: `${peerName} runs another version of libfabric; over shm both sides need the same`,
+      message: `${peerName} has another layout of shared memory; over shm both sides need one version of cinnabar`,
       origin: "fabric",
     });
   }

@@ -11,14 +11,19 @@ await using server = await Engine.open({ listen: "mem://here", serve: [serveTria
 await using engine = await Engine.open();
 const trial = (await engine.connect("mem://here")).client(Trial);
 tell("mem", await trial.echo({ token: "t" }));
+const name = `shm://missing-${process.pid}`;
+const opened: Engine[] = [];
 for (const [how, open] of Object.entries({
-  listen: () => Engine.open({ listen: "tcp://127.0.0.1:0" }),
-  "listen over shm": () => Engine.open({ listen: "shm://nobody" }),
-  connect: () => engine.connect("tcp://127.0.0.1:9"),
-  "connect over shm": () => engine.connect("shm://nobody"),
+  "listen over tcp": () => Engine.open({ listen: "tcp://127.0.0.1:0" }),
+  "connect over tcp": () => engine.connect("tcp://127.0.0.1:9"),
+  "listen over shm": () => Engine.open({ listen: name, serve: [serveTrial(() => "shm")] }),
+  "connect over shm": async () => (await engine.connect(name)).client(Trial).echo({ token: "s" }),
 })) {
   await open().then(
-    () => tell("opened", { how }),
+    (result) => {
+      if (result instanceof Engine) opened.push(result);
+      tell("opened", { how });
+    },
     (error: unknown) =>
       tell("refused", error instanceof RpcError ? { how, ...error.toJSON() } : { how, error }),
   );
@@ -26,3 +31,4 @@ for (const [how, open] of Object.entries({
 // The failures have left the engine as it was.
 tell("mem again", await trial.echo({ token: "u" }));
 tell("providers", providers());
+for (const each of opened) await each.close();
