@@ -84,7 +84,7 @@ const noMessages: readonly RegExp[] = [
 /** Texts of the addon that say something else than why it cannot do what was asked. */
 const noReasons: readonly RegExp[] = [
   // What the package itself passes wrongly, which no user can.
-  /^the port is not open|^slots that fit no slab/,
+  /^the port is not open|^slots that fit no (slab|ring)/,
   // What stands in a message behind words that have an entry.
   /^reading and writing a peer's|^messages in the order|^memory registration without|^an? .* (adapter|interface|transport) /i,
   /^an Elastic Fabric|^a transport that UCX|^\) and point CINNABAR_LIBFABRIC|^; FI_LOG_LEVEL|^: let udev give|are of different IP versions$/,
