@@ -126,7 +126,7 @@ describe("the package that `npm pack` makes of a clone", () => {
     const stale = join(checkout, "dist/cli/stale.js");
     writeFileSync(stale, "");
     // Two at a time, as stages of the tests or commands may pack.
-    const packed = [1, 2].map(() => execute(process.execPath, ["scripts/prepack.mjs"], { cwd: checkout }));
+    const packed = [1, 2].map(() => execute(process.execPath, ["scripts/build.mjs"], { cwd: checkout }));
     for (const { stderr } of await Promise.all(packed)) expect(stderr).toBe("");
     expect(existsSync(stale)).toBe(false);
     expect(readdirSync(join(checkout, "build")).filter((name) => name.startsWith("package-"))).toEqual([]);

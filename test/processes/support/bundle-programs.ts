@@ -16,15 +16,10 @@ const bundled = join(root, "build/programs");
 /** What a thread of the package's own begins with, beside the file that starts the thread. */
 const laneWorker = join(root, "dist/lanes/lane-worker.js");
 
-/** Load files of `dist/` as they are, and find them from where the compiler puts the programs. */
+/** With a package that imports `cinnabar`, too. */
 const unbundled = [
   "coordinated-member.js",
   "launched-member.js",
-  "late-writer.js",
-  "greedy.js",
-  "sealed-mortal.js",
-  "strangers.js",
-  // With a package that imports the same.
   "collective-member.js",
   "variable-member.js",
 ];
