@@ -53,8 +53,8 @@ describe("the layer of a function in a profile", () => {
 describe("the file that a function was written in", () => {
   it("is known by the source map of the package's code", () => {
     const files = new WrittenFiles();
-    expect(files.fileOf(placeOf("class NativePort"))).toBe("cinnabar:///src/fabric/native-port.ts");
-    expect(files.fileOf(placeOf("class Dispatcher"))).toBe("cinnabar:///src/server/dispatcher.ts");
+    expect(files.fileOf(placeOf("NativePort = class"))).toBe("cinnabar:///src/fabric/native-port.ts");
+    expect(files.fileOf(placeOf("Outbox = class"))).toBe("cinnabar:///src/session/connection/outbox.ts");
   });
 
   it("is the file that runs where there is no map", () => {
