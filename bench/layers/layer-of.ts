@@ -14,6 +14,7 @@ export type Layer = (typeof layers)[number];
 /** What a profile says of a function. */
 export interface Frame {
   readonly functionName: string;
+  /** The file that the function was written in. */
   readonly url: string;
 }
 
@@ -38,8 +39,8 @@ export function layerOf({ functionName, url }: Frame): Layer | "caller" | undefi
   if (url.startsWith("node:")) return "event loop";
   if (url.includes("/node_modules/zod/")) return "validation";
   // V8 counts a function of the addon as the one that calls it, and those here do little else.
-  if (/\/fabric\/native-port\.js$/.test(url)) return "native";
-  const folder = /\/(?:dist|src)\/([a-z-]+(?:\/[a-z-]+)*)\/[^/]+$/.exec(url)?.[1];
+  if (/\/fabric\/native-port\.[jt]s$/.test(url)) return "native";
+  const folder = /\/src\/([a-z-]+(?:\/[a-z-]+)*)\/[^/]+$/.exec(url)?.[1];
   if (folder === undefined) return "benchmark";
   const [room = ""] = folder.split("/");
   return byRoom[folder] ?? byRoom[room] ?? "scheduling";

@@ -135,6 +135,36 @@ const inCompany = (fabric: "shm" | "tcp"): Definition[] => {
   ];
 };
 
+/** Processor time and memory of a process before its first call. */
+const startRatios: readonly Definition[] = [
+  {
+    name: "start.import_cpu_vs_grpc",
+    ours: ["start.cinnabar.import_cpu_ms"],
+    theirs: ["start.grpc.import_cpu_ms"],
+  },
+  {
+    name: "start.import_standard_cpu_vs_grpc",
+    ours: ["start.standard.import_cpu_ms"],
+    theirs: ["start.grpc.import_cpu_ms"],
+  },
+  {
+    name: "start.import_cpu_vs_grpc_loader",
+    ours: ["start.cinnabar.import_cpu_ms"],
+    theirs: ["start.grpc-loader.import_cpu_ms"],
+  },
+  ...["shm", "tcp"].map((fabric) => ({
+    name: `start.open_${fabric}_cpu_ms`,
+    ours: [`start.${fabric}.open_cpu_ms`],
+  })),
+  { name: "start.open_net_cpu_ms", ours: ["start.net.open_cpu_ms"] },
+  ...["shm", "tcp"].map((fabric) => ({
+    name: `start.server_${fabric}_memory_vs_grpc`,
+    ours: [`start.server_${fabric}.resident_mib`],
+    theirs: ["start.server_grpc.resident_mib"],
+  })),
+  { name: "start.help_vs_node", ours: ["start.help.whole_ms"], theirs: ["start.nothing.whole_ms"] },
+];
+
 /** Those that `--quick` promises. */
 export const quickRatios: readonly Definition[] = [
   small("shm", 1, "p50_us", "grpc", overShm.grpc),
@@ -251,6 +281,7 @@ const furtherRatios: readonly Definition[] = [
     ["64KiB", "1MiB"].flatMap((size) => besideBulkStream(fabric, size)),
   ),
   ...(["shm", "tcp"] as const).flatMap(inCompany),
+  ...startRatios,
   { name: "lanes.2_vs_1.ops", ours: ["lanes.2.ops"], theirs: ["lanes.1.ops"] },
 ];
 

@@ -26,6 +26,7 @@ import { scaling } from "./scaling.ts";
 import { security } from "./security.ts";
 import { small } from "./small.ts";
 import { stall } from "./stall.ts";
+import { start } from "./start.ts";
 import { streamBeside } from "./stream-beside.ts";
 import { streams } from "./streams.ts";
 import { wheel } from "./wheel.ts";
@@ -56,6 +57,7 @@ export const workloads: readonly Workload[] = [
   collectives,
   groupSize,
   rest,
+  start,
   memory,
   scaling,
   company,

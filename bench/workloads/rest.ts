@@ -1,9 +1,5 @@
-import { fork } from "node:child_process";
-import { once } from "node:events";
-import { fileURLToPath } from "node:url";
 import type { EchoClients } from "../echo/clients.ts";
 import type { EchoServer } from "../echo/server.ts";
-import type { Start } from "../rest/start.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -12,7 +8,6 @@ import type { Run, Workload } from "../suite/workload.ts";
 
 const serverModule = new URL("../echo/server.js", import.meta.url);
 const clientsModule = new URL("../echo/clients.js", import.meta.url);
-const startProgram = fileURLToPath(new URL("../rest/start.js", import.meta.url));
 
 const fabrics = ["shm", "tcp"] as const;
 type Fabric = (typeof fabrics)[number];
@@ -25,20 +20,18 @@ const quickWindowMs = 700;
 const windowMs = 3_000;
 const connects = 20;
 
-/**
- * What an engine costs when there is nothing to do, and what it takes to get there.
- */
+/** What an engine costs when there is nothing to do, and how long connecting takes. */
 export const rest: Workload = {
   name: "rest",
-  title: "At rest, and getting there",
+  title: "At rest, and connecting",
   about:
-    "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long a process takes to import and open an engine, beside one that does nothing; how long connecting takes.",
-  families: ["idle", "idle_cpu_percent", "start", "connect"],
+    "Processor time of engines with a connected peer and no calls, on both sides at once (idle_cpu_percent is the worst of them); how long connecting takes.",
+  families: ["idle", "idle_cpu_percent", "connect"],
   isInQuick: true,
 
   async run(run) {
     const figures = [...(await idle(run))];
-    if (!run.quick) figures.push(...(await starts(run)), ...(await connecting(run)));
+    if (!run.quick) figures.push(...(await connecting(run)));
     return figures;
   },
 };
@@ -107,67 +100,6 @@ function idle(run: Run): Promise<Figure[]> {
     });
     return figures;
   });
-}
-
-async function starts(run: Run): Promise<Figure[]> {
-  const subjects = [
-    { subject: "node alone", key: "node", url: undefined },
-    { subject: "Cinnabar mem", key: "mem", url: "mem://start" },
-    ...fabrics.map((fabric) => ({
-      subject: `Cinnabar ${fabric}`,
-      key: fabric,
-      url: listenAt(fabric, "start"),
-    })),
-  ];
-  const all = subjects.map((each) => ({ ...each, starts: [] as Start[] }));
-  for (let round = 0; round < Math.max(run.rounds, 5); round++)
-    for (const each of all) each.starts.push(await start(each.url));
-  const common = {
-    unit: "ms",
-    better: "less",
-    load: loadAverage(),
-    chart: "Start-up: from the process's birth to an open engine",
-  } as const;
-  return all.flatMap(({ subject, key, url, starts }) => {
-    const parts: Figure[] = [
-      {
-        ...common,
-        name: `start.${key}.node_ms`,
-        subject,
-        part: "node",
-        rounds: starts.map(({ begunMs }) => begunMs),
-      },
-    ];
-    if (url === undefined) return parts;
-    parts.push(
-      {
-        ...common,
-        name: `start.${key}.import_ms`,
-        subject,
-        part: "import",
-        rounds: starts.map(({ begunMs, importedMs }) => importedMs - begunMs),
-      },
-      {
-        ...common,
-        name: `start.${key}.open_ms`,
-        subject,
-        part: "open",
-        rounds: starts.map(({ importedMs, openedMs }) => openedMs - importedMs),
-      },
-    );
-    return parts;
-  });
-}
-
-async function start(url: string | undefined): Promise<Start> {
-  const child = fork(startProgram, url === undefined ? [] : [url], { execArgv: [] });
-  const ended = once(child, "exit");
-  const [told] = (await Promise.race([
-    once(child, "message"),
-    ended.then(([status]) => Promise.reject(new Error(`a starting process ended with ${status}`))),
-  ])) as [Start];
-  await ended;
-  return told;
 }
 
 function connecting(run: Run): Promise<Figure[]> {

@@ -30,7 +30,7 @@ const license = "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT";
  */
 export async function assemble(targets) {
   const manifest = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
-  await step("the package's JavaScript", process.execPath, ["scripts/prepack.mjs"]);
+  await step("the package's JavaScript", process.execPath, ["scripts/build.mjs"]);
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
   for (const entry of manifest.files) {

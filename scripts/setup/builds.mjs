@@ -1,6 +1,6 @@
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { allOf, lastLines, root, step } from "./command.mjs";
+import { lastLines, root, step } from "./command.mjs";
 import { fingerprint, isCurrent, markCurrent } from "./stamp.mjs";
 
 /**
@@ -94,19 +94,19 @@ export function whyNativeFailed(output) {
 }
 
 /**
- * Builds the package into dist/, then what uses it: the command line into its own dist/ and dist/cli/, groups into their
- * own dist/, the programs (examples, benchmarks, processes of tests) into build/. The demo needs the package, groups and
- * the examples alone.
+ * Builds the package with its command line into dist/, then what uses it: groups into their own dist/, the programs
+ * (examples, benchmarks, processes of tests) into build/. The demo needs the package, groups and the examples alone.
  *
  * @param {"demo" | "bench" | "test"} purpose
  */
 export async function buildTypeScript(purpose) {
   const config = ["tsconfig.json", "package.json", "package-lock.json"];
-  const forPackage = [...config, "tsconfig.build.json", "src"];
-  await buildProject({
-    ...{ stamp: "dist", what: "the package", project: "tsconfig.build.json", output: "dist/index.js" },
-    prints: [fingerprint(forPackage)],
+  const forPackage = [...config, "tsconfig.build.json", "scripts/build.mjs", "src", "packages/cli"];
+  await buildPart({
+    ...{ stamp: "dist", what: "the package", output: command, prints: [fingerprint(forPackage)] },
+    args: ["scripts/build.mjs"],
   });
+  linkCommand();
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
   // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
   const examples = fingerprint([...forPrograms, "tsconfig.examples.json", "packages/group"]);
@@ -115,60 +115,49 @@ export async function buildTypeScript(purpose) {
   if (purpose === "demo") {
     const project = "tsconfig.examples.json";
     await buildGroups(forPackage);
-    await buildProject({ ...forBuild, what: "the examples", project, prints: [examples, programs] });
+    await buildPart({
+      ...forBuild,
+      what: "the examples",
+      args: compile(project),
+      prints: [examples, programs],
+    });
     return;
   }
-  await allOf([
-    buildProject({
-      ...{ stamp: "cli", what: "the command line", project: "packages/cli/tsconfig.json" },
-      ...{ output: "packages/cli/dist/run.js", prints: [fingerprint([...forPackage, "packages/cli"])] },
-    }).then(putCommandLine),
-    buildGroups(forPackage).then(() =>
-      buildProject({
-        ...forBuild,
-        what: "the programs",
-        project: "tsconfig.programs.json",
-        prints: [programs],
-      }),
-    ),
-  ]);
+  await buildGroups(forPackage);
+  await buildPart({
+    ...{ ...forBuild, what: "the programs", args: compile("tsconfig.programs.json"), prints: [programs] },
+  });
 }
 
 /** An example and processes of tests use them. @param {readonly string[]} forPackage */
 function buildGroups(forPackage) {
-  return buildProject({
-    ...{ stamp: "group", what: "groups", project: "packages/group/tsconfig.json" },
+  return buildPart({
+    ...{ stamp: "group", what: "groups", args: compile("packages/group/tsconfig.json") },
     ...{ output: "packages/group/dist/index.js", prints: [fingerprint([...forPackage, "packages/group"])] },
   });
 }
 
+/** @param {string} project */
+const compile = (project) => [compiler, "-p", project];
+
 /**
- * @param {{ stamp: string, what: string, project: string, output: string, prints: readonly string[] }} build `prints`:
- * what its sources come to, and after it others that will do
- * @returns {Promise<boolean>} whether it was built anew
+ * @param {{ stamp: string, what: string, args: readonly string[], output: string, prints: readonly string[] }} build
+ * `args`: what Node runs; `prints`: what its sources come to, and after it others that will do
  */
-async function buildProject({ stamp, what, project, output, prints }) {
-  if (prints.some((print) => isCurrent(stamp, print, [output]))) return false;
-  await step(`TypeScript, ${what}`, process.execPath, [compiler, "-p", project]);
+async function buildPart({ stamp, what, args, output, prints }) {
+  if (prints.some((print) => isCurrent(stamp, print, [output]))) return;
+  await step(`TypeScript, ${what}`, process.execPath, args);
   markCurrent(stamp, prints[0] ?? "");
-  return true;
 }
 
-/** The command of a package that was made by `npm pack`; a checkout that is installed as a folder has it there, too. */
+/** The command line, where package.json names it. */
 const command = "dist/cli/bin/cinnabar.js";
 
 /**
- * Puts the command line where package.json names it, and links it where `npx cinnabar` looks in a checkout: npm links
- * the commands of packages that a project depends on, not the project's own.
- *
- * @param {boolean} isNew whether it was built anew
+ * Links the command line where `npx cinnabar` looks in a checkout: npm links the commands of packages that a project
+ * depends on, not the project's own.
  */
-function putCommandLine(isNew) {
-  if (isNew || !existsSync(join(root, command))) {
-    for (const part of ["bin", "dist"])
-      cpSync(join(root, "packages/cli", part), join(root, "dist/cli", part), { recursive: true });
-    chmodSync(join(root, command), 0o755);
-  }
+function linkCommand() {
   const link = join(root, "node_modules/.bin/cinnabar");
   if (!existsSync(link)) symlinkSync(join("../..", command), link);
 }

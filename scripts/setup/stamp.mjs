@@ -54,7 +54,8 @@ function addPath(hash, path, wanted) {
   if (!existsSync(absolute)) return;
   if (statSync(absolute).isDirectory()) {
     for (const entry of readdirSync(absolute).sort()) {
-      if (entry === "node_modules" || entry === "dist" || entry.startsWith("build")) continue; // what builds leave behind is no source
+      // What builds leave behind is no source.
+      if (/^(node_modules|dist|build(-\w+)?)$/.test(entry)) continue;
       addPath(hash, `${path}/${entry}`, wanted);
     }
   } else if (wanted(path)) {

@@ -1,4 +1,3 @@
-import { lookup } from "node:dns/promises";
 import { anything, callback, type FieldsOf, milliseconds, resolveOptions } from "../base/options/options.ts";
 import { type Clock, systemClock } from "../base/time/clock.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
@@ -122,5 +121,6 @@ const dnsFields = {
 } satisfies FieldsOf<DnsResolverOptions>;
 
 async function lookUpAll(host: string): Promise<readonly string[]> {
+  const { lookup } = await import("node:dns/promises");
   return (await lookup(host, { all: true })).map(({ address }) => address);
 }

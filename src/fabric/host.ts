@@ -1,5 +1,3 @@
-import { createSocket } from "node:dgram";
-import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import type { RpcCode } from "../base/errors/code.ts";
 import { noDescriptors } from "../base/errors/descriptors.ts";
@@ -17,6 +15,8 @@ export function isWildcard(host: string): boolean {
 export async function numericHost(host: string): Promise<string> {
   if (isIP(host) !== 0) return host;
   try {
+    // Loaded where a name must be resolved, which most programs never need.
+    const { lookup } = await import("node:dns/promises");
     return (await lookup(host)).address;
   } catch (cause) {
     throw obstacle(cause) ?? local("unavailable", `host "${host}" was not found`, cause);
@@ -48,7 +48,8 @@ export async function localAddressTowards(host: string, port: number): Promise<s
   }
 }
 
-function sourceTowards(host: string, port: number): Promise<string> {
+async function sourceTowards(host: string, port: number): Promise<string> {
+  const { createSocket } = await import("node:dgram");
   return new Promise((resolve, reject) => {
     const socket = createSocket(isIP(host) === 6 ? "udp6" : "udp4");
     socket.once("error", (cause) => {

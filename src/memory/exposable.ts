@@ -1,4 +1,3 @@
-import { markAsUntransferable } from "node:worker_threads";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { oneOf, required } from "../base/options/options.ts";
 import { maxRegionSegments } from "../wire/region-descriptor.ts";
@@ -116,23 +115,28 @@ export function noteOfAddon(buffer: ArrayBuffer): void {
 /**
  * Whether a mark locks a buffer against every detaching. Up to Node 22 it refuses the transfer to another thread alone.
  */
-const marksLock: boolean = (() => {
+function findWhetherMarksLock(): boolean {
   const probe = new ArrayBuffer(1) as ArrayBuffer & { transfer?(): ArrayBuffer };
-  markAsUntransferable(probe);
+  workerThreads().markAsUntransferable(probe);
   try {
     probe.transfer?.();
     return false;
   } catch {
     return true;
   }
-})();
+}
+let marksLock: boolean | undefined;
+
+/** Node's module. It loads at first use: most programs expose no memory when they start. */
+const workerThreads = () => process.getBuiltinModule("node:worker_threads");
 
 /**
  * Keeps a buffer from being transferred to another thread. Node ends the process when it cannot detach a buffer of the
  * addon, so those stay without a mark where marks lock. Registrations keep the pages of such a buffer all the same.
  */
 export function forbidTransfer(buffer: ArrayBuffer): void {
-  if (!marksLock || !buffersOfAddon.has(buffer)) markAsUntransferable(buffer);
+  marksLock ??= findWhetherMarksLock();
+  if (!marksLock || !buffersOfAddon.has(buffer)) workerThreads().markAsUntransferable(buffer);
 }
 
 /** The error for detached memory. */

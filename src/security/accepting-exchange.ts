@@ -1,5 +1,5 @@
 import { randomBytes, X509Certificate } from "node:crypto";
-import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
+import type { Server, TLSSocket, TlsOptions } from "node:tls";
 import { certificateOf } from "./certificate.ts";
 import type { Credentials } from "./credential-options.ts";
 import { FlightStream } from "./flight-stream.ts";
@@ -12,6 +12,7 @@ import {
   type TlsExchangeListener,
 } from "./tls-exchange.ts";
 import { type ExchangeRefusal, otherKey, tlsFailure } from "./tls-failure.ts";
+import { nodeTls } from "./tls-settings.ts";
 import type { CertificateChain } from "./trust.ts";
 
 /**
@@ -26,7 +27,7 @@ export class AcceptingServer {
 
   constructor(options: TlsOptions, credentials: Credentials) {
     this.#credentials = credentials;
-    this.#server = createServer({
+    this.#server = nodeTls().createServer({
       ...options,
       ...(credentials.kind === "tls"
         ? {}

@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { connect, type SecureContext, type TLSSocket } from "node:tls";
+import type { SecureContext, TLSSocket } from "node:tls";
 import { certificateOf } from "./certificate.ts";
 import { FlightStream } from "./flight-stream.ts";
 import { type Identify, type Identity, identityOfCertificate, identityOfPsk } from "./identity.ts";
@@ -12,7 +12,7 @@ import {
   type TlsExchangeListener,
 } from "./tls-exchange.ts";
 import { type ExchangeRefusal, tlsFailure } from "./tls-failure.ts";
-import { applicationProtocols } from "./tls-settings.ts";
+import { applicationProtocols, nodeTls } from "./tls-settings.ts";
 import type { CertificateChain } from "./trust.ts";
 
 /** What a connector shows, and what the peer must prove. */
@@ -41,7 +41,7 @@ export class ConnectingExchange implements TlsExchange {
     this.#stream = new FlightStream((bytes) => {
       if (!this.#closed) listener.onFlight(bytes);
     });
-    this.#socket = connect({
+    this.#socket = nodeTls().connect({
       socket: this.#stream,
       secureContext: context,
       ALPNProtocols: [...applicationProtocols],

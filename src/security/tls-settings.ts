@@ -1,13 +1,13 @@
 import { constants } from "node:crypto";
-import {
-  createSecureContext,
-  type SecureContext,
-  type SecureContextOptions,
-  type TlsOptions,
-} from "node:tls";
+import type { SecureContext, SecureContextOptions, TlsOptions } from "node:tls";
 import type { Credentials, Pem } from "./credential-options.ts";
 import { applicationProtocol } from "./tls-exchange.ts";
 import { Trust } from "./trust.ts";
+
+/** Node's TLS. It loads at first use: a program without `security` starts without it. */
+export function nodeTls(): typeof import("node:tls") {
+  return process.getBuiltinModule("node:tls");
+}
 
 /**
  * What both roles give OpenSSL. Tickets carry the trust of the moment when they were made, and save little: there are
@@ -54,7 +54,7 @@ export function readCredentials(credentials: Credentials): ReadCredentials {
 /** @throws TypeError when OpenSSL cannot use them. */
 export function contextOf(read: ReadCredentials): SecureContext {
   try {
-    return createSecureContext(read);
+    return nodeTls().createSecureContext(read);
   } catch (cause) {
     throw new TypeError(`security.tls: OpenSSL cannot use the certificates: ${(cause as Error).message}`, {
       cause,

@@ -15,7 +15,7 @@ const where = implement(Where, {
   ask: ({ who }) => ({ answer: `hello ${who}` }),
 });
 
-const cli = fileURLToPath(new URL("../../packages/cli/bin/cinnabar.js", import.meta.url));
+const cli = fileURLToPath(new URL("../../dist/cli/bin/cinnabar.js", import.meta.url));
 
 /** The device that has one of the addresses lent to the tests. */
 function deviceAt(host: string): RdmaDeviceReport {

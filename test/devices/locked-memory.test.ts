@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { openEngine } from "../matrix/pair.ts";
 import { verbsDevices } from "../matrix/verbs.ts";
 
-const cli = fileURLToPath(new URL("../../packages/cli/bin/cinnabar.js", import.meta.url));
+const cli = fileURLToPath(new URL("../../dist/cli/bin/cinnabar.js", import.meta.url));
 
 it("without a verbs port nothing is said of locked memory", async () => {
   expect((await openEngine({ listen: "tcp://127.0.0.1:0" })).stats().lockedMemory).toBeUndefined();

@@ -102,7 +102,7 @@ describe("commands in README and guide", () => {
 const helps = new Map<string, { status: number | null; stdout: string }>();
 
 function helpOf(command: string) {
-  const bin = `${root}packages/cli/bin/cinnabar.js`;
+  const bin = `${root}dist/cli/bin/cinnabar.js`;
   const known =
     helps.get(command) ?? spawnSync(process.execPath, [bin, command, "--help"], { encoding: "utf8" });
   helps.set(command, known);

@@ -46,7 +46,7 @@ it("the guide's two processes speak with the certificates that its commands make
   expect(commands.length).toBeGreaterThan(2);
   for (const command of commands) {
     const [, , ...args] = command.split(" ");
-    await run(process.execPath, [`${root}packages/cli/bin/cinnabar.js`, ...args], { cwd: folder });
+    await run(process.execPath, [`${root}dist/cli/bin/cinnabar.js`, ...args], { cwd: folder });
   }
   const program = translate("server.ts", "127.0.0.1:0");
   const server = spawn(process.execPath, [program], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });

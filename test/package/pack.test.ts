@@ -126,7 +126,7 @@ describe("the package that `npm pack` makes of a clone", () => {
     const stale = join(checkout, "dist/cli/stale.js");
     writeFileSync(stale, "");
     // Two at a time, as stages of the tests or commands may pack.
-    const packed = [1, 2].map(() => execute(process.execPath, ["scripts/prepack.mjs"], { cwd: checkout }));
+    const packed = [1, 2].map(() => execute(process.execPath, ["scripts/build.mjs"], { cwd: checkout }));
     for (const { stderr } of await Promise.all(packed)) expect(stderr).toBe("");
     expect(existsSync(stale)).toBe(false);
     expect(readdirSync(join(checkout, "build")).filter((name) => name.startsWith("package-"))).toEqual([]);
@@ -143,6 +143,34 @@ describe("the package that `npm pack` makes of a clone", () => {
     ])
       expect(files).toContain(file);
     expect(files.filter((file) => file.endsWith(".test.js"))).toEqual([]);
+  });
+
+  it("has its code in few files, in which classes keep their names", () => {
+    const code = files.filter((file) => file.startsWith("dist/") && file.endsWith(".js"));
+    // Nine entries and what they share. Each module in a file of its own would be more than 300.
+    expect(code.length).toBeLessThan(30);
+    const program = `
+      const all = { ...(await import("cinnabar")), ...(await import("cinnabar/lanes")) };
+      for (const [name, value] of Object.entries(all))
+        if (typeof value === "function" && value.name !== name) console.log(name, value.name);
+    `;
+    expect(run(user, process.execPath, "--input-type=module", "--eval", program)).toMatchObject({
+      ...{ status: 0, stdout: "", stderr: "" },
+    });
+  });
+
+  it("has one class of an error for all entries, so that each knows the errors of the others", () => {
+    const program = `
+      import { RpcError } from "cinnabar";
+      import * as standard from "cinnabar/standard";
+      import * as contract from "cinnabar/contract";
+      import * as plain from "cinnabar/contract/standard";
+      import { openLanes } from "cinnabar/lanes";
+      const error = await openLanes(new URL("file:///nowhere.js"), { listen: "tcp://127.0.0.1:0" }).catch((it) => it);
+      console.log([standard, contract, plain].every((entry) => entry.RpcError === RpcError), error instanceof RpcError);
+    `;
+    const { stdout, stderr } = run(user, process.execPath, "--input-type=module", "--eval", program);
+    expect(stdout, stderr).toBe("true true\n");
   });
 
   it("has source maps with the sources in them: the stack of an error names the line that threw it", () => {

@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const at = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "cinnabar-example-"));
 const keys = (...args: readonly string[]) =>
-  run(process.execPath, [at("packages/cli/bin/cinnabar.js"), "keys", ...args, "--dir", folder]);
+  run(process.execPath, [at("dist/cli/bin/cinnabar.js"), "keys", ...args, "--dir", folder]);
 
 let server: ChildProcess;
 let ended: Promise<unknown>;
@@ -73,7 +73,7 @@ describe("the example of two processes with certificates of cinnabar keys", () =
   it("lets nobody in whose certificate is of another authority", async () => {
     const other = mkdtempSync(join(tmpdir(), "cinnabar-example-"));
     const inOther = (...args: readonly string[]) =>
-      run(process.execPath, [at("packages/cli/bin/cinnabar.js"), "keys", ...args, "--dir", other]);
+      run(process.execPath, [at("dist/cli/bin/cinnabar.js"), "keys", ...args, "--dir", other]);
     await inOther("init");
     await inOther("issue", "client", "--uri", "spiffe://example/admin");
     const program = at("build/examples/security/client.js");

@@ -113,7 +113,7 @@ describe("a later reading of authorities and lists", () => {
   it("reads the lists of `cinnabar keys`", () => {
     const folder = mkdtempSync(join(tmpdir(), "cinnabar-trust-"));
     onTestFinished(() => rmSync(folder, { recursive: true }));
-    const cli = fileURLToPath(new URL("../../packages/cli/bin/cinnabar.js", import.meta.url));
+    const cli = fileURLToPath(new URL("../../dist/cli/bin/cinnabar.js", import.meta.url));
     const keys = (...args: readonly string[]) =>
       execFileSync(process.execPath, [cli, "keys", ...args, "--dir", folder], { stdio: "pipe" });
     keys("init");

@@ -3,8 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 
-const program = fileURLToPath(new URL("../bin/cinnabar.js", import.meta.url));
-const built = fileURLToPath(new URL("../dist/run.js", import.meta.url));
+const program = fileURLToPath(new URL("../../../dist/cli/bin/cinnabar.js", import.meta.url));
 const manifest = new URL("../package.json", import.meta.url);
 const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { version: string };
 const bold = "\u001b[";
@@ -22,7 +21,7 @@ function cinnabar(args: readonly string[], env: NodeJS.ProcessEnv = {}): Ended {
 }
 
 beforeAll(() => {
-  if (!existsSync(built)) throw new Error("the command line is not built: `npm run setup` builds it");
+  if (!existsSync(program)) throw new Error("the command line is not built: `npm run setup` builds it");
 });
 
 describe("cinnabar", () => {

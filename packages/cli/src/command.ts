@@ -1,10 +1,7 @@
 import type { Terminal } from "./terminal.ts";
 
-/** A command of `cinnabar`: one file of `commands/` and one line of `commands.ts`. */
+/** A command of `cinnabar`: one file of `commands/` and one entry of `commands.ts`. */
 export interface Command {
-  readonly name: string;
-  /** Half a line for the list of commands. */
-  readonly summary: string;
   /** The output of `cinnabar NAME --help`. */
   readonly help: string;
   /**

@@ -1,7 +1,28 @@
 import type { Command } from "./command.ts";
-import { build } from "./commands/build.ts";
-import { info } from "./commands/info.ts";
-import { keys } from "./commands/keys.ts";
+
+/** What the list of commands says of one. Its code loads when it is asked for, so that the list appears at once. */
+export interface ListedCommand {
+  readonly name: string;
+  /** Half a line. */
+  readonly summary: string;
+  load(): Promise<Command>;
+}
 
 /** All commands, in the order of the help. */
-export const commands: readonly Command[] = [info, build, keys];
+export const commands: readonly ListedCommand[] = [
+  {
+    name: "info",
+    summary: "Prints usable fabrics, RDMA devices, limits and versions.",
+    load: async () => (await import("./commands/info.ts")).info,
+  },
+  {
+    name: "build",
+    summary: "Builds the native addon from source, where the package has no binary.",
+    load: async () => (await import("./commands/build.ts")).build,
+  },
+  {
+    name: "keys",
+    summary: "Makes certificates, revocation lists and shared keys for engines.",
+    load: async () => (await import("./commands/keys.ts")).keys,
+  },
+];

@@ -14,7 +14,7 @@ export async function run(args: readonly string[], terminal: Terminal = processT
     return wrongUsage;
   }
   if (verb === "--help" || verb === "-h" || verb === "help") {
-    const command = commands.find(({ name }) => name === rest[0]);
+    const command = await commands.find(({ name }) => name === rest[0])?.load();
     terminal.print(command?.help ?? help());
     return 0;
   }
@@ -22,12 +22,13 @@ export async function run(args: readonly string[], terminal: Terminal = processT
     terminal.print(version());
     return 0;
   }
-  const command = commands.find(({ name }) => name === verb);
-  if (command === undefined) {
+  const listed = commands.find(({ name }) => name === verb);
+  if (listed === undefined) {
     const what = verb.startsWith("-") ? `unknown option "${verb}"` : `unknown command "${verb}"`;
     terminal.complain(`cinnabar: ${what}; \`cinnabar --help\` lists the commands`);
     return wrongUsage;
   }
+  const command = await listed.load();
   if (rest.includes("--help") || rest.includes("-h")) {
     terminal.print(command.help);
     return 0;

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { type ReadableStream, WritableStream } from "node:stream/web";
+import type { ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import { type FieldsOf, integer, fail as refuseOption, resolveOptions } from "../../base/options/options.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
@@ -16,7 +16,7 @@ import {
 } from "../../wire/stream-descriptor.ts";
 import { asCount, builtinMethod, fail, isUint32, isUint64 } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import { chunkReadable } from "./chunk-readable.ts";
+import { chunkReadable, webStreams } from "./chunk-readable.ts";
 import { endedEarly, RingReader, type RingShape, RingWriter, streamError } from "./ring.ts";
 import { bulkStreamBrand, type StreamDirection } from "./stream-kind.ts";
 
@@ -118,6 +118,7 @@ export class BulkStream<D extends StreamDirection = StreamDirection> {
     if (direction === "read") {
       const writer = new RingWriter(shape, ring);
       this.#writer = writer;
+      const { WritableStream } = webStreams();
       this.#writable = new WritableStream<Uint8Array>({
         start: (controller) => {
           this.#failWritable = (error) => controller.error(error);

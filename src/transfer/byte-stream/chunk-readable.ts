@@ -1,4 +1,4 @@
-import { ReadableStream } from "node:stream/web";
+import type { ReadableStream } from "node:stream/web";
 
 /** The part of a byte stream's controller that Node's types lack. */
 interface ByteController {
@@ -25,12 +25,18 @@ export interface ReadableControl {
   fail(error: unknown): void;
 }
 
+/** Node's module. It loads with the first stream, since it takes long. */
+export function webStreams(): typeof import("node:stream/web") {
+  return process.getBuiltinModule("node:stream/web");
+}
+
 /**
  * A readable byte stream over chunks. It requests nothing before somebody reads. A reader with a buffer of its own gets
  * the bytes copied into it.
  */
 export function chunkReadable(open: (control: ReadableControl) => ChunkSource): ReadableStream<Uint8Array> {
   let source!: ChunkSource;
+  const { ReadableStream } = webStreams();
   return new ReadableStream({
     type: "bytes",
     start(controller) {

@@ -1,4 +1,4 @@
-import { type ReadableStream, WritableStream } from "node:stream/web";
+import type { ReadableStream, WritableStream } from "node:stream/web";
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
 import { OwnMemory } from "../../memory/pool.ts";
@@ -11,7 +11,7 @@ import { isCount, isUint32 } from "../control/control-method.ts";
 import { requestInCall, unexpected } from "../control/control-request.ts";
 import type { PeerLink } from "../control/peer-link.ts";
 import { transfer } from "../transfer.ts";
-import { type ChunkSource, chunkReadable, type ReadableControl } from "./chunk-readable.ts";
+import { type ChunkSource, chunkReadable, type ReadableControl, webStreams } from "./chunk-readable.ts";
 import { Bell, chunkOffset, givenUp, streamError } from "./ring.ts";
 import { remoteStreamBrand, type StreamDirection } from "./stream-kind.ts";
 
@@ -255,6 +255,7 @@ export function remoteWritable(
   stream: RemoteRing,
 ): WritableStream<Uint8Array> {
   let writer!: RemoteWriter;
+  const { WritableStream } = webStreams();
   return new WritableStream<Uint8Array>({
     start(controller) {
       writer = new RemoteWriter(call, session, stream, (error) => controller.error(error));

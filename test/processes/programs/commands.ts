@@ -52,7 +52,9 @@ export interface Footprint {
 }
 
 /** Commands of every program that has an engine. */
-export function engineCommands(engine: Engine): Record<string, Command> {
+export function engineCommands(
+  engine: Pick<Engine, "urls" | "stats" | "drain" | "close">,
+): Record<string, Command> {
   return {
     urls: () => engine.urls,
     stats: () => engine.stats(),

@@ -1,21 +1,12 @@
 // A peer that keeps to the bytes of the protocol and to nothing else: it sends as much as it can.
 import { once } from "node:events";
-import type { SendListener } from "../../../src/fabric/port.ts";
-import { obey, settings, tell } from "./commands.ts";
-
-const { url } = settings<{ readonly url: string }>();
-
-// A port without an engine is nothing a user can reach; the package's own files find the addon.
-const own = (file: string) => import(new URL(`../../../../dist/${file}.js`, import.meta.url).href);
-const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") =
-  await own("fabric/open-port");
-const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
-const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
-const { packGreeting, parseGreeting }: typeof import("../../../src/wire/handshake.ts") =
-  await own("wire/handshake");
-const { frameHeaderBytes, frameKind, writeFrameHeader }: typeof import("../../../src/wire/frame.ts") =
-  await own("wire/frame");
-const {
+import { openConnectingPort } from "../../../src/fabric/open-port.ts";
+import { defaultLayout, type SendListener } from "../../../src/fabric/port.ts";
+import { locate } from "../../../src/fabric/target.ts";
+import { decodeAt, encode } from "../../../src/wire/codec.ts";
+import { frameHeaderBytes, frameKind, writeFrameHeader } from "../../../src/wire/frame.ts";
+import { packGreeting, parseGreeting } from "../../../src/wire/handshake.ts";
+import {
   alignFrame,
   messageHeaderBytes,
   Nonce,
@@ -24,8 +15,10 @@ const {
   protocolVersion,
   unnumbered,
   writeMessageHeader,
-}: typeof import("../../../src/wire/message.ts") = await own("wire/message");
-const { decodeAt, encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");
+} from "../../../src/wire/message.ts";
+import { obey, settings, tell } from "./commands.ts";
+
+const { url } = settings<{ readonly url: string }>();
 
 const target = await locate(url);
 const port = await openConnectingPort(target, defaultLayout);

@@ -1,4 +1,7 @@
 import { Engine } from "cinnabar";
+import { openConnectingPort } from "../../../src/fabric/open-port.ts";
+import { defaultLayout } from "../../../src/fabric/port.ts";
+import { locate } from "../../../src/fabric/target.ts";
 import { LateWriter } from "../../bulk/support/late-writer.ts";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
@@ -11,12 +14,7 @@ interface LateSettings {
 
 const { listen, url, bytes } = settings<LateSettings>();
 
-// A port without an engine is nothing a user can reach; the package's own files find the addon.
-const own = (file: string) => import(new URL(`../../../../dist/fabric/${file}.js`, import.meta.url).href);
-const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") = await own("open-port");
-const { locate }: typeof import("../../../src/fabric/target.ts") = await own("target");
-const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("port");
-
+// A port without an engine is nothing that a user can reach.
 const target = await locate(url);
 const raw = await openConnectingPort(target, defaultLayout);
 const writer = new LateWriter(raw, raw.admit(raw.route(target).address), bytes);

@@ -1,5 +1,6 @@
 import { subscribe } from "node:diagnostics_channel";
-import { Engine, type SecurityOptions } from "cinnabar";
+import { NativePort } from "../../../src/fabric/native-port.ts";
+import { Engine, type SecurityOptions } from "../../../src/index.ts";
 import { engineCommands, obey, settings, tell } from "./commands.ts";
 
 /* Dies by a signal at one step of the opening of a sealed session, and without any word. */
@@ -21,8 +22,6 @@ const die = (): undefined => {
 if (dies === "opened") subscribe("cinnabar:session.opened", die);
 if (typeof dies === "object") {
   // The package's own port: nothing that a user can reach tells of single messages.
-  const file = new URL("../../../../dist/fabric/native-port.js", import.meta.url).href;
-  const { NativePort }: typeof import("../../../src/fabric/native-port.ts") = await import(file);
   const { send } = NativePort.prototype;
   let sent = 0;
   NativePort.prototype.send = function (...message) {

@@ -2,7 +2,17 @@
 import { randomBytes } from "node:crypto";
 import { Duplex } from "node:stream";
 import { connect } from "node:tls";
-import type { Port, PortSink } from "../../../src/fabric/port.ts";
+import { openConnectingPort } from "../../../src/fabric/open-port.ts";
+import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
+import { locate } from "../../../src/fabric/target.ts";
+import {
+  openingMessage,
+  packSecureHello,
+  readOpeningFrame,
+} from "../../../src/session/opening/opening-message.ts";
+import { encode } from "../../../src/wire/codec.ts";
+import { frameKind } from "../../../src/wire/frame.ts";
+import { protocolVersion } from "../../../src/wire/message.ts";
 import { obey, settings, tell } from "./commands.ts";
 
 /** `from`: the host of loopback, such as 127.0.0.2, that the strangers are at. */
@@ -11,23 +21,6 @@ const { url, addresses, from } = settings<{
   readonly addresses: number;
   readonly from?: string;
 }>();
-
-// A port without an engine is nothing a user can reach; the package's own files find the addon.
-const own = (file: string) => import(new URL(`../../../../dist/${file}.js`, import.meta.url).href);
-const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") =
-  await own("fabric/open-port");
-const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
-const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
-const {
-  openingMessage,
-  packSecureHello,
-  readOpeningFrame,
-}: typeof import("../../../src/session/opening/opening-message.ts") = await own(
-  "session/opening/opening-message",
-);
-const { frameKind }: typeof import("../../../src/wire/frame.ts") = await own("wire/frame");
-const { protocolVersion }: typeof import("../../../src/wire/message.ts") = await own("wire/message");
-const { encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");
 
 interface Stranger {
   readonly port: Port;

@@ -19,8 +19,6 @@ take the new addon before the one of the package.
 
 /** `cinnabar build`: builds the native addon from the sources in the package. */
 export const build: Command = {
-  name: "build",
-  summary: "Builds the native addon from source, where the package has no binary.",
   help,
   run(args, terminal) {
     const { out } = optionsOf(args, { out: { type: "string" } });

@@ -18,8 +18,6 @@ their faults.
 
 /** `cinnabar info`: reports what this machine can use, and the reason for what it cannot. */
 export const info: Command = {
-  name: "info",
-  summary: "Prints usable fabrics, RDMA devices, limits and versions.",
   help,
   run(args, terminal) {
     const { json = false, require: required = [] } = optionsOf(args, {

@@ -96,8 +96,6 @@ const verbs: Readonly<Record<string, Verb>> = {
 
 /** `cinnabar keys`: certificates, revocation lists and shared keys for the option `security`. */
 export const keys: Command = {
-  name: "keys",
-  summary: "Makes certificates, revocation lists and shared keys for engines.",
   help,
   run(args, terminal) {
     const { values, positionals } = parse(args);
