@@ -284,6 +284,9 @@ function withObjects(keys: readonly string[]): object {
 /** Decodes a map of a shape, whose first key is at `start`. `inner`: the depth of its values. */
 type Code = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
 
+/** A byte that is not the value of a small integer: `read` decides what it is. */
+const noSmallInteger = 0xff;
+
 const shapes = new ShapeTable<Code>((shape) => {
   const { keys, keyBytes } = shape;
   const names = keys.map((_, i) => `v${i}`);
@@ -292,21 +295,27 @@ const shapes = new ShapeTable<Code>((shape) => {
     return `
       if (end - at < ${key.length} || ${tests.join(" || ")})
         return readRest(keys, [${names.slice(0, i).join(", ")}], at, place, inner);
-      const v${i} = readAt(at + ${key.length}, inner);
-      at = position();`;
+      at += ${key.length};
+      let v${i} = at < end ? from[at] : ${noSmallInteger};
+      if (v${i} < 0x80) at++;
+      else {
+        v${i} = readAt(at, inner);
+        at = position();
+      }`;
   });
   const properties = keys.map((key, i) => `${JSON.stringify(key)}: v${i}`);
   const make = new Function(
-    "shape, keys, readAt, position, readRest",
+    "shape, keys, readAt, position, setPosition, readRest",
     `"use strict";
     const build = (${names.join(", ")}) => ({ ${properties.join(", ")} });
     const decode = (from, at, end, place, inner) => {${steps.join("")}
+      setPosition(at);
       shape.misses = 0;
       return build(${names.join(", ")});
     };
     return { decode, build };`,
   );
-  const { decode, build } = make(shape, keys, readAt, position, readRest);
+  const { decode, build } = make(shape, keys, readAt, position, setPosition, readRest);
   // As `withObjects`, for the objects of this code.
   shape.kept = build(...keys.map(() => keys));
   return decode;
@@ -320,6 +329,10 @@ function readAt(start: number, depth: number): unknown {
 
 function position(): number {
   return at;
+}
+
+function setPosition(to: number): void {
+  at = to;
 }
 
 /** For generated code: the map has these values, and then another key than its shape. */

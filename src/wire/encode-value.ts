@@ -155,19 +155,23 @@ const shapes = new ShapeTable<Code>(({ keys, keyBytes }) => {
     return `
       into = roomFor(at, ${key.length - 1});
       ${bytes.join(" ")}
+      at += ${key.length};
       trail[depth] = ${i};
-      at = write(object[${JSON.stringify(keys[i])}], at + ${key.length}, depth + 1);`;
+      value = object[${JSON.stringify(keys[i])}];
+      if (typeof value === "string") at = writeString(value, at);
+      else if (typeof value === "number") at = writeNumber(value, at);
+      else at = write(value, at, depth + 1);`;
   });
   const make = new Function(
-    "roomFor, write, trail",
+    "roomFor, writeString, writeNumber, write, trail",
     `"use strict";
     return (object, keys, at, depth) => {
       if (${tests.join(" || ")}) return -1;
-      let into;${steps.join("")}
+      let into, value;${steps.join("")}
       return at;
     };`,
   );
-  return make(roomFor, write, trail);
+  return make(roomFor, writeString, writeNumber, write, trail);
 });
 
 /** For generated code: the buffer, with room for `bytes` at `at`, and `slack` after them. */
