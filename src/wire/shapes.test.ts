@@ -280,8 +280,11 @@ describe("keys that peers choose", () => {
     ..."return class var await yield let eval arguments this null true new delete in of get set async".split(
       " ",
     ),
-    ..."shape keys readAt position readRest build decode setPosition value writeString from at end place inner v0 v1 v32".split(" "),
-    ..."roomFor write trail object depth into hasOwnProperty toString valueOf prototype k".split(" "),
+    ..."shape keys readAt position setPosition readRest build decode from at end place inner v0 v1".split(
+      " ",
+    ),
+    ..."roomFor writeString writeNumber write trail object depth into value".split(" "),
+    ..."hasOwnProperty toString valueOf prototype k".split(" "),
     "k".repeat(31),
   ];
 

@@ -1,7 +1,7 @@
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
 import type { Port, SendListener } from "../../fabric/port.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
-import { slotBuffer } from "../../fabric/slot-buffers.ts";
+import { slotBuffer } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
 import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
