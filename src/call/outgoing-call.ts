@@ -4,9 +4,36 @@ import type { Queued } from "../base/flow/priority-queue.ts";
 import type { Grant } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
+import { AbortableCall } from "./abort-watch.ts";
 import type { CallItems } from "./call-items.ts";
 import type { PackedRequest, ResolvedCompression } from "./compression.ts";
-import { MadeCall, type UnsentPhase } from "./made-call.ts";
+
+/** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
+export type UnsentPhase = "waiting" | "connecting" | "backoff";
+
+/** A call that was made here, as the list of open calls has it. It is armed in the engine's wheel until it settles. */
+export abstract class MadeCall extends AbortableCall {
+  /** When it was made, on the engine's clock. */
+  startedMs = 0;
+
+  /** Undefined when a request of it has left: its session lists that. */
+  abstract get unsentPhase(): UnsentPhase | undefined;
+
+  /** Asked by an engine and not by a user: in no list, and counted nowhere. */
+  get builtin(): boolean {
+    return false;
+  }
+
+  /** `service/method`. */
+  get methodPath(): string {
+    return "";
+  }
+
+  /** Whom it is for, as far as it is known before a session is. */
+  get peerName(): string {
+    return "";
+  }
+}
 
 /**
  * Where a call stands on the caller's side.

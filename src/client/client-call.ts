@@ -6,7 +6,6 @@ import { timeLeftIn } from "../call/abort-watch.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
 import { publishSlowOutgoing } from "../call/slow-calls.ts";
-import { validate } from "../contract/schema.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -238,7 +237,7 @@ export class ClientCall extends ClientRequest implements CheckedCall {
     }
     if (method.takesNothing && input === undefined) return this.find(undefined, nowMs);
     try {
-      const verdict = validate(method.input, input);
+      const verdict = method.inputValidator.validate(input);
       // The original value travels: the server parses it, and so transforms run once.
       if (!(verdict instanceof Promise) && verdict.issues === undefined) this.find(input, nowMs);
       else judgeInput(this, input, verdict);
@@ -254,7 +253,7 @@ export class ClientCall extends ClientRequest implements CheckedCall {
 
   override onValue(value: unknown, answeredMs?: number): void {
     try {
-      const verdict = validate(this.method.output, value);
+      const verdict = this.method.outputValidator.validate(value);
       if (!(verdict instanceof Promise) && verdict.issues === undefined)
         this.succeed(verdict.value, answeredMs);
       else judgeOutput(this, verdict);

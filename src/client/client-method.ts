@@ -6,7 +6,7 @@ import { type ResolvedCompression, resolveCompression } from "../call/compressio
 import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
-import { isVoidSchema, type Schema } from "../contract/schema.ts";
+import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
@@ -57,6 +57,8 @@ export class ClientMethod {
   readonly kind: MethodKind;
   readonly input: Schema;
   readonly output: Schema;
+  readonly inputValidator: Validator;
+  readonly outputValidator: Validator;
   /** Of each item that is sent, or that waits for its consumer: streams. */
   readonly items: Schema;
   readonly window: StreamWindow;
@@ -116,6 +118,8 @@ export class ClientMethod {
     this.#attempts = attempts;
     this.input = method.input;
     this.output = method.output;
+    this.inputValidator = validatorOf(method.input);
+    this.outputValidator = validatorOf(method.output);
     this.errors = method.errors;
     this.items = method.items;
     this.window = method.window;

@@ -36,6 +36,17 @@ export function validate<S extends Schema>(
     | Promise<Validation<InferOutput<S>>>;
 }
 
+/** What validates by a schema: `validate(value)`. */
+export type Validator = Schema["~standard"];
+
+/**
+ * The validator of a schema. What validates for each call keeps it: to find it costs more than to ask it, in schemas
+ * that have many properties or make it anew each time.
+ */
+export function validatorOf(schema: Schema): Validator {
+  return schema["~standard"];
+}
+
 /** Whether a value is a Standard Schema v1. */
 export function isSchema(value: unknown): value is Schema {
   if ((typeof value !== "object" && typeof value !== "function") || value === null) return false;

@@ -2,8 +2,8 @@ import type { CallDirection } from "../base/observe/call-metrics.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
 import type { IncomingPhase } from "../call/incoming-call.ts";
-import { MadeCall } from "../call/made-call.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
+import { MadeCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
 

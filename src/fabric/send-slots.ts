@@ -1,4 +1,5 @@
 import type { QueueLevel } from "./libfabric/port-report.ts";
+import type { Port } from "./port.ts";
 
 /** The free send slots of a slab, as offsets in bytes. Last in, first out: warm memory is used first. */
 export class SendSlots {
@@ -35,4 +36,20 @@ export class SendSlots {
   put(offset: number): void {
     this.#free.push(offset);
   }
+}
+
+/** One Buffer a send slot, made once: an encoder hangs its DataView on it. */
+const buffers = new WeakMap<Port, Buffer[]>();
+
+/** The memory of the slot at an offset of the slab, as a Buffer that stays the same. */
+export function slotBuffer(port: Port, slot: number): Buffer {
+  let all = buffers.get(port);
+  if (all === undefined) {
+    all = [];
+    buffers.set(port, all);
+  }
+  const index = slot / port.slotBytes;
+  const buffer = all[index] ?? port.slab.subarray(slot, slot + port.slotBytes);
+  all[index] = buffer;
+  return buffer;
 }

@@ -5,7 +5,15 @@ import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import { formatIssues, type Schema, type Validation, validate, voidSchema } from "../contract/schema.ts";
+import {
+  formatIssues,
+  type Schema,
+  type Validation,
+  type Validator,
+  validate,
+  validatorOf,
+  voidSchema,
+} from "../contract/schema.ts";
 import { methodPath } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
@@ -112,8 +120,9 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   readonly #queue: AdmissionQueue<AdmittedRequest> | undefined;
   /** Runs its handlers where the method is a stream. */
   readonly #streams: StreamServer | undefined;
-  /** The schema of the value that the call ends with. */
-  readonly #output: Schema;
+  readonly #input: Validator;
+  /** Of the value that the call ends with. */
+  readonly #output: Validator;
   /** A failure of a one-way call is known to this side alone. */
   readonly isOneWay: boolean;
 
@@ -137,7 +146,8 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
     this.items = directionsOf(method.kind);
     this.#streams = this.items === undefined ? undefined : new StreamServer(method, handler, this.path, this);
     // The items of a stream have been checked one by one.
-    this.#output = this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output;
+    this.#input = validatorOf(method.input);
+    this.#output = validatorOf(this.items?.outputs || method.kind === "oneWay" ? voidSchema : method.output);
     this.isOneWay = method.kind === "oneWay";
   }
 
@@ -150,7 +160,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
 
   start(call: IncomingCall, session: PeerLink, input: unknown): void {
     try {
-      const checked = validate(this.#method.input, input);
+      const checked = this.#input.validate(input);
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#run(call, session, verdict),
@@ -221,7 +231,7 @@ class Dispatcher implements ServedMethod, Startable, HandlerEnds {
   #onReturned(call: IncomingCall, session: PeerLink, value: unknown): void {
     if (!call.open) return this.#onLate(call, session);
     try {
-      const checked = validate(this.#output, this.isOneWay ? undefined : value);
+      const checked = this.#output.validate(this.isOneWay ? undefined : value);
       if (checked instanceof Promise) {
         checked.then(
           (verdict) => this.#answer(call, session, verdict),

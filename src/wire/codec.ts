@@ -1,3 +1,5 @@
+// The global one is a getter, which costs 8 ns each time.
+import { Buffer } from "node:buffer";
 import { decodeValue } from "./decode-value.ts";
 import { encodeTarget, encodeValue } from "./encode-value.ts";
 import {

@@ -10,7 +10,7 @@ import {
 } from "./extension.ts";
 import * as heapCost from "./heap-cost.ts";
 import { makeDate, makeError, makeMap, makeTypedArray } from "./make-value.ts";
-import { learn, placeOf, type Shape, shapeAt } from "./shapes.ts";
+import { placeOfBytes, type Shape, ShapeTable } from "./shapes.ts";
 import type { Utf8Buffer } from "./utf8-buffer.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
 
@@ -37,9 +37,6 @@ let maxHeapBytes = 0;
 let work = 0;
 let context: RegionCodec | undefined;
 let views = false;
-/** The values of maps that are being read. */
-const values: unknown[] = [];
-let top = 0;
 
 /**
  * Decodes the one value that fills `start` to `until`. With `asViews`, binary values are views of `from`.
@@ -63,16 +60,10 @@ export function decodeValue(
   work = 0;
   context = regions;
   views = asViews;
-  try {
-    const value = read(0);
-    if (at !== end) refuse(`${end - at} bytes follow the value`);
-    spend(0);
-    return value;
-  } catch (error) {
-    values.length = 0;
-    top = 0;
-    throw error;
-  }
+  const value = read(0);
+  if (at !== end) refuse(`${end - at} bytes follow the value`);
+  spend(0);
+  return value;
 }
 
 /** Bytes of the heap that the last value takes, by estimate. */
@@ -247,37 +238,115 @@ function readMap(count: number, depth: number): object {
     return {};
   }
   enter(2 * count, depth);
-  const place = placeOf(bytes, at, end, count);
+  const place = placeOfBytes(bytes, at, end, count);
   if (place < 0) return readEntries({}, count, depth);
-  const shape = shapeAt(place, count);
-  if (shape !== undefined) return readShape(shape, place, count, depth);
-  const object = readEntries({}, count, depth);
-  learn(place, object);
+  const shape = shapes.at(place, count);
+  if (shape === undefined) return readNewShape({}, place, count, depth);
+  spend(heapCost.shaped + heapCost.slot * count);
+  return shape.code === undefined
+    ? readShape(shape, place, depth)
+    : shape.code(bytes, at, end, place, depth + 1);
+}
+
+/** Reads the last `count` entries of an object whose shape is not the one at its place. */
+function readNewShape(object: Record<string, unknown>, place: number, count: number, depth: number): object {
+  readEntries(object, count, depth);
+  const learned = shapes.learn(place, Object.keys(object));
+  if (learned !== undefined) learned.kept = withObjects(learned.keys);
   return object;
 }
 
-function readShape(shape: Shape, place: number, count: number, depth: number): object {
-  spend(heapCost.shaped + heapCost.slot * count);
-  const base = top;
-  top += count;
-  for (let i = 0; i < count; i++) {
-    const key = shape.keyBytes[i] as Uint8Array;
-    if (!isNext(key)) {
-      const object: Record<string, unknown> = {};
-      for (let done = 0; done < i; done++) object[shape.keys[done] as string] = values[base + done];
-      top = base;
-      readEntries(object, count - i, depth);
-      learn(place, object);
-      return object;
-    }
+/** Reads a map of a shape that has no code, if it is of that shape. */
+function readShape(shape: Shape<Code>, place: number, depth: number): object {
+  const { keys, keyBytes } = shape;
+  const object: Record<string, unknown> = {};
+  for (let i = 0; i < keys.length; i++) {
+    const key = keyBytes[i] as Uint8Array;
+    if (!isNext(key)) return readNewShape(object, place, keys.length - i, depth);
     at += key.length;
-    values[base + i] = read(depth + 1);
+    object[keys[i] as string] = read(depth + 1);
   }
-  const object = shape.build(values, base);
-  // Nothing of a message is kept longer than its receiver keeps it.
-  for (let i = base; i < top; i++) values[i] = undefined;
-  top = base;
+  shapes.count(shape);
   return object;
+}
+
+/**
+ * An object with objects in all properties, made as `readShape` makes them. V8 keeps a box of 16 bytes for each integer
+ * in a property that has had doubles and integers only. It keeps none in one that has had an object. The object is kept
+ * because V8 forgets this of properties that no object has any more.
+ */
+function withObjects(keys: readonly string[]): object {
+  const object: Record<string, unknown> = {};
+  for (const key of keys) object[key] = keys;
+  return object;
+}
+
+/** Decodes a map of a shape, whose first key is at `start`. `inner`: the depth of its values. */
+type Code = (from: Uint8Array, start: number, end: number, place: number, inner: number) => object;
+
+/** A byte that is not the value of a small integer: `read` decides what it is. */
+const noSmallInteger = 0xff;
+
+const shapes = new ShapeTable<Code>((shape) => {
+  const { keys, keyBytes } = shape;
+  const names = keys.map((_, i) => `v${i}`);
+  const steps = keyBytes.map((key, i) => {
+    const tests = [...key].map((byte, offset) => `from[at + ${offset}] !== ${byte}`);
+    return `
+      if (end - at < ${key.length} || ${tests.join(" || ")})
+        return readRest(keys, [${names.slice(0, i).join(", ")}], at, place, inner);
+      at += ${key.length};
+      let v${i} = at < end ? from[at] : ${noSmallInteger};
+      if (v${i} < 0x80) at++;
+      else {
+        v${i} = readAt(at, inner);
+        at = position();
+      }`;
+  });
+  const properties = keys.map((key, i) => `${JSON.stringify(key)}: v${i}`);
+  const make = new Function(
+    "shape, keys, readAt, position, setPosition, readRest",
+    `"use strict";
+    const build = (${names.join(", ")}) => ({ ${properties.join(", ")} });
+    const decode = (from, at, end, place, inner) => {${steps.join("")}
+      setPosition(at);
+      shape.misses = 0;
+      return build(${names.join(", ")});
+    };
+    return { decode, build };`,
+  );
+  const { decode, build } = make(shape, keys, readAt, position, setPosition, readRest);
+  // As `withObjects`, for the objects of this code.
+  shape.kept = build(...keys.map(() => keys));
+  return decode;
+});
+
+/** For generated code: reads the value at `start`; it ends at `position()`. */
+function readAt(start: number, depth: number): unknown {
+  at = start;
+  return read(depth);
+}
+
+function position(): number {
+  return at;
+}
+
+function setPosition(to: number): void {
+  at = to;
+}
+
+/** For generated code: the map has these values, and then another key than its shape. */
+function readRest(
+  keys: readonly string[],
+  values: readonly unknown[],
+  start: number,
+  place: number,
+  inner: number,
+): object {
+  at = start;
+  const object: Record<string, unknown> = {};
+  for (let i = 0; i < values.length; i++) object[keys[i] as string] = values[i];
+  return readNewShape(object, place, keys.length - values.length, inner - 1);
 }
 
 function isNext(key: Uint8Array): boolean {

@@ -11,6 +11,7 @@ import {
   tooDeep,
   typedArrays,
 } from "./extension.ts";
+import { placeOfKeys, type Shape, ShapeTable } from "./shapes.ts";
 import type { Utf8Buffer } from "./utf8-buffer.ts";
 import { cycleIn, pathIn } from "./value-path.ts";
 import { maxWork, regExpWork, tableWork, tooMuchWork } from "./work.ts";
@@ -114,6 +115,15 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
   const keys = Object.keys(object);
   let at = writeCount(keys.length, 0x80, 0xde, start);
   enter(keys.length, depth);
+  const place = placeOfKeys(keys);
+  const shape = place < 0 ? undefined : shapes.at(place, keys.length);
+  if (shape?.code !== undefined) {
+    const end = shape.code(object, keys, at, depth);
+    if (end >= 0) {
+      shape.misses = 0;
+      return end;
+    }
+  }
   for (let i = 0; i < keys.length; i++) {
     const key = keys[i] as string;
     if (key === "__proto__") refuse("map key __proto__ is not allowed", depth);
@@ -122,7 +132,52 @@ function writeObject(object: Record<string, unknown>, start: number, depth: numb
     trail[depth] = i;
     at = write(object[key], at, depth + 1);
   }
+  if (place >= 0) noteShape(shape, place, keys);
   return at;
+}
+
+/** An object with these keys was written without code of its own. */
+function noteShape(shape: Shape<Code> | undefined, place: number, keys: readonly string[]): void {
+  if (shape?.keys.every((key, i) => key === keys[i])) shapes.count(shape);
+  else shapes.learn(place, keys);
+}
+
+/**
+ * The code of a shape: writes the entries of an object with these keys from `at` on. Returns their end; -1, with nothing
+ * written, if the keys are others, but as many.
+ */
+type Code = (object: object, keys: readonly string[], at: number, depth: number) => number;
+
+const shapes = new ShapeTable<Code>(({ keys, keyBytes }) => {
+  const tests = keys.map((key, i) => `keys[${i}] !== ${JSON.stringify(key)}`);
+  const steps = keyBytes.map((key, i) => {
+    const bytes = [...key].map((byte, offset) => `into[at + ${offset}] = ${byte};`);
+    return `
+      into = roomFor(at, ${key.length - 1});
+      ${bytes.join(" ")}
+      at += ${key.length};
+      trail[depth] = ${i};
+      value = object[${JSON.stringify(keys[i])}];
+      if (typeof value === "string") at = writeString(value, at);
+      else if (typeof value === "number") at = writeNumber(value, at);
+      else at = write(value, at, depth + 1);`;
+  });
+  const make = new Function(
+    "roomFor, writeString, writeNumber, write, trail",
+    `"use strict";
+    return (object, keys, at, depth) => {
+      if (${tests.join(" || ")}) return -1;
+      let into, value;${steps.join("")}
+      return at;
+    };`,
+  );
+  return make(roomFor, writeString, writeNumber, write, trail);
+});
+
+/** For generated code: the buffer, with room for `bytes` at `at`, and `slack` after them. */
+function roomFor(at: number, bytes: number): Uint8Array {
+  if (at + bytes > room) grow(at, bytes);
+  return target;
 }
 
 function writeArray(array: readonly unknown[], start: number, depth: number): number {

@@ -145,6 +145,21 @@ export interface FrameHead {
   readonly isControl?: boolean;
 }
 
+/** A head that is filled anew for each frame. */
+export class ReusedHead implements FrameHead {
+  kind: number;
+  method = 0;
+  callId = 0;
+  word = 0;
+  flags = 0;
+  isOneWay = false;
+  isControl = false;
+
+  constructor(kind: number) {
+    this.kind = kind;
+  }
+}
+
 export function writeHead(
   view: DataView,
   offset: number,

@@ -1,79 +1,98 @@
 /**
- * Remembers the keys of decoded maps: messages of one kind have the same keys in the same order. Comparing bytes with
- * those of the last map is faster than making strings. Building an object with all its properties is faster than
- * setting them one by one.
+ * Remembers the keys of plain objects: messages of one kind have the same keys in the same order. A shape that comes
+ * often gets code of its own, which compares and copies the bytes of keys instead of making strings of them, and reads
+ * and sets properties by name. `decode-value.ts` and `encode-value.ts` have a table of shapes each.
  */
 
-/** Maps with more keys are treated as dictionaries. */
+/** Objects with more keys are treated as dictionaries. */
 const maxKeys = 32;
 const places = 512;
+/** A shape that came so often gets code of its own. */
+const firstOftenEnough = 32;
 /**
- * A shape that was seen this often gets a generated builder. After every 512 builders it must have been seen twice as
- * often: keys come from peers, who could make this side generate code without end. Peers cannot use the builders up
- * either: a shape that is frequent enough always gets one.
+ * After every so many functions a shape must come twice as often to get one. Keys come from peers, who could make this
+ * side generate code without end. Peers cannot use the functions up either: a shape that is frequent enough always gets
+ * one.
  */
-let oftenEnough = 32;
-const buildersPerDoubling = 512;
-/** After this many other maps at a place, the place is given to them. */
+const codesPerDoubling = 512;
+/** After so many other objects in a row at a place, the place is given to them. */
 const mostMisses = 8;
 
-type Builder = (values: readonly unknown[], base: number) => object;
+/** `--disallow-code-generation-from-strings`. */
+let isForbidden = false;
 
-export class Shape {
+/** The keys of plain objects, in their order. `Code` is what is generated for them. */
+export class Shape<Code> {
   readonly keys: readonly string[];
-  /** The encoded keys, with their headers. */
-  readonly keyBytes: readonly Uint8Array[];
-  /** Builds the object whose values begin at `base`. */
-  build: Builder;
-  /**
-   * An object of the current builder with objects in all properties. V8 keeps a box of 16 bytes for each integer in a
-   * property that has had doubles and integers only. It keeps none in one that has had an object. The object is kept
-   * because V8 forgets this of properties that no object has any more.
-   */
-  unboxed: object;
-  #uses = 0;
-  #misses = 0;
+  /** Undefined while the shape has not come often enough, and where code may not be generated. */
+  code: Code | undefined = undefined;
+  /** What its user wants to be kept as long as the shape is. */
+  kept: unknown;
+  /** Other objects that came at its place since it came itself. */
+  misses = 0;
+  uses = 0;
+  #keyBytes: readonly Uint8Array[] | undefined;
 
   constructor(keys: readonly string[]) {
     this.keys = keys;
-    this.keyBytes = keys.map((key) =>
+  }
+
+  /** The encoded keys, with their headers. */
+  get keyBytes(): readonly Uint8Array[] {
+    this.#keyBytes ??= this.keys.map((key) =>
       Buffer.from(`${String.fromCharCode(0xa0 | key.length)}${key}`, "latin1"),
     );
-    const slowly = (values: readonly unknown[], base: number) => buildSlowly(keys, values, base);
-    this.build = (values, base) => {
-      if (++this.#uses >= oftenEnough) this.#take(builderFor(keys) ?? slowly);
-      return slowly(values, base);
-    };
-    this.unboxed = slowly(this.#objects, 0);
-  }
-
-  #take(build: Builder): void {
-    this.build = build;
-    this.unboxed = build(this.#objects, 0);
-  }
-
-  get #objects(): readonly object[] {
-    return new Array(this.keys.length).fill(this.keys);
-  }
-
-  /** Another map came at this place. True if the place should be given to it. */
-  missed(): boolean {
-    return ++this.#misses >= mostMisses;
+    return this.#keyBytes;
   }
 }
 
-function buildSlowly(keys: readonly string[], values: readonly unknown[], base: number): object {
-  const object: Record<string, unknown> = {};
-  for (let i = 0; i < keys.length; i++) object[keys[i] as string] = values[base + i];
-  return object;
+/** The shapes that came lately. Each has a place, which follows from its keys and may be that of others. */
+export class ShapeTable<Code> {
+  readonly #generate: (shape: Shape<Code>) => Code;
+  readonly #shapes: (Shape<Code> | undefined)[] = new Array(places).fill(undefined);
+  #codes = 0;
+  #oftenEnough = firstOftenEnough;
+
+  /** `generate` makes code from strings. */
+  constructor(generate: (shape: Shape<Code>) => Code) {
+    this.#generate = generate;
+  }
+
+  /** The shape at a place; undefined if it does not have `count` keys. */
+  at(place: number, count: number): Shape<Code> | undefined {
+    const shape = this.#shapes[place];
+    return shape?.keys.length === count ? shape : undefined;
+  }
+
+  /**
+   * An object came that is not of the shape at its place. Returns its own shape if that has the place from now on: not
+   * where another came there lately.
+   */
+  learn(place: number, keys: readonly string[]): Shape<Code> | undefined {
+    const shape = this.#shapes[place];
+    if (shape !== undefined && ++shape.misses < mostMisses) return undefined;
+    if (!keys.every(isName)) return undefined;
+    const learned = new Shape<Code>(keys);
+    this.#shapes[place] = learned;
+    return learned;
+  }
+
+  /** An object of a shape without code came. */
+  count(shape: Shape<Code>): void {
+    shape.misses = 0;
+    if (++shape.uses < this.#oftenEnough || isForbidden) return;
+    if (++this.#codes % codesPerDoubling === 0) this.#oftenEnough *= 2;
+    try {
+      shape.code = this.#generate(shape);
+    } catch (error) {
+      // A value may be so deep that the stack has no room for the compiler: that says nothing of the next one.
+      isForbidden = !(error instanceof RangeError);
+    }
+  }
 }
 
-const shapes: (Shape | undefined)[] = new Array(places).fill(undefined);
-let builders = 0;
-let isForbidden = false;
-
-/** The place of the shape of maps that begin like this one; -1 if they are not remembered. */
-export function placeOf(bytes: Uint8Array, at: number, end: number, count: number): number {
+/** The place of a map that begins with these bytes; -1 if its shape is not remembered. */
+export function placeOfBytes(bytes: Uint8Array, at: number, end: number, count: number): number {
   const tag = bytes[at] as number;
   // The last byte of the first key differs more often than its first: `id`, `ip`.
   const last = at + (tag & 0x1f);
@@ -81,34 +100,17 @@ export function placeOf(bytes: Uint8Array, at: number, end: number, count: numbe
   return (count * 67 + tag * 31 + (bytes[last] as number)) & (places - 1);
 }
 
-/** The last shape at a place; undefined if it does not have `count` keys. */
-export function shapeAt(place: number, count: number): Shape | undefined {
-  const shape = shapes[place];
-  return shape?.keys.length === count ? shape : undefined;
+/** The place of an object with these keys; -1 if its shape is not remembered. */
+export function placeOfKeys(keys: readonly string[]): number {
+  const { length } = keys;
+  if (length === 0 || length > maxKeys) return -1;
+  const first = keys[0] as string;
+  const last = keys[length - 1] as string;
+  const ends = 31 * first.charCodeAt(first.length - 1) + 17 * last.charCodeAt(last.length - 1);
+  return (length * 67 + ends + first.length * 7 + last.length * 13) & (places - 1);
 }
 
-/** Remembers the shape of an object, unless another shape was seen at its place lately. */
-export function learn(place: number, object: object): void {
-  const shape = shapes[place];
-  if (shape !== undefined && !shape.missed()) return;
-  const keys = Object.keys(object);
-  if (keys.every(isName)) shapes[place] = new Shape(keys);
-}
-
-/** Keys that a builder may have in its code. No numbers: they would change the order of an object's keys. */
+/** Keys that may be in generated code. No numbers: they would change the order of an object's keys. */
 function isName(key: string): boolean {
   return /^[A-Za-z_$][\w$]{0,30}$/.test(key) && key !== "__proto__";
-}
-
-/** Undefined if code generation is forbidden (`--disallow-code-generation-from-strings`). */
-function builderFor(keys: readonly string[]): Builder | undefined {
-  if (isForbidden) return undefined;
-  if (++builders % buildersPerDoubling === 0) oftenEnough *= 2;
-  const properties = keys.map((key, i) => `${JSON.stringify(key)}: values[base + ${i}]`);
-  try {
-    return new Function("values", "base", `return { ${properties.join(", ")} };`) as Builder;
-  } catch {
-    isForbidden = true;
-    return undefined;
-  }
 }

@@ -8,13 +8,20 @@ import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
-import { type CompressionBlock, compressionBlockBytes, notCompressed } from "../../wire/compressed-body.ts";
+import { type CompressionBlock, compressionBlockBytes } from "../../wire/compressed-body.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
-import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../../wire/frame.ts";
+import {
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  priorityOf,
+  ReusedHead,
+  rendezvousOwner,
+} from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
-import type { Outbox } from "../connection/outbox.ts";
+import type { Offer, Outbox } from "../connection/outbox.ts";
 import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
@@ -39,6 +46,11 @@ export class IncomingCalls implements Answering {
   readonly #offers: RendezvousOffers;
   readonly #granted: GrantedCodec;
   readonly #prefix = new RequestPrefix();
+  /** Of the last answer. Another would cost each call an object. */
+  readonly #head = new ReusedHead(frameKind.response);
+  /** Keeps the body of an answer. One function for all: one for each call would be a closure and its context. */
+  readonly #offer: Offer = (body, callId) =>
+    this.#offers.offer(answerBody(callId), body, this.#session.bodyLimit);
   /** Decides which calls may run. */
   readonly authorization: Authorization | undefined;
   readonly #calls: (IncomingCall | undefined)[] = [];
@@ -187,7 +199,7 @@ export class IncomingCalls implements Answering {
     const bodyAt = at + prefixBytes;
     if (block?.answerFormat !== undefined && directions === undefined) this.#asking.set(call, block);
     if ((flags & frameFlag.rendezvous) !== 0 || block?.format !== undefined)
-      this.#take(call, bodyAt, flags, block ?? notCompressed, verdict);
+      this.#take(call, bodyAt, flags, block, verdict);
     else if (verdict !== undefined) this.#holdBack(call, bodyAt, flags, verdict);
     else {
       const { bodies } = session;
@@ -244,19 +256,20 @@ export class IncomingCalls implements Answering {
     call: IncomingCall,
     at: number,
     flags: number,
-    block: CompressionBlock,
+    block: CompressionBlock | undefined,
     verdict: PendingVerdict | undefined,
   ): void {
     const session = this.#session;
     // The terminal frame must not overtake a pull that is under way: the caller would take its memory back.
     call.beginTransfer();
-    session.bodies.takePacked(
-      block,
+    session.bodies.take({
       at,
       flags,
-      call.bodyBytes,
-      () => !call.open,
-      (body, status) => {
+      bodyBytes: call.bodyBytes,
+      block,
+      pulledHead: { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.request },
+      stop: () => !call.open,
+      onBody: (body, status) => {
         call.pullingUs = Math.round((session.services.clock.now() - call.startedMs) * 1000);
         if (call.open) {
           if (body === undefined) call.settle({ error: session.bodies.failure(status) });
@@ -269,9 +282,8 @@ export class IncomingCalls implements Answering {
         }
         call.endTransfer();
       },
-      { kind: frameKind.pulled, method: 0, callId: call.id, word: rendezvousOwner.request },
-      () => call.endTransfer(),
-    );
+      onDropped: () => call.endTransfer(),
+    });
   }
 
   /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
@@ -352,16 +364,14 @@ export class IncomingCalls implements Answering {
     let flags = metadata === undefined ? 0 : frameFlag.metadata;
     if (packed?.block !== undefined) flags |= frameFlag.compression;
     const word = call.items === undefined ? call.waitedUs : call.items.sent;
-    const isControl = isBuiltin(call.method);
-    const head = { kind: frameKind.response, method: 0, callId: call.id, word, flags, isControl };
     if (outcome.value === undefined) {
       this.#succeed(call);
-      return this.#outbox.raw(head, 0, noBytes, metadata);
+      return this.#outbox.raw(this.#headOf(frameKind.response, call, word, flags), 0, noBytes, metadata);
     }
     try {
-      const offer = (body: Uint8Array) => this.#offer(call, body);
-      if (packed === undefined) this.#outbox.value(head, outcome.value, offer, undefined, metadata);
-      else this.#outbox.body(head, packed.bytes, offer, joined(metadata, packed.block));
+      const head = this.#headOf(frameKind.response, call, word, flags);
+      if (packed === undefined) this.#outbox.value(head, outcome.value, this.#offer, undefined, metadata);
+      else this.#outbox.body(head, packed.bytes, this.#offer, joined(metadata, packed.block));
       this.#succeed(call);
     } catch (error) {
       this.#fail(call, answerError(error, "the result could not be sent"));
@@ -383,25 +393,29 @@ export class IncomingCalls implements Answering {
     // What is beyond a limit is left out: the caller gets the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;
-    const isControl = isBuiltin(call.method);
-    const word = errorWord(error);
-    const head = { kind: frameKind.error, method: 0, callId: call.id, word, flags, isControl };
+    const head = this.#headOf(frameKind.error, call, errorWord(error), flags);
     const begun =
-      call.handler === "none" && !isControl
+      call.handler === "none" && !head.isControl
         ? { n: true as const, ...(call.isAdmitted ? { q: true as const } : {}) }
         : undefined;
-    const offer = (body: Uint8Array) => this.#offer(call, body);
     // Where the error's data would not go, or the peer takes no body so long, the caller still gets its code.
     for (const body of [packError(error), { m: error.message.slice(0, 200) }]) {
       try {
-        return this.#outbox.value(head, { ...body, ...begun }, offer, undefined, metadata);
+        return this.#outbox.value(head, { ...body, ...begun }, this.#offer, undefined, metadata);
       } catch {}
     }
     this.#outbox.raw(head, 0, noBytes, metadata);
   }
 
-  #offer(call: IncomingCall, body: Uint8Array) {
-    return this.#offers.offer(answerBody(call.id), body, this.#session.bodyLimit);
+  /** To be used at once: it is filled anew for the next frame. */
+  #headOf(kind: number, call: IncomingCall, word: number, flags: number): ReusedHead {
+    const head = this.#outbox.isEncoding ? new ReusedHead(kind) : this.#head;
+    head.kind = kind;
+    head.callId = call.id;
+    head.word = word;
+    head.flags = flags;
+    head.isControl = isBuiltin(call.method);
+    return head;
   }
 
   /**

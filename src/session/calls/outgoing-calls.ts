@@ -6,16 +6,23 @@ import { SlotTable } from "../../call/slot-table.ts";
 import type { Grant } from "../../memory/grant.ts";
 import type { ControlRequestSender, PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin } from "../../wire/builtin.ts";
-import { type CompressionBlock, compressionBlockBytes, notCompressed } from "../../wire/compressed-body.ts";
+import { type CompressionBlock, compressionBlockBytes } from "../../wire/compressed-body.ts";
 import { isByAdmission, parseError } from "../../wire/fault.ts";
-import { frameFlag, frameHeaderBytes, frameKind, priorityFlags, rendezvousOwner } from "../../wire/frame.ts";
+import {
+  frameFlag,
+  frameHeaderBytes,
+  frameKind,
+  priorityFlags,
+  ReusedHead,
+  rendezvousOwner,
+} from "../../wire/frame.ts";
 import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { MethodNumbers } from "../connection/handshake.ts";
-import { malformed, tooLarge } from "../connection/incoming-bodies.ts";
-import type { Outbox } from "../connection/outbox.ts";
+import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
+import type { Offer, Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { sessionEnded } from "../opening/end-reasons.ts";
@@ -52,6 +59,11 @@ export class OutgoingCalls implements ControlRequestSender {
   readonly #outbox: Outbox;
   readonly #offers: RendezvousOffers;
   readonly #granting: GrantingCodec;
+  /** Of the last request. Another would cost each call an object. */
+  readonly #head = new ReusedHead(frameKind.request);
+  /** Keeps the body of a request. One function for all: one for each call would be a closure and its context. */
+  readonly #offer: Offer = (body, callId) =>
+    this.#offers.offer(requestBody(callId), body, this.#session.bodyLimit);
   #calls = new SlotTable<OutgoingCall>(0);
   /** Control requests, whose slots lie behind those that the peer grants. */
   #controlRequests = new SlotTable<OutgoingCall>(0);
@@ -223,26 +235,22 @@ export class OutgoingCalls implements ControlRequestSender {
       if (identity !== undefined) flags |= frameFlag.identity;
       if (metadata !== undefined) flags |= frameFlag.metadata;
       if (packed !== undefined) flags |= frameFlag.compression;
-      const head = { kind: frameKind.request, method, callId: id, word, flags, isOneWay, isControl };
+      const head = this.#outbox.isEncoding ? new ReusedHead(frameKind.request) : this.#head;
+      head.method = method;
+      head.callId = id;
+      head.word = word;
+      head.flags = flags;
+      head.isOneWay = isOneWay;
+      head.isControl = isControl;
       const prefix =
         identity === undefined && metadata === undefined && packed === undefined
           ? undefined
           : requestPrefix(identity, metadata, packed?.block, this.#outbox.maxPrefixBytes);
       if (packed?.bytes !== undefined) {
-        const offer = (body: Uint8Array) =>
-          this.#offers.offer(requestBody(id), body, this.#session.bodyLimit);
-        this.#outbox.body(head, packed.bytes, offer, prefix);
+        this.#outbox.body(head, packed.bytes, this.#offer, prefix);
         packed.bytes = undefined;
       } else if (input === undefined) this.#outbox.raw(head, 0, noBytes, prefix);
-      else {
-        this.#outbox.value(
-          head,
-          input,
-          (body) => this.#offers.offer(requestBody(id), body, this.#session.bodyLimit),
-          this.#granting.for(call),
-          prefix,
-        );
-      }
+      else this.#outbox.value(head, input, this.#offer, this.#granting.for(call), prefix);
     } catch (error) {
       table.takeBack(id);
       call.releaseGrants();
@@ -309,7 +317,7 @@ export class OutgoingCalls implements ControlRequestSender {
         call,
         kind,
         word,
-        { at: at + prefixBytes, flags, bytes: bodyBytes - prefixBytes, block },
+        { at: at + prefixBytes, flags, bodyBytes: bodyBytes - prefixBytes, block },
         metadata,
       );
     this.#finish(call);
@@ -437,14 +445,8 @@ export class OutgoingCalls implements ControlRequestSender {
   }
 }
 
-/** Where a body that must be pulled is described, in the slab, or lies compressed. */
-interface DescribedBody {
-  readonly at: number;
-  readonly flags: number;
-  readonly bytes: number;
-  /** Where it is compressed. */
-  readonly block: CompressionBlock | undefined;
-}
+/** Where a body that must be pulled is described, or lies compressed. */
+type DescribedBody = Pick<WantedBody, "at" | "flags" | "bodyBytes" | "block">;
 
 /**
  * Pulls the body of an answer, and decompresses it. `finish` gives the call's number and grants back, `end` takes the
@@ -467,18 +469,15 @@ function takeAnswer(
   }
   call.phase = "pulling";
   call.pullingUs = call.elapsedUs(session.services.clock.now());
-  session.bodies.takePacked(
-    described.block ?? notCompressed,
-    described.at,
-    described.flags,
-    described.bytes,
-    () => call.settled,
-    (body, status) => {
+  session.bodies.take({
+    ...described,
+    pulledHead,
+    stop: () => call.settled,
+    onBody: (body, status) => {
       finish();
       if (call.settled) return;
       if (body === undefined) call.onFailure(session.bodies.failure(status));
       else end(session.bodies.decode(body));
     },
-    pulledHead,
-  );
+  });
 }

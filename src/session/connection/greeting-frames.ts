@@ -22,11 +22,11 @@ function takeGreeting(session: Greeted, handshake: Handshake): FrameHandler {
     const fault = handshake.faultOf(kind, session.port.slabView.getUint32(at + 12, true));
     if (fault !== "") return session.fault(fault);
     const { bodies } = session;
-    const take = (body: Body | undefined, status: number): void => {
+    const onBody = (body: Body | undefined, status: number): void => {
       if (body === undefined) return session.end(bodies.failure(status));
       bodies.greeting(body, (value) => handshake.onBody(kind, value));
     };
-    bodies.take(at, flags, bodyBytes, neverStop, take, sessionPulled);
+    bodies.take({ at, flags, bodyBytes, pulledHead: sessionPulled, stop: neverStop, onBody });
   };
 }
 

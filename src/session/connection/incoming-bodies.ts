@@ -9,7 +9,7 @@ import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { decodeAt, decodedHeapBytes, type RegionCodec, ValueTooLargeError } from "../../wire/codec.ts";
-import type { CompressionBlock } from "../../wire/compressed-body.ts";
+import type { CompressionBlock, CompressionFormat } from "../../wire/compressed-body.ts";
 import {
   type FrameHead,
   frameFlag,
@@ -30,6 +30,25 @@ export interface Body {
   readonly end: number;
   /** Decoded binary may be views of the bytes. */
   readonly own: boolean;
+}
+
+/** A body that has arrived with a frame or is described by it, and who wants it. */
+export interface WantedBody {
+  /** Where its frame, or what stands before it in the frame, is in the slab: the body or its descriptor follows. */
+  readonly at: number;
+  readonly flags: number;
+  /** Of the body or its descriptor. */
+  readonly bodyBytes: number;
+  /** How it is compressed. Undefined: it is not. */
+  readonly block?: CompressionBlock | undefined;
+  /** Tells the peer that its copy of a body that had to be pulled is free. */
+  readonly pulledHead?: FrameHead;
+  /** Whether nobody wants it any more. */
+  readonly stop: () => boolean;
+  /** Undefined with a status for `failure` where the body cannot be had. */
+  readonly onBody: (body: Body | undefined, status: number) => void;
+  /** The end of the session kept a body that had to be pulled from `onBody`, and nothing is read any more. */
+  readonly onDropped?: () => void;
 }
 
 /** What a greeting may take of the heap. A table of 65,280 methods takes a third. */
@@ -109,27 +128,22 @@ export class IncomingBodies {
   }
 
   /**
-   * Gives `then` the body of the frame at `at`: at once when it stands in the message, later when it must be pulled,
+   * Gets the body that is wanted: at once when it stands in the message, later when it must be pulled or decompressed,
    * not at all when the session ends or `stop` says so first. The peer is told when its copy is free. Decoding happens
-   * in `then`, by `decode`. Where the end of the session kept a body that had to be pulled from `then`, `dropped` is
-   * called once it is not being pulled any more.
+   * in `onBody`, by `decode`. Bodies that stand in their message as they are need none of this: see `valueAt`.
    */
-  take(
-    at: number,
-    flags: number,
-    bodyBytes: number,
-    stop: () => boolean,
-    then: (body: Body | undefined, status: number) => void,
-    pulledHead?: FrameHead,
-    dropped?: () => void,
-  ): void {
+  take(wanted: WantedBody): void {
+    const { block } = wanted;
+    if (block?.format === undefined) this.#take(wanted);
+    else this.#takePacked(wanted, block.format, block.plainBytes);
+  }
+
+  #take({ at, flags, bodyBytes, stop, onBody, pulledHead, onDropped }: WantedBody): void {
     const session = this.#session;
     const { port, address, services } = session;
     const start = at + frameHeaderBytes;
-    if ((flags & frameFlag.rendezvous) === 0) {
-      then({ bytes: port.slab, start, end: start + bodyBytes, own: false }, 0);
-      return;
-    }
+    if ((flags & frameFlag.rendezvous) === 0)
+      return onBody({ bytes: port.slab, start, end: start + bodyBytes, own: false }, 0);
     const rendezvous = readRendezvous(
       port.slabView,
       start,
@@ -139,16 +153,14 @@ export class IncomingBodies {
     );
     if (typeof rendezvous === "string") {
       session.fault(rendezvous);
-      dropped?.();
-      return;
+      return onDropped?.();
     }
     const { counters, progress } = services;
     const { bytes } = rendezvous;
     const { pulls } = session.account;
     if (!pulls.take(bytes)) {
       if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      then(undefined, noRoom);
-      return;
+      return onBody(undefined, noRoom);
     }
     if (!session.hasOpenWork) session.watch();
     if (this.#pulls.size === 0) {
@@ -166,46 +178,37 @@ export class IncomingBodies {
       .then((pulled) => {
         this.#pulls.end(underWay);
         if (session.state === "ended") {
-          dropped?.();
+          onDropped?.();
           return this.#onStill();
         }
         if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
         progress.wake();
         if ("body" in pulled) {
           counters.bodiesPulled++;
-          then({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
-        } else then(undefined, pulled.status);
+          onBody({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
+        } else onBody(undefined, pulled.status);
       });
     progress.wake();
   }
 
   /**
-   * As `take`, for a body that its block says is compressed: `then` gets it as it was before. What it takes of memory
-   * until then counts in the peer's share, and nothing is read or decompressed where the share has no room.
+   * Gets a body that is compressed, as it was before. What it takes of memory until then counts in the peer's share, and
+   * nothing is read or decompressed where the share has no room.
    */
-  takePacked(
-    { format, plainBytes }: CompressionBlock,
-    at: number,
-    flags: number,
-    bodyBytes: number,
-    stop: () => boolean,
-    then: (body: Body | undefined, status: number) => void,
-    pulledHead?: FrameHead,
-    dropped?: () => void,
-  ): void {
-    if (format === undefined) return this.take(at, flags, bodyBytes, stop, then, pulledHead, dropped);
+  #takePacked(wanted: WantedBody, format: CompressionFormat, plainBytes: number): void {
+    const { flags, stop, onBody, pulledHead, onDropped } = wanted;
     const session = this.#session;
     const { pulls } = session.account;
     // In the end it has the compressed bytes, too: how many they are, their pull knows.
     let heldBytes = decompressionBytes(format, plainBytes);
     if (!pulls.take(heldBytes)) {
       if ((flags & frameFlag.rendezvous) !== 0 && pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      return then(undefined, noRoom);
+      return onBody(undefined, noRoom);
     }
     const onPacked = (packed: Body | undefined, status: number) => {
       if (packed === undefined || stop()) {
         pulls.give(heldBytes);
-        return then(undefined, status);
+        return onBody(undefined, status);
       }
       const { start, end, own } = packed;
       const bytes = packed.bytes.subarray(start, end);
@@ -213,22 +216,26 @@ export class IncomingBodies {
       heldBytes += bytes.byteLength;
       // The place in its message is given to others.
       void decompress(format, own ? bytes : Buffer.from(bytes), plainBytes).then((plain) => {
-        if (session.state === "ended") dropped?.();
-        else if (plain === undefined) then(undefined, corruptBody);
+        if (session.state === "ended") onDropped?.();
+        else if (plain === undefined) onBody(undefined, corruptBody);
         else {
           session.services.counters.bodiesDecompressed++;
           // A short one may lie in memory that Node shares among buffers.
           const isOwn = plainBytes > Buffer.poolSize;
-          then({ bytes: plain, start: 0, end: plainBytes, own: isOwn }, 0);
+          onBody({ bytes: plain, start: 0, end: plainBytes, own: isOwn }, 0);
         }
-        // Not before: what `then` keeps has been counted by it.
+        // Not before: what the receiver keeps has been counted by it.
         pulls.give(heldBytes);
         session.services.progress.wake();
       });
     };
-    this.take(at, flags, bodyBytes, stop, onPacked, pulledHead, () => {
-      pulls.give(heldBytes);
-      dropped?.();
+    this.#take({
+      ...wanted,
+      onBody: onPacked,
+      onDropped() {
+        pulls.give(heldBytes);
+        onDropped?.();
+      },
     });
   }
 

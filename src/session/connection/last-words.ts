@@ -4,7 +4,7 @@ import { errorWord } from "../../wire/fault.ts";
 import { frameKind } from "../../wire/frame.ts";
 import { closedByPeer, goodbyeBody } from "../opening/end-reasons.ts";
 import type { EndOptions } from "./context.ts";
-import type { IncomingBodies } from "./incoming-bodies.ts";
+import type { Body, IncomingBodies } from "./incoming-bodies.ts";
 import type { FrameHandler, SessionPart } from "./session-part.ts";
 
 interface Ending {
@@ -25,12 +25,13 @@ export function lastWords(session: Ending): SessionPart["frames"] {
   const take: FrameHandler = (at, bodyBytes, flags, kind) => {
     const { port, peerName, bodies } = session;
     const word = port.slabView.getUint32(at + 12, true);
-    bodies.take(at, flags, bodyBytes, neverStop, (body) => {
+    const onBody = (body: Body | undefined): void => {
       const said = bodies.decode(body, undefined, leastDecodedBytes);
       // A side that says nothing of transfers under way has none: what it was granted can be used again.
       const certain = (said as { t?: unknown } | undefined)?.t === undefined;
       session.end(closedByPeer(peerName, kind, word, said), { quiet: true, certain });
-    });
+    };
+    bodies.take({ at, flags, bodyBytes, stop: neverStop, onBody });
   };
   return { [frameKind.refuse]: take, [frameKind.goodbye]: take };
 }

@@ -1,7 +1,7 @@
 import { ByteBudget, type ByteShare } from "../../base/flow/byte-budget.ts";
 import type { Port, SendListener } from "../../fabric/port.ts";
 import type { Flushable, Turns } from "../../fabric/progress.ts";
-import { slotBuffer } from "../../fabric/slot-buffers.ts";
+import { slotBuffer } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
 import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
@@ -43,6 +43,9 @@ export interface OutboxListener {
   /** The outbox is closed and its last message has left. */
   onDrained(): void;
 }
+
+/** Keeps the body of a call's frame for the peer to pull. Throws when it cannot. */
+export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
 
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
 const usefulRoom = 2048;
@@ -198,21 +201,27 @@ export class Outbox implements SendListener, Flushable {
     this.#commit(head, flags, bodyBytes);
   }
 
+  /** A value is being encoded. Its getters are the user's code: they may make a call, while this one's head is in use. */
+  get isEncoding(): boolean {
+    return this.#encoding;
+  }
+
   /**
    * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
    * to pull and says where it lies. It refuses one that is longer than the peer takes. `flags` is read after encoding,
    * as only then is it known whether regions travel. `prefix` stands before the body, and in the frame even when the
-   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. Throws
-   * EncodeError, and then nothing is sent.
+   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. The head is
+   * read after encoding, and not kept. Throws EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,
     value: unknown,
-    offer: (body: Uint8Array) => RendezvousBody,
+    offer: Offer,
     regions?: RegionCodec & { readonly flags: number },
     prefix: Uint8Array = noBytes,
   ): void {
-    const before = frameHeaderBytes + prefix.byteLength;
+    const prefixBytes = prefix === noBytes ? 0 : prefix.byteLength;
+    const before = frameHeaderBytes + prefixBytes;
     const inPlace = this.#openFor(before + usefulRoom);
     const target = inPlace ? this.#target : scratch;
     const start = inPlace ? this.#at + before : 0;
@@ -225,7 +234,7 @@ export class Outbox implements SendListener, Flushable {
     const isTaken = bytes <= this.#listener.bodyLimit || head.callId === 0 || head.isControl === true;
     if (isTaken && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
       if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
-      this.#commit(head, flags, prefix.byteLength + bytes);
+      this.#commit(head, flags, prefixBytes + bytes);
       return;
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
@@ -235,12 +244,7 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /** As `value`, for a body that is bytes already, and not longer than the peer takes. */
-  body(
-    head: FrameHead,
-    body: Uint8Array,
-    offer: (body: Uint8Array) => RendezvousBody,
-    prefix: Uint8Array = noBytes,
-  ): void {
+  body(head: FrameHead, body: Uint8Array, offer: Offer, prefix: Uint8Array = noBytes): void {
     if (this.#closed) return;
     const bytes = frameHeaderBytes + prefix.byteLength + body.byteLength;
     if (messageHeaderBytes + bytes <= this.#messageBytes) return this.raw(head, 0, body, prefix);
@@ -248,16 +252,10 @@ export class Outbox implements SendListener, Flushable {
   }
 
   /** A frame with the descriptor of a body that is too long for a message. */
-  #offered(
-    head: FrameHead,
-    flags: number,
-    body: Uint8Array,
-    offer: (body: Uint8Array) => RendezvousBody,
-    prefix: Uint8Array,
-  ): void {
+  #offered(head: FrameHead, flags: number, body: Uint8Array, offer: Offer, prefix: Uint8Array): void {
     let descriptor: Uint8Array;
     try {
-      descriptor = rendezvousDescriptor(offer(body));
+      descriptor = rendezvousDescriptor(offer(body, head.callId));
     } catch (error) {
       this.#returnUnused();
       throw error;

@@ -204,7 +204,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     const receiver = this.#receiver;
     const place = receiver.reserve(cost);
     owner.onPullBegun();
-    const take = (body: Body | undefined, status: number): void => {
+    const onBody = (body: Body | undefined, status: number): void => {
       if (!owner.drops) {
         if (body === undefined) owner.onLost(session.bodies.failure(status));
         else {
@@ -218,19 +218,12 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
       this.#onPullEnded(pull);
       owner.onPullEnded();
     };
-    session.bodies.take(
-      at,
-      flags,
-      bodyBytes,
-      () => owner.drops,
-      take,
-      undefined,
-      () => {
-        const message = "the session ended while an item was being pulled";
-        receiver.lose(new RpcError({ code: "unavailable", message, origin: "fabric" }));
-        owner.onPullEnded();
-      },
-    );
+    const onDropped = (): void => {
+      const message = "the session ended while an item was being pulled";
+      receiver.lose(new RpcError({ code: "unavailable", message, origin: "fabric" }));
+      owner.onPullEnded();
+    };
+    session.bodies.take({ at, flags, bodyBytes, stop: () => owner.drops, onBody, onDropped });
   }
 
   /** Tells the peer of those at the front that have ended: it frees its memory in that order. */
