@@ -107,7 +107,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
       domain.mtuBytes === 0 ? "-" : `${domain.mtuBytes}`,
       `${domain.injectBytes}`,
       `${domain.sendQueueDepth}/${domain.receiveQueueDepth}`,
-      `${domain.vectors}`,
+      `${domain.extents}`,
       [...domain.capabilities, ...domain.registration].join(" "),
     ]),
   );
@@ -119,7 +119,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
     "MTU",
     "INJECT",
     "QUEUES",
-    "VECTORS",
+    "EXTENTS",
     "CAPABILITIES, REGISTRATION",
   ];
   return table(terminal, heading, rows);
