@@ -33,6 +33,26 @@ describe("the credits of items", () => {
     expect(receiver.take(5000)).toBe(true);
   });
 
+  it("let items in messages exceed the window by a quarter; what is beyond that has to be pulled", () => {
+    const { sender, receiver, grant } = link(10, 1000);
+    grant();
+    sender.add(10, 1000);
+    const most = sender.mostInMessage;
+    expect(itemCost(most)).toBe(1250);
+    receiver.arrive(900);
+    sender.spend(900);
+    expect(itemCost(sender.mostInMessage)).toBe(350);
+    receiver.arrive(350);
+    expect([receiver.excessBytes(0), receiver.arrive(1)]).toEqual([0, false]);
+    receiver.take(900);
+    grant();
+    sender.spend(350);
+    sender.add(1, 900);
+    expect(itemCost(sender.mostInMessage)).toBe(900);
+    receiver.arrive(5000);
+    expect([receiver.excessBytes(0), receiver.excessBytes(5000)]).toEqual([350 + 5000 - 1250, 0]);
+  });
+
   it("are granted again when half of the window has been taken, in items or in bytes", () => {
     const { receiver, grant } = link(10, 1000);
     grant();
