@@ -34,23 +34,26 @@ describe("the credits of items", () => {
   });
 
   it("let items in messages exceed the window by a quarter; what is beyond that has to be pulled", () => {
-    const { sender, receiver, grant } = link(10, 1000);
+    const { sender, receiver, grant } = link(10, 10_000);
     grant();
-    sender.add(10, 1000);
-    const most = sender.mostInMessage;
-    expect(itemCost(most)).toBe(1250);
-    receiver.arrive(900);
-    sender.spend(900);
-    expect(itemCost(sender.mostInMessage)).toBe(350);
-    receiver.arrive(350);
+    sender.add(10, 10_000);
+    expect(itemCost(sender.mostInMessage)).toBe(12_500);
+    receiver.arrive(9000);
+    sender.spend(9000);
+    expect(itemCost(sender.mostInMessage)).toBe(3500);
+    receiver.arrive(3500);
     expect([receiver.excessBytes(0), receiver.arrive(1)]).toEqual([0, false]);
-    receiver.take(900);
+    receiver.take(9000);
     grant();
-    sender.spend(350);
-    sender.add(1, 900);
-    expect(itemCost(sender.mostInMessage)).toBe(900);
-    receiver.arrive(5000);
-    expect([receiver.excessBytes(0), receiver.excessBytes(5000)]).toEqual([350 + 5000 - 1250, 0]);
+    sender.spend(3500);
+    sender.add(1, 9000);
+    expect(itemCost(sender.mostInMessage)).toBe(9000);
+    receiver.arrive(50_000);
+    expect([receiver.excessBytes(0), receiver.excessBytes(50_000)]).toEqual([3500 + 50_000 - 12_500, 0]);
+    // A window of one byte is for one item after the other, and not for long ones.
+    const narrow = link(1, 1);
+    narrow.sender.add(1, 1);
+    expect(itemCost(narrow.sender.mostInMessage)).toBe(2049);
   });
 
   it("are granted again when half of the window has been taken, in items or in bytes", () => {

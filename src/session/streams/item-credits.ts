@@ -5,9 +5,9 @@ export function itemCost(bodyBytes: number): number {
   return bodyBytes + frameHeaderBytes;
 }
 
-/** By so much items may exceed their window in messages: a quarter of it. */
+/** By so much items may exceed their window in messages: a quarter of it, and 2 KiB in any case. */
 function spareBytes(windowBytes: number): number {
-  return Math.floor(windowBytes / 4);
+  return Math.max(2048, Math.floor(windowBytes / 4));
 }
 
 /** No receiver grants more than this at once, whatever its window. */
