@@ -176,7 +176,8 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     // A stream whose item has room is not kept waiting by one whose item has none.
     expect(await up([new Uint8Array(itemBytes / 4)])).toBe(itemBytes / 4);
     expect(server.stats().counters.bodiesPulled).toBe(2);
-    expect(server.stats().pullingBytes).toBeGreaterThan(itemBytes - 8192);
+    // What it has beyond the window and a quarter.
+    expect(server.stats().pullingBytes).toBeGreaterThan(itemBytes - 1.25 * 8192);
     expect(server.stats().pullingBytes).toBeLessThan(2 * itemBytes);
     gate.resolve();
     expect(await Promise.all([first, second])).toEqual([itemBytes, itemBytes]);
