@@ -60,7 +60,7 @@ Napi::Value domains(const Info& info) {
       entry.Set("registration", stringsOf(env, report.registration));
       number("injectBytes", report.injectBytes);
       number("maxMessageBytes", report.maxMessageBytes);
-      number("vectors", report.vectors);
+      number("extents", report.extents);
       number("sendQueueDepth", report.sendQueueDepth);
       number("receiveQueueDepth", report.receiveQueueDepth);
       number("mtuBytes", report.mtuBytes);

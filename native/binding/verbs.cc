@@ -116,8 +116,8 @@ Napi::Object grantedObject(Napi::Env env, const fabric::Granted& granted) {
   object.Set("completionDepth", number(granted.completionDepth));
   object.Set("injectBytes", number(granted.injectBytes));
   object.Set("maxMessageBytes", number(granted.maxMessageBytes));
-  object.Set("segments", number(granted.segments));
-  object.Set("remoteSegments", number(granted.remoteSegments));
+  object.Set("localExtents", number(granted.localExtents));
+  object.Set("remoteExtents", number(granted.remoteExtents));
   return object;
 }
 

@@ -93,7 +93,7 @@ class Port {
   int deregisterRegion(uint32_t region);
   const fabric::Region* region(uint32_t region) const;
   /// One completion for all extents; they are copied here before they are looked at. A write that
-  /// one provider operation holds (`traits().vectors`) may carry a notification, where there are
+  /// one provider operation holds (`traits().extents`) may carry a notification, where there are
   /// such (`traits().immediateBytes`): its target gets a completion when the data is in place.
   int transfer(Operation::Type type, uint32_t address, const Extent* extents, size_t count,
                uint32_t token, const uint64_t* notification = nullptr);

@@ -47,7 +47,7 @@ int Port::transfer(Operation::Type type, uint32_t index, const Extent* extents, 
                    uint32_t token, const uint64_t* notification) {
   if (addresses_.find(index) == nullptr || count == 0 || count > kMostExtents) return -FI_EINVAL;
   if (notification != nullptr) {
-    if (type != Operation::Type::write || count > traits().vectors) return -FI_EINVAL;
+    if (type != Operation::Type::write || count > traits().extents) return -FI_EINVAL;
     if (traits().immediateBytes == 0) return -FI_EOPNOTSUPP;
   }
   if (operations_.used() >= kMostOperations) return -FI_ENOBUFS;
@@ -170,11 +170,11 @@ int Port::postTransfer(Operation& operation, Address& address) {
 }
 
 int Port::postPart(Operation& operation, Address& address) {
-  iovec local[fabric::kMostVectors];
-  fi_rma_iov remote[fabric::kMostVectors];
-  void* descriptors[fabric::kMostVectors];
+  iovec local[fabric::kMostExtentsAtOnce];
+  fi_rma_iov remote[fabric::kMostExtentsAtOnce];
+  void* descriptors[fabric::kMostExtentsAtOnce];
   size_t first = operation.extent;
-  size_t count = std::min(traits().vectors, operation.extents.size() - first);
+  size_t count = std::min(traits().extents, operation.extents.size() - first);
   Part* part = parts_.take();
   part->operation = &operation;
   for (size_t i = 0; i < count; ++i) {

@@ -75,7 +75,7 @@ DomainReport reportOf(const fi_info& info) {
   report.registration = namesOf(static_cast<uint64_t>(info.domain_attr->mr_mode), kRegistration);
   report.injectBytes = info.tx_attr->inject_size;
   report.maxMessageBytes = info.ep_attr->max_msg_size;
-  report.vectors = std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit);
+  report.extents = std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit);
   report.sendQueueDepth = info.tx_attr->size;
   report.receiveQueueDepth = info.rx_attr->size;
   if (info.nic == nullptr) return report;

@@ -21,7 +21,7 @@ struct DomainReport {
   std::vector<std::string> registration;  // what memory registration asks for (mr_mode)
   uint64_t injectBytes = 0;
   uint64_t maxMessageBytes = 0;
-  uint64_t vectors = 0;
+  uint64_t extents = 0;  // that one read or write takes
   uint64_t sendQueueDepth = 0;
   uint64_t receiveQueueDepth = 0;
   // What the device's port has (struct fid_nic).

@@ -68,8 +68,8 @@ Granted grantedBy(const fi_info& info) {
   granted.completionDepth = kQueueEntries;
   granted.injectBytes = info.tx_attr->inject_size;
   granted.maxMessageBytes = info.ep_attr->max_msg_size;
-  granted.segments = info.tx_attr->iov_limit;
-  granted.remoteSegments = info.tx_attr->rma_iov_limit;
+  granted.localExtents = info.tx_attr->iov_limit;
+  granted.remoteExtents = info.tx_attr->rma_iov_limit;
   return granted;
 }
 
@@ -87,8 +87,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.providerVersion = info->fabric_attr->prov_version;
   traits.injectBytes = traits.sayBytes = info->tx_attr->inject_size;
   traits.maxMessageBytes = info->ep_attr->max_msg_size;
-  traits.vectors = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
-  traits.vectors = std::clamp<size_t>(traits.vectors, 1, kMostVectors);
+  traits.extents = std::min(info->tx_attr->iov_limit, info->tx_attr->rma_iov_limit);
+  traits.extents = std::clamp<size_t>(traits.extents, 1, kMostExtentsAtOnce);
   traits.mrMode = info->domain_attr->mr_mode;
   traits.granted = grantedBy(*info);
   auto has = [&](Quirk quirk) {
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
       request.provider->scheme == Scheme::verbs && !traits.provesWrites && !isCached;
   traits.endsConnections = has(Quirk::endsConnections);
   traits.disordersCompletions = has(Quirk::completesInDisorder);
-  if (has(Quirk::tearsShortRuns)) traits.tornBytes = kTornBytes;
+  if (has(Quirk::tearsShortExtents)) traits.tornBytes = kTornBytes;
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
   traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;

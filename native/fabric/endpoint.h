@@ -28,8 +28,8 @@ struct FidDeleter {
 template <typename T>
 using Fid = std::unique_ptr<T, FidDeleter>;
 
-/// The most runs that are handed over in one read or write, whatever the provider takes.
-constexpr size_t kMostVectors = 16;
+/// The most extents that are handed over in one read or write, whatever the provider takes.
+constexpr size_t kMostExtentsAtOnce = 16;
 
 /// What a provider gave when an endpoint was asked for (fi_getinfo(3)), as it said it; 0 and "" for
 /// what it does not say.
@@ -41,8 +41,8 @@ struct Granted {
   uint64_t completionDepth = 0;
   uint64_t injectBytes = 0;
   uint64_t maxMessageBytes = 0;
-  uint64_t segments = 0;        // of local memory in one operation
-  uint64_t remoteSegments = 0;  // of the peer's
+  uint64_t localExtents = 0;   // of local memory in one operation
+  uint64_t remoteExtents = 0;  // of the peer's
 };
 
 /// What is fixed about an endpoint once it is open.
@@ -53,7 +53,7 @@ struct EndpointTraits {
   /// The longest message that may go without a completion where it does not matter if it is lost.
   size_t sayBytes = 0;
   size_t maxMessageBytes = 0;
-  size_t vectors = 1;         // extents that one read or write takes
+  size_t extents = 1;         // that one read or write takes
   size_t immediateBytes = 0;  // what a write can tell its target beside its length; 0 or 8
   int mrMode = 0;
   uint64_t messageRights = FI_SEND | FI_RECV;  // what message buffers are registered for

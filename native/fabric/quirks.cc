@@ -96,7 +96,7 @@ constexpr std::array kQuirks = {
         "are in use and forgets others (vrb_poll_cq, vrb_flush_sq)",
         "Ethernet-iWARP"},
     QuirkEntry{
-        Quirk::tearsShortRuns, "verbs;ofi_rxm", kAnyVersion, kEver,
+        Quirk::tearsShortExtents, "verbs;ofi_rxm", kAnyVersion, kEver,
         "on soft-iWARP a transfer in pieces succeeds, and a few bytes of it are wrong",
         "of at most 32 bytes that cross a page, the kernel copies as many from the first page as "
         "lie in the second, and the others from there (siw_try_1seg)",

@@ -37,7 +37,7 @@ enum class Quirk {
   /// Put functions of ours in the place of the device library's (transport/verbs/soft_iwarp.h).
   completesInDisorder,
   /// Cut extents of a few bytes where they cross a page of the memory that they are read from.
-  tearsShortRuns,
+  tearsShortExtents,
 };
 
 struct QuirkEntry {

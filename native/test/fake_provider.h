@@ -45,7 +45,7 @@ class FakeProvider {
     rma_.readmsg = [](fid_ep*, const fi_msg_rma* message, uint64_t) -> ssize_t {
       if (instance_->posted.size() >= instance_->most) return -FI_EAGAIN;
       if (message->iov_count == 0) return instance_->take(message->addr, "", 0, nullptr);
-      instance_->vectors.push_back(message->iov_count);
+      instance_->extents.push_back(message->iov_count);
       instance_->lengths.push_back(message->msg_iov[0].iov_len);
       return instance_->take(message->addr, "", 0, message->context);
     };
@@ -114,7 +114,7 @@ class FakeProvider {
     traits.injectBytes = 16;
     traits.sayBytes = 64;
     traits.maxMessageBytes = 1 << 20;
-    traits.vectors = 4;
+    traits.extents = 4;
     return std::make_unique<fabric::Endpoint>(std::move(parts), traits);
   }
 
@@ -142,7 +142,7 @@ class FakeProvider {
   bool crashed = false;             // one of those was removed
   int error = 0;                    // what every post answers, if not 0
   size_t most = SIZE_MAX;           // reads and writes it takes, after which they get EAGAIN
-  std::vector<size_t> vectors;      // how long each one's vectors were
+  std::vector<size_t> extents;      // how many each one had
   std::vector<size_t> lengths;      // and the first extent of each
   bool refuseReceives = false;
   size_t tries = 0;

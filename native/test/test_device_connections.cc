@@ -190,34 +190,34 @@ TEST_SUITE("connections of devices") {
       auto base = reinterpret_cast<uint64_t>(memory.data()) + 100;
       page = 100 + transport::kPageBytes - base % transport::kPageBytes;
     }
-    /// How many runs the transfer was cut into, and the length of the first.
-    std::pair<size_t, size_t> runs(transport::Operation::Type type, uint64_t offset, uint64_t bytes,
-                                   uint64_t remote) {
-      provider.vectors.clear();
+    /// How many extents the transfer was cut into, and the length of the first.
+    std::pair<size_t, size_t> cut(transport::Operation::Type type, uint64_t offset, uint64_t bytes,
+                                  uint64_t remote) {
+      provider.extents.clear();
       provider.lengths.clear();
       transport::Extent extent{region, offset, bytes, 1, remote};
       REQUIRE(port.port->transfer(type, a, &extent, 1, 5) == 0);
-      REQUIRE(provider.vectors.size() == 1);
-      return {provider.vectors[0], provider.lengths[0]};
+      REQUIRE(provider.extents.size() == 1);
+      return {provider.extents[0], provider.lengths[0]};
     }
   };
-  using Runs = std::pair<size_t, size_t>;
+  using Cut = std::pair<size_t, size_t>;
 
   TEST_CASE_FIXTURE(PageFixture, "a short read is cut where it crosses a page of the peer's") {
     auto read = transport::Operation::Type::read;
-    CHECK(runs(read, 0, 24, 4096 - 10) == Runs{2, 10});
-    CHECK(runs(read, 0, 32, 8192 - 31) == Runs{2, 31});
-    CHECK(runs(read, 0, 24, 4096 - 24) == Runs{1, 24});
-    CHECK(runs(read, 0, 24, 4096) == Runs{1, 24});
-    CHECK(runs(read, 0, 33, 4096 - 10) == Runs{1, 33});
-    CHECK(runs(read, page - 10, 24, 4096) == Runs{1, 24});
+    CHECK(cut(read, 0, 24, 4096 - 10) == Cut{2, 10});
+    CHECK(cut(read, 0, 32, 8192 - 31) == Cut{2, 31});
+    CHECK(cut(read, 0, 24, 4096 - 24) == Cut{1, 24});
+    CHECK(cut(read, 0, 24, 4096) == Cut{1, 24});
+    CHECK(cut(read, 0, 33, 4096 - 10) == Cut{1, 33});
+    CHECK(cut(read, page - 10, 24, 4096) == Cut{1, 24});
   }
   TEST_CASE_FIXTURE(PageFixture, "a short write is cut where it crosses a page of its own") {
     auto write = transport::Operation::Type::write;
-    CHECK(runs(write, page - 1, 2, 4096) == Runs{2, 1});
-    CHECK(runs(write, page - 24, 24, 4096) == Runs{1, 24});
-    CHECK(runs(write, page, 24, 4096 - 10) == Runs{1, 24});
-    CHECK(runs(write, page - 10, 33, 4096) == Runs{1, 33});
+    CHECK(cut(write, page - 1, 2, 4096) == Cut{2, 1});
+    CHECK(cut(write, page - 24, 24, 4096) == Cut{1, 24});
+    CHECK(cut(write, page, 24, 4096 - 10) == Cut{1, 24});
+    CHECK(cut(write, page - 10, 33, 4096) == Cut{1, 33});
   }
   TEST_CASE_FIXTURE(PageFixture, "what was cut is moved whole") {
     transport::Extent extents[] = {{region, 0, 24, 1, 4096 - 10}, {region, 24, 50, 1, 4096 - 10}};

@@ -206,10 +206,10 @@ TEST_SUITE("waiting operations") {
   };
 
   TEST_CASE_FIXTURE(PartsFixture,
-                    "a transfer is cut as the provider's vectors force, and ends once") {
+                    "a transfer is cut as the provider takes extents, and ends once") {
     CHECK(read(10, 5) == 0);
     REQUIRE(provider.posted.size() == 3);
-    CHECK(provider.vectors == std::vector<size_t>{4, 4, 2});
+    CHECK(provider.extents == std::vector<size_t>{4, 4, 2});
     provider.complete(provider.posted[2].context);
     provider.complete(provider.posted[0].context);
     port.turn();

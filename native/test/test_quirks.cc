@@ -22,8 +22,8 @@ TEST_SUITE("quirks") {
     CHECK_FALSE(hasQuirk(Quirk::completesOnDeparture, "verbs;ofi_rxm", FI_VERSION(1, 17),
                          "IB-0xfe80000000000000"));
     CHECK_FALSE(hasQuirk(Quirk::drainBeforeClose, "tcp;ofi_rxm", FI_VERSION(1, 17)));
-    CHECK(hasQuirk(Quirk::tearsShortRuns, "verbs;ofi_rxm", FI_VERSION(2, 1), "Ethernet-iWARP"));
-    CHECK_FALSE(hasQuirk(Quirk::tearsShortRuns, "verbs;ofi_rxm", FI_VERSION(2, 1),
+    CHECK(hasQuirk(Quirk::tearsShortExtents, "verbs;ofi_rxm", FI_VERSION(2, 1), "Ethernet-iWARP"));
+    CHECK_FALSE(hasQuirk(Quirk::tearsShortExtents, "verbs;ofi_rxm", FI_VERSION(2, 1),
                          "IB-0xfe80000000000000"));
     CHECK(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(2, 1)));
     CHECK_FALSE(hasQuirk(Quirk::crashesOnDisconnect, "verbs;ofi_rxm", FI_VERSION(1, 17)));

@@ -280,7 +280,7 @@ TEST_SUITE("transfers") {
         return all.a.port->transfer(type, static_cast<uint32_t>(all.to), all.extents.data(), count,
                                     1, &data);
       };
-      size_t most = all.a.port->traits().vectors;
+      size_t most = all.a.port->traits().extents;
       CHECK(run(Operation::Type::read, 1) == -FI_EINVAL);
       CHECK(run(Operation::Type::write, most + 1) == -FI_EINVAL);
       bool carries = all.a.port->traits().immediateBytes == 8;

@@ -37,8 +37,8 @@ export abstract class ItemQueue {
 
   /** Whether an item would be taken now. */
   protected abstract get isReady(): boolean;
-  /** Takes an item. Throws what keeps it from being sent. */
-  protected abstract take(item: unknown): void;
+  /** Takes an item. False: not now. Throws what keeps it from being sent. */
+  protected abstract take(item: unknown): boolean;
   /** Items wait to be taken. */
   protected abstract onWait(): void;
   /** All items have been taken, and no more come. It may be called again. */
@@ -78,8 +78,7 @@ export abstract class ItemQueue {
     }
     if (this.#waiting.length > 0 || !this.isReady) return this.#wait(item, true);
     try {
-      this.take(item);
-      return taken;
+      return this.take(item) ? taken : this.#wait(item, true);
     } catch (error) {
       return Promise.reject(unsendable(error));
     }
@@ -102,13 +101,14 @@ export abstract class ItemQueue {
   protected pass(): void {
     let count = 0;
     while (this.#waiting[count]?.checked && this.isReady) {
-      const { item, resolve, reject } = this.#waiting[count++] as WaitingItem;
+      const { item, resolve, reject } = this.#waiting[count] as WaitingItem;
       try {
-        this.take(item);
+        if (!this.take(item)) break;
         resolve();
       } catch (error) {
         reject(unsendable(error));
       }
+      count++;
     }
     this.#waiting.splice(0, count);
     if (this.#waiting[0]?.checked) this.onWait();
@@ -184,8 +184,8 @@ export class SentInputs extends ItemQueue implements InputSource, ItemProducer {
     return this.#sender?.ready === true;
   }
 
-  protected override take(item: unknown): void {
-    this.#sender?.send(item);
+  protected override take(item: unknown): boolean {
+    return this.#sender?.send(item) === true;
   }
 
   protected override onWait(): void {
@@ -264,8 +264,9 @@ export class ReadInputs extends ItemQueue implements ItemReader {
     return this.#waiters.length > 0;
   }
 
-  protected override take(item: unknown): void {
+  protected override take(item: unknown): boolean {
     this.#waiters.shift()?.resolve({ done: false, value: item });
+    return true;
   }
 
   /** The next `next` takes them. */

@@ -40,12 +40,13 @@ function worstBytes(limits: EngineLimits): number {
   const pulled = Math.max(limits.maxPullBytes, maxBodyBytes);
   const offered = Math.max(limits.maxOfferBytes, maxBodyBytes);
   const decoded = limits.maxDecodedBytes + maxSessions * leastDecodedBytes + limits.maxValueBytes;
-  const request = requestBytes + smallInputBytes + metadataLimits.maxBytes + leastWindowBytes;
+  // Items may exceed their windows by a quarter.
+  const request = requestBytes + smallInputBytes + metadataLimits.maxBytes + 1.25 * leastWindowBytes;
   return (
     pulled +
     offered +
     decoded +
-    limits.maxStreamBytes +
+    1.25 * limits.maxStreamBytes +
     limits.maxQueuedBytesInAll +
     limits.maxPoolBytes +
     limits.maxReplayBytes +

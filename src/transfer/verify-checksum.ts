@@ -11,7 +11,7 @@ import type { TransferScope } from "./control/transfer-route.ts";
 import type { CheckedPart } from "./transfer-part.ts";
 
 /** How much is summed in one turn of the event loop: about a millisecond. */
-const sliceBytes = 1024 * 1024;
+const chunkBytes = 1024 * 1024;
 /** Ranges in one control request; more are split. */
 const maxRanges = 1024;
 
@@ -31,7 +31,7 @@ let turn: Promise<void> = Promise.resolve();
 async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boolean): Promise<number> {
   let sum = seed;
   for (const view of views) {
-    for (let at = 0; at < view.byteLength && goOn(); at += sliceBytes) {
+    for (let at = 0; at < view.byteLength && goOn(); at += chunkBytes) {
       const before = turn;
       let done = () => {};
       turn = new Promise((resolve) => {
@@ -39,7 +39,7 @@ async function sumOf(views: readonly Uint8Array[], seed: number, goOn: () => boo
       });
       await before;
       try {
-        sum = crc32c(view.subarray(at, at + sliceBytes), sum);
+        sum = crc32c(view.subarray(at, at + chunkBytes), sum);
       } finally {
         // Also when the memory is gone: others wait for their turn.
         realTimers.setImmediate(done);

@@ -57,7 +57,7 @@ describe.each(transports)("the queues of a port over $name", (provider) => {
       Math.min(...[granted?.sendDepth, granted?.receiveDepth, granted?.completionDepth].map(Number)),
     ).toBeGreaterThan(0);
     expect(granted?.maxMessageBytes).toBeGreaterThan(16_384);
-    expect(granted?.segments).toBeGreaterThan(0);
+    expect(granted?.localExtents).toBeGreaterThan(0);
     if (provider.scheme === "verbs") {
       expect(granted?.device).not.toBe("");
       expect(granted?.mtuBytes).toBeGreaterThan(0);

@@ -146,8 +146,9 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     await until(() => client.stats().streamBytes === 0, "the budget");
   });
 
-  it("count an item that is longer than its window until the handler takes it", async () => {
+  it("hold an item back at its sender while the share has no room for it", async () => {
     const gate = deferred();
+    let started = 0;
     const Slow = service("slow.v1", {
       up: clientStream({ items: bytes(), output: z.number(), window: { bytes: 8192 } }),
     });
@@ -156,7 +157,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
       [
         implement(Slow, {
           async up(items) {
-            await gate.promise;
+            if (started++ === 0) await gate.promise;
             let sum = 0;
             for await (const { byteLength } of items) sum += byteLength;
             return sum;
@@ -168,14 +169,47 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     const { up } = api(Slow);
     const itemBytes = 300 * 1024;
     const first = up([new Uint8Array(itemBytes)]);
-    // The item of the second stream has no room beside that of the first, which nobody has taken.
     await until(() => server.stats().counters.bodiesPulled === 1, "the first item");
-    expect(await failure(up([new Uint8Array(itemBytes)]))).toMatchObject({ code: "resource_exhausted" });
-    expect(server.stats().pullingBytes).toBeGreaterThan(itemBytes - 8192);
+    // The item of the second stream has no room beside that of the first, which nobody has taken.
+    const second = up([new Uint8Array(itemBytes)]);
+    await until(() => server.stats().counters.itemsReceived === 2, "the second item");
+    // A stream whose item has room is not kept waiting by one whose item has none.
+    expect(await up([new Uint8Array(itemBytes / 4)])).toBe(itemBytes / 4);
+    expect(server.stats().counters.bodiesPulled).toBe(2);
+    // What it has beyond the window and a quarter.
+    expect(server.stats().pullingBytes).toBeGreaterThan(itemBytes - 1.25 * 8192);
+    expect(server.stats().pullingBytes).toBeLessThan(2 * itemBytes);
     gate.resolve();
-    expect(await first).toBe(itemBytes);
+    expect(await Promise.all([first, second])).toEqual([itemBytes, itemBytes]);
     await until(() => server.stats().pullingBytes === 0, "the budget");
-    expect(await up([new Uint8Array(itemBytes)])).toBe(itemBytes);
+  });
+
+  it("give up an item that is held back with its stream", async () => {
+    const gate = deferred();
+    const Slow = service("slow.v1", { down: serverStream({ output: bytes(), window: { bytes: 8192 } }) });
+    const itemBytes = 300 * 1024;
+    const { api, client, server } = await pair(
+      provider,
+      [
+        implement(Slow, {
+          async *down() {
+            yield new Uint8Array(itemBytes);
+            await gate.promise;
+          },
+        }),
+      ],
+      { client: { limits: { maxPullBytes: 1024 * 1024 } } },
+    );
+    const { down } = api(Slow);
+    const streams = [down(), down()];
+    await until(() => client.stats().counters.itemsReceived === 2, "both items");
+    await until(() => client.stats().counters.bodiesPulled === 1, "one of them");
+    gate.resolve();
+    for (const stream of streams.reverse()) stream.cancel();
+    await until(() => server.stats().callsIn === 0, "the ends");
+    await until(() => client.stats().pullingBytes === 0, "the budget");
+    expect(client.stats().counters.bodiesPulled).toBe(1);
+    expect(server.stats().offeredBytes).toBe(0);
   });
 });
 

@@ -31,6 +31,19 @@ describe("bodies under way", () => {
     expect(looks(bodies, 30_250, 60_000)).toBe(31_000);
   });
 
+  it("have their whole time again when they are renewed, beyond the bound on one body, and no others have", () => {
+    const bodies = new BodiesUnderWay();
+    const renewed = bodies.begin();
+    const longMs = 2 * maxStalls * stallMs;
+    expect(looks(bodies, 0, longMs, () => bodies.renew(renewed))).toBeUndefined();
+    const other = bodies.begin();
+    expect(looks(bodies, longMs + 250, 2 * longMs, () => bodies.renew(renewed))).toBe(longMs + 1250);
+    bodies.end(other);
+    bodies.end(renewed);
+    bodies.renew(renewed);
+    expect(bodies.size).toBe(0);
+  });
+
   it("are overdue when they come a drop at a time", () => {
     const bodies = new BodiesUnderWay();
     bodies.begin();

@@ -16,7 +16,7 @@ interface Look {
 
 /** A body that is being moved. */
 export interface BodyUnderWay {
-  readonly began: Look;
+  began: Look;
 }
 
 /**
@@ -44,6 +44,13 @@ export class BodiesUnderWay {
 
   end(body: BodyUnderWay): void {
     this.#bodies.delete(body);
+  }
+
+  /** The body has its whole time again. */
+  renew(body: BodyUnderWay): void {
+    if (!this.#bodies.delete(body)) return;
+    body.began = this.#nextLook;
+    this.#bodies.add(body);
   }
 
   onMoved(bytes: number): void {

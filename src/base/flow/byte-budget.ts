@@ -1,3 +1,14 @@
+import { realTimers } from "../time/real-timers.ts";
+
+/** Waits for room in a budget. */
+export interface RoomWaiter {
+  /** There may be room. Takes it, and returns true; or returns false, and goes on waiting. Must not throw. */
+  onRoom(): boolean;
+}
+
+/** So many waiters try in one turn of the event loop. */
+const triesInTurn = 64;
+
 /**
  * A limit on the bytes that an engine holds for one purpose, over all its peers. Peers share it: each takes by its own
  * `ByteShare`, and gets no more than is left for the others.
@@ -5,6 +16,11 @@
 export class ByteBudget {
   readonly maxBytes: number;
   #bytes = 0;
+  /** The one that has tried last is the last. One that finds no room keeps no other waiting. */
+  readonly #waiting = new Set<RoomWaiter>();
+  /** How many have not tried since bytes were given back. */
+  #untried = 0;
+  #isServing = false;
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
@@ -26,9 +42,14 @@ export class ByteBudget {
    * of their own.
    */
   take(bytes: number, held = bytes): boolean {
-    if (this.#bytes > 0 && this.#bytes + bytes + held > this.maxBytes) return false;
+    if (!this.fits(bytes, held)) return false;
     this.#bytes += bytes;
     return true;
+  }
+
+  /** Whether `take` would take them. */
+  fits(bytes: number, held = bytes): boolean {
+    return this.#bytes === 0 || this.#bytes + bytes + held <= this.maxBytes;
   }
 
   /** Takes bytes that a share had room for. */
@@ -38,6 +59,37 @@ export class ByteBudget {
 
   give(bytes: number): void {
     this.#bytes -= bytes;
+    if (this.#waiting.size > 0 && bytes > 0) this.#serveSoon();
+  }
+
+  /** Calls `waiter.onRoom` when bytes have been given back, until it returns true. */
+  wait(waiter: RoomWaiter): void {
+    this.#waiting.add(waiter);
+  }
+
+  leave(waiter: RoomWaiter): void {
+    this.#waiting.delete(waiter);
+  }
+
+  /** In the next turn: what was given back may have been handed on, and its new holder counts it in this turn. */
+  #serveSoon(): void {
+    this.#untried = this.#waiting.size;
+    if (this.#isServing) return;
+    this.#isServing = true;
+    realTimers.setImmediate(() => this.#serve());
+  }
+
+  #serve(): void {
+    for (let tries = 0; tries < triesInTurn && this.#untried > 0; tries++) {
+      this.#untried--;
+      const [waiter] = this.#waiting;
+      if (waiter === undefined) break;
+      this.#waiting.delete(waiter);
+      if (!waiter.onRoom()) this.#waiting.add(waiter);
+    }
+    this.#isServing = this.#untried > 0 && this.#waiting.size > 0;
+    if (this.#isServing) realTimers.setImmediate(() => this.#serve());
+    else this.#untried = 0;
   }
 }
 
@@ -59,6 +111,11 @@ export class ByteShare {
     if (!this.budget.take(bytes, this.#bytes + bytes)) return false;
     this.#bytes += bytes;
     return true;
+  }
+
+  /** Whether `take` would take them. */
+  fits(bytes: number): boolean {
+    return this.budget.fits(bytes, this.#bytes + bytes);
   }
 
   /**

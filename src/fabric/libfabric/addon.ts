@@ -76,8 +76,8 @@ export interface DomainReport {
   /** The longest message that needs no completion. */
   readonly injectBytes: number;
   readonly maxMessageBytes: number;
-  /** Segments of memory on either side that one read or write takes. */
-  readonly vectors: number;
+  /** Extents that one read or write takes. */
+  readonly extents: number;
   /** Operations that libfabric queues by default. */
   readonly sendQueueDepth: number;
   readonly receiveQueueDepth: number;

@@ -92,9 +92,9 @@ export interface GrantedAttributes {
   /** Longest message that the provider sends without a completion (inject). */
   readonly injectBytes: number;
   readonly maxMessageBytes: number;
-  /** Memory segments of one operation, locally and at the peer. */
-  readonly segments: number;
-  readonly remoteSegments: number;
+  /** Extents of one operation, locally and at the peer. */
+  readonly localExtents: number;
+  readonly remoteExtents: number;
 }
 
 /** Attributes of a connection's queue pair, as the RDMA device granted them. They may exceed what was requested. */

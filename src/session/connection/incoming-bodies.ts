@@ -15,6 +15,7 @@ import {
   frameFlag,
   frameHeaderBytes,
   frameKind,
+  type RendezvousBody,
   readRendezvous,
   rendezvousOwner,
 } from "../../wire/frame.ts";
@@ -140,7 +141,7 @@ export class IncomingBodies {
 
   #take({ at, flags, bodyBytes, stop, onBody, pulledHead, onDropped }: WantedBody): void {
     const session = this.#session;
-    const { port, address, services } = session;
+    const { port, services } = session;
     const start = at + frameHeaderBytes;
     if ((flags & frameFlag.rendezvous) === 0)
       return onBody({ bytes: port.slab, start, end: start + bodyBytes, own: false }, 0);
@@ -155,23 +156,44 @@ export class IncomingBodies {
       session.fault(rendezvous);
       return onDropped?.();
     }
+    const onPulled = (body: Body | undefined, status: number): void => {
+      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
+      onBody(body, status);
+    };
+    if (!this.pull(rendezvous, stop, onPulled, onDropped)) onPulled(undefined, noRoom);
+  }
+
+  /**
+   * Pulls a body as `take` does. False, and nothing happens, where the peer's share has no room for it. With `isCounted`
+   * the room is given back when `onBody` has counted what it keeps of the body, not before.
+   */
+  pull(
+    rendezvous: RendezvousBody,
+    stop: () => boolean,
+    onBody: (body: Body | undefined, status: number) => void,
+    onDropped?: () => void,
+    isCounted = false,
+  ): boolean {
+    const session = this.#session;
+    const { port, address, services } = session;
     const { counters, progress } = services;
     const { bytes } = rendezvous;
     const { pulls } = session.account;
-    if (!pulls.take(bytes)) {
-      if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
-      return onBody(undefined, noRoom);
-    }
+    if (!pulls.take(bytes)) return false;
     if (!session.hasOpenWork) session.watch();
     if (this.#pulls.size === 0) {
       this.#untoldBytes = 0;
       this.#toldMs = services.realClock.now();
     }
     const underWay = this.#pulls.begin();
+    let holders = isCounted ? 2 : 1;
+    const letGo = () => {
+      if (--holders === 0) pulls.give(bytes);
+    };
     const watch: PullWatch = {
       stop: () => session.state === "ended" || stop(),
       onMoved: (more) => this.#onMoved(more),
-      onReleased: () => pulls.give(bytes),
+      onReleased: letGo,
     };
     pullBody(port, address, rendezvous, watch, session.sealing.bodies?.opener)
       .catch(noMemoryFor)
@@ -179,16 +201,18 @@ export class IncomingBodies {
         this.#pulls.end(underWay);
         if (session.state === "ended") {
           onDropped?.();
-          return this.#onStill();
+          this.#onStill();
+        } else {
+          progress.wake();
+          if ("body" in pulled) {
+            counters.bodiesPulled++;
+            onBody({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
+          } else onBody(undefined, pulled.status);
         }
-        if (pulledHead !== undefined) this.#outbox.bare(pulledHead);
-        progress.wake();
-        if ("body" in pulled) {
-          counters.bodiesPulled++;
-          onBody({ bytes: pulled.body, start: 0, end: bytes, own: true }, 0);
-        } else onBody(undefined, pulled.status);
+        if (isCounted) letGo();
       });
     progress.wake();
+    return true;
   }
 
   /**

@@ -210,8 +210,9 @@ export class Outbox implements SendListener, Flushable {
    * A frame whose body is `value` in msgpack. `offer` gets a body that is too long for a message, keeps it for the peer
    * to pull and says where it lies. It refuses one that is longer than the peer takes. `flags` is read after encoding,
    * as only then is it known whether regions travel. `prefix` stands before the body, and in the frame even when the
-   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. The head is
-   * read after encoding, and not kept. Throws EncodeError, and then nothing is sent.
+   * body does not; the head has its flags. It is a multiple of eight bytes and at most `maxPrefixBytes`. A body of more
+   * than `mostBytes` is offered, whether it fits or not. The head is read after encoding, and not kept. Throws
+   * EncodeError, and then nothing is sent.
    */
   value(
     head: FrameHead,
@@ -219,6 +220,7 @@ export class Outbox implements SendListener, Flushable {
     offer: Offer,
     regions?: RegionCodec & { readonly flags: number },
     prefix: Uint8Array = noBytes,
+    mostBytes = Number.POSITIVE_INFINITY,
   ): void {
     const prefixBytes = prefix === noBytes ? 0 : prefix.byteLength;
     const before = frameHeaderBytes + prefixBytes;
@@ -232,13 +234,14 @@ export class Outbox implements SendListener, Flushable {
     const flags = regions?.flags ?? 0;
     // The limit is for users' bodies. Number 0 is no call's: a session has to begin and to end, whatever the limit.
     const isTaken = bytes <= this.#listener.bodyLimit || head.callId === 0 || head.isControl === true;
-    if (isTaken && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
+    const mayGo = isTaken && bytes <= mostBytes;
+    if (mayGo && inPlace && encoded.buffer === target && encoded.end <= this.#messageBytes) {
       if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
       this.#commit(head, flags, prefixBytes + bytes);
       return;
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
-    if (isTaken && messageHeaderBytes + before + bytes <= this.#messageBytes)
+    if (mayGo && messageHeaderBytes + before + bytes <= this.#messageBytes)
       return this.raw(head, flags, body, prefix);
     this.#offered(head, flags, body, offer, prefix);
   }

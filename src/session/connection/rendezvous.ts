@@ -234,6 +234,15 @@ export class RendezvousOffers {
     for (const { key } of offered) this.release(key);
   }
 
+  /** The peer's consumer is slow, and the peer has spoken of the stream: what it has not pulled is kept on. */
+  renewItems(items: number): void {
+    if (this.#items.size === 0) return;
+    for (const { key } of this.#items.get(items) ?? []) {
+      const offer = this.#grants.get(key);
+      if (offer !== undefined) this.#underWay.renew(offer.underWay);
+    }
+  }
+
   #onItemPulled(items: number): void {
     const offered = this.#items.get(items);
     const oldest = offered?.shift();

@@ -15,6 +15,7 @@ import {
   setUp,
 } from "../calls/scripted-session.test-support.ts";
 import { FakeCall, messageOf, packedGreeting, peerGreeting } from "./fake-services.test-support.ts";
+import { outputItems } from "./rendezvous.ts";
 
 const mebi = 1024 * 1024;
 
@@ -218,6 +219,24 @@ describe("an open session", () => {
     all.host.heardMs = 3500;
     expect(all.session.stalledMs).toBe(1000);
     all.session.offers.release(5);
+    expect(all.session.stalledMs).toBe(0);
+  });
+
+  it("keeps items of a stream for as long as the peer speaks of that stream", () => {
+    const all = open({ maxBodyStallMs: 1000 });
+    const { offers } = all.session;
+    const items = outputItems(id(1, 0));
+    offers.offerItem(items, new Uint8Array(64), 64, () => {});
+    for (let i = 0; i < 200; i++) {
+      expect(all.session.stalledMs).toBe(0);
+      all.host.heardMs += 900;
+      offers.renewItems(items);
+      offers.renewItems(outputItems(id(2, 0)));
+    }
+    expect(all.session.stalledMs).toBe(0);
+    all.host.heardMs += 1000;
+    expect(all.session.stalledMs).toBe(1000);
+    offers.releaseItems(items);
     expect(all.session.stalledMs).toBe(0);
   });
 

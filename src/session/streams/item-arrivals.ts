@@ -5,11 +5,13 @@ import {
   frameFlag,
   frameHeaderBytes,
   frameKind,
+  type RendezvousBody,
   readRendezvous,
   rendezvousOwner,
 } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
+import { HeldItems, type ItemHolder } from "./held-items.ts";
 import { type ItemWindow, itemCost, ReceiveCredits } from "./item-credits.ts";
 import type { ItemOrigin, ItemReceiver } from "./item-receiver.ts";
 
@@ -32,7 +34,7 @@ interface Pull {
  * The frames of items that one request's stream receives: checked, counted against the credits, decoded or pulled. It
  * extends its credits: each open stream is one object less.
  */
-export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
+export class ItemArrivals extends ReceiveCredits implements ItemOrigin, ItemHolder {
   readonly #session: SessionContext;
   readonly #kind: number;
   readonly #callId: number;
@@ -46,8 +48,11 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
   #heldBytes = 0;
   /** By how much they exceed the window, as it counts in the peer's share of `maxPullBytes`. */
   #excessBytes = 0;
+  /** Of items that are being pulled or wait for that: their pulls count in the same share. */
+  #unpulledBytes = 0;
   /** In the order in which they arrived, and must be confirmed. */
   #pulls: Pull[] | undefined;
+  #held: HeldItems | undefined;
 
   /** Grants the whole window to the peer. `kind`: of the frames of the items. */
   constructor(
@@ -87,20 +92,20 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     const number = view.getUint32(at + 12, true);
     if (number !== this.#count || this.#isEnded) return session.fault(this.#outOfOrder(number));
     const isPulled = (flags & frameFlag.rendezvous) !== 0;
-    let bytes = bodyBytes;
+    let rendezvous: RendezvousBody | undefined;
     if (isPulled) {
       const { maxBodyBytes } = session.services.limits;
       const isSealed = session.sealing.bodies !== undefined;
-      const rendezvous = readRendezvous(view, at + frameHeaderBytes, bodyBytes, maxBodyBytes, isSealed);
-      if (typeof rendezvous === "string") return session.fault(rendezvous);
-      bytes = rendezvous.bytes;
+      const read = readRendezvous(view, at + frameHeaderBytes, bodyBytes, maxBodyBytes, isSealed);
+      if (typeof read === "string") return session.fault(read);
+      rendezvous = read;
     }
-    const cost = itemCost(bytes);
+    const cost = itemCost(rendezvous?.bytes ?? bodyBytes);
     if (!this.arrive(cost))
       return session.fault(`item ${number} of call ${this.#callId} is beyond the credits`);
     this.#count = (number + 1) >>> 0;
     session.services.counters.itemsReceived++;
-    if (isPulled) this.#pull(at, bodyBytes, flags, cost);
+    if (rendezvous !== undefined) this.#pull(rendezvous, cost);
     else if (!this.#owner.drops) {
       if (!this.#takeExcess()) return this.#owner.onLost(session.bodies.failure(noRoom));
       const value = session.bodies.valueAt(at, bodyBytes, false, undefined, this.#room);
@@ -126,7 +131,7 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
       this.#session.account.decoded.give(heapBytes);
     }
     const isDue = this.take(cost);
-    if (this.#excessBytes > 0) this.#setExcess(this.excessBytes);
+    if (this.#excessBytes > 0) this.#setExcess(this.excessBytes(this.#unpulledBytes));
     if (isDue && !this.#isEnded && !this.#closed) this.#grant();
   }
 
@@ -137,11 +142,23 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     this.#session.account.streams.give(this.#budgeted);
     this.#session.account.decoded.give(this.#heldBytes);
     this.#setExcess(0);
+    this.#held?.drop();
+  }
+
+  onDiscarded(): void {
+    this.#held?.drop();
+  }
+
+  /** No more credits: that the peer hears of the stream is enough. */
+  onStillHeld(): void {
+    if (this.#closed || this.#session.state !== "open") return;
+    this.#sayCredits(0, 0);
+    this.#session.services.progress.wake();
   }
 
   /** Counts by how much the items that wait exceed the window. False where the peer's share has no room for it. */
   #takeExcess(): boolean {
-    const { excessBytes } = this;
+    const excessBytes = this.excessBytes(this.#unpulledBytes);
     if (excessBytes <= this.#excessBytes) return true;
     if (!this.#session.account.pulls.take(excessBytes - this.#excessBytes)) return false;
     this.#excessBytes = excessBytes;
@@ -182,11 +199,13 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
 
   #grant(): void {
     if (this.#session.state !== "open") return;
-    const kind = this.#kind === frameKind.input ? frameKind.inputCredits : frameKind.outputCredits;
-    this.grant((items, bytes) => {
-      this.#session.outbox.bare({ kind, method: items, callId: this.#callId, word: bytes });
-    });
+    this.grant((items, bytes) => this.#sayCredits(items, bytes));
     this.#session.services.progress.wake();
+  }
+
+  #sayCredits(items: number, bytes: number): void {
+    const kind = this.#kind === frameKind.input ? frameKind.inputCredits : frameKind.outputCredits;
+    this.#session.outbox.bare({ kind, method: items, callId: this.#callId, word: bytes });
   }
 
   #outOfOrder(number: number): string {
@@ -194,23 +213,24 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
     return `item ${number} of call ${this.#callId} ${expected}`;
   }
 
-  #pull(at: number, bodyBytes: number, flags: number, cost: number): void {
+  #pull(rendezvous: RendezvousBody, cost: number): void {
     const session = this.#session;
     const owner = this.#owner;
+    const receiver = this.#receiver;
     const pull: Pull = { ended: false };
     this.#pulls ??= [];
     this.#pulls.push(pull);
     if (owner.drops) return this.#onPullEnded(pull);
-    const receiver = this.#receiver;
     const place = receiver.reserve(cost);
-    owner.onPullBegun();
+    this.#unpulledBytes += cost;
     const onBody = (body: Body | undefined, status: number): void => {
+      this.#unpulledBytes -= cost;
       if (!owner.drops) {
         if (body === undefined) owner.onLost(session.bodies.failure(status));
         else {
           const value = session.bodies.decode(body, undefined, this.#room);
           // It had room in the same share as long as it was being pulled.
-          if (!this.#closed) this.#setExcess(this.excessBytes);
+          if (!this.#closed) this.#setExcess(this.excessBytes(this.#unpulledBytes));
           if (value === tooLarge) this.#onTooLarge();
           else if (value !== malformed) receiver.fill(place, value, this.#hold());
         }
@@ -218,12 +238,26 @@ export class ItemArrivals extends ReceiveCredits implements ItemOrigin {
       this.#onPullEnded(pull);
       owner.onPullEnded();
     };
-    const onDropped = (): void => {
+    const onSessionEnded = (): void => {
       const message = "the session ended while an item was being pulled";
       receiver.lose(new RpcError({ code: "unavailable", message, origin: "fabric" }));
+    };
+    const onDropped = (): void => {
+      onSessionEnded();
       owner.onPullEnded();
     };
-    session.bodies.take({ at, flags, bodyBytes, stop: () => owner.drops, onBody, onDropped });
+    // A slow consumer does not lose its stream: what its peer's share has no room for waits at the peer.
+    this.#held ??= new HeldItems(session, this);
+    this.#held.add(() => {
+      if (owner.drops || this.#closed || session.state === "ended") {
+        if (session.state === "ended") onSessionEnded();
+        this.#unpulledBytes -= cost;
+        this.#onPullEnded(pull);
+      } else if (session.bodies.pull(rendezvous, () => owner.drops, onBody, onDropped, true))
+        owner.onPullBegun();
+      else return false;
+      return true;
+    });
   }
 
   /** Tells the peer of those at the front that have ended: it frees its memory in that order. */

@@ -33,6 +33,29 @@ describe("the credits of items", () => {
     expect(receiver.take(5000)).toBe(true);
   });
 
+  it("let items in messages exceed the window by a quarter; what is beyond that has to be pulled", () => {
+    const { sender, receiver, grant } = link(10, 10_000);
+    grant();
+    sender.add(10, 10_000);
+    expect(itemCost(sender.mostInMessage)).toBe(12_500);
+    receiver.arrive(9000);
+    sender.spend(9000);
+    expect(itemCost(sender.mostInMessage)).toBe(3500);
+    receiver.arrive(3500);
+    expect([receiver.excessBytes(0), receiver.arrive(1)]).toEqual([0, false]);
+    receiver.take(9000);
+    grant();
+    sender.spend(3500);
+    sender.add(1, 9000);
+    expect(itemCost(sender.mostInMessage)).toBe(9000);
+    receiver.arrive(50_000);
+    expect([receiver.excessBytes(0), receiver.excessBytes(50_000)]).toEqual([3500 + 50_000 - 12_500, 0]);
+    // A window of one byte is for one item after the other, and not for long ones.
+    const narrow = link(1, 1);
+    narrow.sender.add(1, 1);
+    expect(itemCost(narrow.sender.mostInMessage)).toBe(2049);
+  });
+
   it("are granted again when half of the window has been taken, in items or in bytes", () => {
     const { receiver, grant } = link(10, 1000);
     grant();

@@ -5,12 +5,19 @@ export function itemCost(bodyBytes: number): number {
   return bodyBytes + frameHeaderBytes;
 }
 
+/** By so much items may exceed their window in messages: a quarter of it, and 2 KiB in any case. */
+function spareBytes(windowBytes: number): number {
+  return Math.max(2048, Math.floor(windowBytes / 4));
+}
+
 /** No receiver grants more than this at once, whatever its window. */
 const mostItems = 2 ** 31;
 const mostBytes = 2 ** 40;
 
 /** What the sender of items may still send. */
 export class SendCredits {
+  /** The first grant. */
+  #windowBytes = 0;
   #items = 0;
   /** Below zero when the last item was longer than what was left. */
   #bytes = 0;
@@ -22,9 +29,15 @@ export class SendCredits {
 
   /** The receiver takes so much more. False when that is more than any receiver can mean. */
   add(items: number, bytes: number): boolean {
+    if (this.#windowBytes === 0) this.#windowBytes = bytes;
     this.#items += items;
     this.#bytes += bytes;
     return this.#items <= mostItems && this.#bytes <= mostBytes;
+  }
+
+  /** The longest item that may go in a message. Its receiver decides when it has room for a longer one, and pulls it. */
+  get mostInMessage(): number {
+    return this.#bytes + spareBytes(this.#windowBytes) - frameHeaderBytes;
   }
 
   spend(bytes: number): void {
@@ -76,9 +89,13 @@ export class ReceiveCredits {
     return this.isDue;
   }
 
-  /** By how many bytes the items that wait exceed the window: the last of them was longer than what was left of it. */
-  get excessBytes(): number {
-    return Math.max(0, -(this.#bytes + this.#takenBytes));
+  /**
+   * By how many bytes the items that wait here exceed the window and a quarter: the last of them was longer than what was
+   * left. `unpulledBytes`: of items that have been announced, and are not here.
+   */
+  excessBytes(unpulledBytes: number): number {
+    const beyondBytes = -(this.#bytes + this.#takenBytes) - unpulledBytes;
+    return Math.max(0, beyondBytes - spareBytes(this.#window.bytes));
   }
 
   /** Whether half of the window may be granted again. */

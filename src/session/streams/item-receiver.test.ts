@@ -20,7 +20,7 @@ function setUp(schema: Schema = z.unknown()) {
     },
   };
   const receiver = new ItemReceiver(schema, owner);
-  receiver.origin = { onTaken: (cost, heapBytes) => void taken.push([cost, heapBytes]) };
+  receiver.origin = { onTaken: (cost, heapBytes) => void taken.push([cost, heapBytes]), onDiscarded() {} };
   return { receiver, owner, taken };
 }
 const value = (item: unknown) => ({ done: false, value: item });

@@ -6,6 +6,8 @@ import { formatIssues, type Schema, type Validation, validate } from "../../cont
 export interface ItemOrigin {
   /** The consumer has taken an item that cost so many credits, and took so much memory. */
   onTaken(cost: number, heapBytes: number): void;
+  /** The consumer wants no items any more. */
+  onDiscarded(): void;
 }
 
 /** Who owns a receiver. */
@@ -145,6 +147,7 @@ export class ItemReceiver implements ItemReader {
     this.#error = error;
     this.#ended = true;
     this.#serve();
+    this.origin?.onDiscarded();
   }
 
   // ---- the consumer -----------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { RoomWaiter } from "../../base/flow/byte-budget.ts";
 import type { RendezvousBody } from "../../wire/frame.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Metadata } from "../../wire/metadata/metadata.ts";
@@ -25,11 +26,14 @@ export interface OfferListener {
 /** Items sent in one go. More would keep other streams, and the event loop, waiting. */
 const itemsInTurn = 256;
 
+/** Thrown while an item is offered: the peer has not pulled what is kept for it, and there is room for no more. */
+const noRoomToOffer = new Error();
+
 /**
  * Sends the items of one direction of a stream. It has one producer. It extends its credits: each open stream is one
  * object less.
  */
-export class ItemSender extends SendCredits implements TurnTaker {
+export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
   readonly #session: SessionContext;
   readonly #turns: SendTurns;
   readonly #kind: typeof frameKind.input | typeof frameKind.output;
@@ -42,6 +46,8 @@ export class ItemSender extends SendCredits implements TurnTaker {
   #left = itemsInTurn;
   #producer: ItemProducer | undefined;
   #stopped = false;
+  /** The length of a long item that waits until the peer has pulled others; 0: none waits. */
+  #waitingBytes = 0;
 
   /** `offers` hears of the items that the peer pulls. */
   constructor(
@@ -70,26 +76,43 @@ export class ItemSender extends SendCredits implements TurnTaker {
 
   /** Whether an item may be sent now. */
   get ready(): boolean {
-    return !this.#stopped && this.#left > 0 && this.some && !this.#turns.congested;
+    return !this.#stopped && this.#left > 0 && this.#maySend && !this.#turns.congested;
   }
 
   /** The peer holds it back: its consumer takes nothing. */
   get heldBack(): boolean {
-    return !this.some;
+    return !this.#maySend;
+  }
+
+  get #maySend(): boolean {
+    return this.some && this.#waitingBytes === 0;
   }
 
   /** Calls `producer.onMaySend` once, when the sender may be ready; never when it stops before. */
   wait(producer: ItemProducer): void {
     this.#producer = producer;
-    if (this.some) this.#turns.enroll(this);
+    if (this.#maySend) this.#turns.enroll(this);
   }
 
   /** The peer takes so much more. False when no peer can mean that. */
   addCredits(items: number, bytes: number): boolean {
     const hadSome = this.some;
     if (!this.add(items, bytes)) return false;
-    if (!hadSome && this.some && this.#producer !== undefined && !this.#stopped) this.#turns.enroll(this);
+    this.#session.offers.renewItems(this.#itemsKey);
+    if (!hadSome) this.#enrollProducer();
     return true;
+  }
+
+  /** What was kept for peers is not any more. */
+  onRoom(): boolean {
+    if (!this.#stopped && !this.#session.account.offers.fits(this.#waitingBytes)) return false;
+    this.#waitingBytes = 0;
+    this.#enrollProducer();
+    return true;
+  }
+
+  #enrollProducer(): void {
+    if (this.#maySend && this.#producer !== undefined && !this.#stopped) this.#turns.enroll(this);
   }
 
   onTurn(): void {
@@ -99,18 +122,29 @@ export class ItemSender extends SendCredits implements TurnTaker {
     if (!this.#stopped) producer?.onMaySend();
   }
 
-  /** Sends an item. It must be `ready`, or have been since the item was asked for. Throws EncodeError or RpcError. */
-  send(value: unknown): void {
+  /**
+   * Sends an item. It must be `ready`, or have been since the item was asked for. False: it has no room for the item, and
+   * is not ready until it has. Throws EncodeError or RpcError.
+   */
+  send(value: unknown): boolean {
     const { outbox, services } = this.#session;
     if (this.#head === undefined) this.#sendHeaders();
     const head = (this.#head ??= { kind: this.#kind, method: 0, callId: this.#callId, word: 0 });
     head.word = this.#count;
-    outbox.value(head, value, (this.#offer ??= (body) => this.#offerItem(body)));
+    this.#offer ??= (body) => this.#offerItem(body);
+    try {
+      outbox.value(head, value, this.#offer, undefined, undefined, this.mostInMessage);
+    } catch (error) {
+      if (error !== noRoomToOffer) throw error;
+      this.#session.account.offers.budget.wait(this);
+      return false;
+    }
     this.#count = (this.#count + 1) >>> 0;
     this.#left--;
     this.spend(itemCost(outbox.valueBytes));
     services.counters.itemsSent++;
     services.progress.wake();
+    return true;
   }
 
   /** Before the first item. @throws RpcError when the metadata exceed a limit. */
@@ -126,12 +160,20 @@ export class ItemSender extends SendCredits implements TurnTaker {
   stop(): void {
     this.#stopped = true;
     this.#producer = undefined;
+    if (this.#waitingBytes > 0) this.#session.account.offers.budget.leave(this);
+  }
+
+  get #itemsKey(): number {
+    return this.#kind === frameKind.input ? inputItems(this.#callId) : outputItems(this.#callId);
   }
 
   #offerItem(body: Uint8Array): RendezvousBody {
-    const { offers, bodyLimit } = this.#session;
-    const key = this.#kind === frameKind.input ? inputItems(this.#callId) : outputItems(this.#callId);
-    const rendezvous = offers.offerItem(key, body, bodyLimit, () => this.#offers?.endOffer());
+    const { account, offers, bodyLimit } = this.#session;
+    if (body.byteLength <= bodyLimit && !account.offers.fits(body.byteLength)) {
+      this.#waitingBytes = body.byteLength;
+      throw noRoomToOffer;
+    }
+    const rendezvous = offers.offerItem(this.#itemsKey, body, bodyLimit, () => this.#offers?.endOffer());
     this.#offers?.beginOffer();
     return rendezvous;
   }

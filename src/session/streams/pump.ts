@@ -25,7 +25,7 @@ export abstract class Pump implements ItemProducer {
   #sender: ItemSender | undefined;
   /** The source has been asked for an item, or the item is being checked. */
   #asking = false;
-  /** An item that came when no sender was there to take it. */
+  /** An item that came when no sender was there to take it, or had no room for it. */
   #held: unknown = nothing;
   #ended = false;
   #stopped = false;
@@ -156,7 +156,7 @@ export abstract class Pump implements ItemProducer {
       return;
     }
     try {
-      sender.send(value);
+      if (!sender.send(value)) this.#held = value;
     } catch (error) {
       if (!this.#stopped && !this.#ended) this.onItemUnsendable(error);
     }

@@ -105,7 +105,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
       domain.mtuBytes === 0 ? "-" : `${domain.mtuBytes}`,
       `${domain.injectBytes}`,
       `${domain.sendQueueDepth}/${domain.receiveQueueDepth}`,
-      `${domain.vectors}`,
+      `${domain.extents}`,
       [...domain.capabilities, ...domain.registration].join(" "),
     ]),
   );
@@ -117,7 +117,7 @@ function domains(report: FabricsReport, terminal: Terminal): string {
     "MTU",
     "INJECT",
     "QUEUES",
-    "VECTORS",
+    "EXTENTS",
     "CAPABILITIES, REGISTRATION",
   ];
   return table(terminal, heading, rows);
