@@ -5,6 +5,7 @@
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
+export type { WaitingLevels } from "./base/flow/priority-queue.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
 export type { SlowCall, SlowPhase } from "./base/observe/channels.ts";
@@ -91,12 +92,12 @@ export type {
 export type { SuiteName } from "./security/sealing/suites.ts";
 export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
-export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
+export type { AdmissionStats, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
 export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
-export type { WaitingLevel } from "./session/calls/waiting-calls.ts";
+export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";

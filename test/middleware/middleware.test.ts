@@ -200,10 +200,10 @@ describe("middleware of a client", () => {
     });
     const controller = new AbortController();
     const call = failure(through.hang({ signal: controller.signal }));
-    await until(() => server.stats().callsIn === 1, "the handler runs");
+    await until(() => server.stats().calls.in === 1, "the handler runs");
     controller.abort();
     expect(await call).toMatchObject({ code: "cancelled" });
-    await until(() => server.stats().callsIn === 0 && client.stats().callsOut === 0, "the calls end");
+    await until(() => server.stats().calls.in === 0 && client.stats().calls.out === 0, "the calls end");
   });
 
   it("shares the deadline among the calls that it makes", async () => {

@@ -46,7 +46,7 @@ async function over(given: Partial<Handlers> = {}) {
   const all = await pair(mem, [flow]);
   const client = (...middleware: Middleware[]) => all.api(Flow, { middleware });
   const ended = () =>
-    until(() => all.server.stats().callsIn === 0 && all.client.stats().callsOut === 0, "the streams end");
+    until(() => all.server.stats().calls.in === 0 && all.client.stats().calls.out === 0, "the streams end");
   return { ...all, flow: client, ended };
 }
 
@@ -78,7 +78,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { middleware, opened } = keeping();
     const stream = flow(middleware).count();
     await opened;
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     stream.cancel();
     expect(await stream.next()).toEqual({ done: true, value: undefined });
     await ended();
@@ -90,7 +90,7 @@ describe("a stream that middleware of the client has opened", () => {
     const writer = flow(middleware).sum.open();
     const answer = failure(writer.end());
     await opened;
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     writer.cancel("enough");
     expect(await answer).toMatchObject({ code: "cancelled", cause: "enough", method: "flow.v1/sum" });
     await ended();
@@ -100,7 +100,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { flow, server, ended } = await over();
     const wrap: Middleware = async (_, next) => mapped((await next()) as AsyncIterable<number>);
     const stream = flow(wrap).count();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     await stream.return();
     await ended();
   });
@@ -115,7 +115,7 @@ describe("a stream that middleware of the client has opened", () => {
     const wrap: Middleware = async (_, next) => mapped((await next()) as AsyncIterable<number>);
     const stream = flow(wrap).count();
     const waiting = stream.next();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     stream.cancel();
     expect(await waiting).toEqual({ done: true, value: undefined });
     await ended();
@@ -142,7 +142,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { flow, server, ended } = await over({ sum: () => (gates[served++] as (typeof gates)[0]).promise });
     const race: Middleware = (_, next) => Promise.any([next(), next()]);
     const answer = flow(race).sum([]);
-    await until(() => server.stats().callsIn === 2, "both are served");
+    await until(() => server.stats().calls.in === 2, "both are served");
     gates[1]?.resolve(2);
     expect(await answer).toBe(2);
     await ended();

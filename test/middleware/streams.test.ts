@@ -168,7 +168,7 @@ describe("middleware around streams", () => {
     });
     // On a busy machine the last may be over before its request has left.
     await until(() => signals.length >= 3 && signals.every(({ aborted }) => aborted), "the signals fire");
-    await until(() => server.stats().callsIn === 0 && engine.stats().callsOut === 0, "the calls end");
+    await until(() => server.stats().calls.in === 0 && engine.stats().calls.out === 0, "the calls end");
   });
 
   it("that waits can be cancelled before the stream is there", async () => {

@@ -48,7 +48,6 @@ export class IncomingCalls implements Answering {
   /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
   readonly #fresh: IncomingCall[] = [];
   #size = 0;
-  /** Those of users' methods. */
   #usersSize = 0;
   readonly #credits: GrantedCredits;
   /**
@@ -85,6 +84,11 @@ export class IncomingCalls implements Answering {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** Those of `size` that call users' methods. */
+  get usersSize(): number {
+    return this.#usersSize;
   }
 
   /** The peer's share of all requests in flight is so many from now on. Those beyond that are in flight stay. */

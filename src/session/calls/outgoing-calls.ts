@@ -137,6 +137,11 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size;
   }
 
+  /** Control requests that wait for a slot. */
+  get waitingControlSize(): number {
+    return this.#waitingControl.size;
+  }
+
   /** A message begins to be taken apart. */
   beginMessage(): void {
     this.#queue.beginMessage();
