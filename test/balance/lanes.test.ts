@@ -189,7 +189,7 @@ describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over
     await ask(who, 1);
     await lane.close();
     announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
-    await until(() => dispatcher.stats().calls.out === 0, "the client has heard of it");
+    await until(() => dispatcher.stats().controlRequests.out === 0, "the client has heard of it");
     const waiting = who.name({});
     const next = await open("next", provider.freshUrl());
     announceLanes(dispatcher, [entryOf(next)]);
@@ -217,7 +217,7 @@ describe("the lanes of a dispatcher", () => {
       announceLanes(dispatcher, [{ urls, incarnation: 1n }]);
     // Answered after what was asked before it.
     announceLanes(dispatcher, lanes.map(entryOf));
-    await until(() => dispatcher.stats().calls.out === 0, "all has been answered");
+    await until(() => dispatcher.stats().controlRequests.out === 0, "all has been answered");
     expect(statesOf(peer)).toEqual(["connected"]);
     expect(await who.name({})).toBe("0");
     await expectAtRest(client);
