@@ -111,10 +111,16 @@ export interface CallOptions extends AttemptOptions {
   /** Compression of this call's long bodies; `false`: none. Default: the client's. */
   readonly compression?: Compression;
   /**
-   * Receives the metadata that came with the answer or the error, once, just before the call settles: of several
-   * attempts that of the one that decides. Not called when there was none. What it throws ends the call with `internal`.
+   * Receives the headers that the server sent before its answer, once and as soon as they come. Not called when there are
+   * none. The attempt that they came from decides: hedges end, and no other attempt follows, unless the method has
+   * `replay`. What it throws ends the call with `internal`.
    */
-  readonly onMetadata?: (metadata: Metadata) => void;
+  readonly onHeaders?: (headers: Metadata) => void;
+  /**
+   * Receives the trailers that came with the answer or the error, once, just before the call settles: of several attempts
+   * those of the one that decides. Not called when there are none. What it throws ends the call with `internal`.
+   */
+  readonly onTrailers?: (trailers: Metadata) => void;
   /** Middleware of this call. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];
   /** Values for middleware. Default: none. */
@@ -150,13 +156,13 @@ export interface StreamCallOptions {
   readonly priority?: Priority;
   /** Metadata of the request, beside the client's. */
   readonly metadata?: MetadataInit;
-  /** Receives the metadata that came at the end of the stream, once, just before it settles. Throwing ends it. */
-  readonly onMetadata?: (metadata: Metadata) => void;
   /**
-   * Receives what the handler had put into `call.responseMetadata` before its first item, once, before that item can be
-   * read. Not called where there was nothing, or no item. The stream is not retried afterwards. Throwing ends it.
+   * Receives the headers that the server sent before its first item, once, before that item can be read. Not called when
+   * there are none. The stream is not retried afterwards. Throwing ends it.
    */
-  readonly onHeaders?: (metadata: Metadata) => void;
+  readonly onHeaders?: (headers: Metadata) => void;
+  /** Receives the trailers that came at the end of the stream, once, just before it settles. Throwing ends it. */
+  readonly onTrailers?: (trailers: Metadata) => void;
   /** Middleware of this stream. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];
   /** Values for middleware. Default: none. */
@@ -221,13 +227,14 @@ const callFields = {
   ...oneWayFields,
   ...attemptFields,
   compression: compressionField,
-  onMetadata: callback<(metadata: Metadata) => void>(),
+  onHeaders: callback<(headers: Metadata) => void>(),
+  onTrailers: callback<(trailers: Metadata) => void>(),
 } satisfies FieldsOf<CallOptions>;
 
 const streamFields = {
   ...oneWayFields,
-  onMetadata: callFields.onMetadata,
-  onHeaders: callFields.onMetadata,
+  onHeaders: callFields.onHeaders,
+  onTrailers: callFields.onTrailers,
   retry: attemptFields.retry,
   idleTimeoutMs: idleTimeoutField,
   window: windowField,

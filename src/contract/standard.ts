@@ -5,8 +5,8 @@
 
 export type { RpcCode } from "../base/errors/code.ts";
 export {
-  type ErrorMetadata,
   type FabricDetail,
+  type ReceivedMetadata,
   RpcError,
   type RpcErrorOptions,
   type RpcErrorOrigin,

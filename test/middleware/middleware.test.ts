@@ -83,13 +83,13 @@ describe.each(providers)("middleware over $name", (provider) => {
     const token: Middleware = async (call, next) => {
       call.metadata.set("authorization", "Bearer secret");
       const value = await next();
-      expect(call.responseMetadata.get("x-user")).toBe("secret");
+      expect(call.trailers.get("x-user")).toBe("secret");
       return value;
     };
     const auth: Middleware = (call, next) => {
       const user = call.metadata.get("authorization")?.slice("Bearer ".length);
       if (user === undefined) throw new RpcError({ code: "unauthenticated", message: "a token is missing" });
-      call.responseMetadata.set("x-user", user);
+      call.trailers.set("x-user", user);
       return next();
     };
     const { api } = await over({ service: [auth] }, provider);

@@ -238,8 +238,8 @@ describe("items that are sent one by one through middleware", () => {
 describe("metadata of the answer through middleware", () => {
   it("is told once, when the caller's call settles, with what its last answer brought", async () => {
     let served = 0;
-    const answer = (call: { responseMetadata: Metadata }) => {
-      call.responseMetadata.set("try", String(++served));
+    const answer = (call: { trailers: Metadata }) => {
+      call.trailers.set("try", String(++served));
       if (served % 2 === 1) throw new RpcError({ code: "unavailable", message: "not yet" });
     };
     const { flow } = await over({
@@ -259,19 +259,19 @@ describe("metadata of the answer through middleware", () => {
       return next();
     };
     const told: unknown[] = [];
-    const onMetadata = (metadata: Metadata) => void told.push(metadata.get("try"));
-    expect(await flow(twice).sum([], { onMetadata })).toBe(1);
+    const onTrailers = (metadata: Metadata) => void told.push(metadata.get("try"));
+    expect(await flow(twice).sum([], { onTrailers })).toBe(1);
     expect(told).toEqual(["2"]);
-    expect(await read(flow(twice).count({ onMetadata }))).toEqual([]);
+    expect(await read(flow(twice).count({ onTrailers }))).toEqual([]);
     expect(told).toEqual(["2", "4"]);
     const throwing = () => {
       throw new Error("mine");
     };
-    expect(await failure(flow(twice).sum([], { onMetadata: throwing }))).toMatchObject({
+    expect(await failure(flow(twice).sum([], { onTrailers: throwing }))).toMatchObject({
       code: "internal",
-      message: "[internal] onMetadata threw",
+      message: "[internal] onTrailers threw",
     });
-    expect(await failure(read(flow(twice).count({ onMetadata: throwing })))).toMatchObject({
+    expect(await failure(read(flow(twice).count({ onTrailers: throwing })))).toMatchObject({
       code: "internal",
     });
   });

@@ -1,6 +1,7 @@
 import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { channels } from "../../base/observe/channels.ts";
+import type { AnswerMetadata } from "../../call/answer-metadata.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { type Answering, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
@@ -11,6 +12,7 @@ import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
 import { type CompressionBlock, compressionBlockBytes, notCompressed } from "../../wire/compressed-body.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import { frameFlag, frameHeaderBytes, frameKind, priorityOf, rendezvousOwner } from "../../wire/frame.ts";
+import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
@@ -351,7 +353,7 @@ export class IncomingCalls implements Answering {
     if (call.items !== undefined) this.#finishStream(call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     if (this.executed?.add(call) === true) return this.#succeed(call);
-    const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    const metadata = this.#metadataOf(call);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     let flags = metadata === undefined ? 0 : frameFlag.metadata;
     if (packed?.block !== undefined) flags |= frameFlag.compression;
@@ -372,6 +374,36 @@ export class IncomingCalls implements Answering {
     }
   }
 
+  /** The headers leave, if they have not. Returns the trailers; an error when either exceed a limit. */
+  #metadataOf(call: IncomingCall): Uint8Array | undefined | RpcError {
+    const { answerMetadata } = call;
+    if (answerMetadata === undefined) return undefined;
+    return this.#putHeaders(call, answerMetadata) ?? this.#trailersOf(call);
+  }
+
+  #trailersOf({ answerMetadata }: IncomingCall): Uint8Array | undefined | RpcError {
+    return answerPrefix(answerMetadata?.trailers, this.#outbox.maxPrefixBytes);
+  }
+
+  sendHeaders(call: IncomingCall): void {
+    if (call.answerMetadata === undefined || this.find(call.id) !== call) return;
+    const error = this.#putHeaders(call, call.answerMetadata);
+    if (error !== undefined) throw error;
+    this.#session.services.progress.wake();
+  }
+
+  /** Returns an error when they exceed a limit. */
+  #putHeaders({ id }: IncomingCall, metadata: AnswerMetadata): RpcError | undefined {
+    if (metadata.headersLeft || metadata.headers === undefined) return undefined;
+    const block = answerPrefix(metadata.headers, this.#outbox.maxPrefixBytes);
+    if (block instanceof RpcError) return block;
+    if (block === undefined) return undefined;
+    metadata.headersLeft = true;
+    lockSent(metadata.headers);
+    this.#outbox.raw({ kind: frameKind.headers, method: 0, callId: id, word: 0 }, 0, block);
+    return undefined;
+  }
+
   #succeed(call: IncomingCall): void {
     this.#readMs = countSucceeded(this.#session, call);
   }
@@ -383,7 +415,7 @@ export class IncomingCalls implements Answering {
 
   #fail(call: IncomingCall, error: RpcError): void {
     countFailed(this.#session, call, error);
-    const packed = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    const packed = this.#trailersOf(call);
     // What is beyond a limit is left out: the caller gets the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;

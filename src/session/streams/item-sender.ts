@@ -1,8 +1,6 @@
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { RendezvousBody } from "../../wire/frame.ts";
 import { frameKind } from "../../wire/frame.ts";
-import type { Metadata } from "../../wire/metadata/metadata.ts";
-import { answerPrefix } from "../calls/frame-prefix.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { inputItems, outputItems } from "../connection/rendezvous.ts";
 import { itemCost, SendCredits } from "./item-credits.ts";
@@ -16,8 +14,8 @@ export interface ItemProducer {
 
 /** The call whose items are sent. It is told of items that the peer pulls. */
 export interface OfferListener {
-  /** What the peer is told before the first item. */
-  readonly responseMetadata: Metadata | undefined;
+  /** Before the first item. @throws RpcError when the headers exceed a limit. */
+  sendHeaders(): void;
   beginOffer(): void;
   endOffer(): void;
 }
@@ -102,7 +100,7 @@ export class ItemSender extends SendCredits implements TurnTaker {
   /** Sends an item. It must be `ready`, or have been since the item was asked for. Throws EncodeError or RpcError. */
   send(value: unknown): void {
     const { outbox, services } = this.#session;
-    if (this.#head === undefined) this.#sendHeaders();
+    if (this.#head === undefined) this.#offers?.sendHeaders();
     const head = (this.#head ??= { kind: this.#kind, method: 0, callId: this.#callId, word: 0 });
     head.word = this.#count;
     outbox.value(head, value, (this.#offer ??= (body) => this.#offerItem(body)));
@@ -111,15 +109,6 @@ export class ItemSender extends SendCredits implements TurnTaker {
     this.spend(itemCost(outbox.valueBytes));
     services.counters.itemsSent++;
     services.progress.wake();
-  }
-
-  /** Before the first item. @throws RpcError when the metadata exceed a limit. */
-  #sendHeaders(): void {
-    const { outbox } = this.#session;
-    const block = answerPrefix(this.#offers?.responseMetadata, outbox.maxPrefixBytes);
-    if (block === undefined) return;
-    if (block instanceof RpcError) throw block;
-    outbox.raw({ kind: frameKind.headers, method: 0, callId: this.#callId, word: 0 }, 0, block);
   }
 
   /** Nothing is sent any more. */
