@@ -28,6 +28,7 @@ import type { CallSession } from "./session-source.ts";
  *
  *   from      event                                                  to        effect
  *   checking  input fits                                             trying    budget gets its deposit, first attempt
+ *   trying    headers of an attempt                                  trying    the other attempts given up
  *   trying    an answer                                              judging   the other attempts given up
  *   trying    failure, others under way, may be tried again          trying    the others decide
  *   trying    failure of the last, may be tried again                waiting   budget pays, alarm for the back-off
@@ -37,7 +38,7 @@ import type { CallSession } from "./session-source.ts";
  *   any open  abort, deadline, the served call's end, peer closed    settled   alarm off, all attempts given up
  *
  * A failure may be tried again if its code is one to retry after, attempts are left, time and the budget allow it, and a
- * second execution is impossible or does no harm (`isRepeatable`).
+ * second execution is impossible, or does no harm and contradicts no headers (`isRepeatable`).
  */
 export type AttemptedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
@@ -171,7 +172,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** The server of this attempt has sent headers: it is the one that decides. The user is told once. */
   onAttemptHeaders(attempt: CallAttempt, headers: Metadata): void {
     if (this.phase !== "trying") return;
-    this.giveUpOthers(attempt);
+    // Attempts that are known again are one execution: to cancel one would end it.
+    if (attempt.identity === undefined) this.giveUpOthers(attempt);
     if (this.#hasToldHeaders) return;
     this.#hasToldHeaders = true;
     tellMetadata(this, this.terms.onHeaders, headers, "onHeaders threw");

@@ -274,7 +274,7 @@ describe("headers", () => {
     };
     const { api } = await pair(mem, [jobs({ safe })]);
     const { events, first, onHeaders } = keeper();
-    const hedged = api(Jobs, { retry: false, hedge: { afterMs: 5, attempts: 3 }, timeoutMs: 60_000 });
+    const hedged = api(Jobs, { retry: false, hedge: { afterMs: 5, attempts: 2 }, timeoutMs: 60_000 });
     const answer = hedged.safe({ onHeaders });
     await first;
     expect(await gaveUp.promise).toMatchObject({ code: "cancelled" });
