@@ -19,19 +19,12 @@ import { entryFault } from "../wire/metadata/entry.ts";
 import { entriesOf, Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
 import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
 import {
-  type AttemptOptions,
   attemptFields,
   type ClientRetryOptions,
   clientAttemptFields,
   type HedgeOptions,
   type RetryOptions,
 } from "./retry-policy.ts";
-
-/**
- * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
- * fails at once with `resource_exhausted`.
- */
-export type WhenFull = "wait" | "fail";
 
 /**
  * The options of `peer.client`. They apply to every call of the client that does not set its own.
@@ -44,7 +37,7 @@ export type WhenFull = "wait" | "fail";
  * });
  * await client.stat({ path }, { retry: false, signal }); // this call is not retried
  */
-export interface ClientOptions extends AttemptOptions {
+export interface ClientOptions {
   /**
    * The deadline of a call, in milliseconds: connecting, waiting, retries and the answer. Default: the method's, or
    * 10,000. A call cannot wait forever. Streams have none unless their method or their own options set one.
@@ -67,8 +60,11 @@ export interface ClientOptions extends AttemptOptions {
    * serves. Set false for work that must continue. Default true.
    */
   readonly inherit?: boolean;
-  /** What a call does when the window is full. Default "wait". */
-  readonly whenFull?: WhenFull;
+  /**
+   * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
+   * fails at once with `resource_exhausted`. Default "wait".
+   */
+  readonly whenFull?: "wait" | "fail";
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority;
   /**
@@ -88,7 +84,7 @@ export interface ClientOptions extends AttemptOptions {
 }
 
 /** The options of one call. */
-export interface CallOptions extends AttemptOptions {
+export interface CallOptions {
   /** The deadline of this call, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number;
   /** The time limit of one attempt, in milliseconds. Default: the client's. */
@@ -103,7 +99,7 @@ export interface CallOptions extends AttemptOptions {
   /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
   /** What this call does when the window is full. Default: the client's. */
-  readonly whenFull?: WhenFull;
+  readonly whenFull?: "wait" | "fail";
   /** The priority of this call. Default: the client's, or the method's. */
   readonly priority?: Priority;
   /** Metadata of this call, beside the client's. */
@@ -151,7 +147,7 @@ export interface StreamCallOptions {
   /** Whether the stream inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
   /** What the request does when the window of calls is full. Default: the client's. */
-  readonly whenFull?: WhenFull;
+  readonly whenFull?: "wait" | "fail";
   /** The priority of the request. Default: the client's, or the method's. */
   readonly priority?: Priority;
   /** Metadata of the request, beside the client's. */

@@ -11,7 +11,7 @@ import type { Identity } from "../security/identity.ts";
 import { openStream, remoteReadable, remoteWritable } from "../transfer/byte-stream/remote-stream.ts";
 import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
+import { pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
 import type {
   GetPart,
   LocalMemory,
@@ -205,7 +205,7 @@ export class HandlerCall {
    */
   pull<T extends ArrayBufferView>(
     remote: RemoteRegionLike<"read">,
-    Type: PullType<T>,
+    Type: { readonly prototype: T },
     options?: PullOptions,
   ): Promise<T> {
     return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);

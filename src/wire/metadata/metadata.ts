@@ -3,13 +3,12 @@ import { entryFault, type MetadataKey, type MetadataValue, type MetadataValues }
 import { addValue, findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
 import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
-/** Names with their values, as `Metadata`, a `Map` and the `Headers` of fetch have them. */
-export interface NamedValues extends Iterable<[name: string, value: MetadataValues]> {
-  has(name: string): boolean;
-}
+/** Metadata as a user gives it: an object, or names with values as `Metadata`, a `Map` and the `Headers` of fetch have them. */
+export type MetadataInit =
+  | Readonly<Record<string, MetadataValues>>
+  | (Iterable<[name: string, value: MetadataValues]> & { has(name: string): boolean });
 
-/** Metadata as a user gives it: an object, a `Metadata`, a `Map`, or the `Headers` of fetch. */
-export type MetadataInit = NamedValues | Readonly<Record<string, MetadataValues>>;
+type NamedValues = Extract<MetadataInit, { has(name: string): boolean }>;
 
 /** Whether `init` has its entries as an iterable, and can be iterated again. */
 function hasNamedValues(init: object): init is NamedValues {
