@@ -3,15 +3,6 @@ import type { ReceivedMetadata, RpcErrorOptions } from "../base/errors/rpc-error
 import { Metadata } from "../wire/metadata/metadata.ts";
 import type { MetadataListener } from "./outgoing-call.ts";
 
-/** What the server of a call tells its caller beside items and answer. Most calls have none. */
-export class AnswerMetadata {
-  /** Before the first item or the answer. Undefined: nobody has looked at them. */
-  headers: Metadata | undefined = undefined;
-  headersLeft = false;
-  /** With the answer or the error. */
-  trailers: Metadata | undefined = undefined;
-}
-
 /** A user's call that its peer has spoken to. */
 interface ToldCall {
   readonly settled: boolean;

@@ -5,7 +5,6 @@ import type { Priority } from "../base/flow/priority.ts";
 import { Timed } from "../base/time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { lockSent, Metadata } from "../wire/metadata/metadata.ts";
-import { AnswerMetadata } from "./answer-metadata.ts";
 import type { ServedItems } from "./call-items.ts";
 import { CallOperations, type OperationFailure } from "./call-operations.ts";
 
@@ -94,6 +93,15 @@ const queuedWording: EndWording = {
 
 /** What a frame can tell: 71 minutes. */
 const longestUs = 0xffff_ffff;
+
+/** What the server of a call tells its caller beside items and answer. Most calls have none. */
+export class AnswerMetadata {
+  /** Before the first item or the answer. Undefined: nobody has looked at them. */
+  headers: Metadata | undefined = undefined;
+  headersLeft = false;
+  /** With the answer or the error. */
+  trailers: Metadata | undefined = undefined;
+}
 
 /** One call as its server has it. */
 export class IncomingCall extends Timed {

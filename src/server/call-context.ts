@@ -93,7 +93,7 @@ export class HandlerCall {
    * Metadata for the caller that arrives with the answer or the error. What is set after the call has ended is lost.
    *
    * @example
-   * call.trailers.set("x-rows-read", String(rows));
+   * call.trailers.set("x-served-by", String(process.pid));
    */
   get trailers(): Metadata {
     return this.#call.trailers;
@@ -107,7 +107,7 @@ export class HandlerCall {
    * beyond the limits of metadata; the error of the call when it has ended.
    *
    * @example
-   * call.sendHeaders({ "x-job": job.id }); // the caller's `onHeaders` gets it while the job runs
+   * call.sendHeaders({ "x-job": crypto.randomUUID() }); // the caller's `onHeaders` gets it while the job runs
    */
   sendHeaders(entries?: MetadataInit): void {
     this.#call.assertOpen();

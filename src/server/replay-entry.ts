@@ -1,7 +1,7 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import type { AnswerMetadata } from "../call/answer-metadata.ts";
 import {
   type Answering,
+  type AnswerMetadata,
   type Awaited,
   type EndWording,
   handlerWording,

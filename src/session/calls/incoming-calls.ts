@@ -1,9 +1,8 @@
 import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { channels } from "../../base/observe/channels.ts";
-import type { AnswerMetadata } from "../../call/answer-metadata.ts";
 import type { ServedItems } from "../../call/call-items.ts";
-import { type Answering, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
+import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";

@@ -50,7 +50,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /** As it arrived: decoded when somebody looks. */
   #received: Buffer | undefined;
   /** Why it cannot be changed. */
-  #locked: string | undefined;
+  #locked: "received" | "sent" | undefined;
   /** As it was packed last. Kept until it changes. */
   #packed: Uint8Array | undefined;
 
@@ -184,7 +184,9 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 
   #assertUnlocked(): void {
-    if (this.#locked !== undefined) throw new TypeError(`metadata: ${this.#locked}`);
+    if (this.#locked === "sent") throw new TypeError("metadata: the headers have been sent");
+    if (this.#locked === "received")
+      throw new TypeError("metadata: received metadata cannot be changed, copy it: new Metadata(…)");
   }
 
   #pack(): Uint8Array | undefined {
@@ -200,7 +202,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   static #ofBlock(block: Buffer | undefined): Metadata {
     const metadata = new Metadata();
     metadata.#received = block;
-    metadata.#locked = "received metadata cannot be changed, copy it: new Metadata(…)";
+    metadata.#locked = "received";
     return metadata;
   }
 
@@ -208,7 +210,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
     receivedMetadata = (block) => Metadata.#ofBlock(block);
     blockOf = (metadata) => metadata.#pack();
     lockSent = (metadata) => {
-      metadata.#locked = "the headers have been sent";
+      metadata.#locked = "sent";
     };
   }
 }
