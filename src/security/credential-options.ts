@@ -48,32 +48,16 @@ export interface TlsCredentials {
   readonly crl: (() => Pem) | undefined;
 }
 
-/** What this engine shows where it connects. */
-interface OwnPsk {
-  readonly identity: string;
-  readonly key: Uint8Array;
-}
-
-/** Pre-shared keys. It keeps them out of what is printed, inspected or serialized. */
-export class PskCredentials {
-  readonly kind = "psk";
+export interface PskCredentials {
+  readonly kind: "psk";
+  /** What this engine shows where it connects. Undefined: it can only be connected to. */
+  readonly own: { readonly identity: string; readonly key: Uint8Array } | undefined;
   /**
    * The key that belongs to an identity.
    *
    * @throws RangeError for a key that is too short; what the user's function throws.
    */
   readonly lookup: (identity: string) => Uint8Array | undefined;
-  readonly #own: OwnPsk | undefined;
-
-  constructor(own: OwnPsk | undefined, lookup: PskCredentials["lookup"]) {
-    this.#own = own;
-    this.lookup = lookup;
-  }
-
-  /** Undefined: this engine can only be connected to. */
-  get own(): OwnPsk | undefined {
-    return this.#own;
-  }
 }
 
 const minKeyBytes = 32;
@@ -131,7 +115,7 @@ export function resolvePskOptions(caller: string, path: string, options: PskOpti
   const own = identity === undefined ? undefined : ownKey(where, identity, key);
   const keyOf =
     lookup ?? ((name: string): Uint8Array | undefined => (name === own?.identity ? own.key : undefined));
-  return new PskCredentials(own, (name) => {
+  return new ResolvedPsk(own, (name) => {
     const found: unknown = keyOf(name);
     if (found === undefined) return undefined;
     assertKey(`what ${where}.lookup returns`, found);
@@ -139,7 +123,23 @@ export function resolvePskOptions(caller: string, path: string, options: PskOpti
   });
 }
 
-function ownKey(where: string, identity: unknown, key: unknown): OwnPsk {
+/** Keeps keys out of what is printed, inspected or serialized. */
+class ResolvedPsk implements PskCredentials {
+  readonly kind = "psk";
+  readonly lookup: PskCredentials["lookup"];
+  readonly #own: PskCredentials["own"];
+
+  constructor(own: PskCredentials["own"], lookup: PskCredentials["lookup"]) {
+    this.#own = own;
+    this.lookup = lookup;
+  }
+
+  get own(): PskCredentials["own"] {
+    return this.#own;
+  }
+}
+
+function ownKey(where: string, identity: unknown, key: unknown): NonNullable<PskCredentials["own"]> {
   if (typeof identity !== "string") throw new TypeError(`${where}.identity must be a string`);
   const bytes = Buffer.byteLength(identity);
   if (bytes < 1 || bytes > maxIdentityBytes || identity.includes("\0"))
