@@ -1,7 +1,13 @@
 /// <reference types="node" preserve="true" />
 
-// The entry `cinnabar/inspect`: reports on this machine and this process, for operators and tools. No engine is needed.
+// The entry `cinnabar/inspect`: reports on this machine and this process, for operators and tools. No engine is needed. It
+// also has the types of the parts of an engine's `stats()`.
 
+export type { WindowStats } from "./base/flow/in-flight-window.ts";
+export type { WaitingLevels } from "./base/flow/priority-queue.ts";
+export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
+export type { Counters } from "./base/observe/counters.ts";
+export type { HistogramSummary } from "./base/observe/histogram.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {
@@ -10,6 +16,17 @@ export {
   type ProvidersReport,
   providers,
 } from "./fabric/libfabric/libfabric.ts";
+export type {
+  ConnectionCounts,
+  GrantedAttributes,
+  PortDescription,
+  PortQueues,
+  QueueLevel,
+  QueuePairAttributes,
+  VerbsDescription,
+} from "./fabric/libfabric/port-report.ts";
+export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
+export type { Absences, PortGauges } from "./fabric/port.ts";
 export {
   type QueuePairState,
   type RdmaConnection,
@@ -26,5 +43,10 @@ export {
   type MemReport,
   type RdmaDeviceReport,
 } from "./fabric/rdma/fabrics.ts";
-export type { ForkSafety } from "./fabric/rdma/pinned-memory.ts";
+export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";
+export type { PoolStats } from "./memory/pool.ts";
+export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
+export type { SecurityRefusal, SecurityStats } from "./security/security-meter.ts";
+export type { AdmissionStats, ShedCause } from "./server/admission.ts";
+export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";

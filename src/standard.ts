@@ -4,12 +4,9 @@
 // then finds although no `types` of a user's tsconfig.json does.
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
-export type { WindowStats } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
-export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
-export type { SlowCall, SlowPhase } from "./base/observe/channels.ts";
-export type { Counters } from "./base/observe/counters.ts";
-export { Histogram, type HistogramData, type HistogramSummary } from "./base/observe/histogram.ts";
+export type { SlowCall } from "./base/observe/channels.ts";
+export { Histogram, type HistogramData } from "./base/observe/histogram.ts";
 export type { Clock, WakeUp } from "./base/time/clock.ts";
 export type { Compression, CompressionOptions } from "./call/compression.ts";
 export { type ContextKey, ContextValues, contextKey } from "./call/context-values.ts";
@@ -19,11 +16,9 @@ export type {
   ClientCallOptions,
   ClientOptions,
   StreamCallOptions,
-  WhenFull,
 } from "./client/call-options.ts";
 export type { Client } from "./client/client.ts";
 export type {
-  AttemptOptions,
   ClientRetryOptions,
   HedgeOptions,
   RetryOptions,
@@ -55,27 +50,14 @@ export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
-export type {
-  ConnectionCounts,
-  GrantedAttributes,
-  PortDescription,
-  PortQueues,
-  QueueLevel,
-  QueuePairAttributes,
-  VerbsDescription,
-} from "./fabric/libfabric/port-report.ts";
-export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
-export type { Absences, PortGauges } from "./fabric/port.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
-export type { LockedMemory } from "./fabric/rdma/pinned-memory.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
-export type { Pool, PooledMemory, PoolStats, TakeOptions, ViewConstructor } from "./memory/pool.ts";
+export type { Pool, PooledMemory, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";
 export type { QuarantinedMemory } from "./memory/region-core.ts";
 export { RegionHandle, type ShareOptions } from "./memory/region-handle.ts";
 export type { RegionKeys } from "./memory/region-kind.ts";
-export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { RemoteRegion } from "./memory/remote-region.ts";
 export type { Allow, Authorize, AuthorizedCall } from "./security/authorization-options.ts";
 export type { Certificate } from "./security/certificate.ts";
@@ -89,19 +71,17 @@ export type {
   PskIdentity,
 } from "./security/identity.ts";
 export type { SuiteName } from "./security/sealing/suites.ts";
-export type { SecurityRefusal, SecurityRefused, SecurityStats } from "./security/security-meter.ts";
+export type { SecurityRefused } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
-export type { AdmissionStats, QueuedClass, ShedCause } from "./server/admission.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
 export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
-export type { WaitingLevel } from "./session/calls/waiting-calls.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";
 export type { BorrowOptions } from "./transfer/handles/borrowing.ts";
 export { type BorrowedPart, BorrowedRegion } from "./transfer/handles/borrowing.ts";
-export type { PullType, Transfer } from "./transfer/transfer.ts";
+export type { Transfer } from "./transfer/transfer.ts";
 export type { TransferProgress } from "./transfer/transfer-operation.ts";
 export type {
   GetPart,
@@ -114,5 +94,4 @@ export type {
   TransferRange,
 } from "./transfer/transfer-options.ts";
 export type { RemoteWord } from "./transfer/word.ts";
-export type { CompressionFormat } from "./wire/compressed-body.ts";
-export { Metadata, type MetadataInit, type NamedValues } from "./wire/metadata/metadata.ts";
+export { Metadata, type MetadataInit } from "./wire/metadata/metadata.ts";

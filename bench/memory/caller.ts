@@ -40,8 +40,8 @@ export async function open(url: string, phase: "sent" | "waiting"): Promise<Call
         if (i % batch === 0) await new Promise(setImmediate);
       }
       const settled = () => {
-        const { callsOut, callsWaiting } = engine.stats();
-        return callsOut + callsWaiting >= wanted;
+        const { calls } = engine.stats();
+        return calls.out + calls.waiting >= wanted;
       };
       while (!settled()) await new Promise(setImmediate);
       while (server !== undefined && phase === "sent" && (await server.held()) < wanted)

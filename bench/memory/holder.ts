@@ -24,7 +24,7 @@ export async function open(listen: string): Promise<Holder> {
   return {
     ...usage,
     url: async () => engine.urls[0] ?? "",
-    held: async () => engine.stats().callsIn,
+    held: async () => engine.stats().calls.in,
     waitingHandlerBytes: async (count) =>
       usersShare(count, () => {
         const items = watch();

@@ -28,7 +28,7 @@ export async function open(url: string): Promise<Reader> {
         streams.push(stream);
         if (i % batch === 0) await new Promise(setImmediate);
       }
-      while (engine.stats().callsOut < streams.length) await new Promise(setImmediate);
+      while (engine.stats().calls.out < streams.length) await new Promise(setImmediate);
     },
 
     waitingConsumerBytes: async (count) =>

@@ -71,7 +71,7 @@ export async function open(key: string, id: string, address: string): Promise<Co
       };
       await Promise.all(Array.from({ length: inFlight }, lane));
       // What has left counts when the server has executed it.
-      while (engine.stats().callsOut > 0) await new Promise(setImmediate);
+      while (engine.stats().calls.out > 0) await new Promise(setImmediate);
       return { count, elapsedMs: performance.now() - startedMs };
     },
 

@@ -44,7 +44,7 @@ const stopped = new Promise<string>((resolve) => process.once("SIGTERM", () => r
 await using other = await Engine.open();
 const client = (await other.connect(engine.urls[0] ?? url)).client(Jobs);
 const running = client.run();
-while (engine.stats().callsIn === 0) await setTimeout(1);
+while (engine.stats().calls.in === 0) await setTimeout(1);
 process.kill(process.pid, "SIGTERM");
 while (engine.state === "open") await setTimeout(1);
 

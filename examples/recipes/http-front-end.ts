@@ -95,7 +95,7 @@ for (const body of ['{ "year": 2026 }', '{ "year": 3000 }', '{ "year": "now" }',
 
 const impatient = new AbortController();
 const slow = ask('{ "year": 0 }', impatient.signal).catch((error: Error) => error.name);
-while (backend.stats().callsIn === 0) await setTimeout(1);
+while (backend.stats().calls.in === 0) await setTimeout(1);
 impatient.abort();
 console.log(await slow);
 await aborted;

@@ -5,10 +5,10 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
  * place of a frame's header in the port's slab.
  */
 export interface CallItems {
+  /** Items of the peer that have come. */
+  readonly received: number;
   /** An item of the peer's has come. */
   onItem(at: number, bodyBytes: number, flags: number): void;
-  /** The metadata that the peer sends before its first item have come. */
-  onHeaders(at: number, bodyBytes: number): void;
   /** The peer sends no more items, after so many. Only the caller of a stream says so. */
   onItemsEnd(count: number): void;
   /** The peer takes so many more items and bytes. */

@@ -17,7 +17,7 @@ export interface CompressionOptions {
    * `deflate` is understood by every engine. `zstd` is faster; it needs Node 22.15 or 23.8. A peer without `zstd` gets
    * `deflate`, and a peer without compression gets bodies as they are.
    */
-  readonly format: CompressionFormat;
+  readonly format: "deflate" | "zstd";
   /** Bodies that are longer than this are compressed, in bytes, 0 to 2^32 - 1. Default 65,536. */
   readonly minBytes?: number;
   /**
@@ -28,7 +28,7 @@ export interface CompressionOptions {
 }
 
 /** The option `compression` of a client or a call: a format, the format with its terms, or `false` for none. */
-export type Compression = CompressionFormat | CompressionOptions | false;
+export type Compression = CompressionOptions["format"] | CompressionOptions | false;
 
 /** The same, complete. */
 export type ResolvedCompression = Required<CompressionOptions>;

@@ -4,7 +4,7 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import { Timed } from "../base/time/deadline-wheel.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
-import type { Metadata } from "../wire/metadata/metadata.ts";
+import { lockSent, Metadata } from "../wire/metadata/metadata.ts";
 import type { ServedItems } from "./call-items.ts";
 import { CallOperations, type OperationFailure } from "./call-operations.ts";
 
@@ -41,6 +41,8 @@ export type HandlerBegun = "none" | "here" | "elsewhere";
  */
 export interface Answering {
   answer(call: IncomingCall, outcome: Outcome): void;
+  /** Its headers leave now, unless they have. @throws RpcError when they exceed a limit. */
+  sendHeaders?(call: IncomingCall): void;
   /** Its time is up and its handler has not ended. The answer follows. */
   onOverdue?(call: IncomingCall): void;
 }
@@ -92,6 +94,15 @@ const queuedWording: EndWording = {
 /** What a frame can tell: 71 minutes. */
 const longestUs = 0xffff_ffff;
 
+/** What the server of a call tells its caller beside items and answer. Most calls have none. */
+export class AnswerMetadata {
+  /** Before the first item or the answer. Undefined: nobody has looked at them. */
+  headers: Metadata | undefined = undefined;
+  headersLeft = false;
+  /** With the answer or the error. */
+  trailers: Metadata | undefined = undefined;
+}
+
 /** One call as its server has it. */
 export class IncomingCall extends Timed {
   readonly id: number;
@@ -99,9 +110,10 @@ export class IncomingCall extends Timed {
   /** What it is known by when it is tried again; undefined when it stands for itself. */
   readonly identity: CallIdentity | undefined;
   handler: HandlerBegun;
-  /** What came with its request, and what goes with its answer. */
+  /** What came with its request. */
   metadata: Metadata | undefined = undefined;
-  responseMetadata: Metadata | undefined = undefined;
+  /** What goes with its answer. Undefined: nobody has looked at it. */
+  answerMetadata: AnswerMetadata | undefined = undefined;
   /** What the calls of its handler carry. Undefined: they inherit what `metadata` has for them. */
   nestedMetadata: Metadata | undefined = undefined;
   /** How urgent its caller says it is. */
@@ -198,6 +210,34 @@ export class IncomingCall extends Timed {
    */
   handlerReturned(): Promise<OperationFailure | undefined> | undefined {
     return this.#operations?.handlerReturned();
+  }
+
+  /** What its caller is told before the first item or the answer. It cannot be changed once it has left. */
+  get headers(): Metadata {
+    this.answerMetadata ??= new AnswerMetadata();
+    this.answerMetadata.headers ??= new Metadata();
+    // There were none when the first item left.
+    if (this.items !== undefined && this.items.sent > 0) lockSent(this.answerMetadata.headers);
+    return this.answerMetadata.headers;
+  }
+
+  /** What its caller is told with the answer or the error. */
+  get trailers(): Metadata {
+    this.answerMetadata ??= new AnswerMetadata();
+    this.answerMetadata.trailers ??= new Metadata();
+    return this.answerMetadata.trailers;
+  }
+
+  /** Its headers leave now, if there are any that have not. @throws RpcError when they exceed a limit. */
+  sendHeaders(): void {
+    if (this.answerMetadata?.headersLeft === false) this.#session.sendHeaders?.(this);
+  }
+
+  /** Its caller is told what the handler of another call has said. Headers that have left do not leave again. */
+  answerAs({ headers, trailers }: AnswerMetadata): void {
+    this.answerMetadata ??= new AnswerMetadata();
+    this.answerMetadata.headers = headers;
+    this.answerMetadata.trailers = trailers;
   }
 
   /** It is executed in the stead of the call it is like. */

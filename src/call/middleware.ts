@@ -37,10 +37,15 @@ export interface MiddlewareCall {
   /** The metadata of the request. Middleware of the client may change it before `next()`. */
   readonly metadata: Metadata;
   /**
-   * The metadata of the answer. Middleware of the server may change it until the call ends. At the client it is there
-   * when `next()` has settled.
+   * What the server says before its first item or its answer. Middleware of the server may change it until it is sent. At
+   * the client it is there when `next()` has resolved.
    */
-  readonly responseMetadata: Metadata;
+  readonly headers: Metadata;
+  /**
+   * What the server says with its answer or error. Middleware of the server may change it until the call ends. At the
+   * client it is there when `next()` has settled; where `next()` resolves to items, when these have ended.
+   */
+  readonly trailers: Metadata;
   /**
    * At the server: metadata of the calls that the handler makes, such as a request id. It begins with the trace context
    * of the request. At the client undefined.
@@ -59,8 +64,9 @@ export interface MiddlewareCall {
 
 /**
  * Goes on with the call: through the middleware that follows, then to the peer or to the handler. Resolves to the
- * output, or rejects with the error of the call. The output of a stream whose items the server sends is an iterable: it
- * is there before the first item. `next` may be called several times, or never.
+ * output, or rejects with the error of the call. The output of a stream whose items the server sends is an iterable. It
+ * is there when the headers, the first item or the end has come, and a stream that fails before that rejects. `next` may
+ * be called several times, or never.
  */
 export type Next = () => Promise<unknown>;
 

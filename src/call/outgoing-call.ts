@@ -76,7 +76,7 @@ export interface Callee {
 /** Told once when the call that it goes along with has settled for its caller: with the error, if there was one. */
 export type CallObserver = (error: RpcError | undefined) => void;
 
-/** Told of the metadata that came with the answer, before the call settles. */
+/** Told of the headers before the first item and the answer, or of the trailers before the call settles. */
 export type MetadataListener = (metadata: Metadata) => void;
 
 /** What goes along with a call, which most do without. */
@@ -86,7 +86,10 @@ interface Along {
   observers: CallObserver[];
   /** The block of its request. */
   metadata: Uint8Array | undefined;
-  onMetadata: MetadataListener | undefined;
+  /** What its server has said before its first item and its answer. */
+  headers: Metadata | undefined;
+  onHeaders: MetadataListener | undefined;
+  onTrailers: MetadataListener | undefined;
   queued: Queued | undefined;
   compression: ResolvedCompression | undefined;
   packed: PackedRequest | undefined;
@@ -96,7 +99,9 @@ const nothingAlong = (): Along => ({
   grants: noGrants,
   observers: noObservers,
   metadata: undefined,
-  onMetadata: undefined,
+  headers: undefined,
+  onHeaders: undefined,
+  onTrailers: undefined,
   queued: undefined,
   compression: undefined,
   packed: undefined,
@@ -255,19 +260,40 @@ export abstract class OutgoingCall extends MadeCall {
     this.#along.packed = packed;
   }
 
-  /** Lets `listener` have the metadata of the answer. */
-  listenForMetadata(listener: MetadataListener): void {
+  /** Lets the user's listeners have the metadata of the server. */
+  listenForMetadata(onHeaders: MetadataListener | undefined, onTrailers: MetadataListener | undefined): void {
     this.#along ??= nothingAlong();
-    this.#along.onMetadata = listener;
+    this.#along.onHeaders = onHeaders;
+    this.#along.onTrailers = onTrailers;
   }
 
-  /** The answer is there, with this. False: a listener of the user's has failed, or ended, the call. */
-  tellMetadata(metadata: Metadata): boolean {
+  /** What its server has said before its first item and its answer. Undefined: nothing. */
+  get headers(): Metadata | undefined {
+    return this.#along?.headers;
+  }
+
+  /** They have come, once. */
+  onHeaders(headers: Metadata): void {
+    this.#along ??= nothingAlong();
+    this.#along.headers = headers;
+    if (!this.settled) this.tellHeaders(headers);
+  }
+
+  protected tellHeaders(headers: Metadata): void {
     try {
-      this.#along?.onMetadata?.(metadata);
+      this.#along?.onHeaders?.(headers);
+    } catch (cause) {
+      if (!this.settled) this.endEarly("internal", "onHeaders threw", { cause });
+    }
+  }
+
+  /** The answer is there, with these. False: a listener of the user's has failed, or ended, the call. */
+  tellTrailers(trailers: Metadata): boolean {
+    try {
+      this.#along?.onTrailers?.(trailers);
     } catch (cause) {
       if (!this.settled)
-        this.onFailure(new RpcError({ code: "internal", message: "onMetadata threw", cause }));
+        this.onFailure(new RpcError({ code: "internal", message: "onTrailers threw", cause }));
     }
     return !this.settled;
   }

@@ -1,8 +1,10 @@
 import type { RpcCode } from "../base/errors/code.ts";
-import type { SlowCall, SlowPhase } from "../base/observe/channels.ts";
+import type { SlowCall } from "../base/observe/channels.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { IncomingCall } from "./incoming-call.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
+
+type SlowPhase = SlowCall["phases"][number];
 
 /**
  * What is told of a call that was made here; of one that was tried again, its last attempt's times, from the call's

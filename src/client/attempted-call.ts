@@ -3,7 +3,7 @@ import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
-import { tellAnswerMetadata } from "../call/answer-metadata.ts";
+import { tellMetadata } from "../call/answer-metadata.ts";
 import type { ResolvedCompression } from "../call/compression.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
@@ -28,6 +28,7 @@ import type { CallSession } from "./session-source.ts";
  *
  *   from      event                                                  to        effect
  *   checking  input fits                                             trying    budget gets its deposit, first attempt
+ *   trying    headers of an attempt                                  trying    the other attempts given up
  *   trying    an answer                                              judging   the other attempts given up
  *   trying    failure, others under way, may be tried again          trying    the others decide
  *   trying    failure of the last, may be tried again                waiting   budget pays, alarm for the back-off
@@ -37,7 +38,7 @@ import type { CallSession } from "./session-source.ts";
  *   any open  abort, deadline, the served call's end, peer closed    settled   alarm off, all attempts given up
  *
  * A failure may be tried again if its code is one to retry after, attempts are left, time and the budget allow it, and a
- * second execution is impossible or does no harm (`isRepeatable`).
+ * second execution is impossible, or does no harm and contradicts no headers (`isRepeatable`).
  */
 export type AttemptedPhase = "checking" | "trying" | "waiting" | "judging" | "settled";
 
@@ -47,7 +48,8 @@ export interface CallTerms {
   readonly failsWhenFull: boolean;
   /** Undefined: it is tried once. */
   readonly policy: RetryPolicy | undefined;
-  readonly onMetadata: MetadataListener | undefined;
+  readonly onHeaders: MetadataListener | undefined;
+  readonly onTrailers: MetadataListener | undefined;
 }
 
 /**
@@ -77,6 +79,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
+  #hasToldHeaders = false;
 
   constructor(method: ClientMethod, input: unknown) {
     super();
@@ -160,11 +163,21 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     this.mayHaveRun = true;
     this.phase = "judging";
     this.giveUpAttempts(attempt);
-    if (tellAnswerMetadata(this, this.terms.onMetadata, attempt.answerMetadata)) this.onAnswer(value);
+    if (tellMetadata(this, this.terms.onTrailers, attempt.trailers, "onTrailers threw")) this.onAnswer(value);
   }
 
   /** The answer that decides has come: to be checked. */
   protected abstract onAnswer(value: unknown): void;
+
+  /** The server of this attempt has sent headers: it is the one that decides. The user is told once. */
+  onAttemptHeaders(attempt: CallAttempt, headers: Metadata): void {
+    if (this.phase !== "trying") return;
+    // Attempts that are known again are one execution: to cancel one would end it.
+    if (attempt.identity === undefined) this.giveUpOthers(attempt);
+    if (this.#hasToldHeaders) return;
+    this.#hasToldHeaders = true;
+    tellMetadata(this, this.terms.onHeaders, headers, "onHeaders threw");
+  }
 
   onAttemptFailure(attempt: CallAttempt, error: RpcError, how: AttemptFailure): void {
     if (this.settled) return;
@@ -190,9 +203,9 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return error.reason === undefined && policy.codes.has(error.code);
   }
 
-  /** Whether another attempt can do no harm. */
-  protected isRepeatable(_attempt: CallAttempt, _error: RpcError): boolean {
-    return !this.mayHaveRun || this.method.idempotent;
+  /** Whether another attempt can do no harm, and does not contradict what the user has been told. */
+  protected isRepeatable(attempt: CallAttempt, _error: RpcError): boolean {
+    return attempt.headers === undefined && (!this.mayHaveRun || this.method.idempotent);
   }
 
   #waitToTryAgain(error: RpcError): void {
@@ -237,6 +250,12 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     }
   }
 
+  /** This attempt goes on alone. */
+  protected giveUpOthers(deciding: CallAttempt): void {
+    this.last = deciding;
+    this.giveUpAttempts(deciding);
+  }
+
   /** The attempts that servers may still be at. They are given up. */
   protected takeAttempts(): readonly CallAttempt[] {
     return this.last === undefined ? [] : [this.last];
@@ -252,7 +271,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   protected failWith(error: RpcError): void {
     this.phase = "judging";
     this.giveUpAttempts();
-    if (tellAnswerMetadata(this, this.terms.onMetadata, error.metadata)) endWithError(this, error);
+    if (tellMetadata(this, this.terms.onTrailers, error.trailers, "onTrailers threw"))
+      endWithError(this, error);
   }
 
   abstract succeed(value: unknown): void;
@@ -289,8 +309,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> extends ClientRequest {
   /** 1 for the first of its call. */
   readonly number: number;
-  /** What came with the answer. The user is told by the call, once. */
-  answerMetadata: Metadata | undefined;
+  /** What came with the answer. Its call tells the user, once. */
+  trailers: Metadata | undefined;
   protected readonly call: Call;
 
   constructor(call: Call, number: number) {
@@ -324,8 +344,12 @@ export abstract class CallAttempt<Call extends AttemptedCall = AttemptedCall> ex
     return this.session !== undefined && error.notExecuted !== true;
   }
 
-  override tellMetadata(metadata: Metadata): boolean {
-    this.answerMetadata = metadata;
+  protected override tellHeaders(headers: Metadata): void {
+    this.call.onAttemptHeaders(this, headers);
+  }
+
+  override tellTrailers(trailers: Metadata): boolean {
+    this.trailers = trailers;
     return true;
   }
 

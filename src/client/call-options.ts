@@ -19,19 +19,12 @@ import { entryFault } from "../wire/metadata/entry.ts";
 import { entriesOf, Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
 import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
 import {
-  type AttemptOptions,
   attemptFields,
   type ClientRetryOptions,
   clientAttemptFields,
   type HedgeOptions,
   type RetryOptions,
 } from "./retry-policy.ts";
-
-/**
- * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
- * fails at once with `resource_exhausted`.
- */
-export type WhenFull = "wait" | "fail";
 
 /**
  * The options of `peer.client`. They apply to every call of the client that does not set its own.
@@ -44,7 +37,7 @@ export type WhenFull = "wait" | "fail";
  * });
  * await client.stat({ path }, { retry: false, signal }); // this call is not retried
  */
-export interface ClientOptions extends AttemptOptions {
+export interface ClientOptions {
   /**
    * The deadline of a call, in milliseconds: connecting, waiting, retries and the answer. Default: the method's, or
    * 10,000. A call cannot wait forever. Streams have none unless their method or their own options set one.
@@ -67,8 +60,11 @@ export interface ClientOptions extends AttemptOptions {
    * serves. Set false for work that must continue. Default true.
    */
   readonly inherit?: boolean;
-  /** What a call does when the window is full. Default "wait". */
-  readonly whenFull?: WhenFull;
+  /**
+   * What a call does when the window of its session is full. `wait`: it waits for its turn until its deadline. `fail`: it
+   * fails at once with `resource_exhausted`. Default "wait".
+   */
+  readonly whenFull?: "wait" | "fail";
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority;
   /**
@@ -88,7 +84,7 @@ export interface ClientOptions extends AttemptOptions {
 }
 
 /** The options of one call. */
-export interface CallOptions extends AttemptOptions {
+export interface CallOptions {
   /** The deadline of this call, in milliseconds. Default: the client's. */
   readonly timeoutMs?: number;
   /** The time limit of one attempt, in milliseconds. Default: the client's. */
@@ -103,7 +99,7 @@ export interface CallOptions extends AttemptOptions {
   /** Whether this call inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
   /** What this call does when the window is full. Default: the client's. */
-  readonly whenFull?: WhenFull;
+  readonly whenFull?: "wait" | "fail";
   /** The priority of this call. Default: the client's, or the method's. */
   readonly priority?: Priority;
   /** Metadata of this call, beside the client's. */
@@ -111,10 +107,16 @@ export interface CallOptions extends AttemptOptions {
   /** Compression of this call's long bodies; `false`: none. Default: the client's. */
   readonly compression?: Compression;
   /**
-   * Receives the metadata that came with the answer or the error, once, just before the call settles: of several
-   * attempts that of the one that decides. Not called when there was none. What it throws ends the call with `internal`.
+   * Receives the headers that the server sent before its answer, once and as soon as they come. Not called when there are
+   * none. The attempt that they came from decides: hedges end, and no other attempt follows, unless the method has
+   * `replay`. What it throws ends the call with `internal`.
    */
-  readonly onMetadata?: (metadata: Metadata) => void;
+  readonly onHeaders?: (headers: Metadata) => void;
+  /**
+   * Receives the trailers that came with the answer or the error, once, just before the call settles: of several attempts
+   * those of the one that decides. Not called when there are none. What it throws ends the call with `internal`.
+   */
+  readonly onTrailers?: (trailers: Metadata) => void;
   /** Middleware of this call. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];
   /** Values for middleware. Default: none. */
@@ -145,18 +147,18 @@ export interface StreamCallOptions {
   /** Whether the stream inherits deadline and cancellation from the call being served. Default: the client's. */
   readonly inherit?: boolean;
   /** What the request does when the window of calls is full. Default: the client's. */
-  readonly whenFull?: WhenFull;
+  readonly whenFull?: "wait" | "fail";
   /** The priority of the request. Default: the client's, or the method's. */
   readonly priority?: Priority;
   /** Metadata of the request, beside the client's. */
   readonly metadata?: MetadataInit;
-  /** Receives the metadata that came at the end of the stream, once, just before it settles. Throwing ends it. */
-  readonly onMetadata?: (metadata: Metadata) => void;
   /**
-   * Receives what the handler had put into `call.responseMetadata` before its first item, once, before that item can be
-   * read. Not called where there was nothing, or no item. The stream is not retried afterwards. Throwing ends it.
+   * Receives the headers that the server sent before its first item, once, before that item can be read. Not called when
+   * there are none. The stream is not retried afterwards. Throwing ends it.
    */
-  readonly onHeaders?: (metadata: Metadata) => void;
+  readonly onHeaders?: (headers: Metadata) => void;
+  /** Receives the trailers that came at the end of the stream, once, just before it settles. Throwing ends it. */
+  readonly onTrailers?: (trailers: Metadata) => void;
   /** Middleware of this stream. It runs inside that of the client. */
   readonly middleware?: readonly Middleware[];
   /** Values for middleware. Default: none. */
@@ -221,13 +223,14 @@ const callFields = {
   ...oneWayFields,
   ...attemptFields,
   compression: compressionField,
-  onMetadata: callback<(metadata: Metadata) => void>(),
+  onHeaders: callback<(headers: Metadata) => void>(),
+  onTrailers: callback<(trailers: Metadata) => void>(),
 } satisfies FieldsOf<CallOptions>;
 
 const streamFields = {
   ...oneWayFields,
-  onMetadata: callFields.onMetadata,
-  onHeaders: callFields.onMetadata,
+  onHeaders: callFields.onHeaders,
+  onTrailers: callFields.onTrailers,
   retry: attemptFields.retry,
   idleTimeoutMs: idleTimeoutField,
   window: windowField,

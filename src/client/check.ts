@@ -97,7 +97,7 @@ export function onSchemaThrew(call: CheckedCall, cause: unknown): void {
 
 /** What an error made for a whole session, or read from a frame, says of each call that it ends. */
 function restated(error: RpcError): RpcErrorOptions {
-  const { code, origin, retryable, retryAfterMs, fabric, notExecuted, metadata } = error;
+  const { code, origin, retryable, retryAfterMs, fabric, notExecuted, trailers } = error;
   return {
     code,
     message: error.plainMessage,
@@ -106,7 +106,7 @@ function restated(error: RpcError): RpcErrorOptions {
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
     ...(notExecuted === undefined ? {} : { notExecuted }),
     ...(fabric === undefined ? {} : { fabric }),
-    ...(metadata === undefined ? {} : { metadata }),
+    ...(trailers === undefined ? {} : { trailers }),
     ...(error.cause === undefined ? {} : { cause: error.cause }),
   };
 }

@@ -126,7 +126,11 @@ export abstract class ClientRequest extends OutgoingCall {
     // Without a number nothing has left.
     const isNotExecuted = error.notExecuted === true || this.id === 0;
     return (
-      isNotExecuted && error.code === "unavailable" && this.target?.takesNoCalls === true && !this.observed
+      isNotExecuted &&
+      error.code === "unavailable" &&
+      this.target?.takesNoCalls === true &&
+      this.headers === undefined &&
+      !this.observed
     );
   }
 
@@ -223,7 +227,8 @@ export class ClientCall extends ClientRequest implements CheckedCall {
     nowMs: number,
   ): void {
     const { method } = this;
-    if (options?.onMetadata !== undefined) this.listenForMetadata(options.onMetadata);
+    if (options?.onTrailers !== undefined || options?.onHeaders !== undefined)
+      this.listenForMetadata(options.onHeaders, options.onTrailers);
     this.listen(options?.signal);
     this.listen(around?.signal);
     if (this.settled) return;

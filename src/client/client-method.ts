@@ -10,7 +10,7 @@ import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contr
 import type { MethodNumbers } from "../session/connection/handshake.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
-import type { CallOptions, WhenFull } from "./call-options.ts";
+import type { CallOptions } from "./call-options.ts";
 import { type AttemptOptions, type RetryPolicy, resolvePolicy } from "./retry-policy.ts";
 import type { SessionSource } from "./session-source.ts";
 
@@ -21,7 +21,7 @@ export interface ClientTerms {
   readonly attempts: AttemptOptions;
   readonly budget: RetryBudget;
   readonly inherit: boolean;
-  readonly whenFull: WhenFull;
+  readonly whenFull: "wait" | "fail";
   /** Undefined: each method's own. */
   readonly priority: Priority | undefined;
   /** The worker lane that serves the calls, where the peer has lanes. Undefined: any lane. */
@@ -71,7 +71,7 @@ export class ClientMethod {
   readonly replay: boolean;
   /** Whether calls belong to the call being served. */
   readonly inherit: boolean;
-  readonly whenFull: WhenFull;
+  readonly whenFull: "wait" | "fail";
   readonly priority: Priority;
   readonly lane: number | undefined;
   /** Of unary calls that say nothing of compression themselves. */

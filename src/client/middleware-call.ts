@@ -15,7 +15,7 @@ export type MakeCall = (input: unknown, options: AnyCallOptions) => Promise<unkn
 /** The options of a call of any kind that concern its middleware. */
 export type AnyCallOptions = Pick<
   CallOptions,
-  "timeoutMs" | "inherit" | "signal" | "metadata" | "onMetadata" | "context"
+  "timeoutMs" | "inherit" | "signal" | "metadata" | "onHeaders" | "onTrailers" | "context"
 >;
 
 /** Makes a call without items through middleware. */
@@ -40,7 +40,8 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
   readonly contract: AnyService;
   readonly metadata: Metadata;
   readonly context: ContextValues;
-  responseMetadata: Metadata = noMetadata;
+  headers: Metadata = noMetadata;
+  trailers: Metadata = noMetadata;
   input: unknown;
   readonly opening: unknown;
   readonly #method: ClientMethod;
@@ -51,7 +52,8 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
   #isSettled = false;
   /** What has ended it before its middleware did, or its reader. */
   #ended: RpcError | undefined;
-  #hasTold = false;
+  #hasToldHeaders = false;
+  #hasToldTrailers = false;
   #reject: (error: unknown) => void = () => {};
 
   constructor(
@@ -143,9 +145,9 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
         (value) => {
           if (this.#ended !== undefined) return;
           this.#settle();
-          // The metadata of a stream comes behind its items.
+          // The trailers of a stream come behind its items.
           if (this.givesItems) return resolve(value);
-          const error = this.tellMetadata();
+          const error = this.tellTrailers();
           if (error === undefined) resolve(value);
           else reject(error);
           this.finish();
@@ -153,7 +155,7 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
         (cause: unknown) => {
           if (this.#ended !== undefined) return;
           this.#settle();
-          reject(this.tellMetadata() ?? this.errorFrom(cause));
+          reject(this.tellTrailers() ?? this.errorFrom(cause));
           this.finish();
         },
       );
@@ -161,15 +163,15 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
   }
 
   /** The call settles: gives the user what came with the answer. Returns what ends the call if the listener throws. */
-  tellMetadata(): RpcError | undefined {
-    const { responseMetadata } = this;
-    if (responseMetadata === noMetadata || this.#hasTold) return undefined;
-    this.#hasTold = true;
+  tellTrailers(): RpcError | undefined {
+    const { trailers } = this;
+    if (trailers === noMetadata || this.#hasToldTrailers) return undefined;
+    this.#hasToldTrailers = true;
     try {
-      this.#options?.onMetadata?.(responseMetadata);
+      this.#options?.onTrailers?.(trailers);
       return undefined;
     } catch (cause) {
-      return this.errorOf("internal", "onMetadata threw", { cause });
+      return this.errorOf("internal", "onTrailers threw", { cause });
     }
   }
 
@@ -177,13 +179,21 @@ export abstract class ClientMiddlewareCall extends AbortableCall implements Midd
     if (this.#ended !== undefined) return Promise.reject(this.#ended);
     // What ends this call ends the inner one too: it has the same signals, and the time that is left.
     const left = this.timeLeftMs;
-    this.responseMetadata = noMetadata;
+    this.headers = noMetadata;
+    this.trailers = noMetadata;
     return this.make(this.input, {
       ...this.#options,
       ...(left === Number.POSITIVE_INFINITY ? {} : { timeoutMs: Math.max(1, Math.ceil(left)) }),
       metadata: this.metadata,
-      onMetadata: (metadata) => {
-        this.responseMetadata = metadata;
+      onHeaders: (headers) => {
+        this.headers = headers;
+        // Those of the first `next()` that has any.
+        if (this.#hasToldHeaders) return;
+        this.#hasToldHeaders = true;
+        this.#options?.onHeaders?.(headers);
+      },
+      onTrailers: (trailers) => {
+        this.trailers = trailers;
       },
     });
   }

@@ -70,7 +70,9 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
     const stream = this.#begin(given, options);
     this.#streams = this.#streams.filter(({ settled }) => !settled);
     this.#streams.push(stream);
-    return this.givesItems ? new Outputs(stream) : stream.answered();
+    if (!this.givesItems) return stream.answered();
+    await stream.begun();
+    return new Outputs(stream);
   }
 
   /** What the newest stream has failed with. */
@@ -100,7 +102,7 @@ export class MiddlewareStream extends ClientMiddlewareCall implements UserStream
   /** The end has been read, or an error. Returns what the consumer gets. */
   #readTo(error: RpcError | undefined): RpcError | undefined {
     this.#isOver = true;
-    const told = this.tellMetadata() ?? error;
+    const told = this.tellTrailers() ?? error;
     this.#onOver(told);
     return told;
   }

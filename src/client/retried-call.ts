@@ -44,7 +44,8 @@ export class RetriedCall extends AttemptedCall {
       policy,
       priority: options?.priority ?? method.priority,
       failsWhenFull: (options?.whenFull ?? method.whenFull) === "fail",
-      onMetadata: options?.onMetadata,
+      onHeaders: options?.onHeaders,
+      onTrailers: options?.onTrailers,
     };
     this.promise = new Promise((resolve) => {
       this.#resolve = resolve;
@@ -161,6 +162,11 @@ export class RetriedCall extends AttemptedCall {
     const isAnswer =
       attempt.mayHaveRun(error) && error.origin === "remote" && attempt.session?.state !== "ended";
     return !isAnswer;
+  }
+
+  protected override giveUpOthers(deciding: Attempt): void {
+    super.giveUpOthers(deciding);
+    this.#attempts.push(deciding);
   }
 
   protected override takeAttempts(): readonly Attempt[] {

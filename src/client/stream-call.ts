@@ -1,9 +1,7 @@
 import { throwWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
-import { tellAnswerMetadata } from "../call/answer-metadata.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
-import type { MetadataListener } from "../call/outgoing-call.ts";
 import { completeWindow } from "../contract/method.ts";
 import { CallerItems, type CallerOfItems } from "../session/streams/caller-items.ts";
 import { Quiet, type Watched } from "../session/streams/idle-watch.ts";
@@ -27,7 +25,6 @@ const farMs = 2 ** 31 - 1;
 export interface StreamTerms extends CallTerms {
   readonly directions: ItemDirections;
   readonly window: ItemWindow;
-  readonly onHeaders: MetadataListener | undefined;
   /** `Infinity` where there is no idle bound. */
   readonly idleTimeoutMs: number;
 }
@@ -36,7 +33,7 @@ export interface StreamTerms extends CallTerms {
 export function streamTerms(
   method: ClientMethod,
   directions: ItemDirections,
-  { window, idleTimeoutMs, retry, priority, whenFull, onMetadata, onHeaders }: StreamCallOptions = {},
+  { window, idleTimeoutMs, retry, priority, whenFull, onTrailers, onHeaders }: StreamCallOptions = {},
 ): StreamTerms {
   return {
     directions,
@@ -46,7 +43,7 @@ export function streamTerms(
     idleTimeoutMs:
       idleTimeoutMs === false ? Number.POSITIVE_INFINITY : (idleTimeoutMs ?? method.idleTimeoutMs),
     policy: retry === undefined ? method.policy : method.policyOf({ retry }),
-    onMetadata,
+    onTrailers,
     onHeaders,
   };
 }
@@ -67,6 +64,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   /** From the first request that has left, where there is an idle bound. */
   #quiet: Quiet | undefined;
   #inputsEnded = false;
+  /** Who waits until headers, an item or the end has come. */
+  #onBegun: ((error?: RpcError) => void) | undefined;
 
   constructor(
     method: ClientMethod,
@@ -100,6 +99,22 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
 
   next(): Promise<IteratorResult<unknown, undefined>> {
     return this.receiver.next();
+  }
+
+  /**
+   * Resolves when headers, the first item or the end has come. Rejects when the stream fails before. Called once, before
+   * anything can have come.
+   */
+  begun(): Promise<void> {
+    if (this.failure !== undefined) return Promise.reject(this.failure);
+    return new Promise((resolve, reject) => {
+      this.#onBegun = (error) => (error === undefined ? resolve() : reject(error));
+    });
+  }
+
+  /** The first item waits for its consumer. */
+  onArrival(): void {
+    this.#onBegun?.();
   }
 
   return(): Promise<IteratorResult<unknown, undefined>> {
@@ -172,9 +187,9 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     return !attempt.hasBegun && !attempt.hasGrants && super.isRepeatable(attempt, error);
   }
 
-  /** What the server has said before its first item. */
-  onHeaders(metadata: Metadata): void {
-    tellAnswerMetadata(this, this.terms.onHeaders, metadata, "onHeaders threw");
+  override onAttemptHeaders(attempt: StreamAttempt, headers: Metadata): void {
+    super.onAttemptHeaders(attempt, headers);
+    if (!this.settled) this.#onBegun?.();
   }
 
   protected override onAnswer(value: unknown): void {
@@ -192,7 +207,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   get signs(): number {
-    return this.last?.items.signs ?? 0;
+    const { last } = this;
+    return last === undefined ? 0 : last.items.signs + (last.headers === undefined ? 0 : 1);
   }
 
   /** Waits for the deadline, and for the next look. */
@@ -245,6 +261,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   override succeed(value: unknown): void {
     this.settle("ok");
     this.receiver.end(undefined);
+    this.#onBegun?.();
     this.#source?.close(undefined);
     this.#resolve?.(value);
   }
@@ -267,6 +284,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     this.settle(code);
     const error = this.errorOf(code, message, more);
     this.failure = error;
+    this.#onBegun?.(error);
     if (how === "behind") this.receiver.end(error);
     else this.receiver.discard(how === "now" ? error : undefined);
     this.#source?.close(error);
@@ -296,10 +314,9 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
     return this.call.receiver;
   }
 
-  /** Whether headers or an item have come, or an item has been sent: no other attempt can stand for this one. */
+  /** Whether an item has come, or has been sent: no other attempt can stand for this one. */
   get hasBegun(): boolean {
-    const { received, sent, hasHeaders } = this.#items;
-    return received > 0 || sent > 0 || hasHeaders;
+    return this.#items.received > 0 || this.#items.sent > 0;
   }
 
   protected override wasTurnedAway(error: RpcError): boolean {
@@ -317,10 +334,6 @@ export class StreamAttempt extends CallAttempt<StreamCall> implements CallerOfIt
   override onLeft(): void {
     const { context } = this.target as CallSession;
     this.call.onAttemptLeft(this.#items.open(context.part(Streams)));
-  }
-
-  onHeaders(metadata: Metadata): void {
-    this.call.onHeaders(metadata);
   }
 
   onLost(error: RpcError): void {

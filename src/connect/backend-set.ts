@@ -3,6 +3,7 @@ import { closedError, RpcError } from "../base/errors/rpc-error.ts";
 import type { Callee, OutgoingCall } from "../call/outgoing-call.ts";
 import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
@@ -86,16 +87,17 @@ export class BackendSet implements SessionSource, BackendListener {
     return this.#named().map((backend) => backend.stats(nowMs));
   }
 
-  get callsOut(): number {
+  /** The calls to all backends, those that retire included. */
+  get inFlight(): number {
     let calls = 0;
-    for (const { callsOut } of this.#backends.values()) calls += callsOut;
+    for (const { inFlight } of this.#backends.values()) calls += inFlight;
+    for (const { inFlight } of this.#retiring) calls += inFlight;
     return calls;
   }
 
-  get callsWaiting(): number {
-    let calls = 0;
-    for (const { callsWaiting } of this.#backends.values()) calls += callsWaiting;
-    return calls;
+  /** Those with backends that retire included. */
+  get exchanges(): readonly Exchange[] {
+    return [...this.#backends.values(), ...this.#retiring].flatMap(({ exchanges }) => exchanges);
   }
 
   /** No calls are open at any backend; control requests count. */

@@ -2,6 +2,8 @@ import type { RpcCode } from "../base/errors/code.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { CallSession } from "../client/session-source.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
+import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
 import type { ResolvedBalanceOptions } from "./connect-options.ts";
 import { Outlier } from "./outlier.ts";
@@ -65,17 +67,18 @@ export class Backend implements Candidate, ConnectionListener {
     return this.connection.url;
   }
 
-  /** Calls that have no terminal frame yet, without control requests. */
-  get callsOut(): number {
-    return this.connection.callsOut;
-  }
-
-  get callsWaiting(): number {
-    return this.connection.callsWaiting;
-  }
-
   get inFlight(): number {
-    return this.callsOut + this.callsWaiting;
+    return this.connection.inFlight;
+  }
+
+  /** The calls on each of its sessions, in both directions. */
+  get exchanges(): readonly Exchange[] {
+    const { exchange } = this.connection;
+    return exchange === undefined ? [] : [exchange];
+  }
+
+  get traffic(): Traffic {
+    return trafficOf(this.exchanges);
   }
 
   /** No calls are open, in either direction; control requests count. */
@@ -116,8 +119,8 @@ export class Backend implements Candidate, ConnectionListener {
 
   stats(nowMs: number): BackendStats {
     const { url, state } = this.connection;
-    const { callsOut, callsWaiting, weight } = this;
-    return { url, state, callsOut, callsWaiting, ejected: this.outlier.ejected(nowMs), weight };
+    const { traffic, weight } = this;
+    return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight };
   }
 
   /** The session of a call, as of a `SessionSource`. */

@@ -12,7 +12,7 @@ import type { BackendStats } from "./peer-state.ts";
  * @example
  * const storage = await engine.connect(["tcp://10.0.0.1:7400", "tcp://10.0.0.2:7400"], { policy: "roundRobin" });
  * const client = storage.client(Files);
- * for (const { url, state, callsOut } of storage.backends) console.log(url, state, callsOut);
+ * for (const { url, state, calls } of storage.backends) console.log(url, state, calls.out);
  */
 export class BalancedPeer implements AsyncDisposable {
   readonly #backends: BackendSet;

@@ -9,13 +9,12 @@ import type { Identity } from "../security/identity.ts";
 import { isSealed, staysOnHost } from "../security/securable.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { OutgoingCalls } from "../session/calls/outgoing-calls.ts";
-import type { WaitingLevel } from "../session/calls/waiting-calls.ts";
 import type { SessionObserver } from "../session/connection/context.ts";
 import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
-import type { PeerEvents, PeerState, PeerStats } from "./peer-state.ts";
+import type { PeerEvents, PeerState } from "./peer-state.ts";
 import type { ResolvedReconnectOptions } from "./reconnect.ts";
 import { type ReconnectContext, Reconnector } from "./reconnector.ts";
 
@@ -123,13 +122,20 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.#session?.methods.names() ?? [];
   }
 
-  /** Calls that have no terminal frame yet, without control requests. */
-  get callsOut(): number {
-    return this.calls?.usersSize ?? 0;
+  /** Users' calls on its last session: those that were sent, and those that wait for a place in its window. */
+  get inFlight(): number {
+    const { calls } = this;
+    return calls === undefined ? 0 : calls.usersSize + calls.waiting.size;
   }
 
-  get callsWaiting(): number {
-    return this.calls?.waiting.size ?? 0;
+  /** The calls of its last session, in both directions. Undefined before the first. */
+  get exchange(): Exchange | undefined {
+    return this.#exchange;
+  }
+
+  get window(): WindowStats {
+    const { calls } = this;
+    return calls?.state === "open" ? calls.window.stats() : noWindow;
   }
 
   /** The session that is open, also while the peer drains: control requests go on then. */
@@ -164,21 +170,6 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
 
   on<E extends keyof PeerEvents>(event: E, listener: (detail: PeerEvents[E]) => void): () => void {
     return this.#listeners.on(event, listener);
-  }
-
-  /** State and counters, without those of worker lanes. */
-  stats(): Omit<PeerStats, "lanes"> {
-    const { outgoing, incoming } = this.#exchange ?? {};
-    return {
-      state: this.state,
-      callsOut: outgoing?.size ?? 0,
-      callsIn: incoming?.size ?? 0,
-      queuedBytes: this.#session?.outbox.queuedBytes ?? 0,
-      callsWaiting: outgoing?.waiting.size ?? 0,
-      waitingBytes: outgoing?.waiting.bytes ?? 0,
-      waiting: outgoing?.waiting.levels() ?? noneWaiting,
-      window: outgoing?.state === "open" ? outgoing.window.stats() : noWindow,
-    };
   }
 
   close(reason: RpcError = closedError(this.url)): void {
@@ -266,8 +257,6 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
   }
 }
 
-const none: WaitingLevel = { calls: 0, bytes: 0 };
-const noneWaiting = { control: none, high: none, normal: none, low: none };
 const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;

@@ -1,7 +1,6 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import type { WindowStats } from "../base/flow/in-flight-window.ts";
-import type { Priority } from "../base/flow/priority.ts";
-import type { WaitingLevel } from "../session/calls/waiting-calls.ts";
+import type { Traffic } from "../session/calls/traffic.ts";
 
 /**
  * The state of a peer.
@@ -54,37 +53,19 @@ export interface PeerEvents {
   readonly closed: Record<string, never>;
 }
 
-/** State and counters of a peer. */
-export interface PeerStats {
+/** State of a peer, and its traffic, that of its worker lanes included. */
+export interface PeerStats extends Traffic {
   readonly state: PeerState;
-  /** Calls to the peer that have been sent and have no terminal frame yet. */
-  readonly callsOut: number;
-  /** Calls to the peer that wait for a place in the window. */
-  readonly callsWaiting: number;
-  /** About how many bytes the inputs of these waiting calls hold. */
-  readonly waitingBytes: number;
-  /** These waiting calls and their bytes, by priority. */
-  readonly waiting: Readonly<Record<Priority, WaitingLevel>>;
+  /** Of the session with the peer's engine. Each worker lane has a window of its own. */
   readonly window: WindowStats;
-  /** Calls from the peer that have not been answered. */
-  readonly callsIn: number;
-  /** Bytes of encoded frames that wait for room to be sent. */
-  readonly queuedBytes: number;
-  /**
-   * The worker lanes of the peer, by number; empty if it has none. Calls go to the lanes. The numbers above then count
-   * the session with the dispatcher only.
-   */
+  /** The worker lanes of the peer, by number. Calls go to the lanes. Empty if it has none. */
   readonly lanes: readonly BackendStats[];
 }
 
-/** State and counters of one backend of a balanced peer, or of one lane of a peer. */
-export interface BackendStats {
+/** State and traffic of one backend of a balanced peer, or of one worker lane of a peer. */
+export interface BackendStats extends Traffic {
   readonly url: string;
   readonly state: PeerState;
-  /** Calls to the backend that have been sent and have no terminal frame yet. */
-  readonly callsOut: number;
-  /** Calls to the backend that wait for a place in its window. */
-  readonly callsWaiting: number;
   /** Ejected by outlier detection. An ejected backend gets no calls for a while. */
   readonly ejected: boolean;
   /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */

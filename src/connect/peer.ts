@@ -59,16 +59,6 @@ export class Peer implements AsyncDisposable {
     return this.#server.services;
   }
 
-  /** Calls to the peer and its lanes that have been sent and have no terminal frame yet. */
-  get callsOut(): number {
-    return this.#server.callsOut;
-  }
-
-  /** Calls to the peer and its lanes that wait for a place in the window. */
-  get callsWaiting(): number {
-    return this.#server.callsWaiting;
-  }
-
   /**
    * Makes a typed client of one of the peer's services. A client holds nothing and needs no closing. It stays valid
    * when the peer restarts. If the peer does not serve the service, calls fail with `unimplemented`.
@@ -96,10 +86,10 @@ export class Peer implements AsyncDisposable {
     return this.#server.connection.on(event, listener);
   }
 
-  /** State and counters of the peer. Plain data. */
+  /** State and traffic of the peer. Plain data. */
   stats(): PeerStats {
-    const { connection, laneStats } = this.#server;
-    return { ...connection.stats(), lanes: laneStats };
+    const { connection, traffic, laneStats } = this.#server;
+    return { state: connection.state, ...traffic, window: connection.window, lanes: laneStats };
   }
 
   /**

@@ -4,6 +4,7 @@ import { RetriedCalls } from "../call/retried-calls.ts";
 import type { CallSession, SessionSource } from "../client/session-source.ts";
 import { isWildcard } from "../fabric/host.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { LaneAddress } from "../wire/handshake.ts";
 import { Backend, type BackendListener } from "./backend.ts";
@@ -64,12 +65,13 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
   }
 
   /** Those to lanes included. */
-  override get callsOut(): number {
-    return super.callsOut + (this.#lanes?.callsOut ?? 0);
+  override get inFlight(): number {
+    return super.inFlight + (this.#lanes?.inFlight ?? 0);
   }
 
-  override get callsWaiting(): number {
-    return super.callsWaiting + (this.#lanes?.callsWaiting ?? 0);
+  /** Those with lanes included. */
+  override get exchanges(): readonly Exchange[] {
+    return [...super.exchanges, ...(this.#lanes?.exchanges ?? [])];
   }
 
   override get idle(): boolean {

@@ -62,14 +62,6 @@ export interface UnaryClient<M extends AnyMethod, Options> {
   result(...args: [...InputArgument<M["input"]>, options?: Options]): Promise<CallResult<M>>;
 }
 
-/**
- * A server stream of a client: opens the stream. It may be iterated once; `break` cancels it. An error is thrown by the
- * iteration, and never before it.
- */
-export type ServerStreamClient<M extends AnyMethod, Options> = (
-  ...args: [...InputArgument<M["input"]>, options?: Options]
-) => ItemStream<OutputOf<M>>;
-
 /** A client stream of a client. */
 export interface ClientStreamClient<M extends AnyMethod, Options> {
   /** Sends the items. Resolves to the answer, or rejects with an `RpcError`. `input` opens the stream. */
@@ -98,14 +90,6 @@ export interface DuplexStreamClient<M extends AnyMethod, Options> {
   ): DuplexStreamWriter<ItemOf<M>, OutputOf<M>>;
 }
 
-/**
- * A one-way method of a client: sends the call. Resolves when the request has been handed over to be sent. Rejects with
- * an `RpcError` when it could not be: then it was not executed.
- */
-export type OneWayClient<M extends AnyMethod, Options> = (
-  ...args: [...InputArgument<M["input"]>, options?: Options]
-) => Promise<void>;
-
 /** The options of each kind of call. */
 export interface OptionsByKind {
   readonly call: unknown;
@@ -116,10 +100,20 @@ export interface OptionsByKind {
 /** The client's type of each kind of method, by kind. A look-up costs the type checker less than conditional types. */
 export interface ClientShapes<M extends AnyMethod, Options extends OptionsByKind> {
   readonly unary: UnaryClient<M, Options["call"]>;
-  readonly serverStream: ServerStreamClient<M, Options["stream"]>;
+  /**
+   * Opens the stream. It may be iterated once; `break` cancels it. An error is thrown by the iteration, and never before
+   * it.
+   */
+  readonly serverStream: (
+    ...args: [...InputArgument<M["input"]>, options?: Options["stream"]]
+  ) => ItemStream<OutputOf<M>>;
   readonly clientStream: ClientStreamClient<M, Options["stream"]>;
   readonly duplexStream: DuplexStreamClient<M, Options["stream"]>;
-  readonly oneWay: OneWayClient<M, Options["oneWay"]>;
+  /**
+   * Sends the call. Resolves when the request has been handed over to be sent. Rejects with an `RpcError` when it could
+   * not be: then it was not executed.
+   */
+  readonly oneWay: (...args: [...InputArgument<M["input"]>, options?: Options["oneWay"]]) => Promise<void>;
 }
 
 /** A client: one function for each method. */
@@ -152,49 +146,35 @@ export interface Failing<M extends { readonly errors: ErrorSchemas }> {
 /** The second argument of a handler. `Context` is the server's call context. */
 export type CallContextFor<M extends { readonly errors: ErrorSchemas }, Context> = Context & Failing<M>;
 
-/** The handler of a unary method. */
-export type UnaryHandler<M extends AnyMethod, Context> = (
-  input: HandlerInputOf<M>,
-  call: CallContextFor<M, Context>,
-) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
-
-/** The handler of a server stream: an async generator, or a function that returns what can be iterated. */
-export type ServerStreamHandler<M extends AnyMethod, Context> = (
-  input: HandlerInputOf<M>,
-  call: CallContextFor<M, Context>,
-) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
-
 /** The call of a stream whose client sends items. */
 export type StreamContextFor<M extends AnyMethod, Context> = CallContextFor<M, Context> & {
   /** The input that opened the stream. */
   readonly input: HandlerInputOf<M>;
 };
 
-/** The handler of a client stream. It may return before it has read all items. */
-export type ClientStreamHandler<M extends AnyMethod, Context> = (
-  items: AsyncIterableIterator<HandlerItemOf<M>>,
-  call: StreamContextFor<M, Context>,
-) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
-
-/** The handler of a duplex stream. The stream ends when the iteration of what it returns ends. */
-export type DuplexStreamHandler<M extends AnyMethod, Context> = (
-  items: AsyncIterableIterator<HandlerItemOf<M>>,
-  call: StreamContextFor<M, Context>,
-) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
-
-/** The handler of a one-way method. What it returns is ignored. */
-export type OneWayHandler<M extends AnyMethod, Context> = (
-  input: HandlerInputOf<M>,
-  call: CallContextFor<M, Context>,
-) => unknown;
-
-/** The server's type of each kind of method, by kind. */
+/** The handler of each kind of method, by kind. */
 export interface HandlerShapes<M extends AnyMethod, Context> {
-  readonly unary: UnaryHandler<M, Context>;
-  readonly serverStream: ServerStreamHandler<M, Context>;
-  readonly clientStream: ClientStreamHandler<M, Context>;
-  readonly duplexStream: DuplexStreamHandler<M, Context>;
-  readonly oneWay: OneWayHandler<M, Context>;
+  readonly unary: (
+    input: HandlerInputOf<M>,
+    call: CallContextFor<M, Context>,
+  ) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
+  /** An async generator, or a function that returns what can be iterated. */
+  readonly serverStream: (
+    input: HandlerInputOf<M>,
+    call: CallContextFor<M, Context>,
+  ) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
+  /** It may return before it has read all items. */
+  readonly clientStream: (
+    items: AsyncIterableIterator<HandlerItemOf<M>>,
+    call: StreamContextFor<M, Context>,
+  ) => HandlerOutputOf<M> | Promise<HandlerOutputOf<M>>;
+  /** The stream ends when the iteration of what it returns ends. */
+  readonly duplexStream: (
+    items: AsyncIterableIterator<HandlerItemOf<M>>,
+    call: StreamContextFor<M, Context>,
+  ) => ItemSource<HandlerOutputOf<M>> | Promise<ItemSource<HandlerOutputOf<M>>>;
+  /** What it returns is ignored. */
+  readonly oneWay: (input: HandlerInputOf<M>, call: CallContextFor<M, Context>) => unknown;
 }
 
 /** The handlers of a service: one function for each method. `Context` is the server's call context. */

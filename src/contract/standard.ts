@@ -5,8 +5,8 @@
 
 export type { RpcCode } from "../base/errors/code.ts";
 export {
-  type ErrorMetadata,
   type FabricDetail,
+  type ReceivedMetadata,
   RpcError,
   type RpcErrorOptions,
   type RpcErrorOrigin,
@@ -28,11 +28,9 @@ export type {
   ClientOf,
   ClientShapes,
   ClientStreamClient,
-  ClientStreamHandler,
   DeclaredError,
   DeclaredRpcError,
   DuplexStreamClient,
-  DuplexStreamHandler,
   ErrorsOf,
   FailData,
   Failing,
@@ -45,15 +43,10 @@ export type {
   InputArgument,
   InputOf,
   ItemOf,
-  OneWayClient,
-  OneWayHandler,
   OptionsByKind,
   OutputOf,
-  ServerStreamClient,
-  ServerStreamHandler,
   StreamContextFor,
   UnaryClient,
-  UnaryHandler,
   UndeclaredRpcError,
 } from "./infer.ts";
 export { isError } from "./is-error.ts";

@@ -92,7 +92,7 @@ describe("an engine that a handler closes", () => {
     const codes = new Set(results.map((result) => (result.ok ? "ok" : result.error.code)));
     expect([...codes].sort()).toEqual(["ok", "unavailable"]);
     expect(gauges[0]).toMatchObject({ sends: 0, transfers: 0, freeSlots: 64 });
-    expect(server.stats()).toMatchObject({ callsIn: 0, deadlines: 0, sessions: 0 });
+    expect(server.stats()).toMatchObject({ calls: { in: 0 }, deadlines: 0, sessions: 0 });
   });
 });
 

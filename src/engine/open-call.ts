@@ -93,9 +93,7 @@ export function hasOpenCalls(exchanges: Iterable<Exchange>, wheel: DeadlineWheel
 
 /** Whether any call of a peer is being served. */
 export function isServing(exchanges: Iterable<Exchange>): boolean {
-  for (const { incoming } of exchanges) {
-    for (const _ of incoming) return true;
-  }
+  for (const { incoming } of exchanges) if (incoming.usersSize > 0) return true;
   return false;
 }
 

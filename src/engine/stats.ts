@@ -9,7 +9,7 @@ import { registrations } from "../memory/registration-cache.ts";
 import type { Identity } from "../security/identity.ts";
 import type { SecurityStats } from "../security/security-meter.ts";
 import type { AdmissionStats } from "../server/admission.ts";
-import { Exchange } from "../session/calls/exchange.ts";
+import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { EngineParts } from "./engine-parts.ts";
 
@@ -33,19 +33,9 @@ export interface PortStats extends PortGauges, PortDescription {
  * State and counters of an engine. At rest everything is zero, except counters and open sessions. Free slabs of the
  * pool, idle registrations and answers kept for replay stay for some seconds.
  */
-export interface EngineStats {
+export interface EngineStats extends Traffic {
   readonly counters: Readonly<Counters>;
   readonly sessions: number;
-  /** Outgoing calls that have been sent and have no terminal frame yet. */
-  readonly callsOut: number;
-  /** Outgoing calls that wait for a place in the window of their session. */
-  readonly callsWaiting: number;
-  /** About how many bytes the inputs of these waiting calls hold. */
-  readonly waitingBytes: number;
-  /** Incoming calls that have not been answered. */
-  readonly callsIn: number;
-  /** Bytes of encoded frames that wait for room to be sent. */
-  readonly queuedBytes: number;
   /** Armed deadlines. */
   readonly deadlines: number;
   /** Exposed regions whose memory has not been released. */
@@ -88,7 +78,7 @@ export function statsOf(parts: EngineParts): EngineStats {
   return {
     counters: { ...parts.counters },
     sessions: sessions.size,
-    ...trafficOf(sessions),
+    ...trafficOf(parts.exchanges),
     deadlines: wheel.size,
     regions: memory.regions,
     quarantinedBytes: quarantine.bytes,
@@ -113,22 +103,6 @@ function forgeriesOf({ messagesForged, messagesRepeated, keepalivesRefused }: Co
 
 function* identitiesOf(sessions: Iterable<Session>): Iterable<Identity | undefined> {
   for (const { state, identity } of sessions) if (state === "open") yield identity;
-}
-
-/** What all sessions hold together. */
-function trafficOf(
-  sessions: Iterable<Session>,
-): Pick<EngineStats, "callsOut" | "callsWaiting" | "waitingBytes" | "callsIn" | "queuedBytes"> {
-  const sum = { callsOut: 0, callsWaiting: 0, waitingBytes: 0, callsIn: 0, queuedBytes: 0 };
-  for (const session of sessions) {
-    const { outgoing, incoming } = session.part(Exchange);
-    sum.callsOut += outgoing.size;
-    sum.callsWaiting += outgoing.waiting.size;
-    sum.waitingBytes += outgoing.waiting.bytes;
-    sum.callsIn += incoming.size;
-    sum.queuedBytes += session.outbox.queuedBytes;
-  }
-  return sum;
 }
 
 function portStats(port: Port): PortStats {

@@ -4,16 +4,6 @@ import { access, type Port, type RegisteredMemory } from "../fabric/port.ts";
 import { detached, isDetached } from "./exposable.ts";
 import { addUser, removeUser } from "./memory-users.ts";
 
-/** Local memory that is registered until it is released. */
-export interface HeldMemory {
-  /** A registration for local access that covers the view; usually its whole buffer. */
-  readonly memory: RegisteredMemory;
-  /** Where the view begins in the registration. */
-  readonly offset: number;
-  /** The transfer does not touch the memory any more. Safe to call twice. */
-  release(): void;
-}
-
 /** The registration cache of a port at this moment, and its counters. */
 export interface RegistrationStats {
   /** Registrations in use by transfers, and the bytes they cover. */
@@ -105,7 +95,7 @@ export class RegistrationCache {
     }
     entry.users++;
     addUser(buffer);
-    return new Held(this, entry, view.byteOffset - entry.from);
+    return new HeldMemory(this, entry, view.byteOffset - entry.from);
   }
 
   /** @internal */
@@ -233,8 +223,11 @@ interface Entry {
   outside: boolean;
 }
 
-class Held implements HeldMemory {
+/** Local memory that is registered until it is released. */
+export class HeldMemory {
+  /** A registration for local access that covers the view; usually its whole buffer. */
   readonly memory: RegisteredMemory;
+  /** Where the view begins in the registration. */
   readonly offset: number;
   readonly #cache: RegistrationCache;
   #entry: Entry | undefined;
@@ -246,6 +239,7 @@ class Held implements HeldMemory {
     this.#entry = entry;
   }
 
+  /** The transfer does not touch the memory any more. Safe to call twice. */
   release(): void {
     const entry = this.#entry;
     if (entry === undefined) return;

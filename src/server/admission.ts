@@ -1,6 +1,6 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { type Priority, priorities, Turns } from "../base/flow/priority.ts";
-import { PriorityQueue } from "../base/flow/priority-queue.ts";
+import { PriorityQueue, type WaitingLevels } from "../base/flow/priority-queue.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { Clock } from "../base/time/clock.ts";
 import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
@@ -144,20 +144,14 @@ export class Admission implements AdmittedRequestListener {
   }
 
   stats(): AdmissionStats {
-    const byPriority: Record<string, QueuedClass> = {};
     let oldestMs = Number.POSITIVE_INFINITY;
-    for (const priority of priorities)
-      byPriority[priority] = {
-        calls: this.#waiting.sizeOf(priority),
-        bytes: this.#waiting.bytesOf(priority),
-      };
     for (const priority of priorities)
       oldestMs = Math.min(oldestMs, this.#waiting.oldest(priority)?.queuedMs ?? oldestMs);
     return {
       running: this.#running,
       queued: this.#waiting.size,
       queuedBytes: this.#waiting.bytes,
-      queuedByPriority: byPriority as Record<Priority, QueuedClass>,
+      queuedByPriority: this.#waiting.levels,
       longestWaitMs: oldestMs === Number.POSITIVE_INFINITY ? 0 : this.#clock.now() - oldestMs,
       shed: { ...this.#shed },
       overdue: this.#overdue,
@@ -342,12 +336,6 @@ function ms(value: number): string {
  */
 export type ShedCause = "full" | "pushed_out" | "age" | "deadline";
 
-/** Waiting requests of one priority. */
-export interface QueuedClass {
-  readonly calls: number;
-  readonly bytes: number;
-}
-
 /** Admission control at this moment. All zero without limits. */
 export interface AdmissionStats {
   /** Handlers that run. */
@@ -355,7 +343,7 @@ export interface AdmissionStats {
   /** Requests that wait, and the encoded bytes of their inputs. */
   readonly queued: number;
   readonly queuedBytes: number;
-  readonly queuedByPriority: Readonly<Record<Priority, QueuedClass>>;
+  readonly queuedByPriority: WaitingLevels;
   /** How long the oldest waiting request has waited, in milliseconds. */
   readonly longestWaitMs: number;
   /** Requests rejected since the engine opened, by cause. */

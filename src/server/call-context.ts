@@ -11,7 +11,7 @@ import type { Identity } from "../security/identity.ts";
 import { openStream, remoteReadable, remoteWritable } from "../transfer/byte-stream/remote-stream.ts";
 import type { RemoteStreamLike } from "../transfer/byte-stream/stream-kind.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
-import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
+import { pull, type Transfer, transfer, transferParts } from "../transfer/transfer.ts";
 import type {
   GetPart,
   LocalMemory,
@@ -23,7 +23,13 @@ import type {
   TransferPart,
 } from "../transfer/transfer-options.ts";
 import { RemoteWord } from "../transfer/word.ts";
-import { Metadata, nestedMetadataOf, noMetadata } from "../wire/metadata/metadata.ts";
+import {
+  type Metadata,
+  type MetadataInit,
+  nestedMetadataOf,
+  noMetadata,
+  replaceEntries,
+} from "../wire/metadata/metadata.ts";
 
 /** The call as its handler sees it. The contract adds `fail`, typed by the method's declared errors. */
 export type CallContext = Omit<HandlerCall, "fail">;
@@ -72,14 +78,41 @@ export class HandlerCall {
   }
 
   /**
-   * Metadata for the caller. It travels with the answer or the error: what is set after the call has ended is lost.
+   * Metadata for the caller that arrives before the first item or the answer. It leaves with `sendHeaders`, with the
+   * first item, or just before the answer, and cannot be changed afterwards. A call that fails before that sends none:
+   * what belongs to an error goes into `trailers`.
    *
    * @example
-   * call.responseMetadata.set("x-served-by", String(process.pid));
+   * call.headers.set("x-shard", "eu-1");
    */
-  get responseMetadata(): Metadata {
-    this.#call.responseMetadata ??= new Metadata();
-    return this.#call.responseMetadata;
+  get headers(): Metadata {
+    return this.#call.headers;
+  }
+
+  /**
+   * Metadata for the caller that arrives with the answer or the error. What is set after the call has ended is lost.
+   *
+   * @example
+   * call.trailers.set("x-served-by", String(process.pid));
+   */
+  get trailers(): Metadata {
+    return this.#call.trailers;
+  }
+
+  /**
+   * Sends `headers` to the caller now, before any item or the answer. `entries` are put into them first. Headers leave
+   * once. Without any entry nothing is sent. A one-way call has nobody to read them.
+   *
+   * @throws TypeError for a malformed entry, and for entries after the headers have left; RpcError `invalid_argument`
+   * beyond the limits of metadata; the error of the call when it has ended.
+   *
+   * @example
+   * call.sendHeaders({ "x-job": crypto.randomUUID() }); // the caller's `onHeaders` gets it while the job runs
+   */
+  sendHeaders(entries?: MetadataInit): void {
+    this.#call.assertOpen();
+    if (entries !== undefined) replaceEntries(this.#call.headers, entries);
+    this.#call.sendHeaders();
   }
 
   /**
@@ -172,7 +205,7 @@ export class HandlerCall {
    */
   pull<T extends ArrayBufferView>(
     remote: RemoteRegionLike<"read">,
-    Type: PullType<T>,
+    Type: { readonly prototype: T },
     options?: PullOptions,
   ): Promise<T> {
     return pull(this.#session, this.#call, remote as RemoteRegion, Type, options);

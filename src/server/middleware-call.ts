@@ -77,8 +77,12 @@ class ServerMiddlewareCall implements MiddlewareCall {
     return this.#call.metadata;
   }
 
-  get responseMetadata(): Metadata {
-    return this.#call.responseMetadata;
+  get headers(): Metadata {
+    return this.#call.headers;
+  }
+
+  get trailers(): Metadata {
+    return this.#call.trailers;
   }
 
   get nestedMetadata(): Metadata {

@@ -1,6 +1,7 @@
 import type { RpcError } from "../base/errors/rpc-error.ts";
 import {
   type Answering,
+  type AnswerMetadata,
   type Awaited,
   type EndWording,
   handlerWording,
@@ -12,7 +13,7 @@ import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { decodeAt, encode } from "../wire/codec.ts";
 import { errorWord, packError, parseError } from "../wire/fault.ts";
 import { metadataLimits } from "../wire/metadata/entry.ts";
-import type { Metadata } from "../wire/metadata/metadata.ts";
+import { lockSent } from "../wire/metadata/metadata.ts";
 
 /** Is told when an execution ends. */
 export interface ReplayEntryListener {
@@ -25,7 +26,7 @@ interface Answer {
   /** 0: a value; else the number of the error's code. */
   readonly word: number;
   readonly bytes: Uint8Array;
-  readonly metadata: Metadata | undefined;
+  readonly metadata: AnswerMetadata | undefined;
 }
 
 /**
@@ -85,7 +86,7 @@ export class ReplayEntry implements Answering, Awaited {
   /** Bytes of memory of an ended execution, about. */
   get bytes(): number {
     const { bytes, metadata } = this.#answer ?? {};
-    return entryBytes + (bytes?.byteLength ?? 0) + (metadata === undefined ? 0 : metadataLimits.maxBytes);
+    return entryBytes + (bytes?.byteLength ?? 0) + (metadata === undefined ? 0 : 2 * metadataLimits.maxBytes);
   }
 
   /** Adds another request for this execution. */
@@ -93,7 +94,7 @@ export class ReplayEntry implements Answering, Awaited {
     const answer = this.#answer;
     if (answer === undefined) return this.#await(request, session);
     request.handler = "elsewhere";
-    request.responseMetadata = answer.metadata;
+    if (answer.metadata !== undefined) request.answerAs(answer.metadata);
     request.settle(outcomeOf(answer));
   }
 
@@ -106,6 +107,21 @@ export class ReplayEntry implements Answering, Awaited {
       wheel.arm(this.call, request.deadlineMs);
     }
     request.awaits = this;
+    const { answerMetadata } = this.call;
+    if (answerMetadata?.headersLeft === true) this.#passHeaders(request, answerMetadata);
+  }
+
+  /** The handler sends its headers: every request that waits passes them on, and so does each that joins later. */
+  sendHeaders({ answerMetadata, headers }: IncomingCall): void {
+    if (answerMetadata === undefined || headers.size === 0) return;
+    for (const request of this.#waiting) this.#passHeaders(request, answerMetadata);
+    answerMetadata.headersLeft = true;
+    lockSent(headers);
+  }
+
+  #passHeaders(request: IncomingCall, metadata: AnswerMetadata): void {
+    request.answerAs(metadata);
+    request.sendHeaders();
   }
 
   onAborted(request: IncomingCall, error: RpcError): void {
@@ -139,7 +155,7 @@ export class ReplayEntry implements Answering, Awaited {
       if (!begun) request.handler = "none";
       // Who joined later waited for less, and nobody measured how much.
       if (request.startedMs === call.startedMs) request.waitedUs = call.waitedUs;
-      request.responseMetadata = call.responseMetadata;
+      if (call.answerMetadata !== undefined) request.answerAs(call.answerMetadata);
       request.settle(sent);
     }
   }
@@ -158,11 +174,11 @@ export class ReplayEntry implements Answering, Awaited {
 
   #keep(outcome: Outcome): Outcome {
     try {
-      this.#answer = answerOf(outcome, this.call.responseMetadata);
+      this.#answer = answerOf(outcome, this.call.answerMetadata);
       return outcome;
     } catch (error) {
       const failed = answerError(error, "the result could not be sent");
-      this.#answer = answerOf({ error: failed }, this.call.responseMetadata);
+      this.#answer = answerOf({ error: failed }, this.call.answerMetadata);
       return { error: failed };
     }
   }
@@ -180,7 +196,7 @@ const unawaitedWording: EndWording = {
 /** Bytes of an entry beside its response, about. */
 const entryBytes = 256;
 
-function answerOf(outcome: Outcome, metadata: Metadata | undefined): Answer {
+function answerOf(outcome: Outcome, metadata: AnswerMetadata | undefined): Answer {
   const { error } = outcome;
   if (error !== undefined) return { word: errorWord(error), bytes: encode(packError(error)), metadata };
   const bytes = outcome.value === undefined ? new Uint8Array(0) : encode(outcome.value);

@@ -118,11 +118,6 @@ export function transferParts(
   return new Transfer(new TransferOperation(op, session, scope, options, check));
 }
 
-/** The class that `pull` returns: any typed array, `Buffer` or `DataView`. */
-export interface PullType<T extends ArrayBufferView> {
-  readonly prototype: T;
-}
-
 const TypedArray = Object.getPrototypeOf(Uint8Array) as abstract new () => ArrayBufferView;
 
 /**
@@ -135,7 +130,7 @@ export function pull<T extends ArrayBufferView>(
   session: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
-  Type: PullType<T>,
+  Type: { readonly prototype: T },
   options: PullOptions = {},
 ): Promise<T> {
   return callPromise(scope.operations, () => pullInto(session, scope, remote, Type, options));
@@ -145,7 +140,7 @@ async function pullInto<T extends ArrayBufferView>(
   session: PeerLink,
   scope: TransferScope,
   remote: RemoteRegion,
-  Type: PullType<T>,
+  Type: { readonly prototype: T },
   options: PullOptions,
 ): Promise<T> {
   checkOptions("pull", options, transferFields.pull);
@@ -181,7 +176,7 @@ function elementBytesOf(Type: unknown): number {
   throw new TypeError("pull: the type must be the class of a typed array, Buffer or DataView");
 }
 
-function viewAs<T extends ArrayBufferView>(Type: PullType<T>, memory: ArrayBuffer): T {
+function viewAs<T extends ArrayBufferView>(Type: { readonly prototype: T }, memory: ArrayBuffer): T {
   if ((Type as unknown) === Buffer) return Buffer.from(memory) as unknown as T;
   return new (Type as unknown as new (memory: ArrayBuffer) => T)(memory);
 }

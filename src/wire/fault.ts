@@ -1,5 +1,5 @@
 import { codeFromNumber, codeToNumber, type RpcCode } from "../base/errors/code.ts";
-import { type ErrorMetadata, RpcError } from "../base/errors/rpc-error.ts";
+import { type ReceivedMetadata, RpcError } from "../base/errors/rpc-error.ts";
 
 /**
  * The body of an `error` frame, a msgpack map: `m` the message without its code, `r` the declared reason, `d` its data,
@@ -36,7 +36,7 @@ export function isByAdmission(body: unknown): boolean {
 }
 
 /** Decodes the error of a peer. Entries of a wrong form are ignored: an error must not cause another. */
-export function parseError(word: number, body: unknown, metadata?: ErrorMetadata): RpcError {
+export function parseError(word: number, body: unknown, trailers?: ReceivedMetadata): RpcError {
   const { m, r, d, a, n } = (typeof body === "object" && body !== null ? body : {}) as Record<
     string,
     unknown
@@ -50,6 +50,6 @@ export function parseError(word: number, body: unknown, metadata?: ErrorMetadata
     data: d,
     retryAfterMs: typeof a === "number" && Number.isFinite(a) && a >= 0 ? a : undefined,
     notExecuted: n === true,
-    metadata,
+    trailers,
   });
 }

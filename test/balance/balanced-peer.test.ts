@@ -118,8 +118,8 @@ describe("a balanced peer", () => {
     const held = [balanced.client(Who).hold(), balanced.client(Who).hold()].map((call) =>
       call.catch(() => ""),
     );
-    const idle = balanced.backends.find(({ callsOut }) => callsOut === 0);
-    expect(balanced.backends.map(({ callsOut }) => callsOut).sort()).toEqual([0, 1, 1]);
+    const idle = balanced.backends.find(({ calls }) => calls.out === 0);
+    expect(balanced.backends.map(({ calls }) => calls.out).sort()).toEqual([0, 1, 1]);
     expect(await answerers(balanced, 10)).toEqual({
       [["a", "b", "c"][urls.indexOf(idle?.url as string)] as string]: 10,
     });
@@ -261,7 +261,7 @@ describe("a balanced peer", () => {
         .hold()
         .catch(() => ""),
     );
-    await until(() => servers[0]?.stats().callsIn === 1, "it is served");
+    await until(() => servers[0]?.stats().calls.in === 1, "it is served");
     const drained = servers[0]?.drain({ graceMs: 60_000 });
     await until(() => balanced.backends[0]?.state === "draining", "it is told");
     expect(await answerers(balanced, 6)).toEqual({ b: 3, c: 3 });

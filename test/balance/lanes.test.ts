@@ -85,11 +85,11 @@ describe.each(providers.slice(0, 3))("the lanes of a dispatcher over $name", (pr
     await who.name({ key });
     const lanesNow = [nobodyAt(lanes[0]?.urls ?? []), entryOf(lanes[1] as Engine)];
     const held = [1, 2, 3, 4, 5, 6, 7, 8].map(() => failure(who.hold()));
-    await until(() => peer.callsOut === 8, "all have left");
-    const atZero = peer.stats().lanes[0]?.callsOut;
+    await until(() => peer.stats().calls.out === 8, "all have left");
+    const atZero = peer.stats().lanes[0]?.calls.out;
     // It has not gone, so nothing but this word can end its calls.
     announceLanes(dispatcher, lanesNow);
-    await until(() => peer.callsOut === 8 - (atZero ?? 0), "those of lane 0 have ended");
+    await until(() => peer.stats().calls.out === 8 - (atZero ?? 0), "those of lane 0 have ended");
     peer.close();
     for (const error of await Promise.all(held)) expect(error.code).toBe("unavailable");
     await expectAtRest(client);
@@ -189,7 +189,7 @@ describe.each(providers.slice(0, 3))("a balanced peer of servers with lanes over
     await ask(who, 1);
     await lane.close();
     announceLanes(dispatcher, [nobodyAt([provider.deadUrl()])]);
-    await until(() => dispatcher.stats().callsOut === 0, "the client has heard of it");
+    await until(() => dispatcher.stats().controlRequests.out === 0, "the client has heard of it");
     const waiting = who.name({});
     const next = await open("next", provider.freshUrl());
     announceLanes(dispatcher, [entryOf(next)]);
@@ -217,7 +217,7 @@ describe("the lanes of a dispatcher", () => {
       announceLanes(dispatcher, [{ urls, incarnation: 1n }]);
     // Answered after what was asked before it.
     announceLanes(dispatcher, lanes.map(entryOf));
-    await until(() => dispatcher.stats().callsOut === 0, "all has been answered");
+    await until(() => dispatcher.stats().controlRequests.out === 0, "all has been answered");
     expect(statesOf(peer)).toEqual(["connected"]);
     expect(await who.name({})).toBe("0");
     await expectAtRest(client);

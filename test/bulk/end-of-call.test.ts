@@ -102,7 +102,7 @@ describe.each(transports)("a region over $name", (provider) => {
     const memory = new Uint8Array(100);
     const into = client.expose(memory, { access: "write" });
     const call = api(Hold).run({ into });
-    await until(() => server.stats().callsIn === 1, "the handler runs");
+    await until(() => server.stats().calls.in === 1, "the handler runs");
     into.dispose();
     expect(client.stats().regions).toBe(1);
     expect(into.grants).toBe(1);
@@ -282,7 +282,7 @@ describe.each(transports)("a region over $name", (provider) => {
     await untilTurn(() => putting, "the put has begun");
     blockFor(350);
     expect(await call).toMatchObject({ code: "deadline_exceeded" });
-    await until(() => into.grants === 0 && server.stats().callsIn === 0, "the grant ends");
+    await until(() => into.grants === 0 && server.stats().calls.in === 0, "the grant ends");
     expect(server.stats().ports.every(({ transfers }) => transfers === 0)).toBe(true);
   });
 
@@ -370,6 +370,6 @@ describe.each(transports)("a region over $name", (provider) => {
       () => server.stats().ports.every(({ regions, registrations }) => regions === registrations.idle),
       "no memory is registered for anybody",
     );
-    expect(server.stats()).toMatchObject({ callsIn: 0, deadlines: 0 });
+    expect(server.stats()).toMatchObject({ calls: { in: 0 }, deadlines: 0 });
   });
 });

@@ -73,7 +73,7 @@ async function lend(memory: Uint8Array, kind: "read" | "write"): Promise<Call & 
     async end() {
       controller.abort();
       expect(await ended).toBe("cancelled");
-      await untilTurn(() => client.stats().callsOut === 0, "the peer has answered the cancel");
+      await untilTurn(() => client.stats().calls.out === 0, "the peer has answered the cancel");
     },
   };
 }

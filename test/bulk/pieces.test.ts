@@ -229,7 +229,7 @@ describe.each(transports)("memory in pieces over $name", (provider) => {
     }
     expect(await aborted.promise).toBe("cancelled");
     expect(await api(Pieces).run({ region: beside, other: true })).toBe(8);
-    await until(() => server.stats().callsIn === 0, "the calls are answered");
+    await until(() => server.stats().calls.in === 0, "the calls are answered");
     expect(memory.every((byte) => byte === 0)).toBe(true);
     await beside[Symbol.asyncDispose]();
     expect(client.stats().regions).toBe(0);

@@ -283,7 +283,7 @@ describe.each(transports)("a transfer over $name", (provider) => {
     const memory = new Uint8Array(500);
     using into = client.expose(memory, { access: "write" });
     const calls = Array.from({ length: 50 }, (_, index) => api(Move).any({ index, into }));
-    await until(() => server.stats().callsIn === 50, "all handlers run");
+    await until(() => server.stats().calls.in === 50, "all handlers run");
     expect(into.grants).toBe(50);
     gate.resolve();
     expect(await Promise.all(calls)).toEqual(new Array(50).fill(10));

@@ -124,7 +124,7 @@ export const cases: readonly Case[] = [
         [trailingKey]: Uint8Array.of(0xab, 0xab, 0xab),
       };
       const received: Metadata[] = [];
-      const options = { metadata: sent, onMetadata: (metadata: Metadata) => void received.push(metadata) };
+      const options = { metadata: sent, onTrailers: (metadata: Metadata) => void received.push(metadata) };
       await client.unary(large, options);
       const stream = client.fullDuplex.open(options);
       await stream.send({ responseBytes: [large.responseBytes], body: large.body });
@@ -288,10 +288,10 @@ export const cases: readonly Case[] = [
     async run({ client }) {
       const value = "X".repeat(8000);
       let received: Metadata | undefined;
-      const onMetadata = (metadata: Metadata) => {
+      const onTrailers = (metadata: Metadata) => {
         received = metadata;
       };
-      await client.unary({}, { metadata: { [initialKey]: value }, onMetadata });
+      await client.unary({}, { metadata: { [initialKey]: value }, onTrailers });
       expect(received?.get(initialKey)).toBe(value);
     },
   },

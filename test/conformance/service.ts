@@ -66,12 +66,9 @@ export const itemBytes = 64 << 10;
 export const initialKey = "x-grpc-test-echo-initial";
 export const trailingKey = "x-grpc-test-echo-trailing-bin";
 
-function echoMetadata({
-  metadata,
-  responseMetadata,
-}: Pick<CallContext, "metadata" | "responseMetadata">): void {
+function echoMetadata({ metadata, trailers }: Pick<CallContext, "metadata" | "trailers">): void {
   for (const [name, value] of metadata)
-    if (name === initialKey || name === trailingKey) responseMetadata.set(name, value);
+    if (name === initialKey || name === trailingKey) trailers.set(name, value);
 }
 
 function throwStatus(wanted: z.infer<typeof status> | undefined): void {

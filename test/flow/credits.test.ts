@@ -23,10 +23,10 @@ describe.each(transports)("the credits of a server over $name", (provider) => {
     await until(() => peer.stats().window.credits === 32, "the first has half");
     await until(() => second.stats().window.credits === 32, "the second has half");
     const calls = Array.from({ length: 50 }, (_, i) => api(Work).hold(i));
-    expect(peer.stats()).toMatchObject({ callsOut: 32, callsWaiting: 18 });
+    expect(peer.stats()).toMatchObject({ calls: { out: 32, waiting: 18 } });
     second.close();
-    await until(() => peer.stats().callsOut === 50, "the first has all again");
-    expect(server.stats().callsIn).toBeLessThanOrEqual(64);
+    await until(() => peer.stats().calls.out === 50, "the first has all again");
+    expect(server.stats().calls.in).toBeLessThanOrEqual(64);
     gate.resolve();
     expect(await Promise.all(calls)).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
@@ -48,7 +48,7 @@ describe.each(transports)("the credits of a server over $name", (provider) => {
         results.push(work.hold.result(j).then((result) => (result.ok ? "ok" : result.error)));
     }
     await until(() => server.stats().counters.requestsFailed === 28, "what is beyond has been refused");
-    expect(server.stats().callsIn).toBe(20);
+    expect(server.stats().calls.in).toBe(20);
     gate.resolve();
     const ends = await Promise.all(results);
     expect(ends.filter((end) => end === "ok")).toHaveLength(20);

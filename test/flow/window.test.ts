@@ -35,7 +35,7 @@ describe.each(transports)("calls over $name, more than the peer takes at once", 
     expect(places).toEqual(Array.from({ length: 500 }, (_, i) => i));
     expect(client.stats().counters).toMatchObject({ callsWaited: 493, callsNotAdmitted: 0 });
     expect(peer.stats()).toMatchObject({
-      callsWaiting: 0,
+      calls: { waiting: 0 },
       waitingBytes: 0,
       window: { limit: 7, credits: 7 },
     });
@@ -69,8 +69,8 @@ describe.each(transports)("calls over $name, more than the peer takes at once", 
     const abort = new AbortController();
     const cancelled = failure(work.hold(new Uint8Array(10_000), { signal: abort.signal }));
     const late = failure(work.hold("x".repeat(5000), { timeoutMs: 20 }));
-    expect(peer.stats()).toMatchObject({ callsOut: 1, callsWaiting: 2, waitingBytes: 15_032 });
-    expect(peer.stats().waiting.normal).toEqual({ calls: 2, bytes: 15_032 });
+    expect(peer.stats()).toMatchObject({ calls: { out: 1, waiting: 2 }, waitingBytes: 15_032 });
+    expect(peer.stats().waitingByPriority.normal).toEqual({ calls: 2, bytes: 15_032 });
     expect(client.calls().filter(({ phase }) => phase === "waiting")).toMatchObject([
       { method: "work.v1/hold", peer: peer.url, callId: 0 },
       { method: "work.v1/hold", peer: peer.url, callId: 0 },
@@ -79,7 +79,7 @@ describe.each(transports)("calls over $name, more than the peer takes at once", 
     expect(await cancelled).toMatchObject({ code: "cancelled", notExecuted: true });
     expect(peer.stats().waitingBytes).toBe(5016);
     expect(await late).toMatchObject({ code: "deadline_exceeded", notExecuted: true });
-    expect(peer.stats()).toMatchObject({ callsWaiting: 0, waitingBytes: 0 });
+    expect(peer.stats()).toMatchObject({ calls: { waiting: 0 }, waitingBytes: 0 });
     gate.resolve();
     await held;
     expect(served).toEqual(["held"]);
@@ -157,7 +157,7 @@ describe.each(transports)("calls over $name, more than the peer takes at once", 
     let sum = 0;
     const calls: Promise<void>[] = [];
     for (let i = 0; i < many; i++) calls.push(work.count(i).then((place) => void (sum += place)));
-    expect(client.stats()).toMatchObject({ callsOut: 4096, callsWaiting: many - 4096 });
+    expect(client.stats()).toMatchObject({ calls: { out: 4096, waiting: many - 4096 } });
     await Promise.all(calls);
     expect(sum).toBe((many * (many - 1)) / 2);
     expect(server.stats().counters).toMatchObject({ requestsStarted: many, malformed: 0 });

@@ -194,7 +194,7 @@ describe("peers that ignore their credits", () => {
       const answers = await Promise.all(together.map((at) => honest.echo({ id: at, text: "t" })));
       expect(answers.map(({ id: at }) => at)).toEqual(together);
     }
-    expect(victim.engine.stats().callsIn).toBeLessThanOrEqual(256 + 8 * 16);
+    expect(victim.engine.stats().calls.in).toBeLessThanOrEqual(256 + 8 * 16);
     await engine.close();
     for (const attacker of attackers) {
       await attacker.sendFrames({ kind: frameKind.goodbye });

@@ -177,7 +177,7 @@ describe("a hostile server", () => {
     }
     port.close();
     const error = await connecting;
-    expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
+    expect(engine.stats()).toMatchObject({ sessions: 0, calls: { out: 0 }, deadlines: 0 });
     return error;
   }
 

@@ -266,6 +266,6 @@ describe("a server of streams that keeps to nothing", () => {
     );
     expect(["internal", "unavailable"]).toContain((await reading).code);
     expect(client.stats().counters.malformed).toBe(1);
-    expect(client.stats()).toMatchObject({ streamBytes: 0, callsOut: 0 });
+    expect(client.stats()).toMatchObject({ streamBytes: 0, calls: { out: 0 } });
   });
 });

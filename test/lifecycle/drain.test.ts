@@ -49,7 +49,7 @@ describe.each(transports)("drain over $name", (provider) => {
     const { gate, work } = serving();
     const { server, api, peer } = await pair(provider, [work]);
     const held = api(Work).hold();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const report = server.drain({ graceMs: 20_000 });
     expect(server.state).toBe("draining");
     await until(() => peer.state === "draining", "the client is told");
@@ -70,7 +70,7 @@ describe.each(transports)("drain over $name", (provider) => {
     const { gate, work } = serving();
     const { server, api } = await pair(provider, [work]);
     const held = api(Work).hold();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const report = server.drain({ graceMs: 20_000 });
     // In the same turn: this client cannot have heard yet.
     const error = await failure(api(Work).ping());
@@ -85,7 +85,7 @@ describe.each(transports)("drain over $name", (provider) => {
     const { gate, work, signals } = serving();
     const { server, api } = await pair(provider, [work], { endsHard: true });
     const held = failure(api(Work).hold());
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const { aborted } = await server.drain({ graceMs: 20 });
     expect(aborted).toMatchObject([{ direction: "in", method: "work.v1/hold", phase: "open" }]);
     expect(await held).toMatchObject({ code: "unavailable" });
@@ -101,7 +101,7 @@ describe.each(transports)("drain over $name", (provider) => {
     const toBack = await server.connect(back.urls[0] as string);
     further = toBack.client(Work);
     const relayed = api(Work).relay();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const report = server.drain({ graceMs: 20_000 });
     gate.resolve();
     expect(await relayed).toBe("pong");
@@ -113,7 +113,7 @@ describe.each(transports)("drain over $name", (provider) => {
     const { gate, work } = serving();
     const { server, client, api } = await pair(provider, [work]);
     const held = api(Work).hold();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const report = client.drain({ graceMs: 20_000 });
     expect(await failure(api(Work).ping())).toMatchObject({ code: "unavailable", origin: "local" });
     expect(await failure(client.connect(provider.deadUrl()))).toMatchObject({ code: "unavailable" });
@@ -130,7 +130,7 @@ describe("drain", () => {
     const held = api(Work)
       .hold()
       .catch((error: unknown) => error);
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     return { server, peer, held, open: () => gate.resolve() };
   }
 

@@ -170,7 +170,7 @@ describe.each(providers)("an engine over $name", (provider) => {
       });
     const { api, server } = await pair(provider, [living({ hold })]);
     const held = failure(api(Life).hold());
-    await until(() => server.stats().callsIn === 1, "the handler runs");
+    await until(() => server.stats().calls.in === 1, "the handler runs");
     await server.close();
     expect(heard).toBe("closed");
     expect(await held).toMatchObject({ code: "unavailable" });
@@ -233,8 +233,8 @@ describe.each(providers)("an engine over $name", (provider) => {
     expect(peer.agent).toMatch(/^cinnabar\//);
     expect(await api(Life).ping()).toBe("pong");
     const held = failure(api(Life).hold());
-    await until(() => server.stats().callsIn === 1, "the handler runs");
-    expect(peer.stats()).toMatchObject({ state: "connected", callsOut: 1, callsIn: 0 });
+    await until(() => server.stats().calls.in === 1, "the handler runs");
+    expect(peer.stats()).toMatchObject({ state: "connected", calls: { out: 1, in: 0 } });
     peer.close();
     peer.close();
     expect(await held).toMatchObject({ code: "unavailable", origin: "local" });
@@ -269,7 +269,7 @@ describe.each(providers)("an engine over $name", (provider) => {
       expect(peer.incarnation).toBe(server.incarnation);
       lives.add(peer.incarnation);
       const held = failure(api.hold());
-      await until(() => server.stats().callsIn === 1, "the handler runs");
+      await until(() => server.stats().calls.in === 1, "the handler runs");
       await server.close();
       expect(await held).toMatchObject({ code: "unavailable" });
       await until(() => peer.state === "lost", "the loss is known");

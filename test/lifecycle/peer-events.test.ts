@@ -89,7 +89,7 @@ describe("a peer", () => {
     const url = server.urls[0] as string;
     const peer = await client.connect(url, { reconnect: { whileLost: "wait", maxDelayMs: 20 } });
     const held = failure(peer.client(Life).hold());
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     const drained = server.drain({ graceMs: 60_000 });
     await until(() => peer.state === "draining", "it is told");
     const call = peer.client(Life).ping();

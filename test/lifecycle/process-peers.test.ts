@@ -75,7 +75,7 @@ describe.each(transports)("a peer that is one process, over $name", (provider) =
     await life.ping();
     const held = failure(life.hold());
     const retried = failure(life.hold({ retry: { attempts: 3 } }));
-    await until(() => one.stats().callsIn === 2, "the calls have arrived");
+    await until(() => one.stats().calls.in === 2, "the calls have arrived");
     const cause = new Error("it left");
     peer.close(new RpcError({ code: "failed_precondition", message: "rank 3 has left", cause }));
     for (const error of [held, retried, failure(life.ping())])

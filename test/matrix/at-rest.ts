@@ -5,9 +5,6 @@ import { namePrefix } from "./providers.ts";
 
 /** What is nothing at an engine that nobody uses. */
 const counts = [
-  "callsOut",
-  "callsIn",
-  "callsWaiting",
   "waitingBytes",
   "deadlines",
   "queuedBytes",
@@ -20,8 +17,10 @@ const counts = [
 
 /** What an engine holds that it must not hold at rest. */
 function held(stats: EngineStats): Record<string, unknown> {
-  const { admission, pool, ports } = stats;
+  const { calls, controlRequests, admission, pool, ports } = stats;
   return {
+    calls,
+    controlRequests,
     ...Object.fromEntries(counts.map((name) => [name, stats[name]])),
     admission: [admission.running, admission.queued, admission.queuedBytes],
     pooledBytes: pool.takenBytes,
@@ -39,7 +38,10 @@ function held(stats: EngineStats): Record<string, unknown> {
 const sendSlots = 64;
 
 function nothing(stats: EngineStats): Record<string, unknown> {
+  const none = { out: 0, waiting: 0, in: 0 };
   return {
+    calls: none,
+    controlRequests: none,
     ...Object.fromEntries(counts.map((name) => [name, 0])),
     admission: [0, 0, 0],
     pooledBytes: 0,

@@ -67,7 +67,7 @@ describe.each(transports)("a transfer that its owner refuses over $name", (provi
         // The handler's own answer may have left before.
         if (!result.ok) expect(result.error.code).toBe("unavailable");
         expect(await waiting).toMatchObject({ ok: false, error: { code: "unavailable" } });
-        expect(server.stats().callsIn).toBe(0);
+        expect(server.stats().calls.in).toBe(0);
       } else {
         expect(result).toMatchObject({ ok: true, value: code });
         controller.abort();

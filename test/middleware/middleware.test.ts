@@ -83,13 +83,13 @@ describe.each(providers)("middleware over $name", (provider) => {
     const token: Middleware = async (call, next) => {
       call.metadata.set("authorization", "Bearer secret");
       const value = await next();
-      expect(call.responseMetadata.get("x-user")).toBe("secret");
+      expect(call.trailers.get("x-user")).toBe("secret");
       return value;
     };
     const auth: Middleware = (call, next) => {
       const user = call.metadata.get("authorization")?.slice("Bearer ".length);
       if (user === undefined) throw new RpcError({ code: "unauthenticated", message: "a token is missing" });
-      call.responseMetadata.set("x-user", user);
+      call.trailers.set("x-user", user);
       return next();
     };
     const { api } = await over({ service: [auth] }, provider);
@@ -200,10 +200,10 @@ describe("middleware of a client", () => {
     });
     const controller = new AbortController();
     const call = failure(through.hang({ signal: controller.signal }));
-    await until(() => server.stats().callsIn === 1, "the handler runs");
+    await until(() => server.stats().calls.in === 1, "the handler runs");
     controller.abort();
     expect(await call).toMatchObject({ code: "cancelled" });
-    await until(() => server.stats().callsIn === 0 && client.stats().callsOut === 0, "the calls end");
+    await until(() => server.stats().calls.in === 0 && client.stats().calls.out === 0, "the calls end");
   });
 
   it("shares the deadline among the calls that it makes", async () => {

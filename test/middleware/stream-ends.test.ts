@@ -46,7 +46,7 @@ async function over(given: Partial<Handlers> = {}) {
   const all = await pair(mem, [flow]);
   const client = (...middleware: Middleware[]) => all.api(Flow, { middleware });
   const ended = () =>
-    until(() => all.server.stats().callsIn === 0 && all.client.stats().callsOut === 0, "the streams end");
+    until(() => all.server.stats().calls.in === 0 && all.client.stats().calls.out === 0, "the streams end");
   return { ...all, flow: client, ended };
 }
 
@@ -78,7 +78,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { middleware, opened } = keeping();
     const stream = flow(middleware).count();
     await opened;
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     stream.cancel();
     expect(await stream.next()).toEqual({ done: true, value: undefined });
     await ended();
@@ -90,7 +90,7 @@ describe("a stream that middleware of the client has opened", () => {
     const writer = flow(middleware).sum.open();
     const answer = failure(writer.end());
     await opened;
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     writer.cancel("enough");
     expect(await answer).toMatchObject({ code: "cancelled", cause: "enough", method: "flow.v1/sum" });
     await ended();
@@ -100,7 +100,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { flow, server, ended } = await over();
     const wrap: Middleware = async (_, next) => mapped((await next()) as AsyncIterable<number>);
     const stream = flow(wrap).count();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     await stream.return();
     await ended();
   });
@@ -115,7 +115,7 @@ describe("a stream that middleware of the client has opened", () => {
     const wrap: Middleware = async (_, next) => mapped((await next()) as AsyncIterable<number>);
     const stream = flow(wrap).count();
     const waiting = stream.next();
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     stream.cancel();
     expect(await waiting).toEqual({ done: true, value: undefined });
     await ended();
@@ -142,7 +142,7 @@ describe("a stream that middleware of the client has opened", () => {
     const { flow, server, ended } = await over({ sum: () => (gates[served++] as (typeof gates)[0]).promise });
     const race: Middleware = (_, next) => Promise.any([next(), next()]);
     const answer = flow(race).sum([]);
-    await until(() => server.stats().callsIn === 2, "both are served");
+    await until(() => server.stats().calls.in === 2, "both are served");
     gates[1]?.resolve(2);
     expect(await answer).toBe(2);
     await ended();
@@ -238,8 +238,8 @@ describe("items that are sent one by one through middleware", () => {
 describe("metadata of the answer through middleware", () => {
   it("is told once, when the caller's call settles, with what its last answer brought", async () => {
     let served = 0;
-    const answer = (call: { responseMetadata: Metadata }) => {
-      call.responseMetadata.set("try", String(++served));
+    const answer = (call: { trailers: Metadata }) => {
+      call.trailers.set("try", String(++served));
       if (served % 2 === 1) throw new RpcError({ code: "unavailable", message: "not yet" });
     };
     const { flow } = await over({
@@ -252,26 +252,22 @@ describe("metadata of the answer through middleware", () => {
         answer(call);
       },
     });
-    const twice: Middleware = async (call, next) => {
-      const first = await next().catch(() => undefined);
-      if (call.kind !== "serverStream") return first ?? next();
-      await failure(read(first as AsyncIterable<number>));
-      return next();
-    };
+    // A stream that fails before its first item rejects `next()`, as a call does.
+    const twice: Middleware = async (_, next) => (await next().catch(() => undefined)) ?? next();
     const told: unknown[] = [];
-    const onMetadata = (metadata: Metadata) => void told.push(metadata.get("try"));
-    expect(await flow(twice).sum([], { onMetadata })).toBe(1);
+    const onTrailers = (metadata: Metadata) => void told.push(metadata.get("try"));
+    expect(await flow(twice).sum([], { onTrailers })).toBe(1);
     expect(told).toEqual(["2"]);
-    expect(await read(flow(twice).count({ onMetadata }))).toEqual([]);
+    expect(await read(flow(twice).count({ onTrailers }))).toEqual([]);
     expect(told).toEqual(["2", "4"]);
     const throwing = () => {
       throw new Error("mine");
     };
-    expect(await failure(flow(twice).sum([], { onMetadata: throwing }))).toMatchObject({
+    expect(await failure(flow(twice).sum([], { onTrailers: throwing }))).toMatchObject({
       code: "internal",
-      message: "[internal] onMetadata threw",
+      message: "[internal] onTrailers threw",
     });
-    expect(await failure(read(flow(twice).count({ onMetadata: throwing })))).toMatchObject({
+    expect(await failure(read(flow(twice).count({ onTrailers: throwing })))).toMatchObject({
       code: "internal",
     });
   });

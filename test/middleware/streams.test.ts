@@ -24,14 +24,14 @@ const Numbers = service("numbers.v1", {
 
 function handlers(notes: string[] = []) {
   return {
-    async *count({ to }: { to: number }, call: { responseMetadata: Metadata; signal: AbortSignal }) {
+    async *count({ to }: { to: number }, call: { trailers: Metadata; signal: AbortSignal }) {
       for (let n = 0; n < to; n++) yield n;
-      call.responseMetadata.set("x-count", String(to));
+      call.trailers.set("x-count", String(to));
     },
-    async sum(items: AsyncIterable<number>, call: { input: { from: number }; responseMetadata: Metadata }) {
+    async sum(items: AsyncIterable<number>, call: { input: { from: number }; trailers: Metadata }) {
       let sum = call.input.from;
       for await (const item of items) sum += item;
-      call.responseMetadata.set("x-sum", "done");
+      call.trailers.set("x-sum", "done");
       return sum;
     },
     async *echo(items: AsyncIterable<string>) {
@@ -74,10 +74,10 @@ describe.each(providers)("streams with metadata over $name", (provider) => {
     const notes: string[] = [];
     const { api } = await pair(provider, [implement(Numbers, handlers(notes), { middleware: [look] })]);
     const ends: unknown[] = [];
-    const onMetadata = (metadata: Metadata) => void ends.push(metadata.toJSON());
+    const onTrailers = (metadata: Metadata) => void ends.push(metadata.toJSON());
     const client = api(Numbers, { metadata: { "x-tenant": "acme" } });
-    expect(await all(client.count({ to: 3 }, { onMetadata }))).toEqual([0, 1, 2]);
-    expect(await client.sum({ from: 1 }, from(1, 2), { onMetadata, metadata: { "x-tenant": "own" } })).toBe(
+    expect(await all(client.count({ to: 3 }, { onTrailers }))).toEqual([0, 1, 2]);
+    expect(await client.sum({ from: 1 }, from(1, 2), { onTrailers, metadata: { "x-tenant": "own" } })).toBe(
       4,
     );
     expect(ends).toEqual([{ "x-count": "3" }, { "x-sum": "done" }]);
@@ -168,7 +168,7 @@ describe("middleware around streams", () => {
     });
     // On a busy machine the last may be over before its request has left.
     await until(() => signals.length >= 3 && signals.every(({ aborted }) => aborted), "the signals fire");
-    await until(() => server.stats().callsIn === 0 && engine.stats().callsOut === 0, "the calls end");
+    await until(() => server.stats().calls.in === 0 && engine.stats().calls.out === 0, "the calls end");
   });
 
   it("that waits can be cancelled before the stream is there", async () => {

@@ -47,7 +47,7 @@ describe.each(transports)("engine.calls() over $name", (provider) => {
     const region = client.expose(new Uint8Array(3000), { access: "write" });
     const held = api(Work).hold();
     const lent = api(Work, { timeoutMs: 5_000 }).lend({ into: region });
-    await until(() => server.stats().callsIn === 2, "both are served");
+    await until(() => server.stats().calls.in === 2, "both are served");
     const out = client.calls();
     expect(out).toMatchObject([
       { direction: "out", method: "work.v1/hold", peer: url, phase: "sent", grantedBytes: 0, transfers: 0 },
@@ -77,7 +77,7 @@ describe.each(transports)("engine.calls() over $name", (provider) => {
     const { server, client, peer, api } = await pair(provider, [work(gate.promise)], { endsHard: true });
     const controller = new AbortController();
     const held = failure(api(Work).hold({ signal: controller.signal }));
-    await until(() => server.stats().callsIn === 1, "it is served");
+    await until(() => server.stats().calls.in === 1, "it is served");
     controller.abort();
     // The peer cannot have heard of it before this turn ends.
     expect(client.calls()).toMatchObject([{ method: "work.v1/hold", phase: "cancelling" }]);

@@ -34,6 +34,6 @@ describe.each(fabrics)("a client killed over %s while its requests wait for thei
       shed: { full: 0, pushed_out: 0, age: 0, deadline: 0 },
     });
     const stats = await server.ask<EngineStats>("stats");
-    expect(stats).toMatchObject({ callsIn: 0, deadlines: 0 });
+    expect(stats).toMatchObject({ calls: { in: 0 }, deadlines: 0 });
   });
 });

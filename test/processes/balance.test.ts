@@ -52,6 +52,6 @@ describe.each(fabrics)("a balanced peer of three servers over %s, one of which i
     await Promise.all(askers);
     expect(wrong).toEqual([]);
     balanced.close();
-    expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
+    expect(engine.stats()).toMatchObject({ sessions: 0, calls: { out: 0 }, deadlines: 0 });
   }, 120_000);
 });

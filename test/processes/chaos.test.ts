@@ -139,7 +139,7 @@ describe.each(fabrics)(
 
       // Everybody lives: clients come to rest, then leave, and nothing is left on either side.
       const statsOf = (child: Child) => child.ask<EngineStats>("stats");
-      const atRest = { callsOut: 0, callsIn: 0, queuedBytes: 0, pullingBytes: 0, deadlines: 0 };
+      const atRest = { calls: { out: 0, in: 0 }, queuedBytes: 0, pullingBytes: 0, deadlines: 0 };
       const patience = { timeout: 30_000, interval: 50 };
       for (const caller of callers) {
         await expect.poll(() => statsOf(caller), patience).toMatchObject(atRest);

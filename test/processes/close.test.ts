@@ -22,7 +22,12 @@ describe.each(fabrics)("close over %s", (fabric) => {
     const codes = new Set(await Promise.all(calls));
     expect(["answered", "unavailable"]).toEqual(expect.arrayContaining([...codes]));
     expect(codes).toContain("unavailable");
-    expect(await server.report("closed")).toMatchObject({ ports: 0, callsIn: 0, sessions: 0, deadlines: 0 });
+    expect(await server.report("closed")).toMatchObject({
+      ports: 0,
+      calls: { in: 0 },
+      sessions: 0,
+      deadlines: 0,
+    });
     expect(await server.ended).toBe(0);
     expect(server.stderr).toBe("");
     expect(sharedFiles(server.pid, new URL(url).host)).toEqual([]);
@@ -55,7 +60,7 @@ describe.each(fabrics)("close over %s", (fabric) => {
       await closed;
       expect(engine.stats()).toMatchObject({
         sessions: 0,
-        callsOut: 0,
+        calls: { out: 0 },
         deadlines: 0,
         regions: 0,
         pullingBytes: 0,

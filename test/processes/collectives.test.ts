@@ -158,8 +158,8 @@ describe.each(Object.entries(fabrics))(`a collective of ${size} processes over %
     await root.destroy();
     const rest = without(0, inner);
     for (const rank of rest) {
-      const stats = () => (members[rank] as Child).ask<{ callsIn: number; callsOut: number }>("stats");
-      const calls = async () => ((all) => all.callsIn + all.callsOut)(await stats());
+      const stats = () => (members[rank] as Child).ask<Pick<EngineStats, "calls">>("stats");
+      const calls = async () => ((all) => all.calls.in + all.calls.out)(await stats());
       await expect.poll(calls, { timeout: 60_000 }).toBe(0);
     }
     const next = await second.ask<Outcome>("visit", { tree, timeoutMs, exclude: [0, inner] });

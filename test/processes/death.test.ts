@@ -104,7 +104,7 @@ describe.each(fabrics)("a server killed over %s", (fabric) => {
     const stats = engine.stats();
     expect(stats).toMatchObject({
       sessions: 0,
-      callsOut: 0,
+      calls: { out: 0 },
       queuedBytes: 0,
       deadlines: 0,
       pullingBytes: 0,
@@ -168,7 +168,7 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     } while (!noticed);
     expect(await aborted).toMatchObject({ key: "doomed-0", code: "unavailable" });
     expect(performance.now() - killed).toBeLessThan(withinMs);
-    expect(await server.ask("stats")).toMatchObject({ sessions: 1, callsIn: 0, deadlines: 0 });
+    expect(await server.ask("stats")).toMatchObject({ sessions: 1, calls: { in: 0 }, deadlines: 0 });
   });
 
   it("that had yet to pull its answers takes them along", async () => {
@@ -179,7 +179,7 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
     expect(await client.ended).toBe("SIGKILL");
     const stats = () => server.ask<EngineStats>("stats");
     await until(async () => (await stats()).sessions === 0);
-    expect(await stats()).toMatchObject({ counters: { sessionsLost: 1 }, callsIn: 0 });
+    expect(await stats()).toMatchObject({ counters: { sessionsLost: 1 }, calls: { in: 0 } });
     await until(async () => (await stats()).quarantinedBytes === 0);
     expect((await stats()).ports[0]?.regions).toBe(0);
   });
@@ -221,7 +221,7 @@ describe.each(fabrics)("a client killed over %s", (fabric) => {
         // A hello that took long was repeated, and either may have made a session; one without a call is asked only
         // when room is short.
         ...(isDevice(fabric) ? {} : { sessions: 1 }),
-        callsIn: 0,
+        calls: { in: 0 },
         deadlines: 0,
         queuedBytes: 0,
         quarantinedBytes: 0,

@@ -95,8 +95,8 @@ describe("peers over tcp that do not pull their answers, and go", () => {
           body: { bytes: mebi },
         });
       await until(async () => {
-        const { callsIn, counters } = await stats();
-        return counters.requestsStarted === requestsStarted + 16 && callsIn === 0;
+        const { calls, counters } = await stats();
+        return counters.requestsStarted === requestsStarted + 16 && calls.in === 0;
       });
       const { offeredBytes } = await stats();
       expect(offeredBytes).toBeGreaterThan(4 * mebi);

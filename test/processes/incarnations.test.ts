@@ -82,7 +82,7 @@ describe.each(fabrics)("a server that is killed and started again and again, ove
     expect(lives.size).toBe(restarts + 1);
     await until(async () => (await outcome(trial.echo({ token: "last" }))) === "answered");
     const { counters, ...stats } = engine.stats();
-    expect(stats).toMatchObject({ sessions: 1, callsOut: 0, deadlines: 0 });
+    expect(stats).toMatchObject({ sessions: 1, calls: { out: 0 }, deadlines: 0 });
     expect(counters.malformed).toBe(0);
     expect(counters.sessionsOpened).toBe(counters.sessionsLost + counters.sessionsClosed + 1);
     if (fabric === "shm") expect(counters.sessionsOpened).toBe(restarts + 1);
@@ -141,7 +141,7 @@ describe("a client that listens at a name of its own and is started again there"
     // In each life one handler answered, and the other failed, because its signal ended it.
     expect(await server.ask("stats")).toMatchObject({
       sessions: 0,
-      callsIn: 0,
+      calls: { in: 0 },
       counters: { lateResults: 10, malformed: 0 },
     });
   });

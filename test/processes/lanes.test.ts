@@ -157,9 +157,9 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
         const key = keyFor(1, 2);
         await pinned.where({ key });
         const held = [0, 1, 2, 3].map(() => outcome(api.once({ ms: 10_000_000 })));
-        await until(() => peer.callsOut === 4);
+        await until(() => peer.stats().calls.out === 4);
         const begun = performance.now();
-        const inLane1 = peer.stats().lanes[1]?.callsOut ?? 0;
+        const inLane1 = peer.stats().lanes[1]?.calls.out ?? 0;
         const dying = await killLane(peer, 1, how);
         expect(dying).toBe("unavailable");
         expect(await server.report("died")).toMatchObject({ lane: 1, exitCode, message, deaths: 1 });
@@ -167,12 +167,13 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
         if (how !== "memory") expect(performance.now() - begun).toBeLessThan(9000);
         const ended = held.slice(0);
         await until(
-          () => (peer.stats().lanes[1]?.state ?? "") === "connected" && peer.stats().lanes[1]?.callsOut === 0,
+          () =>
+            (peer.stats().lanes[1]?.state ?? "") === "connected" && peer.stats().lanes[1]?.calls.out === 0,
         );
         expect(await pinned.where({ key })).toMatchObject({ lane: 1 });
         expect(peer.stats().lanes.map(({ url }) => url)).toEqual(urls);
         // The other lane's calls have not noticed.
-        expect(peer.stats().lanes[0]?.callsOut).toBe(4 - inLane1);
+        expect(peer.stats().lanes[0]?.calls.out).toBe(4 - inLane1);
         peer.close();
         expect(new Set(await Promise.all(ended))).toEqual(new Set(["unavailable"]));
       },
@@ -186,7 +187,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
       );
       const idempotent = Array.from({ length: 16 }, () => api.later({ ms: 800 }));
       const others = Array.from({ length: 16 }, () => outcome(api.once({ ms: 800 })));
-      await until(() => peer.callsOut === 32);
+      await until(() => peer.stats().calls.out === 32);
       await killLane(peer, 0, "exit");
       await server.report("died");
       for (const { lane } of await Promise.all(idempotent)) expect([0, 1]).toContain(lane);
@@ -325,7 +326,7 @@ describe.each(fabrics)("lanes over %s", (fabric) => {
   it("close though one loops for ever", async () => {
     const { server, api, peer } = await startLanes({ listen: listen(), lanes: 2 }, byKey);
     const looping = outcome(api.loop());
-    await until(() => peer.callsOut === 1);
+    await until(() => peer.stats().calls.out === 1);
     // Begun: its lane answers nothing any more.
     await until(async () => {
       const { lanes } = await server.ask<{ lanes: (number | undefined)[] }>("stats");

@@ -80,7 +80,7 @@ async function look(processes: readonly Child[]): Promise<Held[]> {
   const statsOf = async (child: Child) => [await child.ask<EngineStats | EngineStats[]>("stats")].flat();
   const open = async () => {
     const stats = (await Promise.all(processes.map(statsOf))).flat();
-    return stats.reduce((sum, { callsOut, callsIn }) => sum + callsOut + callsIn, 0);
+    return stats.reduce((sum, { calls }) => sum + calls.out + calls.in, 0);
   };
   await expect.poll(open, { timeout: 20_000, interval: 5 }).toBe(0);
   return Promise.all(

@@ -78,9 +78,9 @@ describe("a server over tcp with a budget of 64 MiB and a handler that keeps wha
     // Bodies and items that were offered have been pulled or refused by then: what is held is as much as will be.
     let last = "";
     await until(async () => {
-      const { callsIn, pullingBytes, decodedBytes, offeredBytes, streamBytes, counters } = await stats();
-      const now = JSON.stringify([callsIn, pullingBytes, decodedBytes, offeredBytes, counters.bodiesPulled]);
-      const isStill = now === last && callsIn > 100 && offeredBytes > 0 && streamBytes > 0;
+      const { calls, pullingBytes, decodedBytes, offeredBytes, streamBytes, counters } = await stats();
+      const now = JSON.stringify([calls.in, pullingBytes, decodedBytes, offeredBytes, counters.bodiesPulled]);
+      const isStill = now === last && calls.in > 100 && offeredBytes > 0 && streamBytes > 0;
       last = now;
       return isStill;
     });
@@ -93,7 +93,7 @@ describe("a server over tcp with a budget of 64 MiB and a handler that keeps wha
     const heldBytes = after.heapBytes + after.externalBytes - before.heapBytes - before.externalBytes;
     console.log(
       `held ${(heldBytes / mebi).toFixed(1)} MiB, resident ${((after.rssBytes - before.rssBytes) / mebi).toFixed(1)}, ` +
-        `at most ${(peakBytes / mebi).toFixed(1)} MiB more than before; ${held.callsIn} calls`,
+        `at most ${(peakBytes / mebi).toFixed(1)} MiB more than before; ${held.calls.in} calls`,
     );
     // The flood has filled what it could: more was refused.
     expect(codes.get("resource_exhausted")).toBeGreaterThan(50);
@@ -113,8 +113,8 @@ describe("a server over tcp with a budget of 64 MiB and a handler that keeps wha
     await Promise.all(open);
     for (const { socket } of strangers) socket.destroy();
     await until(async () => {
-      const { callsIn, pullingBytes, offeredBytes, streamBytes } = await stats();
-      return callsIn + pullingBytes + offeredBytes + streamBytes === 0;
+      const { calls, pullingBytes, offeredBytes, streamBytes } = await stats();
+      return calls.in + pullingBytes + offeredBytes + streamBytes === 0;
     });
     expect(await honest.echo("last")).toBe("last");
     expect((await stats()).counters).toMatchObject({ malformed: 0 });

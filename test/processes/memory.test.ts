@@ -60,7 +60,7 @@ describe.each(fabrics)("processes that share memory over %s", (fabric) => {
     await a.child.destroy();
     expect(await pulling).toEqual({ code: "unavailable", sum: 8 * mebi });
     expect((await toC.pull({ from: large, forEver: false })).code).toBe("unavailable");
-    expect(await c.child.ask("stats")).toMatchObject({ regions: 0, callsIn: 0, callsOut: 0 });
+    expect(await c.child.ask("stats")).toMatchObject({ regions: 0, calls: { in: 0, out: 0 } });
   });
 });
 

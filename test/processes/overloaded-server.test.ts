@@ -119,7 +119,7 @@ describe.each(anyFabrics)("a server over %s that is asked for more than it can d
     // What was too much was told so, and nothing is left of it.
     const excused = ["resource_exhausted", "deadline_exceeded"];
     for (const code of Object.keys(round.fiveTimes.codes)) expect(excused).toContain(code);
-    await until(() => engines.every((engine) => engine.stats().callsOut === 0));
-    for (const engine of engines) expect(engine.stats()).toMatchObject({ callsOut: 0, callsWaiting: 0 });
+    await until(() => engines.every((engine) => engine.stats().calls.out === 0));
+    for (const engine of engines) expect(engine.stats()).toMatchObject({ calls: { out: 0, waiting: 0 } });
   }, 180_000);
 });

@@ -36,7 +36,7 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     expect(new Set(await Promise.all(calls))).toEqual(new Set(["unavailable"]));
     expect(performance.now() - stopped).toBeGreaterThan(heartbeatMs / 2);
     expect(peer.state).toBe("lost");
-    expect(engine.stats()).toMatchObject({ sessions: 0, callsOut: 0, deadlines: 0 });
+    expect(engine.stats()).toMatchObject({ sessions: 0, calls: { out: 0 }, deadlines: 0 });
     // Its grant is given back, unless it was stopped in the middle of a copy: it may wake and finish that.
     const back = region.grants === 0;
     if (back) memory.fill(canary);
@@ -81,7 +81,7 @@ describe.each(fabrics)("a server that stands still, over %s", (fabric) => {
     // Over shm a stopped process can be copied from, so some may be answered.
     expect(["answered", "unavailable"]).toEqual(expect.arrayContaining(await Promise.all(calls)));
     await until(() => engine.stats().pullingBytes === 0);
-    expect(engine.stats().callsOut).toBe(0);
+    expect(engine.stats().calls.out).toBe(0);
     server.kill("SIGCONT");
     expect(await trial.upload(new Uint8Array(mebi))).toBe(mebi);
     await until(() => engine.stats().ports[0]?.sends === 0 && engine.stats().ports[0]?.regions === 0);
@@ -148,7 +148,11 @@ describe.each(fabrics)("a client that stands still, over %s", (fabric) => {
     client.kill("SIGCONT");
     expect(await client.report("failed")).toMatchObject({ code: "unavailable" });
     expect(await client.ask("echo", { token: "t" })).toMatchObject({ token: "t" });
-    expect(await client.ask("stats")).toMatchObject({ sessions: 1, callsOut: 0, counters: { malformed: 0 } });
+    expect(await client.ask("stats")).toMatchObject({
+      sessions: 1,
+      calls: { out: 0 },
+      counters: { malformed: 0 },
+    });
   });
 
   it("holds up no memory that was going to or from it", async () => {

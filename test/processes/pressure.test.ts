@@ -33,7 +33,7 @@ describe.each(fabrics)("a server over %s that does not look at its peers for a w
     const [share] = await Promise.all(clients.map((client) => client.ask<number>("idleShare", 500)));
     if (!underSanitizers) expect(share).toBeLessThan(0.2);
     const stats = await (clients[0] as Child).ask<EngineStats>("stats");
-    expect(stats.callsOut).toBe(burst.count);
+    expect(stats.calls.out).toBe(burst.count);
     const after = await (clients[0] as Child).ask<Footprint>("footprint");
     // The calls themselves, 20,000 promises and closures, and at most 8 MiB of frames.
     if (!underSanitizers) expect(after.rssBytes - (before as Footprint).rssBytes).toBeLessThan(128 * mebi);
@@ -46,7 +46,7 @@ describe.each(fabrics)("a server over %s that does not look at its peers for a w
       expect(places).toEqual(Array.from({ length: burst.count }, (_, number) => number + 1));
       const executed = await server.ask<number[]>("notes", ["a", "b"][i]);
       expect(executed).toEqual(Array.from({ length: burst.count }, (_, number) => number));
-      expect(await client.ask("stats")).toMatchObject({ callsOut: 0, queuedBytes: 0, deadlines: 0 });
+      expect(await client.ask("stats")).toMatchObject({ calls: { out: 0 }, queuedBytes: 0, deadlines: 0 });
     }
     const { ports, counters } = await server.ask<EngineStats>("stats");
     expect(ports[0]).toMatchObject({ sends: 0, transfers: 0, freeSlots: 64 });
@@ -97,7 +97,7 @@ describe.each(fabrics)("a server over %s that does not look at its peers for a w
     await client.ask("press", { count: 3000, load: 1000 });
     // More slots and provider room than one stopped peer can hold are left for others.
     await client.ask("elsewhere", 500);
-    expect((await client.ask<EngineStats>("stats")).callsOut).toBe(3000);
+    expect((await client.ask<EngineStats>("stats")).calls.out).toBe(3000);
     blocked.server.kill("SIGCONT");
     expect((await client.report("pressed")).codes).toEqual({});
   });

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { type AddressInfo, createServer, connect as dial } from "node:net";
 import { promisify } from "node:util";
+import type { EngineStats } from "cinnabar";
 import { afterEach, describe, expect, it } from "vitest";
 import { isLong } from "../matrix/long.ts";
 import { Trial } from "./programs/trial.ts";
@@ -93,7 +94,7 @@ describe.skipIf(!(await mayReset()))("a connection over tcp that is reset while 
       const calls: Promise<string>[] = [];
       for (let count = 1; count <= 14; count++) {
         calls.push(outcome(trial.echo({ token: "t".repeat(15_000) })));
-        await until(() => engine.stats().callsOut === count && engine.stats().ports[0]?.sends === 0);
+        await until(() => engine.stats().calls.out === count && engine.stats().ports[0]?.sends === 0);
       }
       await reset(used);
       server.kill("SIGCONT");
@@ -161,8 +162,8 @@ describe.skipIf(!(await mayReset()))("a connection over tcp that is reset while 
     await Promise.all(callers);
     expect(faults).toEqual([]);
     expect([...outcomes.keys()].filter((how) => how !== "answered" && how !== "unavailable")).toEqual([]);
-    expect(engine.stats()).toMatchObject({ callsOut: 0, counters: { malformed: 0 } });
+    expect(engine.stats()).toMatchObject({ calls: { out: 0 }, counters: { malformed: 0 } });
     expect(await outcome(trial.nothing())).toBe("answered");
-    await until(async () => ((await server.ask("stats")) as { callsIn: number }).callsIn === 0);
+    await until(async () => ((await server.ask("stats")) as EngineStats).calls.in === 0);
   }, 60_000);
 });

@@ -1,7 +1,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Client, Engine, Peer, SecurityOptions, SecurityStats } from "cinnabar";
+import type { Client, Engine, Peer, SecurityOptions } from "cinnabar";
+import type { SecurityStats } from "cinnabar/inspect";
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { announceLanes } from "../../src/engine/engine.ts";
 import { isLong } from "../matrix/long.ts";

@@ -104,7 +104,7 @@ describe.each(fabrics)("a server whose handler computes for three heartbeats, ov
     const engine = await openEngine({ heartbeatMs });
     const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 50_000 });
     const spun = outcome(trial.spin({ ms: 10 * stallMs }));
-    await until(() => engine.stats().callsOut === 1);
+    await until(() => engine.stats().calls.out === 1);
     await server.stop();
     expect(await spun).toBe("unavailable");
     server.kill("SIGCONT");

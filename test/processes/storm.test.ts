@@ -33,7 +33,7 @@ const crowdTimeoutMs = 10 * 60_000;
 /** What a call beside them may take: with a load average of 25 some took more than 10 s. */
 const besideMs = isLong ? 60_000 : 8_000;
 /** A server that nobody calls but the honest client. */
-const atRest = { sessions: 1, callsIn: 0, queuedBytes: 0, deadlines: 0, quarantinedBytes: 0 };
+const atRest = { sessions: 1, calls: { in: 0 }, queuedBytes: 0, deadlines: 0, quarantinedBytes: 0 };
 
 /** The server, with a client that calls it all the time and must not notice what happens beside it. */
 async function startWatched() {
@@ -188,7 +188,7 @@ describe("a server over tcp", () => {
       await client.report("connected");
       await client.ask("waits", count);
     }
-    await until(async () => (await stats()).callsIn >= clients.length * count);
+    await until(async () => (await stats()).calls.in >= clients.length * count);
     for (const client of clients) await client.stop();
     await server.ask("releaseAll", length);
     await until(async () => (await stats()).sessions === 1);

@@ -45,7 +45,7 @@ describe.each(fabrics)("streams between processes over %s", (fabric) => {
     })();
     expect(await outcome(reading)).toBe("unavailable");
     expect(read).toBeGreaterThan(1);
-    await until(() => engine.stats().callsOut === 0 && engine.stats().streamBytes === 0);
+    await until(() => engine.stats().calls.out === 0 && engine.stats().streamBytes === 0);
   });
 
   it("outlive a consumer that stands still for less than the bound", async () => {
@@ -104,12 +104,12 @@ describe.each(fabrics)("streams between processes over %s", (fabric) => {
     }
     const outcomes = await Promise.all(sent);
     expect(new Set(outcomes).size).toBeLessThanOrEqual(2);
-    await until(() => engine.stats().callsOut + engine.stats().callsWaiting === 0);
+    await until(() => engine.stats().calls.out + engine.stats().calls.waiting === 0);
     const { worked, failed } = await child.ask<{ worked: number; failed: number }>("worked");
     const left = outcomes.filter((each) => each === "answered").length;
     // Each that left was executed or told of, once.
     expect(worked + failed).toBe(left);
     expect(worked).toBeGreaterThan(50);
-    expect(await child.ask<object>("stats")).toMatchObject({ callsIn: 0, queuedBytes: 0 });
+    expect(await child.ask<object>("stats")).toMatchObject({ calls: { in: 0 }, queuedBytes: 0 });
   });
 });

@@ -75,6 +75,6 @@ describe.each(fabrics)("calls that wait for a server that is killed and started 
     expect(wrong).toEqual([]);
     expect(answers.filter(({ life, earliest }) => lives.indexOf(life) < earliest)).toEqual([]);
     expect(await outcome(trial.nothing())).toBe("answered");
-    expect(engine.stats()).toMatchObject({ sessions: 1, callsOut: 0, counters: { malformed: 0 } });
+    expect(engine.stats()).toMatchObject({ sessions: 1, calls: { out: 0 }, counters: { malformed: 0 } });
   }, 120_000);
 });

@@ -31,6 +31,6 @@ it.each(transports)(
     for (const result of results) {
       if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "unavailable" });
     }
-    expect(engine.stats().callsOut).toBe(0);
+    expect(engine.stats().calls.out).toBe(0);
   },
 );

@@ -28,7 +28,7 @@ describe.each(transports)(
         { signal: controller.signal },
       );
       expect(await failure(call)).toMatchObject({ code: "cancelled", cause: "enough" });
-      await until(() => client.stats().callsOut === 0, "the number is free again");
+      await until(() => client.stats().calls.out === 0, "the number is free again");
       expect(client.stats().counters).toMatchObject({ callsStarted: 1, callsSucceeded: 0, callsFailed: 1 });
       expect(await api(Echo).echo(2)).toBe(2);
     });
@@ -37,7 +37,7 @@ describe.each(transports)(
       const { api, client, peer } = await pair(provider, [echo]);
       expect(await failure(api(Echo).echo(input(() => peer.close())))).toMatchObject({ code: "unavailable" });
       expect(client.stats().counters).toMatchObject({ callsStarted: 1, callsSucceeded: 0, callsFailed: 1 });
-      expect(client.stats().callsOut).toBe(0);
+      expect(client.stats().calls.out).toBe(0);
     });
 
     it("settles once when it closes the engine", async () => {

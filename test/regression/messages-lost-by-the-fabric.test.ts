@@ -53,7 +53,10 @@ async function setUp() {
   const api = peer.client(Trial, { timeoutMs: 600_000 });
   expect(await api.echo(1)).toBe(1);
   const expectServed = async () => {
-    await until(() => client.stats().callsOut === 0 && server.stats().callsIn === 0, "the calls have ended");
+    await until(
+      () => client.stats().calls.out === 0 && server.stats().calls.in === 0,
+      "the calls have ended",
+    );
     expect(await api.echo(2)).toBe(2);
     const lost = [client, server].map((engine) => engine.stats().counters.messagesLost);
     expect((lost[0] as number) + (lost[1] as number)).toBe(1);
@@ -81,7 +84,7 @@ it("a lost request is noticed while the server goes on talking", async () => {
   const answers = Array.from({ length: 60 }, (_, i) => api.pause(40 * i).catch((error) => error.code));
   // None of them waits to be sent: its number would show the loss.
   await until(
-    () => server.stats().callsIn === 60 || server.stats().counters.requestsSucceeded > 1,
+    () => server.stats().calls.in === 60 || server.stats().counters.requestsSucceeded > 1,
     "all have left",
   );
   loseNext(frameKind.request);

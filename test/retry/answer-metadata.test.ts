@@ -25,9 +25,9 @@ const often = { retry: { attempts: 3, baseDelayMs: 1, maxDelayMs: 2 }, timeoutMs
 /** Each execution says its number in its metadata, and fails below `good`. */
 function numbered(good: number, slow: Promise<void> = Promise.resolve()) {
   let executions = 0;
-  const execute = ({ responseMetadata }: CallContext): number => {
+  const execute = ({ trailers }: CallContext): number => {
     const number = ++executions;
-    responseMetadata.set("number", String(number));
+    trailers.set("number", String(number));
     if (number < good) throw new RpcError({ code: "unavailable", message: "not yet" });
     return number;
   };
@@ -50,11 +50,11 @@ async function drained(items: AsyncIterable<number>): Promise<number[]> {
   return got;
 }
 
-type CallOf = (work: Client<typeof Work>, onMetadata: (metadata: Metadata) => void) => Promise<unknown>;
+type CallOf = (work: Client<typeof Work>, onTrailers: (metadata: Metadata) => void) => Promise<unknown>;
 
 const kinds: [string, CallOf][] = [
-  ["a call", (work, onMetadata) => work.run({ onMetadata })],
-  ["a stream", (work, onMetadata) => drained(work.items({ onMetadata }))],
+  ["a call", (work, onTrailers) => work.run({ onTrailers })],
+  ["a stream", (work, onTrailers) => drained(work.items({ onTrailers }))],
 ];
 
 describe.each(transports)("metadata of the answer over $name", (provider) => {
@@ -64,7 +64,7 @@ describe.each(transports)("metadata of the answer over $name", (provider) => {
       const told: unknown[] = [];
       const outcome = call(api(Work, often), (metadata) => void told.push(metadata.get("number")));
       if (good === 3) await outcome;
-      else expect((await failure(outcome)).metadata?.get("number")).toBe("3");
+      else expect((await failure(outcome)).trailers?.get("number")).toBe("3");
       expect(told).toEqual(["3"]);
     }
   });
@@ -80,7 +80,7 @@ describe.each(transports)("metadata of the answer over $name", (provider) => {
             throw mine;
           }),
         );
-        expect(error).toMatchObject({ code: "internal", message: "[internal] onMetadata threw" });
+        expect(error).toMatchObject({ code: "internal", message: "[internal] onTrailers threw" });
         expect(error.cause).toBe(mine);
       }
     },
@@ -91,7 +91,7 @@ describe.each(transports)("metadata of the answer over $name", (provider) => {
     const { api } = await pair(provider, [numbered(1, gate.promise)]);
     const told: unknown[] = [];
     const work = api(Work, { retry: false, hedge: { afterMs: 5, attempts: 2 }, timeoutMs: 60_000 });
-    expect(await work.slow({ onMetadata: (metadata) => void told.push(metadata.get("number")) })).toBe(2);
+    expect(await work.slow({ onTrailers: (metadata) => void told.push(metadata.get("number")) })).toBe(2);
     gate.resolve();
     expect(told).toEqual(["2"]);
   });

@@ -84,7 +84,7 @@ describe("a call to a balanced peer that is tried again", () => {
     });
     await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
     const held = balanced.client(Who).hold();
-    await until(() => a.stats().callsIn === 1, "it is served");
+    await until(() => a.stats().calls.in === 1, "it is served");
     const report = a.drain({ graceMs: 20_000 });
     // In the same turn: the client has not heard.
     const [plain, tried] = [balanced.client(Who).name(), balanced.client(Who, { retry: {} }).replayed()];
@@ -109,7 +109,7 @@ describe("a call to a balanced peer that is tried again", () => {
     });
     await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
     const held = balanced.client(Who).hold();
-    await until(() => a.stats().callsIn === 1, "it is served");
+    await until(() => a.stats().calls.in === 1, "it is served");
     const report = a.drain({ graceMs: 20_000 });
     // In the same turn: the client has not heard.
     const written = balanced.client(Who).gather.open();
@@ -135,7 +135,7 @@ describe("a call to a balanced peer that is tried again", () => {
     });
     await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
     const held = balanced.client(Who).hold();
-    await until(() => a.stats().callsIn === 1, "it is served");
+    await until(() => a.stats().calls.in === 1, "it is served");
     const report = a.drain({ graceMs: 20_000 });
     const region = client.expose(new Uint8Array(64).fill(2), { access: "read" });
     expect(await balanced.client(Who).sum(region)).toBe(128);
@@ -153,7 +153,7 @@ describe("a call to a balanced peer that is tried again", () => {
     await using balanced = await client.connect(servers.map(urlOf), { policy: "roundRobin" });
     await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
     const held = [balanced.client(Who).hold(), balanced.client(Who).hold()];
-    await until(() => servers.every((server) => server.stats().callsIn === 1), "both serve");
+    await until(() => servers.every((server) => server.stats().calls.in === 1), "both serve");
     const reports = servers.map((server) => server.drain({ graceMs: 20_000 }));
     expect(await failure(balanced.client(Who).name())).toMatchObject({
       code: "unavailable",
@@ -173,7 +173,7 @@ describe("a call to a balanced peer that is tried again", () => {
       reconnect: { whileLost: "wait", maxDelayMs: 20 },
     });
     const held = peer.client(Who).hold();
-    await until(() => first.stats().callsIn === 1, "it is served");
+    await until(() => first.stats().calls.in === 1, "it is served");
     const report = first.drain({ graceMs: 20_000 });
     const call = peer.client(Who).name();
     gate.resolve();
@@ -194,8 +194,8 @@ describe("a call to a balanced peer that is tried again", () => {
       await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
       const call = balanced.client(Who, { attemptTimeoutMs: 20, retry }).heldOnce();
       call.catch(() => {});
-      await until(() => servers.some((server) => server.stats().callsIn > 0), "it is served");
-      const at = servers.findIndex((server) => server.stats().callsIn > 0);
+      await until(() => servers.some((server) => server.stats().calls.in > 0), "it is served");
+      const at = servers.findIndex((server) => server.stats().calls.in > 0);
       const [here, other] = [servers[at], servers[1 - at]] as [Engine, Engine];
       const tried = () => client.stats().counters.retries;
       return { client, balanced, call, here, other, tried, name: ["a", "b"][at] as string };
@@ -266,7 +266,7 @@ describe("a call to a balanced peer that is tried again", () => {
         },
       });
       const call = balanced.client(Who, { attemptTimeoutMs: 20, retry: often }).heldOnce();
-      await until(() => a.stats().callsIn > 0, "it is served");
+      await until(() => a.stats().calls.in > 0, "it is served");
       tell([urlOf(b)]);
       const { replays } = a.stats().counters;
       await until(() => a.stats().counters.replays >= replays + 2, "it is asked again");

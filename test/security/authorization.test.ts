@@ -180,7 +180,7 @@ describe.each(local)("authorize over $name", (provider) => {
     }
     quitter.abort();
     expect(await failure(left)).toMatchObject({ code: "cancelled" });
-    await until(() => server.stats().callsIn === 2, "the call that was given up is gone");
+    await until(() => server.stats().calls.in === 2, "the call that was given up is gone");
     // Its body is given back then, though its verdict may never come.
     expect(server.stats().decodedBytes).toBeLessThan(2 * data.byteLength);
     for (const name of ["left", "long", "slow"]) gates.get(name)?.resolve(true);

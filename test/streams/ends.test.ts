@@ -95,7 +95,7 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
     await fired(handlers.signal as AbortSignal);
     handlers.gate.resolve();
     await handlers.ended.promise;
-    await until(() => server.stats().callsIn === 0, "the end at the server");
+    await until(() => server.stats().calls.in === 0, "the end at the server");
   });
 
   it("comes by cancel, which drops what has not been read", async () => {
@@ -169,7 +169,7 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
     expect(pumped).toMatchObject({ code: sent.code, origin: "local" });
     expect(sent.code).toBe("invalid_argument");
     expect(pumped.message).toContain(sent.plainMessage);
-    await until(() => server.stats().callsIn === 0, "the end at the server");
+    await until(() => server.stats().calls.in === 0, "the end at the server");
   });
 
   it("comes by an item of the server that is longer than a body may be, with a code that says so", async () => {
@@ -250,7 +250,7 @@ describe.each(transports)("the end of a stream over $name", (provider) => {
     expect(error.message).toContain("item");
     const mine = await failure(peer.client(Feed).store([1, "two" as unknown as number]));
     expect(mine).toMatchObject({ code: "invalid_argument", origin: "local" });
-    await until(() => server.stats().callsIn === 0, "the end at the server");
+    await until(() => server.stats().calls.in === 0, "the end at the server");
   });
 
   it("is told to writers: of an answer, of an error, and of a cancelled stream", async () => {

@@ -13,20 +13,20 @@ const Logs = service("logs.v1", {
   echo: duplexStream({ items: z.string(), output: z.string() }),
 });
 
-/** Says something before the first item, and more before the end. */
+/** Says something before the first item, and something else at the end. */
 function logs() {
   const gate = deferred();
   const implementation = implement(Logs, {
     async *tail({ count, bytes }, call) {
-      call.responseMetadata.set("x-shard", ["a", "b"]);
+      call.headers.set("x-shard", ["a", "b"]);
       for (let n = 0; n < count; n++) {
         if (n === 1) await gate.promise;
         yield `${n}`.padEnd(bytes, ".");
-        call.responseMetadata.set("x-late", "yes");
+        call.trailers.set("x-late", "yes");
       }
     },
     async *echo(items, call) {
-      call.responseMetadata.set("x-mode", "echo");
+      call.headers.set("x-mode", "echo");
       yield* items;
     },
   });
@@ -37,7 +37,7 @@ function logs() {
 function keeper() {
   const events: unknown[] = [];
   const keep = (name: string) => (metadata: Metadata) => void events.push([name, metadata.toJSON()]);
-  return { events, onHeaders: keep("headers"), onMetadata: keep("end") };
+  return { events, onHeaders: keep("headers"), onTrailers: keep("trailers") };
 }
 
 const sealed = {
@@ -45,7 +45,7 @@ const sealed = {
 } as const;
 
 describe.each(transports)("headers of a stream over $name", (provider) => {
-  it.each(["plain", "sealed"])("come before its first item and are whole at its end, %s", async (how) => {
+  it.each(["plain", "sealed"])("come before its first item, and trailers at its end, %s", async (how) => {
     // A mem port has no wire that could be sealed.
     const options = how === "sealed" && provider.name !== "mem" ? sealed : {};
     const { gate, implementation } = logs();
@@ -53,35 +53,35 @@ describe.each(transports)("headers of a stream over $name", (provider) => {
     const client = await openEngine(options);
     const api = (await client.connect(server.urls[0] as string)).client(Logs);
     for (const bytes of [1, 200_000]) {
-      const { events, onHeaders, onMetadata } = keeper();
-      const items = api.tail({ count: 2, bytes }, { onHeaders, onMetadata });
+      const { events, onHeaders, onTrailers } = keeper();
+      const items = api.tail({ count: 2, bytes }, { onHeaders, onTrailers });
       expect((await items.next()).value).toHaveLength(bytes);
       expect(events[0]).toEqual(["headers", { "x-shard": ["a", "b"] }]);
       gate.resolve();
       for await (const item of items) expect(item).toHaveLength(bytes);
-      expect(events.slice(1)).toEqual([["end", { "x-shard": ["a", "b"], "x-late": "yes" }]]);
+      expect(events.slice(1)).toEqual([["trailers", { "x-late": "yes" }]]);
     }
   });
 
-  it("come with a duplex stream, and not at all where there is no item", async () => {
+  it("come with a duplex stream, and before the end of one without items", async () => {
     const { implementation } = logs();
     const { api } = await pair(provider, [implementation]);
-    const { events, onHeaders, onMetadata } = keeper();
+    const { events, onHeaders, onTrailers } = keeper();
     const echo = api(Logs).echo.open({ onHeaders });
     await echo.send("x");
     expect(await echo.next()).toMatchObject({ value: "x" });
     expect(events.splice(0)).toEqual([["headers", { "x-mode": "echo" }]]);
     await echo.end();
     for await (const _ of echo) expect.fail("another item");
-    for await (const _ of api(Logs).tail({ count: 0 }, { onHeaders, onMetadata })) expect.fail("an item");
-    expect(events).toEqual([["end", { "x-shard": ["a", "b"] }]]);
+    for await (const _ of api(Logs).tail({ count: 0 }, { onHeaders, onTrailers })) expect.fail("an item");
+    expect(events).toEqual([["headers", { "x-shard": ["a", "b"] }]]);
   });
 
   it("pass middleware of both sides", async () => {
     const { gate, implementation } = logs();
     gate.resolve();
     const adding: Middleware = (call, next) => {
-      if (call.side === "server") call.responseMetadata.set("x-by", "middleware");
+      if (call.side === "server") call.headers.set("x-by", "middleware");
       return next();
     };
     const { api } = await pair(provider, [implementation], {
@@ -120,7 +120,7 @@ describe("headers of a stream", () => {
   it("beyond a limit fail it, and name the limit", async () => {
     const big = implement(Logs, {
       async *tail(_, call) {
-        call.responseMetadata.set("a", "x".repeat(9000));
+        call.headers.set("a", "x".repeat(9000));
         yield "item";
       },
       echo: () => [],

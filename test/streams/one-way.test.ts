@@ -35,7 +35,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     await Promise.all(Array.from({ length: 500 }, () => metrics.count({ by: 1 })));
     await until(() => server.stats().counters.requestsSucceeded === 1000, "all calls");
     expect(await metrics.total()).toBe(1000);
-    await until(() => client.stats().callsOut === 0, "all places free");
+    await until(() => client.stats().calls.out === 0, "all places free");
     expect(client.stats().counters).toMatchObject({ callsStarted: 1001, callsSucceeded: 1001 });
   });
 
@@ -49,7 +49,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     await until(() => told.length === 1, "what the server was told");
     expect(told).toEqual([["less than nothing", "metrics.v1/count"]]);
     await until(() => server.stats().counters.requestsFailed === 1, "the count");
-    await until(() => client.stats().callsOut === 0, "the free place");
+    await until(() => client.stats().calls.out === 0, "the free place");
     expect(client.stats().counters.callsFailed).toBe(0);
   });
 
@@ -89,7 +89,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     expect(await failure(inner[0] as Promise<void>)).toMatchObject({ code: "invalid_argument" });
     expect(await outer).toMatchObject({ code: "cancelled", cause: "given up" });
     gate.resolve();
-    await until(() => client.stats().callsOut === 0, "all places free");
+    await until(() => client.stats().calls.out === 0, "all places free");
     expect(server.stats().counters.requestsFailed).toBe(0);
   });
 
@@ -100,7 +100,7 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     });
     const metrics = api(Metrics);
     const sent = Array.from({ length: 10 }, (_, i) => metrics.note(i));
-    await until(() => server.stats().callsIn === 4, "as many as the server takes");
+    await until(() => server.stats().calls.in === 4, "as many as the server takes");
     expect(await failure(metrics.note("now", { whenFull: "fail" }))).toMatchObject({
       code: "resource_exhausted",
     });
@@ -116,9 +116,9 @@ describe.each(transports)("one-way calls over $name", (provider) => {
     const metrics = api(Metrics);
     const sent = Array.from({ length: 400 }, (_, i) => metrics.note(i));
     await Promise.all(sent);
-    await until(() => server.stats().callsIn === 400, "all of them");
+    await until(() => server.stats().calls.in === 400, "all of them");
     await client.close();
-    await until(() => server.stats().callsIn === 0, "the end of all");
+    await until(() => server.stats().calls.in === 0, "the end of all");
     await server.close();
     gate.resolve();
     // The first of a kind, and its repetitions once a second; a slow machine takes some seconds.

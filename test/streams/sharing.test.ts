@@ -79,7 +79,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     expect(server.stats()).toMatchObject({ queuedBytes: 0 });
     expect(feeder.made).toBe(400 + 5000);
     for (const stream of stalled) stream.cancel();
-    await until(() => server.stats().callsIn === 0, "the ends");
+    await until(() => server.stats().calls.in === 0, "the ends");
   });
 
   it("share the session, a thousand of them", async () => {
@@ -206,7 +206,7 @@ describe.each(transports)("streams of one session over $name", (provider) => {
     await until(() => client.stats().counters.bodiesPulled === 1, "one of them");
     gate.resolve();
     for (const stream of streams.reverse()) stream.cancel();
-    await until(() => server.stats().callsIn === 0, "the ends");
+    await until(() => server.stats().calls.in === 0, "the ends");
     await until(() => client.stats().pullingBytes === 0, "the budget");
     expect(client.stats().counters.bodiesPulled).toBe(1);
     expect(server.stats().offeredBytes).toBe(0);
@@ -236,7 +236,7 @@ describe("many streams", () => {
     const streams = Array.from({ length: 10_000 }, (_, n) => wait(n));
     const firsts = await Promise.all(streams.map((stream) => stream.next()));
     expect(firsts.every(({ value }, n) => value === n)).toBe(true);
-    expect(server.stats().callsIn).toBe(10_000);
+    expect(server.stats().calls.in).toBe(10_000);
     gate.resolve();
     const seconds = await Promise.all(streams.map((stream) => stream.next()));
     expect(seconds.every(({ value }, n) => value === -n)).toBe(true);

@@ -84,14 +84,14 @@ describe.each(transports)("streams over $name", (provider) => {
       implement(Tagged, {
         async *tags(_, call) {
           yield String(call.metadata.get("tenant"));
-          call.responseMetadata.set("count", "1");
+          call.trailers.set("count", "1");
         },
       }),
     ]);
     let count: unknown;
     const stream = api(Tagged).tags({
       metadata: { tenant: "acme" },
-      onMetadata: (metadata) => {
+      onTrailers: (metadata) => {
         count = metadata.get("count");
       },
     });

@@ -75,7 +75,7 @@ describe.each(transports)("cancelling a call over $name", (provider) => {
     expect(told).toBeInstanceOf(RpcError);
     expect(told).toMatchObject({ code: "cancelled" });
     // The handler ignores it, and holds nobody.
-    await until(() => client.stats().callsOut === 0 && server.stats().callsIn === 0, "both sides let go");
+    await until(() => client.stats().calls.out === 0 && server.stats().calls.in === 0, "both sides let go");
     expect(server.stats().counters.lateResults).toBe(0);
     worker.gate.resolve("late");
     await until(() => server.stats().counters.lateResults === 1, "the late result is counted");
@@ -93,7 +93,7 @@ describe.each(transports)("cancelling a call over $name", (provider) => {
     await until(() => worker.started === 1, "the handler runs");
     controller.abort();
     await call;
-    await until(() => server.stats().callsIn === 0, "the server lets go");
+    await until(() => server.stats().calls.in === 0, "the server lets go");
     worker.gate.reject(new Error("late"));
     await until(() => server.stats().counters.lateResults === 1, "counted");
     expect(told).toEqual([]);
@@ -132,7 +132,7 @@ describe.each(transports)("cancelling a call over $name", (provider) => {
     controller.abort();
     expect(await call).toMatchObject({ code: "cancelled" });
     await until(() => client.stats().ports.every(({ regions }) => regions === 0), "the body is let go");
-    await until(() => server.stats().callsIn === 0, "the server lets go");
+    await until(() => server.stats().calls.in === 0, "the server lets go");
     expect(worker.started).toBe(0);
   });
 
@@ -201,6 +201,6 @@ describe.each(transports)("cancelling a call over $name", (provider) => {
       if (index % 3 === 0) expect(result).toMatchObject({ ok: false, error: { code: "cancelled" } });
       else expect(result).toEqual({ ok: true, value: index });
     }
-    await until(() => client.stats().callsOut === 0, "every terminal frame has come");
+    await until(() => client.stats().calls.out === 0, "every terminal frame has come");
   });
 });

@@ -87,7 +87,7 @@ describe.each(transports)("a deadline over $name", (provider) => {
     );
     await until(() => !Number.isNaN(left), "the handler has seen it");
     expect(left).toBeLessThanOrEqual(400);
-    await until(() => client.stats().callsOut === 0 && server.stats().callsIn === 0, "both sides let go");
+    await until(() => client.stats().calls.out === 0 && server.stats().calls.in === 0, "both sides let go");
     gate.resolve();
     await until(() => server.stats().counters.lateResults === 1, "the late result is counted");
   });

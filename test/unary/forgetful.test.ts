@@ -33,7 +33,7 @@ describe.each(transports)("a handler over $name", (provider) => {
       );
       expect(error.code).toBe("deadline_exceeded");
       await until(
-        () => server.stats().callsIn === 0 && server.stats().deadlines === 0,
+        () => server.stats().calls.in === 0 && server.stats().deadlines === 0,
         "the server has let go",
       );
       const { overdueHandlers, lateResults } = server.stats().counters;

@@ -15,18 +15,18 @@ const Echo = service("echo.v1", {
 /** Answers with what it was sent as metadata, once more in the other direction. */
 const mirror = implement(Echo, {
   echo: (value, call) => {
-    for (const [name, each] of call.metadata) call.responseMetadata.append(`re-${name}`, each);
+    for (const [name, each] of call.metadata) call.trailers.append(`re-${name}`, each);
     return value;
   },
   ping: (_, call) => {
-    for (const [name, each] of call.metadata) call.responseMetadata.append(`re-${name}`, each);
+    for (const [name, each] of call.metadata) call.trailers.append(`re-${name}`, each);
   },
   refuse: (_, call) => {
-    call.responseMetadata.set("x-reason", "no room");
+    call.trailers.set("x-reason", "no room");
     return call.fail("Full", { left: 0 });
   },
   once: (_, call) => {
-    call.responseMetadata.set("x-served", "here");
+    call.trailers.set("x-served", "here");
     return call.metadata.size;
   },
 });
@@ -34,7 +34,7 @@ const mirror = implement(Echo, {
 /** Keeps the metadata of an answer. */
 function keeper() {
   const kept: Metadata[] = [];
-  return { kept, onMetadata: (metadata: Metadata) => void kept.push(metadata) };
+  return { kept, onTrailers: (metadata: Metadata) => void kept.push(metadata) };
 }
 
 describe.each(providers)("metadata over $name", (provider) => {
@@ -42,9 +42,9 @@ describe.each(providers)("metadata over $name", (provider) => {
     const { api } = await pair(provider, [mirror]);
     const metadata = { "x-tenant": "acme – grün", "x-key": Uint8Array.of(0, 13, 10, 255) };
     const client = api(Echo);
-    const { kept, onMetadata } = keeper();
-    await client.echo("value", { metadata, onMetadata });
-    await client.ping({ metadata, onMetadata });
+    const { kept, onTrailers } = keeper();
+    await client.echo("value", { metadata, onTrailers });
+    await client.ping({ metadata, onTrailers });
     const mirrored = [
       ["re-x-tenant", "acme – grün"],
       ["re-x-key", Uint8Array.of(0, 13, 10, 255)],
@@ -54,11 +54,11 @@ describe.each(providers)("metadata over $name", (provider) => {
 
   it("travels with several values of one name, both ways, alone and merged", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
+    const { kept, onTrailers } = keeper();
     const metadata = { via: ["a", Uint8Array.of(7), "c"], "x-tenant": "acme" };
-    await api(Echo).echo("value", { metadata, onMetadata });
+    await api(Echo).echo("value", { metadata, onTrailers });
     const client = api(Echo, { metadata: { via: "client", also: ["1", "2"] } });
-    await client.ping({ metadata: new Metadata(metadata), onMetadata });
+    await client.ping({ metadata: new Metadata(metadata), onTrailers });
     expect(kept.map((each) => each.getAll("re-via"))).toEqual([metadata.via, metadata.via]);
     expect(kept.map((each) => [each.get("re-via"), each.get("re-x-tenant")])).toEqual([
       ["a", "acme"],
@@ -69,36 +69,36 @@ describe.each(providers)("metadata over $name", (provider) => {
 
   it("travels with inputs and outputs too long for a message", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
+    const { kept, onTrailers } = keeper();
     const long = "x".repeat(100_000);
-    expect(await api(Echo).echo(long, { metadata: { a: "b".repeat(8000) }, onMetadata })).toBe(long);
+    expect(await api(Echo).echo(long, { metadata: { a: "b".repeat(8000) }, onTrailers })).toBe(long);
     expect(kept[0]?.get("re-a")).toHaveLength(8000);
   });
 
   it("travels with retried calls, and with calls that are known again", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
+    const { kept, onTrailers } = keeper();
     const client = api(Echo, { retry: { attempts: 3 }, metadata: { a: "1" } });
-    expect(await client.once({ onMetadata, metadata: { b: "2" } })).toBe(2);
-    expect(await client.echo("again", { onMetadata })).toBe("again");
+    expect(await client.once({ onTrailers, metadata: { b: "2" } })).toBe(2);
+    expect(await client.echo("again", { onTrailers })).toBe("again");
     expect(kept.map((metadata) => [...metadata])).toEqual([[["x-served", "here"]], [["re-a", "1"]]]);
   });
 
   it("comes with an error", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
-    const error = await failure(api(Echo).refuse({ onMetadata }));
+    const { kept, onTrailers } = keeper();
+    const error = await failure(api(Echo).refuse({ onTrailers }));
     expect(error).toMatchObject({ reason: "Full", data: { left: 0 } });
-    expect(error.metadata?.get("x-reason")).toBe("no room");
+    expect(error.trailers?.get("x-reason")).toBe("no room");
     expect(kept[0]?.get("x-reason")).toBe("no room");
   });
 
   it("of a client is in each call, and a call's own replaces it", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
+    const { kept, onTrailers } = keeper();
     const client = api(Echo, { metadata: { a: "client", b: "client" } });
-    await client.ping({ onMetadata });
-    await client.ping({ onMetadata, metadata: new Metadata({ b: "call", c: "call" }) });
+    await client.ping({ onTrailers });
+    await client.ping({ onTrailers, metadata: new Metadata({ b: "call", c: "call" }) });
     expect(kept.map((metadata) => metadata.toJSON())).toEqual([
       { "re-a": "client", "re-b": "client" },
       { "re-a": "client", "re-b": "call", "re-c": "call" },
@@ -107,11 +107,11 @@ describe.each(providers)("metadata over $name", (provider) => {
 
   it("may be the Headers of fetch: of a client, and of a call, alone and merged", async () => {
     const { api } = await pair(provider, [mirror]);
-    const { kept, onMetadata } = keeper();
+    const { kept, onTrailers } = keeper();
     const headers = new Headers({ B: "call" });
-    await api(Echo).ping({ onMetadata, metadata: headers });
+    await api(Echo).ping({ onTrailers, metadata: headers });
     await api(Echo, { metadata: new Headers({ A: "client" }) }).ping({
-      onMetadata,
+      onTrailers,
       metadata: headers,
     });
     expect(kept.map((metadata) => metadata.toJSON())).toEqual([
@@ -132,7 +132,7 @@ describe("metadata", () => {
     expect(() => api(Echo, { metadata: { Upper: "" } })).toThrow('client: metadata: the name "Upper"');
     expect(() => api(Echo).ping({ metadata: { a: "x\n" } })).toThrow('the value of "a"');
     expect(() => api(Echo).ping({ metadata: 7 as never })).toThrow("call: metadata must be");
-    expect(() => api(Echo).ping({ onMetadata: 7 as never })).toThrow("onMetadata must be a function");
+    expect(() => api(Echo).ping({ onTrailers: 7 as never })).toThrow("onTrailers must be a function");
     const error = await failure(api(Echo).ping({ metadata: { a: "x".repeat(9000) } }));
     expect(error).toMatchObject({ code: "invalid_argument", notExecuted: true });
     expect(error.message).toContain("8192 bytes");
@@ -146,7 +146,7 @@ describe("metadata", () => {
 
   it("of an answer beyond a limit fails the call and names the limit", async () => {
     const big = implement(Echo, {
-      echo: (_, call) => void call.responseMetadata.set("a", "x".repeat(9000)),
+      echo: (_, call) => void call.trailers.set("a", "x".repeat(9000)),
       ping: () => {},
       refuse: (_, call) => call.fail("Full", { left: 1 }),
       once: () => 1,
@@ -177,10 +177,10 @@ describe("metadata", () => {
   it("of a listener that throws fails its call alone", async () => {
     const { api } = await pair(mem, [mirror]);
     const thrown = new Error("no");
-    const onMetadata = () => {
+    const onTrailers = () => {
       throw thrown;
     };
-    const error = await failure(api(Echo).echo(1, { metadata: { a: "b" }, onMetadata }));
+    const error = await failure(api(Echo).echo(1, { metadata: { a: "b" }, onTrailers }));
     expect(error).toMatchObject({ code: "internal", cause: thrown });
     expect(await api(Echo).echo(2)).toBe(2);
   });
@@ -189,11 +189,11 @@ describe("metadata", () => {
     const inner = await pair(mem, [mirror]);
     const nested = implement(Echo, {
       echo: async () => {
-        const { kept, onMetadata } = keeper();
+        const { kept, onTrailers } = keeper();
         await new Promise(setImmediate);
-        await inner.api(Echo).echo(1, { onMetadata });
-        await inner.api(Echo, { retry: { attempts: 2 } }).echo(1, { onMetadata, metadata: { own: "1" } });
-        await inner.api(Echo).echo(1, { onMetadata, metadata: { own: "1" }, inherit: false });
+        await inner.api(Echo).echo(1, { onTrailers });
+        await inner.api(Echo, { retry: { attempts: 2 } }).echo(1, { onTrailers, metadata: { own: "1" } });
+        await inner.api(Echo).echo(1, { onTrailers, metadata: { own: "1" }, inherit: false });
         return kept.map((metadata) => metadata.toJSON());
       },
       ping: () => {},

@@ -84,7 +84,7 @@ describe.each(transports)("a call made inside a handler over $name", (provider) 
     expect(await met.promise).toMatchObject({ method: "inner.v1/wait" });
     expect(["deadline_exceeded", "cancelled"]).toContain((await met.promise).code);
     await fired(inner.signal as AbortSignal);
-    await until(() => middle.stats().callsOut === 0, "the inner call is over");
+    await until(() => middle.stats().calls.out === 0, "the inner call is over");
     gate.resolve(undefined);
   });
 

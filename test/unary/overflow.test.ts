@@ -224,7 +224,7 @@ describe.each(transports)("a body over $name", (provider) => {
     // One peer gets half: four of them.
     expect(await Promise.race(calls)).toMatchObject({ ok: false, error: { code: "resource_exhausted" } });
     await until(() => server.stats().counters.requestsStarted === 20, "all calls have come");
-    expect(server.stats()).toMatchObject({ callsIn: 4, pullingBytes: 4 * 8003 });
+    expect(server.stats()).toMatchObject({ calls: { in: 4 }, pullingBytes: 4 * 8003 });
     open();
     const results = await Promise.all(calls);
     expect(results.filter(({ ok }) => ok)).toHaveLength(4);

@@ -113,7 +113,7 @@ describe.each(providers)("a unary call over $name", (provider) => {
       }),
     );
     await until(() => open === 1000, "all handlers run at once");
-    expect(client.stats().callsOut).toBe(1000);
+    expect(client.stats().calls.out).toBe(1000);
     // The last one first, each by itself.
     for (const index of [999, 500, 0]) {
       gates[index]?.resolve();

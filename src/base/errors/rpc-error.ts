@@ -15,8 +15,8 @@ export interface FabricDetail {
   readonly name: string;
 }
 
-/** What a peer sent beside an error: a received `Metadata`. */
-export interface ErrorMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
+/** Metadata that a peer sent, as this module knows it: a `Metadata` that cannot be changed. */
+export interface ReceivedMetadata extends Iterable<[name: string, value: string | Uint8Array]> {
   get(name: string): string | undefined;
   getBytes(name: string): Uint8Array | undefined;
   getAll(name: string): (string | Uint8Array)[];
@@ -45,8 +45,8 @@ export interface RpcErrorOptions {
   /** Bytes of a transfer that had certainly moved when it failed. */
   readonly transferredBytes?: number | undefined;
   readonly callId?: number | undefined;
-  /** Metadata that came with the error. */
-  readonly metadata?: ErrorMetadata | undefined;
+  /** Trailers that came with the error. */
+  readonly trailers?: ReceivedMetadata | undefined;
   /** The method called, as `service/method`: "frames.v1/stat". */
   readonly method?: string | undefined;
   /** The error behind this one. It stays in this process and is never sent to a peer. */
@@ -97,8 +97,8 @@ export class RpcError extends Error {
   declare readonly callId?: number;
   /** The method called, as `service/method`: "frames.v1/stat". */
   declare readonly method?: string;
-  /** Metadata that the server sent with the error; absent when it sent none. */
-  declare readonly metadata?: ErrorMetadata;
+  /** The trailers that the server sent with the error; absent when it sent none. */
+  declare readonly trailers?: ReceivedMetadata;
   readonly #plainMessage: string;
 
   static {
@@ -127,7 +127,7 @@ export class RpcError extends Error {
     if (options.transferredBytes !== undefined) this.transferredBytes = options.transferredBytes;
     if (options.callId !== undefined) this.callId = options.callId;
     if (options.method !== undefined) this.method = options.method;
-    if (options.metadata !== undefined) this.metadata = options.metadata;
+    if (options.trailers !== undefined) this.trailers = options.trailers;
   }
 
   /** `message` without the code in front of it: what another error repeats of this one. */

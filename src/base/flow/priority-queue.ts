@@ -1,5 +1,8 @@
 import { isMoreUrgent, type Priority, priorities, Turns, turns } from "./priority.ts";
 
+/** How many calls wait by priority, and how many bytes their inputs hold. */
+export type WaitingLevels = Readonly<Record<Priority, { readonly calls: number; readonly bytes: number }>>;
+
 /** What waits in a queue. */
 export interface Queued {
   readonly priority: Priority;
@@ -54,6 +57,16 @@ export class PriorityQueue<T extends Queued> {
 
   bytesOf(priority: Priority): number {
     return this.#bytesOf[priority];
+  }
+
+  get levels(): WaitingLevels {
+    const level = (priority: Priority) => ({ calls: this.sizeOf(priority), bytes: this.bytesOf(priority) });
+    return {
+      control: level("control"),
+      high: level("high"),
+      normal: level("normal"),
+      low: level("low"),
+    };
   }
 
   /** The item of this class that has waited longest. */

@@ -62,11 +62,8 @@ export interface SlowCall {
   /** The code it ended with. */
   readonly code: RpcCode | "ok";
   /** Time in each phase, in order. Phases that did not occur are absent. The sum is `tookMs`. */
-  readonly phases: readonly SlowPhase[];
-}
-
-/** How long a slow call was in one phase. */
-export interface SlowPhase {
-  readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
-  readonly ms: number;
+  readonly phases: readonly {
+    readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
+    readonly ms: number;
+  }[];
 }

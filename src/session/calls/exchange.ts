@@ -45,6 +45,7 @@ export class Exchange implements SessionPart, PeerLink {
       [frameKind.response]: outgoing.onAnswer,
       [frameKind.error]: outgoing.onAnswer,
       [frameKind.cancel]: incoming.onCancel,
+      [frameKind.headers]: outgoing.onHeaders,
       [frameKind.credits]: outgoing.onCredits,
       [frameKind.executed]: executedFrames(session, outgoing),
     };

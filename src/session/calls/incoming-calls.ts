@@ -2,7 +2,7 @@ import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts"
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
-import { type Answering, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
+import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
 import { publishSlowIncoming } from "../../call/slow-calls.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
@@ -18,6 +18,7 @@ import {
   ReusedHead,
   rendezvousOwner,
 } from "../../wire/frame.ts";
+import { lockSent } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import { type Body, malformed, noRoom, tooLarge } from "../connection/incoming-bodies.ts";
@@ -60,7 +61,6 @@ export class IncomingCalls implements Answering {
   /** Calls of the message that is being taken apart, whose deadlines are not watched yet. */
   readonly #fresh: IncomingCall[] = [];
   #size = 0;
-  /** Those of users' methods. */
   #usersSize = 0;
   readonly #credits: GrantedCredits;
   /**
@@ -97,6 +97,11 @@ export class IncomingCalls implements Answering {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** Those of `size` that call users' methods. */
+  get usersSize(): number {
+    return this.#usersSize;
   }
 
   /** The peer's share of all requests in flight is so many from now on. Those beyond that are in flight stay. */
@@ -359,7 +364,7 @@ export class IncomingCalls implements Answering {
     if (call.items !== undefined) this.#finishStream(call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     if (this.executed?.add(call) === true) return this.#succeed(call);
-    const metadata = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    const metadata = this.#metadataOf(call);
     if (metadata instanceof RpcError) return this.#fail(call, metadata);
     let flags = metadata === undefined ? 0 : frameFlag.metadata;
     if (packed?.block !== undefined) flags |= frameFlag.compression;
@@ -378,6 +383,36 @@ export class IncomingCalls implements Answering {
     }
   }
 
+  /** The headers leave, if they have not. Returns the trailers; an error when either exceed a limit. */
+  #metadataOf(call: IncomingCall): Uint8Array | undefined | RpcError {
+    const { answerMetadata } = call;
+    if (answerMetadata === undefined) return undefined;
+    return this.#putHeaders(call, answerMetadata) ?? this.#trailersOf(call);
+  }
+
+  #trailersOf({ answerMetadata }: IncomingCall): Uint8Array | undefined | RpcError {
+    return answerPrefix(answerMetadata?.trailers, this.#outbox.maxPrefixBytes);
+  }
+
+  sendHeaders(call: IncomingCall): void {
+    if (call.answerMetadata === undefined || this.find(call.id) !== call) return;
+    const error = this.#putHeaders(call, call.answerMetadata);
+    if (error !== undefined) throw error;
+    this.#session.services.progress.wake();
+  }
+
+  /** Returns an error when they exceed a limit. */
+  #putHeaders({ id }: IncomingCall, metadata: AnswerMetadata): RpcError | undefined {
+    if (metadata.headersLeft || metadata.headers === undefined) return undefined;
+    const block = answerPrefix(metadata.headers, this.#outbox.maxPrefixBytes);
+    if (block instanceof RpcError) return block;
+    if (block === undefined) return undefined;
+    metadata.headersLeft = true;
+    lockSent(metadata.headers);
+    this.#outbox.raw({ kind: frameKind.headers, method: 0, callId: id, word: 0 }, 0, block);
+    return undefined;
+  }
+
   #succeed(call: IncomingCall): void {
     this.#readMs = countSucceeded(this.#session, call);
   }
@@ -389,7 +424,7 @@ export class IncomingCalls implements Answering {
 
   #fail(call: IncomingCall, error: RpcError): void {
     countFailed(this.#session, call, error);
-    const packed = answerPrefix(call.responseMetadata, this.#outbox.maxPrefixBytes);
+    const packed = this.#trailersOf(call);
     // What is beyond a limit is left out: the caller gets the error.
     const metadata = packed instanceof RpcError ? undefined : packed;
     const flags = metadata === undefined ? 0 : frameFlag.metadata;

@@ -149,6 +149,11 @@ export class OutgoingCalls implements ControlRequestSender {
     return this.#calls.size;
   }
 
+  /** Control requests that wait for a slot. */
+  get waitingControlSize(): number {
+    return this.#waitingControl.size;
+  }
+
   /** A message begins to be taken apart. */
   beginMessage(): void {
     this.#queue.beginMessage();
@@ -278,6 +283,23 @@ export class OutgoingCalls implements ControlRequestSender {
     for (const { call, input } of this.waiting.takeAll()) call.onUnsent(reason, input);
   }
 
+  /** What the peer says before its first item and its answer. */
+  readonly onHeaders: FrameHandler = (at, bodyBytes) => {
+    const session = this.#session;
+    const callId = this.#view.getUint32(at + 4, true);
+    const call = this.find(callId);
+    if (call === undefined) return session.fault(`headers came for call ${callId}, which is not open`);
+    const hasBegun =
+      call.headers !== undefined || call.phase === "pulling" || (call.items?.received ?? 0) > 0;
+    if (call.builtin || hasBegun) return session.fault(`headers of call ${callId} are not expected`);
+    const start = at + frameHeaderBytes;
+    const block = takeMetadata(session.port.slab, start, start + bodyBytes);
+    if (typeof block === "string") return session.fault(block);
+    if (block.byteLength !== bodyBytes)
+      return session.fault(`headers of call ${callId} have bytes behind them`);
+    call.onHeaders(receivedMetadata(block));
+  };
+
   readonly onAnswer: FrameHandler = (at, bodyBytes, flags, kind) => {
     const session = this.#session;
     const callId = this.#view.getUint32(at + 4, true);
@@ -360,7 +382,7 @@ export class OutgoingCalls implements ControlRequestSender {
     if (value === malformed) return call.onFailure(broken(this.#session.peerName));
     if (value === tooLarge)
       return call.onFailure(answerTooLarge(this.#session.peerName, this.services.limits.maxValueBytes));
-    if (metadata !== undefined && !call.settled && !call.tellMetadata(metadata)) return;
+    if (metadata !== undefined && !call.settled && !call.tellTrailers(metadata)) return;
     if (kind === frameKind.error) {
       const error = parseError(word, value, metadata);
       this.#onPushBack(call, error, value);

@@ -163,7 +163,7 @@ describe("calls that find the window full", () => {
       "1 calls with 916 bytes wait, maxWaiting is 131072, maxWaitingBytes 1024",
     );
     all.outgoing.request(new FakeCall(), 0, laterMs, 1);
-    expect(all.outgoing.waiting.levels().normal).toEqual({ calls: 2, bytes: 932 });
+    expect(all.outgoing.waiting.levels.normal).toEqual({ calls: 2, bytes: 932 });
   });
 
   it("have not been executed when the session ends, and say so", () => {

@@ -1,5 +1,9 @@
-import { type Priority, priorities } from "../../base/flow/priority.ts";
-import { PriorityQueue, type Queued, type QueueLimits } from "../../base/flow/priority-queue.ts";
+import {
+  PriorityQueue,
+  type Queued,
+  type QueueLimits,
+  type WaitingLevels,
+} from "../../base/flow/priority-queue.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import { exhausted } from "./call-errors.ts";
 
@@ -11,12 +15,6 @@ export interface WaitingCall extends Queued {
   readonly endMs: number;
   readonly queuedMs: number;
   readonly input: unknown;
-}
-
-/** How many calls wait, and about how many bytes their inputs hold. */
-export interface WaitingLevel {
-  readonly calls: number;
-  readonly bytes: number;
 }
 
 /** The calls of a session that wait for a place in its window. Whatever happens to one, it is found by its call. */
@@ -77,12 +75,8 @@ export class WaitingCalls {
     return all;
   }
 
-  levels(): Record<Priority, WaitingLevel> {
-    const levels = priorities.map((priority): [Priority, WaitingLevel] => [
-      priority,
-      { calls: this.#queue.sizeOf(priority), bytes: this.#queue.bytesOf(priority) },
-    ]);
-    return Object.fromEntries(levels) as Record<Priority, WaitingLevel>;
+  get levels(): WaitingLevels {
+    return this.#queue.levels;
   }
 }
 
@@ -104,6 +98,10 @@ export class WaitingControlRequests {
 
   constructor(peerName: string) {
     this.#peerName = peerName;
+  }
+
+  get size(): number {
+    return this.#requests.length;
   }
 
   /** @throws RpcError `resource_exhausted` when too many wait. */

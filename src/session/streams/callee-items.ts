@@ -71,6 +71,10 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
 
   onFinished(): void {}
 
+  get received(): number {
+    return this.#arrivals?.count ?? 0;
+  }
+
   get sent(): number {
     return this.sender?.count ?? 0;
   }
@@ -100,10 +104,6 @@ export class CalleeItems implements ServedItems, ArrivalsOwner, ReceiverOwner, I
     if (!this.#takesInputs) this.#session.fault(`call ${this.#call.id} takes no items`);
     else if (this.#arrivals !== undefined) this.#arrivals.onItem(at, bodyBytes, flags);
     else this.#session.fault(`an item of call ${this.#call.id} is beyond the credits`);
-  }
-
-  onHeaders(): void {
-    this.#session.fault(`call ${this.#call.id} takes no headers`);
   }
 
   onItemsEnd(count: number): void {

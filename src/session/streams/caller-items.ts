@@ -1,9 +1,7 @@
 import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { CallItems } from "../../call/call-items.ts";
 import type { ItemDirections } from "../../transfer/control/control-method.ts";
-import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
-import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts";
-import { takeMetadata } from "../calls/frame-prefix.ts";
+import { frameKind } from "../../wire/frame.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { inputItems } from "../connection/rendezvous.ts";
 import { type ArrivalsOwner, ItemArrivals } from "./item-arrivals.ts";
@@ -22,8 +20,6 @@ export interface CallerOfItems {
   readonly receiver: ItemReceiver;
   /** Nobody waits for the request any more. */
   readonly settled: boolean;
-  /** What the peer has said before its first output. */
-  onHeaders(metadata: Metadata): void;
   /** An output could not be had. */
   onLost(error: RpcError): void;
 }
@@ -56,12 +52,10 @@ export class CallerItems implements CallItems, ArrivalsOwner {
 
   /** Frames of the stream that have come. */
   get signs(): number {
-    return (this.#arrivals?.signs ?? 0) + this.#creditSigns + (this.hasHeaders ? 1 : 0);
+    return (this.#arrivals?.signs ?? 0) + this.#creditSigns;
   }
 
   #creditSigns = 0;
-  /** The peer has said what it says before its first output. */
-  hasHeaders = false;
 
   /** Items that have come, and that have been sent. */
   get received(): number {
@@ -97,19 +91,6 @@ export class CallerItems implements CallItems, ArrivalsOwner {
   onItem(at: number, bodyBytes: number, flags: number): void {
     if (this.#arrivals === undefined) this.#session?.fault(`call ${this.#caller.id} takes no items`);
     else this.#arrivals.onItem(at, bodyBytes, flags);
-  }
-
-  onHeaders(at: number, bodyBytes: number): void {
-    const session = this.#session;
-    if (session === undefined || this.#arrivals === undefined || this.hasHeaders || this.received > 0)
-      return session?.fault(`headers of call ${this.#caller.id} are not expected`);
-    const start = at + frameHeaderBytes;
-    const block = takeMetadata(session.port.slab, start, start + bodyBytes);
-    if (typeof block === "string") return session.fault(block);
-    if (block.byteLength !== bodyBytes)
-      return session.fault(`headers of call ${this.#caller.id} have bytes behind them`);
-    this.hasHeaders = true;
-    if (!this.#caller.settled) this.#caller.onHeaders(receivedMetadata(block));
   }
 
   onItemsEnd(count: number): void {

@@ -16,6 +16,8 @@ export interface ReceiverOwner {
   onMisfit(issues: string | undefined, cause?: unknown): RpcError;
   /** The consumer wants no more items. */
   onReturn(): void;
+  /** An item waits for its consumer. Called for the first of a stream at least. */
+  onArrival?(): void;
 }
 
 type Waiter = (
@@ -84,7 +86,10 @@ export class ItemReceiver implements ItemReader {
       this.origin?.onTaken(cost, heapBytes);
       return this.#give(value);
     }
-    if (this.#queue === none) this.#queue = [];
+    if (this.#queue === none) {
+      this.#queue = [];
+      this.#owner.onArrival?.();
+    }
     const queue = this.#queue;
     const tail = this.#tail;
     queue[tail] = value;

@@ -1,9 +1,7 @@
-import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { RoomWaiter } from "../../base/flow/byte-budget.ts";
 import type { RendezvousBody } from "../../wire/frame.ts";
 import { frameKind } from "../../wire/frame.ts";
-import type { Metadata } from "../../wire/metadata/metadata.ts";
-import { answerPrefix } from "../calls/frame-prefix.ts";
 import type { SessionContext } from "../connection/context.ts";
 import { inputItems, outputItems } from "../connection/rendezvous.ts";
 import { itemCost, SendCredits } from "./item-credits.ts";
@@ -17,8 +15,8 @@ export interface ItemProducer {
 
 /** The call whose items are sent. It is told of items that the peer pulls. */
 export interface OfferListener {
-  /** What the peer is told before the first item. */
-  readonly responseMetadata: Metadata | undefined;
+  /** Before the first item. @throws RpcError when the headers exceed a limit. */
+  sendHeaders(): void;
   beginOffer(): void;
   endOffer(): void;
 }
@@ -128,7 +126,7 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
    */
   send(value: unknown): boolean {
     const { outbox, services } = this.#session;
-    if (this.#head === undefined) this.#sendHeaders();
+    if (this.#head === undefined) this.#offers?.sendHeaders();
     const head = (this.#head ??= { kind: this.#kind, method: 0, callId: this.#callId, word: 0 });
     head.word = this.#count;
     this.#offer ??= (body) => this.#offerItem(body);
@@ -145,15 +143,6 @@ export class ItemSender extends SendCredits implements TurnTaker, RoomWaiter {
     services.counters.itemsSent++;
     services.progress.wake();
     return true;
-  }
-
-  /** Before the first item. @throws RpcError when the metadata exceed a limit. */
-  #sendHeaders(): void {
-    const { outbox } = this.#session;
-    const block = answerPrefix(this.#offers?.responseMetadata, outbox.maxPrefixBytes);
-    if (block === undefined) return;
-    if (block instanceof RpcError) throw block;
-    outbox.raw({ kind: frameKind.headers, method: 0, callId: this.#callId, word: 0 }, 0, block);
   }
 
   /** Nothing is sent any more. */

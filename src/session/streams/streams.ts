@@ -24,7 +24,6 @@ export class Streams implements SessionPart {
       [frameKind.input]: this.#onInput,
       [frameKind.inputsEnd]: this.#onInputsEnd,
       [frameKind.output]: this.#onOutput,
-      [frameKind.headers]: this.#onHeaders,
       [frameKind.inputCredits]: this.#onInputCredits,
       [frameKind.outputCredits]: this.#onOutputCredits,
     };
@@ -72,14 +71,6 @@ export class Streams implements SessionPart {
     if (call === undefined) this.session.fault(`an item came for call ${callId}, which is not open`);
     else if (call.items === undefined) this.#faultOfUnary(callId);
     else call.items.onItem(at, bodyBytes, flags);
-  };
-
-  readonly #onHeaders: FrameHandler = (at, bodyBytes) => {
-    const callId = this.#callId(at);
-    const call = this.#exchange?.outgoing.find(callId);
-    if (call === undefined) this.session.fault(`headers came for call ${callId}, which is not open`);
-    else if (call.items === undefined) this.#faultOfUnary(callId);
-    else call.items.onHeaders(at, bodyBytes);
   };
 
   readonly #onInputCredits: FrameHandler = (at) => {

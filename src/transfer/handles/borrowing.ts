@@ -8,7 +8,7 @@ import { RemoteRegion } from "../../memory/remote-region.ts";
 import { builtin } from "../../wire/builtin.ts";
 import { builtinMethod, fail, isUint64, type ServedMethod } from "../control/control-method.ts";
 import type { PeerLink } from "../control/peer-link.ts";
-import { type PullType, pull, type Transfer, transfer, transferParts } from "../transfer.ts";
+import { pull, type Transfer, transfer, transferParts } from "../transfer.ts";
 import type {
   LocalMemory,
   PullOptions,
@@ -235,7 +235,7 @@ export class BorrowedRegion<A extends Access = Access> implements Disposable, As
   }
 
   /** Copies the region into new memory and returns it as `Type`; as `call.pull` in a handler. */
-  pull<T extends ArrayBufferView>(Type: PullType<T>, options?: PullOptions): Promise<T> {
+  pull<T extends ArrayBufferView>(Type: { readonly prototype: T }, options?: PullOptions): Promise<T> {
     return pull(this.#session, this.#call, this.#remote, Type, options);
   }
 

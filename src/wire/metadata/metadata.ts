@@ -3,13 +3,12 @@ import { entryFault, type MetadataKey, type MetadataValue, type MetadataValues }
 import { addValue, findMetadata, hasBytes, readMetadata, writeMetadata } from "./metadata-block.ts";
 import { rememberBlock, repeatedBlock } from "./repeated-object.ts";
 
-/** Names with their values, as `Metadata`, a `Map` and the `Headers` of fetch have them. */
-export interface NamedValues extends Iterable<[name: string, value: MetadataValues]> {
-  has(name: string): boolean;
-}
+/** Metadata as a user gives it: an object, or names with values as `Metadata`, a `Map` and the `Headers` of fetch have them. */
+export type MetadataInit =
+  | Readonly<Record<string, MetadataValues>>
+  | (Iterable<[name: string, value: MetadataValues]> & { has(name: string): boolean });
 
-/** Metadata as a user gives it: an object, a `Metadata`, a `Map`, or the `Headers` of fetch. */
-export type MetadataInit = NamedValues | Readonly<Record<string, MetadataValues>>;
+type NamedValues = Extract<MetadataInit, { has(name: string): boolean }>;
 
 /** Whether `init` has its entries as an iterable, and can be iterated again. */
 function hasNamedValues(init: object): init is NamedValues {
@@ -26,6 +25,8 @@ export function entriesOf(init: MetadataInit): Iterable<[name: string, value: Me
 
 /** Metadata of a peer, from a copy of its block that has been checked. */
 export let receivedMetadata: (block: Buffer | undefined) => Metadata;
+/** The metadata has left: a change would reach nobody, so it throws from now on. */
+export let lockSent: (metadata: Metadata) => void;
 let blockOf: (metadata: Metadata) => Uint8Array | undefined;
 
 /**
@@ -33,7 +34,9 @@ let blockOf: (metadata: Metadata) => Uint8Array | undefined;
  * HTTP, at most 128 characters. Values are strings without control characters, or bytes. A name may have several
  * values, in an order. A call carries at most 64 values and 8,192 bytes, in each direction.
  *
- * Received metadata cannot be changed; a copy can: `new Metadata(call.metadata)`.
+ * A caller sends `metadata` with its request. The handler sends `headers` before its first item or its answer, and
+ * `trailers` with the answer or the error. Received metadata, and headers that have been sent, cannot be changed; a copy
+ * can: `new Metadata(call.metadata)`.
  *
  * @example
  * const metadata = new Metadata({ "x-tenant": "acme" });
@@ -46,7 +49,8 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   #entries: Map<string, MetadataValue | MetadataValue[]> | undefined;
   /** As it arrived: decoded when somebody looks. */
   #received: Buffer | undefined;
-  #locked = false;
+  /** Why it cannot be changed. */
+  #locked: "received" | "sent" | undefined;
   /** As it was packed last. Kept until it changes. */
   #packed: Uint8Array | undefined;
 
@@ -90,7 +94,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /**
    * Puts the value or the values in the place of all that the name has. An empty array deletes them.
    *
-   * @throws TypeError for a malformed name or value, or if this metadata was received.
+   * @throws TypeError for a malformed name or value, or if this metadata was received or has been sent.
    */
   set(name: string, value: MetadataValues): this {
     this.#assertFits(name, value);
@@ -101,14 +105,14 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   /**
    * Adds the value or the values behind those that the name has.
    *
-   * @throws TypeError for a malformed name or value, or if this metadata was received.
+   * @throws TypeError for a malformed name or value, or if this metadata was received or has been sent.
    */
   append(name: string, value: MetadataValues): this {
     this.#assertFits(name, value);
     return this.#add(name, value);
   }
 
-  /** @throws TypeError if this metadata was received. */
+  /** @throws TypeError if this metadata was received or has been sent. */
   delete(name: string): boolean {
     this.#assertUnlocked();
     this.#packed = undefined;
@@ -180,7 +184,8 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   }
 
   #assertUnlocked(): void {
-    if (this.#locked)
+    if (this.#locked === "sent") throw new TypeError("metadata: the headers have been sent");
+    if (this.#locked === "received")
       throw new TypeError("metadata: received metadata cannot be changed, copy it: new Metadata(…)");
   }
 
@@ -197,13 +202,16 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
   static #ofBlock(block: Buffer | undefined): Metadata {
     const metadata = new Metadata();
     metadata.#received = block;
-    metadata.#locked = true;
+    metadata.#locked = "received";
     return metadata;
   }
 
   static {
     receivedMetadata = (block) => Metadata.#ofBlock(block);
     blockOf = (metadata) => metadata.#pack();
+    lockSent = (metadata) => {
+      metadata.#locked = "sent";
+    };
   }
 }
 

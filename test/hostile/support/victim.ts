@@ -46,8 +46,8 @@ let names = 0;
 
 /** What is zero when nobody calls. */
 function held({
-  callsIn,
-  callsOut,
+  calls,
+  controlRequests,
   deadlines,
   queuedBytes,
   regions,
@@ -56,8 +56,8 @@ function held({
   ports,
 }: EngineStats) {
   return {
-    callsIn,
-    callsOut,
+    calls,
+    controlRequests,
     deadlines,
     queuedBytes,
     regions,
@@ -73,9 +73,10 @@ function held({
 }
 
 const nothing = { sends: 0, transfers: 0, regions: 0, slotsTaken: 0 };
+const noCalls = { out: 0, waiting: 0, in: 0 };
 const rest = {
-  callsIn: 0,
-  callsOut: 0,
+  calls: noCalls,
+  controlRequests: noCalls,
   deadlines: 0,
   queuedBytes: 0,
   regions: 0,

@@ -416,8 +416,8 @@ export class Play {
     const expect = (what: string, value: number, wanted = 0) => {
       if (value !== wanted) held.push(`${name} has ${what} ${value}, not ${wanted}`);
     };
-    const { callsOut, callsIn, deadlines, queuedBytes, offeredBytes, pullingBytes, quarantinedBytes } = stats;
-    const numbers = { callsOut, callsIn, deadlines, queuedBytes, pullingBytes };
+    const { deadlines, queuedBytes, offeredBytes, pullingBytes, quarantinedBytes } = stats;
+    const numbers = { ...openCallsOf(stats), deadlines, queuedBytes, pullingBytes };
     for (const [what, value] of Object.entries(numbers)) expect(what, value);
     // Where nobody tells of deaths, what was lent to a peer that fell silent is held back.
     const isSure = this.#schedule.fabric.nature.revokesKeys;
@@ -441,22 +441,12 @@ export class Play {
   #checkClosed({ name, engine, ports, crashed }: Actor): void {
     const books = this.#books;
     const stats = engine.stats();
-    const {
-      sessions,
-      callsOut,
-      callsIn,
-      deadlines,
-      queuedBytes,
-      offeredBytes,
-      pullingBytes,
-      quarantinedBytes,
-    } = stats;
+    const { sessions, deadlines, queuedBytes, offeredBytes, pullingBytes, quarantinedBytes } = stats;
     const { regions, replayCalls, replayBytes } = stats;
     const { takenBytes, freeBytes } = stats.pool;
     for (const [what, value] of Object.entries({
       sessions,
-      callsOut,
-      callsIn,
+      ...openCallsOf(stats),
       deadlines,
       queuedBytes,
       offeredBytes,
@@ -482,6 +472,18 @@ export class Play {
     if (this.#weather !== "lossy" && !crashed && stats.counters.malformed > 0)
       books.violated(`${name} was sent what is malformed`);
   }
+}
+
+/** The gauges of calls and of the library's own requests, by name. */
+function openCallsOf({ calls, controlRequests }: EngineStats): Record<string, number> {
+  return {
+    "calls out": calls.out,
+    "calls waiting": calls.waiting,
+    "calls in": calls.in,
+    "control requests out": controlRequests.out,
+    "control requests waiting": controlRequests.waiting,
+    "control requests in": controlRequests.in,
+  };
 }
 
 /** What has been counted of calls must add up: each ends once. */

@@ -9,8 +9,8 @@ tell("listening", { urls: engine.urls });
 
 function close(): void {
   engine.close().then(() => {
-    const { ports, callsIn, sessions, deadlines } = engine.stats();
-    tell("closed", { ports: ports.length, callsIn, sessions, deadlines });
+    const { ports, calls, sessions, deadlines } = engine.stats();
+    tell("closed", { ports: ports.length, calls, sessions, deadlines });
     process.disconnect();
   });
 }

@@ -65,7 +65,7 @@ async function pair(caller: Known, callee: Known) {
   const peer = engine.lazyPeer(url);
   const stamped = peer.client(Who, { middleware: [stamp.middleware] });
   const { hello } = stampedClient(peer.client(Who), stamped, () => stamp.isDue);
-  const call = () => hello.result({ onMetadata: (metadata) => (answer = metadata) });
+  const call = () => hello.result({ onTrailers: (metadata) => (answer = metadata) });
   return { call, stamp, runs: () => runs, answer: () => answer };
 }
 

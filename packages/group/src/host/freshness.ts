@@ -48,7 +48,7 @@ export class CallerStamp {
       this.#confirmedUntilMs = startMs + confirmedMs;
       return output;
     } finally {
-      const version = Number(call.responseMetadata.get(entry));
+      const version = Number(call.trailers.get(entry));
       if (version > view.version) this.#presence.refresh(version);
     }
   };
@@ -79,7 +79,7 @@ export function fencing(find: (group: string) => Presence | undefined): Middlewa
       presence.refresh(Number(version));
       return next();
     }
-    if (Number(version) < view.version) call.responseMetadata.set(entry, String(view.version));
+    if (Number(version) < view.version) call.trailers.set(entry, String(view.version));
     if (rank === "-") return next();
     const caller = { rank: Number(rank), incarnation: Number(incarnation) };
     if (isSameMember(caller, memberOf(view, caller.rank))) return next();

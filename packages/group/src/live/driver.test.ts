@@ -47,7 +47,7 @@ async function sendPacket(to: string, bytes: Uint8Array): Promise<void> {
   await using engine = await Engine.open({ connectTimeoutMs: 30_000 });
   const peer = await engine.connect(to);
   await peer.client(Packets).packet(bytes);
-  await vi.waitFor(() => expect(peer.callsOut).toBe(0), soon);
+  await vi.waitFor(() => expect(peer.stats().calls.out).toBe(0), soon);
 }
 
 const group = hashOf("test");

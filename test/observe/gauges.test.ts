@@ -1,0 +1,109 @@
+import { bulk, duplexStream, implement, oneWay, type RemoteWord, service, unary } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { announceLanes } from "../../src/engine/engine.ts";
+import { openEngine, pair } from "../matrix/pair.ts";
+import { type Provider, providers, transports } from "../matrix/providers.ts";
+import { deferred, until } from "../matrix/wait.ts";
+
+const Kinds = service("kinds.v1", {
+  hold: unary(),
+  stream: duplexStream({ items: z.int(), output: z.int() }),
+  tell: oneWay(),
+  lend: unary({ input: z.object({ memory: bulk("read_write") }) }),
+});
+
+function kinds(gate: Promise<void>, onWord: (word: RemoteWord) => unknown = () => undefined) {
+  return implement(Kinds, {
+    hold: () => gate,
+    stream: async function* () {
+      await gate;
+      yield 1;
+    },
+    tell: () => gate,
+    lend: async ({ memory }, call) => void (await onWord(call.word(memory, 0))),
+  });
+}
+
+const none = { out: 0, waiting: 0, in: 0 };
+
+describe.each(transports)("the gauges over $name", (provider) => {
+  it("count users' calls of every kind alike for the engine and the peer, on both sides", async () => {
+    const gate = deferred();
+    const { server, client, peer, api } = await pair(provider, [kinds(gate.promise)], {
+      server: { limits: { maxRequests: 3 } },
+    });
+    const stream = api(Kinds).stream.open();
+    const held = [
+      api(Kinds).hold(),
+      api(Kinds).tell(),
+      api(Kinds).hold({ priority: "high" }),
+      api(Kinds).hold(),
+    ];
+    await until(() => server.stats().calls.in === 3, "as many as there is room for");
+    const levels = { high: { calls: 1 }, normal: { calls: 1 }, low: { calls: 0 }, control: { calls: 0 } };
+    for (const stats of [client.stats(), peer.stats()])
+      expect(stats).toMatchObject({
+        calls: { out: 3, waiting: 2, in: 0 },
+        controlRequests: none,
+        waitingByPriority: levels,
+      });
+    expect(server.stats()).toMatchObject({ calls: { out: 0, waiting: 0, in: 3 }, controlRequests: none });
+    await stream.end();
+    gate.resolve();
+    await Promise.all(held);
+    for await (const item of stream) expect(item).toBe(1);
+  });
+
+  it("count the library's own requests apart", async () => {
+    const seen: unknown[] = [];
+    const { server, client, api } = await pair(provider, [
+      kinds(Promise.resolve(), async (word) => {
+        const asked = word.fetchAdd(1n);
+        seen.push(server.stats().calls, server.stats().controlRequests);
+        await asked;
+        seen.push(server.stats().controlRequests);
+      }),
+    ]);
+    using memory = client.expose(new BigUint64Array(1), { access: "read_write" });
+    await api(Kinds).lend({ memory });
+    expect(seen).toEqual([{ ...none, in: 1 }, { ...none, out: 1 }, none]);
+  });
+});
+
+describe("the gauges of several backends", () => {
+  const mem = providers[0] as Provider;
+  const never = deferred();
+  const open = () => openEngine({ listen: mem.freshUrl(), serve: [kinds(never.promise)] }, true);
+
+  it("say the same of each backend of a balanced peer as of the engine", async () => {
+    const servers = [await open(), await open()];
+    const client = await openEngine({}, true);
+    const balanced = await client.connect(
+      servers.map(({ urls }) => urls[0] as string),
+      { policy: "roundRobin" },
+    );
+    await until(() => balanced.backends.every(({ state }) => state === "connected"), "both are connected");
+    const held = Array.from({ length: 4 }, () => balanced.client(Kinds).hold.result());
+    expect(balanced.backends.map(({ calls }) => calls)).toEqual([
+      { ...none, out: 2 },
+      { ...none, out: 2 },
+    ]);
+    expect(client.stats().calls).toEqual({ ...none, out: 4 });
+    balanced.close();
+    await Promise.all(held);
+  });
+
+  it("of a peer are those of its lanes together", async () => {
+    const [dispatcher, first, second] = [await open(), await open(), await open()];
+    const entryOf = ({ urls, incarnation }: typeof first) => ({ urls, incarnation });
+    announceLanes(dispatcher, [first, second].map(entryOf));
+    const client = await openEngine({}, true);
+    const peer = await client.connect(dispatcher.urls[0] as string, { lanes: { policy: "roundRobin" } });
+    const held = Array.from({ length: 4 }, () => peer.client(Kinds).hold.result());
+    expect(peer.stats().lanes.map(({ calls }) => calls.out)).toEqual([2, 2]);
+    expect([peer.stats().calls, client.stats().calls]).toEqual(Array(2).fill({ ...none, out: 4 }));
+    peer.close();
+    await Promise.all(held);
+  });
+});
