@@ -29,7 +29,7 @@ function open({
 } = {}) {
   const all = setUp(limits);
   all.port.scheme = "tcp";
-  all.session.accept({ ...peerGreeting, features }, packedGreeting());
+  all.session.accept({ ...peerGreeting, features });
   all.port.sent.length = 0;
   return all;
 }

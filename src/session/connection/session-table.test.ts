@@ -71,7 +71,7 @@ describe("the sessions of an engine", () => {
 
   it("are refused in silence when too many refusals are on their way", () => {
     setUp();
-    table.accepting = false;
+    table.stopAccepting();
     hello({ incarnation: 1n });
     expect([kinds(), host.counters.sessionsRefused]).toEqual([[frameKind.refuse], 1]);
     // Each refusal connects to wherever the hello says.

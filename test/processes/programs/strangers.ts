@@ -18,15 +18,11 @@ const { openConnectingPort }: typeof import("../../../src/fabric/open-port.ts") 
   await own("fabric/open-port");
 const { locate }: typeof import("../../../src/fabric/target.ts") = await own("fabric/target");
 const { defaultLayout }: typeof import("../../../src/fabric/port.ts") = await own("fabric/port");
-const {
-  openingMessage,
-  packSecureHello,
-  readOpeningFrame,
-}: typeof import("../../../src/session/opening/opening-message.ts") = await own(
-  "session/opening/opening-message",
-);
+const { cookieBytes, helloMessage, packSecureHello }: typeof import("../../../src/wire/hello.ts") =
+  await own("wire/hello");
 const { frameKind }: typeof import("../../../src/wire/frame.ts") = await own("wire/frame");
-const { protocolVersion }: typeof import("../../../src/wire/message.ts") = await own("wire/message");
+const { messageHeaderBytes, protocolVersion }: typeof import("../../../src/wire/message.ts") =
+  await own("wire/message");
 const { encode }: typeof import("../../../src/wire/codec.ts") = await own("wire/codec");
 
 interface Stranger {
@@ -65,11 +61,13 @@ const cookies: { readonly stranger: Stranger; readonly nonce: bigint; readonly c
 const sink: PortSink = {
   onMessage: (port, offset, bytes) => {
     answers++;
-    const frame = readOpeningFrame(port.slab, port.slabView, offset, bytes);
     const stranger = strangers.find((each) => each.port === port);
-    if (typeof frame === "string" || frame.kind !== frameKind.retry || stranger === undefined) return;
+    const kind = port.slabView.getUint8(offset + messageHeaderBytes);
+    if (kind !== frameKind.retry || stranger === undefined) return;
     const nonce = port.slabView.getBigUint64(offset + 8, true);
-    cookies.push({ stranger, nonce, cookie: Uint8Array.from(frame.body) });
+    // Nothing follows the cookie.
+    const cookie = Uint8Array.from(port.slab.subarray(offset + bytes - cookieBytes, offset + bytes));
+    cookies.push({ stranger, nonce, cookie });
   },
   onMessageLost() {},
   onPutNotification() {},
@@ -102,7 +100,7 @@ function sayHello(
     suites: [1],
     flight,
   };
-  const message = openingMessage(frameKind.hello, 0, encode(packSecureHello(hello)));
+  const message = helloMessage(encode(packSecureHello(hello)));
   port.slab.set(message, slot);
   port.send(server, slot, message.byteLength, listener);
   return message.byteLength;
