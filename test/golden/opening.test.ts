@@ -5,8 +5,11 @@ import { RpcError } from "../../src/base/errors/rpc-error.ts";
 import { defaultWindow } from "../../src/base/flow/in-flight-window.ts";
 import { FakePort, takeApart } from "../../src/session/connection/fake-port.test-support.ts";
 import { FakeServices } from "../../src/session/connection/fake-services.test-support.ts";
+import { Answer } from "../../src/session/connection/hellos.ts";
 import { Session } from "../../src/session/connection/session.ts";
+import { goodbyeBody } from "../../src/session/opening/end-reasons.ts";
 import { encode } from "../../src/wire/codec.ts";
+import { errorWord } from "../../src/wire/fault.ts";
 import { frameKind } from "../../src/wire/frame.ts";
 import {
   helloMessage,
@@ -57,16 +60,23 @@ const raw = (kind: number, word: number, body: Uint8Array, path?: typeof terms) 
     session.outbox.raw({ kind, method: 0, callId: 0, word }, 0, body);
   });
 
+/** Where a hello leads to no session. */
+function answer(kind: number, word: number, body: Uint8Array): Uint8Array {
+  const port = new FakePort(2, 16_384);
+  new Answer(port, 4, new FakeServices()).say(hello, { kind, method: 0, callId: 0, word }, body);
+  return port.sent[0]?.bytes as Uint8Array;
+}
+
 const expired = new RpcError({ code: "unauthenticated", message: "the certificate has expired" });
 const again = { ...hello, cookie, repeats: 9n };
 
 const meant: Readonly<Record<string, Uint8Array>> = {
   hello: raw(frameKind.hello, 0, encode(packSecureHello(hello))),
   "hello with a cookie": raw(frameKind.hello, 0, encode(packSecureHello(again))),
-  retry: sentBy((session) => session.retry(hello, cookie)),
+  retry: answer(frameKind.retry, 0, cookie),
   "the acceptor's first flight": raw(frameKind.secure, withTerms, first, { ...hello, suite: 0 }),
   "the connector's last flight": raw(frameKind.secure, 0, flight, terms),
-  refuse: sentBy((session) => session.refuse(hello, expired)),
+  refuse: answer(frameKind.refuse, errorWord(expired), encode(goodbyeBody(expired))),
 };
 
 function received(name: string): [FakePort, number, number] {

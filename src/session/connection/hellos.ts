@@ -9,6 +9,9 @@ import { isSealed } from "../../security/securable.ts";
 import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ExchangeRefusal } from "../../security/tls-failure.ts";
+import { encode } from "../../wire/codec.ts";
+import { errorWord } from "../../wire/fault.ts";
+import { type FrameHead, frameKind } from "../../wire/frame.ts";
 import {
   type Greeting,
   parseGreeting,
@@ -17,12 +20,15 @@ import {
   versionFault,
 } from "../../wire/handshake.ts";
 import { asksForSeal, parseSecureHello, readHello, type SecureHello } from "../../wire/hello.ts";
-import { answerCameBack, helloRepeated, Unproven } from "../opening/end-reasons.ts";
+import { answerCameBack, goodbyeBody, helloRepeated, Unproven } from "../opening/end-reasons.ts";
 import { HandshakePlaces } from "../opening/handshake-places.ts";
 import { ShareOfTime } from "../opening/share-of-time.ts";
 import type { SessionWatch } from "./context.ts";
+import type { EngineServices } from "./engine-services.ts";
+import { Outbox, type OutboxListener } from "./outbox.ts";
 import type { Session } from "./session.ts";
 import type { Sessions } from "./sessions.ts";
+import { Teardown } from "./teardown.ts";
 
 /** A hello that came when there was no room. */
 interface WaitingHello {
@@ -37,6 +43,47 @@ interface Strangers {
   readonly options: ResolvedSecurity;
   readonly places: HandshakePlaces;
   readonly time: ShareOfTime;
+}
+
+/** One message to a peer that gets no session. Nothing is kept but its address, until the message has left. */
+export class Answer implements OutboxListener {
+  readonly isWatched = true;
+  readonly bodyLimit = 0;
+  readonly #counters: EngineServices["counters"];
+  readonly #outbox: Outbox;
+  readonly #teardown: Teardown;
+
+  constructor(port: Port, address: number, services: EngineServices) {
+    this.#counters = services.counters;
+    this.#outbox = new Outbox(port, address, services.progress, this, 0, 0);
+    this.#teardown = new Teardown(port, address, services);
+  }
+
+  /** Says it now, or not at all where there is no send slot. */
+  say(path: ReturnPath, head: FrameHead, body: Uint8Array): void {
+    this.#outbox.addressTo(path);
+    this.#outbox.raw(head, 0, body);
+    this.#outbox.flush();
+    this.#teardown.begin(true, true, undefined);
+    this.#outbox.close();
+  }
+
+  onMessagePosted(frames: number): void {
+    this.#counters.messagesSent++;
+    this.#counters.framesSent += frames;
+  }
+
+  onDrained(): void {
+    this.#teardown.onDrained();
+  }
+
+  watch(): void {}
+
+  onSendFailed(): void {}
+
+  onRoom(): void {}
+
+  onOverrun(): void {}
 }
 
 /** Answers hellos: by a session, by a handshake, by a no, or when it is known which of the peers have died. */
@@ -175,7 +222,7 @@ export class Hellos {
     const admission = places.admit(hello, hello.cookie);
     // The peer says hello again.
     if (admission === "full") return this.#report(port, crowded);
-    if (admission === "retry") return this.#answer(port, hello)?.retry(hello, places.cookieFor(hello));
+    if (admission === "retry") return this.#answer(port, hello, frameKind.retry, 0, places.cookieFor(hello));
     const message = Uint8Array.prototype.slice.call(port.slab, offset, offset + bytes);
     const begin = (): void => {
       // It may have been answered while it waited, under another return address.
@@ -279,20 +326,21 @@ export class Hellos {
   /** Tells whoever said hello why it cannot have a session. */
   #refuse(port: Port, path: ReturnPath, code: RpcCode, message: string): void {
     this.#sessions.services.counters.sessionsRefused++;
-    this.#answer(port, path)?.refuse(path, new RpcError({ code, message, origin: "remote" }));
+    const error = new RpcError({ code, message, origin: "remote" });
+    this.#answer(port, path, frameKind.refuse, errorWord(error), encode(goodbyeBody(error)));
   }
 
   /**
-   * A session that is to end with its first word. Undefined when nobody can be there, or too many answers are on their
-   * way: an answer connects to wherever the hello says, which may be anybody.
+   * Answers without a session. Says nothing when nobody can be there, or too many answers are on their way: an answer
+   * connects to wherever the hello says, which may be anybody.
    */
-  #answer(port: Port, path: ReturnPath): Session | undefined {
-    const sessions = this.#sessions;
+  #answer(port: Port, path: ReturnPath, kind: number, word: number, body: Uint8Array): void {
+    const { addresses, services } = this.#sessions;
     // Sessions must not keep answers from others.
-    const leaving = port.gauges().addresses - sessions.addresses;
+    const leaving = port.gauges().addresses - addresses;
     const address = leaving < mostLeaving ? this.#admit(port, path) : undefined;
-    if (address === undefined) return undefined;
-    return sessions.add(port, address, nameless(port), sessions.accounts.own(), { isStranger: true });
+    if (address !== undefined)
+      new Answer(port, address, services).say(path, { kind, method: 0, callId: 0, word }, body);
   }
 
   #admit(port: Port, path: ReturnPath): number | undefined {

@@ -182,7 +182,7 @@ export class Opening implements TlsListener {
   get lastWord(): number | undefined {
     const step = this.#step;
     if (this.#session.state === "open" || step === "greeting") return frameKind.goodbye;
-    return step === "new" || step === "tls" ? frameKind.refuse : undefined;
+    return step === "tls" ? frameKind.refuse : undefined;
   }
 
   /** Says why this side ends the session. `touching`: transfers of this side may still use the peer's memory. */

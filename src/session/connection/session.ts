@@ -153,21 +153,6 @@ export class Session implements OpeningSession, OutboxListener {
     return this.#opening.welcome();
   }
 
-  /** Answers a hello with a no, and ends. */
-  refuse(path: ReturnPath, error: RpcError): void {
-    this.addressTo(path);
-    this.end(error);
-  }
-
-  /** Asks for the hello once more, with this cookie, and ends: nothing is kept of a peer that may be anybody. */
-  retry(path: ReturnPath, cookie: Uint8Array): void {
-    this.addressTo(path);
-    this.#end(endReason.helloWantedAgain, false, true, () => {
-      this.outbox.raw({ kind: frameKind.retry, method: 0, callId: 0, word: 0 }, 0, cookie);
-      this.flush();
-    });
-  }
-
   addressTo(path: ReturnPath): void {
     this.path = path;
     this.outbox.addressTo(path);
@@ -374,20 +359,8 @@ export class Session implements OpeningSession, OutboxListener {
 
   /** Ends the session; whatever is open settles, in both directions. */
   end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
-    const opening = this.#opening;
-    const kind = quiet || this.path === undefined ? undefined : opening.lastWord;
-    const say = (touching: boolean) => opening.sayLastWord(kind as number, reason, touching);
-    this.#end(reason, certain, !quiet, kind === undefined ? undefined : say);
-  }
-
-  /** `messagesLeave`: those that are on their way. `lastWord`: says one, and gets whether transfers are under way. */
-  #end(
-    reason: RpcError,
-    certain: boolean,
-    messagesLeave: boolean,
-    lastWord: ((touching: boolean) => void) | undefined,
-  ): void {
     if (this.state === "ended") return;
+    const { lastWord } = this.#opening;
     this.state = "ended";
     this.port.unvouch(this.address);
     const teardown = this.#teardown;
@@ -399,12 +372,13 @@ export class Session implements OpeningSession, OutboxListener {
       this.outbox.close();
       this.ciphers?.close();
     };
-    const sayIt = (touching: boolean): void => {
-      lastWord?.(touching);
+    const silent = quiet || lastWord === undefined;
+    const sayLastWord = (touching: boolean): void => {
+      if (!silent) this.#opening.sayLastWord(lastWord, reason, touching);
       close();
     };
-    teardown.begin(certain, messagesLeave, lastWord === undefined ? undefined : sayIt);
-    if (lastWord === undefined) close();
+    teardown.begin(certain, !quiet, silent ? undefined : sayLastWord);
+    if (silent) close();
     this.#opening.onEnded(reason);
     if (channels.sessionEnded.hasSubscribers && !this.isStranger)
       channels.sessionEnded.publish({ peer: this.peerName, reason });

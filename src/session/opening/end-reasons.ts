@@ -167,13 +167,6 @@ export function helloRepeated(): RpcError {
   });
 }
 
-/** Nothing is kept of a peer that is to say hello again. The peer never sees this. */
-export const helloWantedAgain = new RpcError({
-  code: "unavailable",
-  message: "the peer is to show that it receives where it says",
-  origin: "local",
-});
-
 /** A session is ended because its peer has not proven who it is. */
 export class Unproven extends RpcError {
   /** `message`: for both sides. Default: what the refusal says. */
