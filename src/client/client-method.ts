@@ -7,7 +7,7 @@ import { currentCall } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
-import type { MethodNumbers } from "../session/connection/handshake.ts";
+import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";

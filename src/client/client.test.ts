@@ -12,7 +12,7 @@ import { service } from "../contract/service.ts";
 import { clientStream, duplexStream, serverStream } from "../contract/stream.ts";
 import { unary } from "../contract/unary.ts";
 import { FakeServices } from "../session/connection/fake-services.test-support.ts";
-import { MethodNumbers } from "../session/connection/handshake.ts";
+import { MethodNumbers } from "../session/connection/method-numbers.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { createClient } from "./client.ts";
 import type { CallSession, SessionSource } from "./session-source.ts";

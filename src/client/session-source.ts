@@ -2,7 +2,7 @@ import type { OutgoingCall } from "../call/outgoing-call.ts";
 import type { RetriedCalls } from "../call/retried-calls.ts";
 import type { SessionContext, SessionObserver, SessionState } from "../session/connection/context.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
-import type { MethodNumbers } from "../session/connection/handshake.ts";
+import type { MethodNumbers } from "../session/connection/method-numbers.ts";
 
 /** A session as a client's calls use it. */
 export interface CallSession {

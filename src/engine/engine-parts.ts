@@ -186,14 +186,13 @@ export class EngineParts {
   }
 
   async #close(): Promise<void> {
-    this.sessions.accepting = false;
+    this.sessions.stopAccepting();
     this.memory.shares.clear();
     this.connector.close();
     const reason = closedError("the engine");
     // Before their sessions end: their callers hear that nothing was executed.
     this.admission.close();
-    this.sessions.closeOpenings(reason);
-    for (const session of this.sessions) session.end(reason);
+    this.sessions.close(reason);
     this.replays.close(reason);
     // Goodbyes wait for transfers under way.
     const { goodbyes } = this.services;

@@ -338,7 +338,7 @@ export class Engine implements AsyncDisposable {
 
   #beginDrain(graceMs: number): Drain {
     const parts = this.#parts;
-    parts.sessions.accepting = false;
+    parts.sessions.stopAccepting();
     return new Drain(
       {
         clock: systemClock,

@@ -2,9 +2,10 @@ import { Engine, implement, RpcError, type SecurityOptions, service, unary } fro
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
-import { openingHeaderBytes, openingMessage } from "../../src/session/opening/opening-message.ts";
 import { decodeAt, encode } from "../../src/wire/codec.ts";
-import { frameKind } from "../../src/wire/frame.ts";
+import { frameHeaderBytes, frameKind } from "../../src/wire/frame.ts";
+import { helloMessage } from "../../src/wire/hello.ts";
+import { messageHeaderBytes } from "../../src/wire/message.ts";
 import { untilTurn } from "../matrix/wait.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
@@ -41,10 +42,10 @@ const serve = (more: Partial<SecurityOptions> = {}) => open("server.example", mo
 type Body = Record<string, unknown> & { aut: { s: number[] } };
 
 /** The same message with another body. */
-function rewritten({ bytes, kind }: PassingMessage, change: (body: Body) => unknown): Uint8Array {
+function rewritten({ bytes }: PassingMessage, change: (body: Body) => unknown): Uint8Array {
   const length = new DataView(bytes.buffer).getUint32(32, true);
-  const body = decodeAt(bytes, openingHeaderBytes, openingHeaderBytes + length) as Body;
-  return openingMessage(kind, 0, encode(change(body)));
+  const start = messageHeaderBytes + frameHeaderBytes;
+  return helloMessage(encode(change(decodeAt(bytes, start, start + length) as Body)));
 }
 
 /** Where the connector waits for an answer to its hello. */
@@ -160,8 +161,9 @@ describe("an answer that somebody changes on the way", () => {
 
   it("to the refusal of an acceptor of another version ends the connect with its words", async () => {
     const refusal = (message: PassingMessage) => {
-      const body = encode({ m: "peer speaks protocol 2 to 2, this side 3" });
-      return openingMessage(frameKind.refuse, 12, body, connectorOf(message));
+      const { session, nonce } = connectorOf(message);
+      const body = { m: "peer speaks protocol 2 to 2, this side 3" };
+      return messageOf(session, nonce, [{ kind: frameKind.refuse, word: 12, body }]);
     };
     const error = await connectWith("answer", refusal, await serve());
     expect(error).toMatchObject({ code: "unimplemented", message: expect.stringContaining("this side 3") });
@@ -173,7 +175,8 @@ describe("an answer that somebody changes on the way", () => {
   ])("to %s ends the connect", async (_, suite) => {
     const terms = ({ bytes }: PassingMessage) => {
       const copy = Uint8Array.from(bytes);
-      new DataView(copy.buffer).setUint32(openingHeaderBytes + 16, suite, true);
+      const terms = messageHeaderBytes + frameHeaderBytes;
+      new DataView(copy.buffer).setUint32(terms + 16, suite, true);
       return copy;
     };
     await connectWith("answer", terms, await serve());

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "v
 import { z } from "zod";
 import { locate } from "../../src/fabric/target.ts";
 import { mostForAddress } from "../../src/session/opening/handshake-places.ts";
-import { openingMessage, withTerms } from "../../src/session/opening/opening-message.ts";
 import { ShareOfTime } from "../../src/session/opening/share-of-time.ts";
 import { frameKind } from "../../src/wire/frame.ts";
+import { withTerms } from "../../src/wire/hello.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
 import { firstFlight, Stranger } from "./support/stranger.ts";
@@ -94,7 +94,7 @@ describe("strangers", () => {
     // The head of a record of 16 KiB, and its first bytes.
     const record = [0x17, 3, 3, 0x40, 0];
     for (let at = 0; security(server).openHandshakes > 0; at++) {
-      await someone.send(openingMessage(frameKind.secure, 0, Uint8Array.of(record[at] ?? 0), path));
+      await someone.say(path, frameKind.secure, Uint8Array.of(record[at] ?? 0));
       for (const untilMs = performance.now() + 5; performance.now() < untilMs; ) await someone.turn();
     }
     expect(security(server).refusals).toEqual({ time: 1 });
@@ -167,7 +167,7 @@ describe("strangers", () => {
     const path = pathTo(someone);
     // A record of TLS that never ends, a little at a time.
     const piece = Buffer.alloc(8192, 0x16);
-    for (let i = 0; i < 12; i++) await someone.send(openingMessage(frameKind.secure, 0, piece, path));
+    for (let i = 0; i < 12; i++) await someone.say(path, frameKind.secure, piece);
     await someone.until(() => security(server).openHandshakes === 0, "end");
     expect(security(server).refusals).toEqual({ protocol: 1 });
   });
@@ -198,7 +198,7 @@ describe("strangers", () => {
     const other = await stranger(open);
     await other.sayHello(other.hello({ flight }));
     await other.until(() => other.heard.some(({ word }) => word === withTerms), "terms");
-    await other.send(openingMessage(frameKind.secure, 0, new Uint8Array(), pathTo(other)));
+    await other.say(pathTo(other), frameKind.secure, new Uint8Array());
     await other.until(() => security(open).openHandshakes === 0, "end");
     expect(security(open).refusals).toEqual({ protocol: 1 });
   });

@@ -16,8 +16,9 @@ export interface SharedBudgets {
 
 /** What one peer makes this engine hold, over all sessions with it. */
 export class PeerAccount {
-  /** Its sessions that have not ended. */
+  /** Its sessions that have not ended, and its handshakes that have not proven who it is. */
   sessions = 0;
+  strangers = 0;
   readonly pulls: ByteShare;
   readonly offers: ByteShare;
   readonly queued: ByteShare;
@@ -34,8 +35,8 @@ export class PeerAccount {
 
   /** Nothing of the peer is held any more. */
   get idle(): boolean {
-    const { pulls, offers, queued, decoded, streams } = this;
-    if (this.sessions > 0) return false;
+    const { pulls, offers, queued, decoded, streams, sessions, strangers } = this;
+    if (sessions + strangers > 0) return false;
     return pulls.bytes + offers.bytes + queued.bytes + decoded.bytes + streams.bytes === 0;
   }
 }

@@ -7,12 +7,7 @@ import { resolveCompression } from "../../call/compression.ts";
 import { encode } from "../../wire/codec.ts";
 import { type CompressionBlock, notCompressed, writeCompressionBlock } from "../../wire/compressed-body.ts";
 import { frameFlag, frameKind, rendezvousOwner } from "../../wire/frame.ts";
-import {
-  FakeCall,
-  type FrameSpec,
-  packedGreeting,
-  peerGreeting,
-} from "../connection/fake-services.test-support.ts";
+import { FakeCall, type FrameSpec, peerGreeting } from "../connection/fake-services.test-support.ts";
 import { decoded, expectFault, gone, id, rendezvousBody, setUp } from "./scripted-session.test-support.ts";
 
 const laterMs = 10_000;
@@ -29,7 +24,7 @@ function open({
 } = {}) {
   const all = setUp(limits);
   all.port.scheme = "tcp";
-  all.session.accept({ ...peerGreeting, features }, packedGreeting());
+  all.session.accept({ ...peerGreeting, features });
   all.port.sent.length = 0;
   return all;
 }

@@ -20,8 +20,8 @@ import { type Metadata, receivedMetadata } from "../../wire/metadata/metadata.ts
 import type { SessionContext, SessionObserver, SessionState } from "../connection/context.ts";
 import { drainingError } from "../connection/drain-gate.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
-import type { MethodNumbers } from "../connection/handshake.ts";
 import { malformed, tooLarge, type WantedBody } from "../connection/incoming-bodies.ts";
+import type { MethodNumbers } from "../connection/method-numbers.ts";
 import type { Offer, Outbox } from "../connection/outbox.ts";
 import { type RendezvousOffers, requestBody } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";

@@ -12,7 +12,6 @@ import {
   FakeServices,
   type FrameSpec,
   messageOf,
-  packedGreeting,
   peerGreeting,
 } from "../connection/fake-services.test-support.ts";
 import { Session } from "../connection/session.ts";
@@ -52,7 +51,8 @@ export function setUp(
 /** A session that said hello and has not been answered. */
 export function opening(limits?: Partial<EngineLimits>) {
   const all = setUp(limits);
-  const opened = all.session.connect(packedGreeting()).then(
+  const terms = { replyTo: new Uint8Array(16), answerMs: 1000, totalMs: 1000 };
+  const opened = all.session.connect(terms).then(
     () => undefined,
     (error: RpcError) => error,
   );
@@ -67,7 +67,7 @@ export function open(
   parts?: readonly SessionPartFactory[],
 ) {
   const all = setUp(limits, window, parts);
-  all.session.accept({ ...peerGreeting, ...change }, packedGreeting());
+  all.session.accept({ ...peerGreeting, ...change });
   all.port.sent.length = 0;
   all.host.watched.length = 0;
   return all;

@@ -41,6 +41,11 @@ export class Arrivals {
     );
   }
 
+  /** The peer begins to count anew. */
+  restart(): void {
+    this.#next = 1;
+  }
+
   /** How many messages must have been lost before the one that `take` has refused. 0: its number is a fault. */
   missing(view: DataView, offset: number): number {
     const number = view.getUint32(offset + numberOffset, true);

@@ -6,18 +6,18 @@ import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
-import type { Greeting, LaneAddress } from "../../wire/handshake.ts";
+import type { Greeting, LaneAddress, ReturnPath } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Confirmation } from "./confirmation.ts";
 import type { EngineServices } from "./engine-services.ts";
-import type { MethodNumbers } from "./handshake.ts";
 import type { IncomingBodies } from "./incoming-bodies.ts";
 import type { RemoteState } from "./keepalive.ts";
+import type { MethodNumbers } from "./method-numbers.ts";
 import type { Outbox } from "./outbox.ts";
 import type { RendezvousOffers } from "./rendezvous.ts";
 
 /**
- *   opening   hello sent, no welcome yet          (the side that connects)
+ *   opening   from the first byte on, until both sides have greeted each other (docs/design/sessions.md has its steps)
  *   open      frames flow, both ways
  *   ended     nothing is taken or sent any more
  */
@@ -32,6 +32,8 @@ export interface SessionIdentity {
   readonly peerName: string;
   /** What the peer makes this engine hold. Default: an account of the session's own. */
   readonly account?: PeerAccount;
+  /** The peer has connected and must still prove who it is: it counts as no session. Default false. */
+  readonly isStranger?: boolean;
 }
 
 /** How a session ends. */
@@ -115,6 +117,8 @@ export interface SessionContext extends WatchedSession {
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
   readonly nowMs: number;
+  /** Where the peer is, as it said; undefined until it has. */
+  readonly path: ReturnPath | undefined;
   /** What the peer said of itself; undefined while opening. */
   readonly remote: Greeting | undefined;
   /**

@@ -50,12 +50,6 @@ export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
 const usefulRoom = 2048;
 
-/** The ciphers of a session as its outbox sees them. */
-interface SealingCiphers {
-  readonly sealer: MessageSealer;
-  close(): void;
-}
-
 /** Messages of one session that are posted and not completed; more wait, so that a slow peer cannot take all slots. */
 const maxPosted = 16;
 
@@ -73,7 +67,7 @@ export class Outbox implements SendListener, Flushable {
   /** How long the last value was, in bytes. */
   valueBytes = 0;
   /** Where messages are sealed. */
-  #ciphers: SealingCiphers | undefined;
+  #sealer: MessageSealer | undefined;
   /** What both sides can take of header and frames, so that the tag fits behind them where there is one. */
   #messageBytes: number;
   readonly #maxQueuedBytes: number;
@@ -133,13 +127,13 @@ export class Outbox implements SendListener, Flushable {
   addressTo({ session, nonce, messageBytes }: Omit<ReturnPath, "address">): void {
     this.#session = session;
     this.#nonce = new Nonce(nonce);
-    const tagBytes = this.#ciphers === undefined ? 0 : sealedTagBytes;
+    const tagBytes = this.#sealer === undefined ? 0 : sealedTagBytes;
     this.#messageBytes = Math.min(this.#messageBytes, (messageBytes & ~7) - tagBytes);
   }
 
-  /** All messages are sealed, from the first on: nothing has been put in. The outbox closes the ciphers at its end. */
-  seal(ciphers: SealingCiphers): void {
-    this.#ciphers = ciphers;
+  /** Messages are sealed from now on. What has been put in has left. */
+  seal(sealer: MessageSealer): void {
+    this.#sealer = sealer;
     this.#messageBytes -= sealedTagBytes;
   }
 
@@ -162,9 +156,14 @@ export class Outbox implements SendListener, Flushable {
     return this.queuedBytes >= this.#maxQueuedBytes;
   }
 
+  /** How long the body of a frame may be in one message. */
+  get maxBodyBytes(): number {
+    return this.#messageBytes - messageHeaderBytes - frameHeaderBytes;
+  }
+
   /** How long a prefix may be, so that it fits a message with whatever body. */
   get maxPrefixBytes(): number {
-    return this.#messageBytes - messageHeaderBytes - frameHeaderBytes - sealedRendezvousBytes;
+    return this.maxBodyBytes - sealedRendezvousBytes;
   }
 
   /** A frame without a body. */
@@ -336,7 +335,6 @@ export class Outbox implements SendListener, Flushable {
     this.#waiting.clear();
     this.dropHeld();
     this.#latest = undefined;
-    this.#ciphers?.close();
     if (this.#posted === 0) this.#listener.onDrained();
   }
 
@@ -392,13 +390,13 @@ export class Outbox implements SendListener, Flushable {
     this.#slot = -1;
     const view = this.#port.slabView;
     let bytes = this.#at;
-    if (this.#ciphers === undefined) {
+    if (this.#sealer === undefined) {
       const number = this.#session === 0 ? 0 : numberAfter(this.#lastNumber);
       this.#lastNumber = number;
       writeMessageHeader(view, slot, this.#frames, bytes, this.#session, this.#nonce, number);
     } else {
       // Less than 0: no message can be sealed any more.
-      bytes = this.#ciphers.sealer.seal(this.#port, slot, this.#frames, bytes, this.#session, this.#nonce);
+      bytes = this.#sealer.seal(this.#port, slot, this.#frames, bytes, this.#session, this.#nonce);
       if (bytes < 0) {
         this.#port.returnSlot(slot);
         return this.#listener.onSendFailed(sequenceEnded);

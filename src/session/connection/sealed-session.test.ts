@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
+import { localIdentity } from "../../security/identity.ts";
 import { KeyChain } from "../../security/sealing/key-schedule.ts";
 import { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { lastSequence, sealedTagBytes } from "../../security/sealing/sealed-message.ts";
@@ -18,6 +19,12 @@ let port: FakePort;
 let session: Session;
 let peer: SessionCiphers;
 
+const proof = () => ({
+  identity: localIdentity,
+  chain: [],
+  ciphers: SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"),
+});
+
 /** A session that this side has opened, sealed from its first message on, and the ciphers of its peer. */
 beforeEach(() => {
   host = new FakeServices();
@@ -28,7 +35,7 @@ beforeEach(() => {
     .catch(() => undefined);
   session = [...table].at(-1) as Session;
   port.sent.length = 0;
-  session.seal(SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"));
+  session.onProven(proof());
   peer = SessionCiphers.from(new Uint8Array(32).fill(7), "acceptor", "aes-256-gcm");
   session.begin(peerGreeting);
 });
@@ -185,9 +192,9 @@ describe("a sealed session", () => {
       .catch(() => undefined);
     const accepted = [...table].at(-1) as Session;
     port.sent.length = 0;
-    accepted.seal(SessionCiphers.from(new Uint8Array(32).fill(7), "connector", "aes-256-gcm"));
-    const welcomed = accepted.welcome({ ...peerGreeting, address: new Uint8Array(0) }, {});
-    welcomed.catch(() => undefined);
+    accepted.addressTo(peerGreeting);
+    accepted.onProven(proof());
+    accepted.welcome().catch(() => undefined);
     accepted.end(new RpcError({ code: "unavailable", message: "not any more" }));
     expect(opened()).toMatchObject([
       { frames: [{ kind: frameKind.welcome }] },
@@ -198,7 +205,7 @@ describe("a sealed session", () => {
   it("ends when it has sealed as many messages as one can", () => {
     const chain = new KeyChain("aes-256-gcm", new Uint8Array(32), "test");
     const sealer = new MessageSealer(chain, lastSequence - 1);
-    session.outbox.seal({ sealer, close: () => sealer.close() });
+    session.outbox.seal(sealer);
     session.ping(1);
     session.flush();
     expect(session.state).toBe("open");
@@ -207,7 +214,7 @@ describe("a sealed session", () => {
     expect(session.state).toBe("ended");
     expect(host.ended[0]?.reason).toMatchObject({ fabric: { name: "EOVERFLOW" } });
     expect(port.freeSlots).toBe(16 - port.pending);
-    session.ciphers?.close();
+    sealer.close();
   });
 
   it("leaves room for the tag in its longest messages", () => {

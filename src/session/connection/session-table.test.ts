@@ -71,7 +71,7 @@ describe("the sessions of an engine", () => {
 
   it("are refused in silence when too many refusals are on their way", () => {
     setUp();
-    table.accepting = false;
+    table.stopAccepting();
     hello({ incarnation: 1n });
     expect([kinds(), host.counters.sessionsRefused]).toEqual([[frameKind.refuse], 1]);
     // Each refusal connects to wherever the hello says.
@@ -159,6 +159,25 @@ describe("the sessions of an engine", () => {
     });
     table.onDisconnected(port, 3);
     await expect(connected).rejects.toMatchObject({ fabric: { op: "fi_send", code: 125 } });
+  });
+
+  it("have strangers beside them, who count as none and take no event of another's address", () => {
+    const handshakes = { maxOpen: 4, timeoutMs: 5000, share: 1 };
+    host.security = { allowPlain: true, suites: ["aes-256-gcm"], handshakes } as never;
+    Object.assign(host, { tls: { connectFault: "" } });
+    table = new SessionTable(host.terms());
+    port.scheme = "tcp";
+    const session = hello({ nonce: 7n }) as Session;
+    // Over this port all are at one address.
+    const secure = { ...packedGreeting({ nonce: 8n }), aut: { s: [1], t: Uint8Array.of(1) } };
+    const bytes = messageOf(0, 0n, [{ kind: frameKind.hello, body: secure }]);
+    table.onMessage(port, port.receive(bytes), bytes.byteLength);
+    expect([host.securityMeter.openHandshakes, table.size, [...table]]).toEqual([1, 1, [session]]);
+    table.onDisconnected(port, session.address);
+    expect([session.state, host.securityMeter.openHandshakes, table.size]).toEqual(["ended", 0, 0]);
+    // The engine has not heard of the stranger.
+    expect(host.ended.map((one) => one.session)).toEqual([session]);
+    table.close(new RpcError({ code: "unavailable", message: "closed" }));
   });
 
   it("are watched from their welcome on", () => {

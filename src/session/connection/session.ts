@@ -7,28 +7,20 @@ import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { builtinSlots } from "../../wire/builtin.ts";
-import { errorWord } from "../../wire/fault.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
 import type { Greeting, LaneAddress, ReturnPath } from "../../wire/handshake.ts";
-import { alignFrame, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
+import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
 import * as endReason from "../opening/end-reasons.ts";
+import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
 import { Arrivals, SealedArrivals } from "./arrivals.ts";
 import { Confirmation } from "./confirmation.ts";
-import type {
-  EndOptions,
-  SessionContext,
-  SessionIdentity,
-  SessionObserver,
-  SessionState,
-  SessionWatch,
-} from "./context.ts";
+import type { EndOptions, SessionIdentity, SessionObserver, SessionState, SessionWatch } from "./context.ts";
 import type { EngineServices } from "./engine-services.ts";
-import { greetingFrames, welcomeFrames } from "./greeting-frames.ts";
-import { Handshake, MethodNumbers } from "./handshake.ts";
 import { IncomingBodies } from "./incoming-bodies.ts";
 import { isKeepalive, keepalive, RemoteState } from "./keepalive.ts";
-import { lastWords, sayGoodbye } from "./last-words.ts";
 import { PutOff } from "./message-turns.ts";
+import { MethodNumbers } from "./method-numbers.ts";
+import { type ConnectTerms, Opening, type OpeningSession } from "./opening.ts";
 import { Outbox, type OutboxListener } from "./outbox.ts";
 import { Pings } from "./pings.ts";
 import { RendezvousOffers, sessionBody } from "./rendezvous.ts";
@@ -41,6 +33,8 @@ export interface SessionTerms {
   readonly watch: SessionWatch;
   /** The kinds of traffic, in the order in which they hear of what happens. */
   readonly parts: readonly SessionPartFactory[];
+  /** The peer has proven who it is by a TLS handshake. */
+  onPeerProven?(session: Session, proof: TlsProof): void;
   /** Both sides have greeted each other. */
   onSessionOpened?(session: Session): void;
   onSessionEnded(session: Session, reason: RpcError): void;
@@ -51,17 +45,17 @@ const mostLostCounted = 1024;
 
 /**
  * One conversation with one incarnation of one peer. It takes messages apart and hands each frame to the part that
- * takes frames of its kind; the frames about the conversation itself it takes itself: handshake, liveness, rendezvous
+ * takes frames of its kind; the frames about the conversation itself it takes itself: opening, liveness, rendezvous
  * bodies, the end. Symmetric: either side may call. A peer that restarts, or comes back after silence, is a new
  * session.
  */
-export class Session implements SessionContext, OutboxListener {
+export class Session implements OpeningSession, OutboxListener {
   readonly services: EngineServices;
   readonly port: Port;
   readonly address: number;
   readonly index: number;
   readonly nonce: Nonce;
-  readonly peerName: string;
+  peerName: string;
   readonly account: PeerAccount;
   readonly window: WindowLimits;
   readonly methods = new MethodNumbers();
@@ -76,7 +70,9 @@ export class Session implements SessionContext, OutboxListener {
   state: SessionState = "opening";
   receiving = false;
   transferRefused = false;
+  path: ReturnPath | undefined;
   remote: Greeting | undefined;
+  isStranger: boolean;
   identity: Identity | undefined;
   ciphers: SessionCiphers | undefined;
   sealedArrivals: SealedArrivals | undefined;
@@ -84,20 +80,19 @@ export class Session implements SessionContext, OutboxListener {
   heardMs: number;
   wasHeard = false;
   isWatched = false;
-  #isWelcomed = false;
   readonly #terms: SessionTerms;
   readonly #watch: SessionWatch;
-  readonly #handshake = new Handshake(this);
+  readonly #opening = new Opening(this);
   readonly #pings = new Pings(this);
   readonly #teardown: Teardown;
   readonly #parts: readonly SessionPart[];
-  /** Who takes the frames of each kind. While the session opens, only what belongs to that is taken. */
-  #handlers: readonly FrameHandler[];
+  /** Who takes the frames of each kind. While the session opens, only what its step takes. */
+  #handlers: readonly FrameHandler[] = [];
 
   constructor(
     terms: SessionTerms,
     port: Port,
-    { address, index, nonce, peerName, account }: SessionIdentity,
+    { address, index, nonce, peerName, account, isStranger = false }: SessionIdentity,
     window: WindowLimits,
   ) {
     const { services, watch, parts } = terms;
@@ -109,6 +104,7 @@ export class Session implements SessionContext, OutboxListener {
     this.index = index;
     this.nonce = nonce;
     this.peerName = peerName;
+    this.isStranger = isStranger;
     this.account = account ?? new PeerAccount(services);
     this.window = window;
     this.heardMs = watch.nowMs;
@@ -126,13 +122,6 @@ export class Session implements SessionContext, OutboxListener {
     this.bodies = new IncomingBodies(this, this.outbox);
     this.offers = new RendezvousOffers(port, services, this.account.offers, this.sealing);
     this.#parts = parts.map((part) => part(this));
-    this.#handlers = this.#openingTable(this.#openingFrames, "before the welcome");
-  }
-
-  #openingTable(frames: SessionPart["frames"], when: string): readonly FrameHandler[] {
-    return frameTable([{ frames }], (at, _bodyBytes, _flags, kind) => {
-      if (!isKeepalive(this.port.slabView, at)) this.fault(`frame kind ${kind} arrived ${when}`);
-    });
   }
 
   /** Its part of this class. Throws when it has none: the engine's list of parts says which it has. */
@@ -141,62 +130,74 @@ export class Session implements SessionContext, OutboxListener {
     throw new Error(`sessions have no ${type.name}`);
   }
 
-  /** Seals all that the session sends, before there is any. The outbox closes the ciphers. */
-  seal(ciphers: SessionCiphers, withRegions = true): void {
-    this.ciphers = ciphers;
-    this.sealedArrivals = new SealedArrivals(this, ciphers);
-    this.outbox.seal(ciphers);
-    this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener }, withRegions);
-  }
-
   // ---- opening ----------------------------------------------------------------------------------------------------
 
-  /** Sends hello. Settles when the welcome has come. `greeting` has our raw address as the peer reaches it. */
-  connect(greeting: Record<string, unknown>): Promise<void> {
-    return this.#handshake.connect(greeting);
+  /** Says hello. Settles when the session is open, or has ended. */
+  connect(terms: ConnectTerms): Promise<void> {
+    return this.#opening.connect(terms);
   }
 
-  /** Answers a hello. */
-  accept(remote: Greeting, welcome: Record<string, unknown>): void {
-    this.#handshake.accept(remote, welcome);
-    this.holdForGreeting();
+  /** Answers the hello of a plain session. */
+  accept(remote: Greeting): void {
+    this.#opening.accept(remote);
   }
 
-  /** Awaits the welcome of a sealed session, and answers it with `greeting`. Settles when it has come. */
-  awaitWelcome(path: ReturnPath, greeting: Record<string, unknown>): Promise<void> {
+  /** Answers the hello of a sealed session by a TLS handshake. */
+  secure(tls: AcceptingTls): void {
+    this.addressTo(tls.hello);
+    this.#opening.secure(tls);
+  }
+
+  /** Welcomes a peer that has proven who it is. Settles when it has greeted this side in return. */
+  welcome(): Promise<void> {
+    return this.#opening.welcome();
+  }
+
+  addressTo(path: ReturnPath): void {
+    this.path = path;
     this.outbox.addressTo(path);
-    return this.#handshake.awaitWelcome(path, greeting);
   }
 
-  /** Welcomes the peer of a sealed session. Settles when the peer has shown that it has the keys. */
-  welcome(path: ReturnPath, welcome: Record<string, unknown>): Promise<void> {
-    this.outbox.addressTo(path);
-    this.#isWelcomed = true;
-    this.#handlers = this.#openingTable(this.#openFrames, "before the greeting");
-    return this.#handshake.welcome(path, welcome);
+  takeOnly(frames: SessionPart["frames"], when: string): void {
+    this.#handlers = frameTable([{ frames }], (at, _bodyBytes, _flags, kind) => {
+      if (!isKeepalive(this.port.slabView, at)) this.fault(`frame kind ${kind} arrived ${when}`);
+    });
   }
 
-  /** The peer takes nothing before a greeting that it pulls. */
-  holdForGreeting(): void {
-    if (this.offers.has(sessionBody)) this.outbox.hold();
+  /** What arrives from now on is sealed. */
+  onProven(proof: TlsProof): void {
+    const { identity, ciphers } = proof;
+    this.identity = identity;
+    this.ciphers = ciphers;
+    this.sealedArrivals = new SealedArrivals(this, ciphers);
+    this.sealing.begin({ sealer: ciphers.pieceSealer, opener: ciphers.pieceOpener });
+    if (!this.#opening.awaitsFirstSealed) this.sealOutbox();
+    this.#terms.onPeerProven?.(this, proof);
   }
 
-  /** Answers a hello with a no, and ends. */
-  refuse(remote: ReturnPath, error: RpcError): void {
-    this.outbox.addressTo(remote);
-    this.say(frameKind.refuse, endReason.goodbyeBody(error), errorWord(error));
-    this.flush();
-    this.end(error);
+  sealOutbox(): void {
+    if (this.ciphers !== undefined) this.outbox.seal(this.ciphers.sealer);
+  }
+
+  /** Takes a refusal in the clear, where one may come though the session has keys. False: the message is no such. */
+  takeClearRefusal(offset: number, bytes: number): boolean {
+    if (!this.#opening.awaitsFirstSealed) return false;
+    const view = this.port.slabView;
+    const at = offset + messageHeaderBytes;
+    if (messageFault(view, offset, bytes) !== "" || frameFault(view, at, offset + bytes) !== "") return false;
+    if (view.getUint8(at) !== frameKind.refuse) return false;
+    this.receive(offset, bytes);
+    return true;
   }
 
   /** Both sides have greeted each other: frames flow. */
   begin(remote: Greeting): void {
     this.remote = remote;
     this.state = "open";
-    this.outbox.addressTo(remote);
+    this.addressTo(remote);
     this.sealing.agree(remote.plainBulk !== true || this.services.security?.bulk !== "plain");
     this.methods.set(remote.services);
-    const parts = [{ frames: this.#openFrames }, this.#pings, ...this.#parts];
+    const parts = [{ frames: this.#opening.openFrames }, this.#pings, ...this.#parts];
     this.#handlers = frameTable(parts, (_at, _bodyBytes, _flags, kind) => {
       const what = kind === frameKind.hello ? "arrived inside a session" : "is unknown";
       this.fault(`frame kind ${kind} ${what}`);
@@ -245,7 +246,7 @@ export class Session implements SessionContext, OutboxListener {
 
   /** Lets the peer know of services that are served since the session opened. */
   announceServices(): void {
-    this.#handshake.announceServices();
+    this.#opening.announceServices();
   }
 
   /** Lets the peer know how many requests it may have in flight from now on. */
@@ -290,15 +291,10 @@ export class Session implements SessionContext, OutboxListener {
     if (this.state === "ended") return;
     if (lost === 0) return this.fault("message has a number that was used before");
     this.services.counters.messagesLost += Math.min(lost, mostLostCounted);
-    this.#handlers = frameTable([{ frames: this.#lastWords }], () => {});
+    this.#handlers = frameTable([{ frames: this.#opening.lastWords }], () => {});
     this.receive(offset, bytes);
     this.end(endReason.messagesLost(this.peerName, lost));
   }
-
-  readonly #lastWords = lastWords(this);
-  /** What the side that connects takes before the welcome, and all that is taken behind a welcome. */
-  readonly #openingFrames = { ...this.#lastWords, ...welcomeFrames(this, this.#handshake) };
-  readonly #openFrames = { ...this.#openingFrames, ...greetingFrames(this, this.#handshake) };
 
   onPong(word: number): void {
     if (word === 0) this.#watch.ponged(this);
@@ -364,6 +360,7 @@ export class Session implements SessionContext, OutboxListener {
   /** Ends the session; whatever is open settles, in both directions. */
   end(reason: RpcError, { quiet = false, certain = false }: EndOptions = {}): void {
     if (this.state === "ended") return;
+    const { lastWord } = this.#opening;
     this.state = "ended";
     this.port.unvouch(this.address);
     const teardown = this.#teardown;
@@ -371,12 +368,20 @@ export class Session implements SessionContext, OutboxListener {
     for (const part of this.#parts) part.end(reason, teardown);
     teardown.addGrants(this.offers.end());
     teardown.addTransfers(this.bodies.pulling);
-    // Who has been welcomed to a sealed session may take it for open before this side does.
-    const silent = quiet || (this.remote === undefined && !this.#isWelcomed);
-    teardown.begin(certain, !quiet, silent ? undefined : (touching) => sayGoodbye(this, reason, touching));
-    if (silent) this.outbox.close();
-    this.#handshake.settle(reason);
-    if (channels.sessionEnded.hasSubscribers) channels.sessionEnded.publish({ peer: this.peerName, reason });
+    const close = (): void => {
+      this.outbox.close();
+      this.ciphers?.close();
+    };
+    const silent = quiet || lastWord === undefined;
+    const sayLastWord = (touching: boolean): void => {
+      if (!silent) this.#opening.sayLastWord(lastWord, reason, touching);
+      close();
+    };
+    teardown.begin(certain, !quiet, silent ? undefined : sayLastWord);
+    if (silent) close();
+    this.#opening.onEnded(reason);
+    if (channels.sessionEnded.hasSubscribers && !this.isStranger)
+      channels.sessionEnded.publish({ peer: this.peerName, reason });
     this.#terms.onSessionEnded(this, reason);
   }
 

@@ -1,6 +1,7 @@
 import { noDescriptors, peerLacksDescriptors } from "../../base/errors/descriptors.ts";
 import { fabricError, fabricErrorName } from "../../base/errors/fabric-error.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import type { ExchangeRefusal } from "../../security/tls-failure.ts";
 import { type ErrorBody, packError, parseError } from "../../wire/fault.ts";
 import { frameKind } from "../../wire/frame.ts";
 import type { Greeting } from "../../wire/handshake.ts";
@@ -166,13 +167,22 @@ export function helloRepeated(): RpcError {
   });
 }
 
-/** Why a session ends whose peer named an address of this engine as its own. */
-export function answerCameBack(): RpcError {
-  return new RpcError({ code: "unavailable", message: cameBack, origin: "local" });
+/** A session is ended because its peer has not proven who it is. */
+export class Unproven extends RpcError {
+  /** `message`: for both sides. Default: what the refusal says. */
+  constructor(
+    readonly refusal: ExchangeRefusal,
+    message = refusal.why,
+  ) {
+    super({ code: "unauthenticated", message, origin: "local" });
+  }
 }
 
-/** Nobody answers who named an address of this engine as the address for answers. */
-export const cameBack = "the answer to a hello came back: the hello named an address of this engine itself";
+/** Why a session ends whose peer named an address of this engine as its own. */
+export function answerCameBack(): RpcError {
+  const why = "the answer to a hello came back: the hello named an address of this engine itself";
+  return new Unproven({ refusal: "protocol", why });
+}
 
 /** Why a session ends whose peer is this engine itself, or plays back what this engine says. */
 export function reflected(): RpcError {

@@ -2,7 +2,7 @@ import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../../base/time/clock.ts";
 import { networkOfAddress } from "../../fabric/host.ts";
 import type { ReturnPath } from "../../wire/handshake.ts";
-import { cookieBytes } from "./opening-message.ts";
+import { cookieBytes } from "../../wire/hello.ts";
 
 /** Handshakes that may be open for one return address. */
 export const mostForAddress = 16;

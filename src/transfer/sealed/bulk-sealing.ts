@@ -20,9 +20,8 @@ export class BulkSealing {
     if (withRegions) this.regions = this.bodies;
   }
 
-  /** Before the first body, and before the first region is granted. */
-  begin(ciphers: PieceCiphers, withRegions: boolean): void {
+  /** Before the first body. */
+  begin(ciphers: PieceCiphers): void {
     this.bodies = ciphers;
-    if (withRegions) this.regions = ciphers;
   }
 }

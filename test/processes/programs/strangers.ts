@@ -5,14 +5,10 @@ import { connect } from "node:tls";
 import { openConnectingPort } from "../../../src/fabric/open-port.ts";
 import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
 import { locate } from "../../../src/fabric/target.ts";
-import {
-  openingMessage,
-  packSecureHello,
-  readOpeningFrame,
-} from "../../../src/session/opening/opening-message.ts";
 import { encode } from "../../../src/wire/codec.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
-import { protocolVersion } from "../../../src/wire/message.ts";
+import { cookieBytes, helloMessage, packSecureHello } from "../../../src/wire/hello.ts";
+import { messageHeaderBytes, protocolVersion } from "../../../src/wire/message.ts";
 import { obey, settings, tell } from "./commands.ts";
 
 /** `from`: the host of loopback, such as 127.0.0.2, that the strangers are at. */
@@ -58,11 +54,13 @@ const cookies: { readonly stranger: Stranger; readonly nonce: bigint; readonly c
 const sink: PortSink = {
   onMessage: (port, offset, bytes) => {
     answers++;
-    const frame = readOpeningFrame(port.slab, port.slabView, offset, bytes);
     const stranger = strangers.find((each) => each.port === port);
-    if (typeof frame === "string" || frame.kind !== frameKind.retry || stranger === undefined) return;
+    const kind = port.slabView.getUint8(offset + messageHeaderBytes);
+    if (kind !== frameKind.retry || stranger === undefined) return;
     const nonce = port.slabView.getBigUint64(offset + 8, true);
-    cookies.push({ stranger, nonce, cookie: Uint8Array.from(frame.body) });
+    // Nothing follows the cookie.
+    const cookie = Uint8Array.from(port.slab.subarray(offset + bytes - cookieBytes, offset + bytes));
+    cookies.push({ stranger, nonce, cookie });
   },
   onMessageLost() {},
   onPutNotification() {},
@@ -95,7 +93,7 @@ function sayHello(
     suites: [1],
     flight,
   };
-  const message = openingMessage(frameKind.hello, 0, encode(packSecureHello(hello)));
+  const message = helloMessage(encode(packSecureHello(hello)));
   port.slab.set(message, slot);
   port.send(server, slot, message.byteLength, listener);
   return message.byteLength;

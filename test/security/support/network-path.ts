@@ -1,13 +1,7 @@
 import { NativePort } from "../../../src/fabric/native-port.ts";
-import {
-  acceptorTermsBytes,
-  openingHeaderBytes,
-  parseSecureHello,
-  parseTerms,
-  withTerms,
-} from "../../../src/session/opening/opening-message.ts";
 import { decodeAt } from "../../../src/wire/codec.ts";
 import { frameHeaderBytes, frameKind } from "../../../src/wire/frame.ts";
+import { acceptorTermsBytes, parseSecureHello, parseTerms, withTerms } from "../../../src/wire/hello.ts";
 import {
   messageHeaderBytes,
   Nonce,
@@ -107,7 +101,8 @@ export class NetworkPath implements Disposable {
       return undefined;
     }
     const kind = view.getUint8(messageHeaderBytes);
-    const body = bytes.subarray(openingHeaderBytes, openingHeaderBytes + view.getUint32(32, true));
+    const start = messageHeaderBytes + frameHeaderBytes;
+    const body = bytes.subarray(start, start + view.getUint32(32, true));
     if (view.getUint32(sessionOffset, true) === 0) this.#noteHello(kind, body);
     else this.#noteTerms(kind, view.getUint32(messageHeaderBytes + 12, true), nonce, body);
     const fromAcceptor = this.#toConnector.get(nonce);

@@ -2,15 +2,11 @@ import { randomBytes } from "node:crypto";
 import { openConnectingPort } from "../../../src/fabric/open-port.ts";
 import { defaultLayout, type Port, type PortSink } from "../../../src/fabric/port.ts";
 import { locate } from "../../../src/fabric/target.ts";
-import {
-  type OpeningFrame,
-  openingMessage,
-  packSecureHello,
-  readOpeningFrame,
-  type SecureHello,
-} from "../../../src/session/opening/opening-message.ts";
+import { type SentFrame, takeApart } from "../../../src/session/connection/fake-port.test-support.ts";
+import { messageOf } from "../../../src/session/connection/fake-services.test-support.ts";
 import { encode } from "../../../src/wire/codec.ts";
-import { frameKind } from "../../../src/wire/frame.ts";
+import { helloMessage, packSecureHello, type SecureHello } from "../../../src/wire/hello.ts";
+import { sealedMagic } from "../../../src/wire/message.ts";
 import type { Authority } from "./authority.ts";
 import { endpoint, tlsCredentials } from "./exchange-pair.ts";
 
@@ -20,15 +16,17 @@ const owner = { onSent: () => {} };
 export class Stranger implements Disposable {
   readonly port: Port;
   /** What was said to it in the clear, oldest first; `nonce` says which hello that answers. */
-  readonly heard: (OpeningFrame & { readonly nonce: bigint })[] = [];
+  readonly heard: (SentFrame & { readonly nonce: bigint })[] = [];
   readonly #address: number;
   readonly #replyTo: Uint8Array;
+  /** How many messages it has sent in each session, by the nonce. */
+  readonly #said = new Map<bigint, number>();
   readonly #sink: PortSink = {
     onMessage: (port, offset, bytes) => {
-      const frame = readOpeningFrame(port.slab, port.slabView, offset, bytes);
-      if (typeof frame === "string") return;
-      const nonce = port.slabView.getBigUint64(offset + 8, true);
-      this.heard.push({ ...frame, body: Uint8Array.from(frame.body), nonce });
+      const message = Uint8Array.from(port.slab.subarray(offset, offset + bytes));
+      if (message[0] === sealedMagic) return;
+      const { frames, nonce } = takeApart(0, message);
+      this.heard.push(...frames.map((frame) => ({ ...frame, nonce })));
     },
     onMessageLost() {},
     onPutNotification() {},
@@ -63,10 +61,17 @@ export class Stranger implements Disposable {
   }
 
   sayHello(hello: SecureHello): Promise<void> {
-    return this.send(openingMessage(frameKind.hello, 0, encode(packSecureHello(hello))));
+    return this.#send(helloMessage(encode(packSecureHello(hello))));
   }
 
-  async send(message: Uint8Array): Promise<void> {
+  /** Says something in the session that a hello has led to. */
+  say({ session, nonce }: { session: number; nonce: bigint }, kind: number, body: Uint8Array): Promise<void> {
+    const number = (this.#said.get(nonce) ?? 0) + 1;
+    this.#said.set(nonce, number);
+    return this.#send(messageOf(session, nonce, [{ kind, body }], number));
+  }
+
+  async #send(message: Uint8Array): Promise<void> {
     let slot = this.port.takeSlot();
     while (slot < 0) {
       await this.turn();

@@ -1,0 +1,46 @@
+import { kindOfMethod, nameOfMethod, type ServiceTable } from "../../wire/handshake.ts";
+
+/** The numbers a peer gave its methods at the handshake. Names never travel after that, and no hash can collide. */
+export class MethodNumbers {
+  #services = new Map<string, ReadonlyMap<string, number>>();
+  /** By number. */
+  #kinds: number[] = [];
+
+  /** How often it has been told what the peer serves. */
+  edition = 0;
+
+  set(table: ServiceTable): void {
+    this.#services = new Map();
+    this.#kinds = [];
+    this.edition++;
+    for (const [service, methods] of table) {
+      const numbers = new Map<string, number>();
+      for (const method of methods)
+        numbers.set(nameOfMethod(method), this.#kinds.push(kindOfMethod(method)) - 1);
+      this.#services.set(service, numbers);
+    }
+  }
+
+  serves(service: string): boolean {
+    return this.#services.has(service);
+  }
+
+  /** The method's number, or -1 if the peer does not serve it. */
+  of(service: string, method: string): number {
+    return this.#services.get(service)?.get(method) ?? -1;
+  }
+
+  /** The number of a method's kind, as in `methodKindNumbers`; `number` is one that `of` gave. */
+  kindOf(number: number): number {
+    return this.#kinds[number] as number;
+  }
+
+  /** How many services the peer has. */
+  get size(): number {
+    return this.#services.size;
+  }
+
+  names(): string[] {
+    return [...this.#services.keys()];
+  }
+}

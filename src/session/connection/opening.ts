@@ -1,0 +1,469 @@
+import type { RpcError } from "../../base/errors/rpc-error.ts";
+import { leastDecodedBytes } from "../../base/flow/engine-limits.ts";
+import type { ExchangeRefusal } from "../../security/tls-failure.ts";
+import { errorWord } from "../../wire/fault.ts";
+import { frameHeaderBytes, frameKind } from "../../wire/frame.ts";
+import {
+  type Greeting,
+  type LaneAddress,
+  packGreeting,
+  parseGreeting,
+  parseServices,
+  type ServiceTable,
+} from "../../wire/handshake.ts";
+import { protocolVersion } from "../../wire/message.ts";
+import {
+  ConnectSilence,
+  closedByPeer,
+  goodbyeBody,
+  reflected,
+  Unproven,
+  welcomeUnanswered,
+} from "../opening/end-reasons.ts";
+import {
+  AcceptingHandshake,
+  type AcceptingTls,
+  ConnectingHandshake,
+  type ConnectingTls,
+  type TlsListener,
+  type TlsProof,
+  type TlsSession,
+} from "../opening/tls-handshake.ts";
+import type { Arrivals } from "./arrivals.ts";
+import { featuresOf } from "./compression.ts";
+import type { SessionContext } from "./context.ts";
+import { type Body, sessionPulled } from "./incoming-bodies.ts";
+import { sessionBody } from "./rendezvous.ts";
+import type { FrameHandler, SessionPart } from "./session-part.ts";
+
+/** How far a session in state `opening` is. docs/design/sessions.md has the table of the steps. */
+export type OpeningStep = "new" | "hello" | "tls" | "welcome" | "greeting";
+
+/** A session as its opening sees it. */
+export interface OpeningSession extends SessionContext, TlsSession {
+  readonly port: SessionContext["port"];
+  readonly outbox: SessionContext["outbox"];
+  readonly arrivals: Arrivals;
+  end: SessionContext["end"];
+  /** From now on these frames are taken, and others are a fault. `when`: for its text. */
+  takeOnly(frames: SessionPart["frames"], when: string): void;
+  /** The peer has proven who it is. */
+  onProven(proof: TlsProof): void;
+  /** The peer can open sealed messages: what is sent from now on is sealed. */
+  sealOutbox(): void;
+  /** Both sides have greeted each other. */
+  begin(remote: Greeting): void;
+  /** Sends a frame about the session. */
+  say(kind: number, value: unknown, word?: number): void;
+}
+
+/** How a connector opens a session. */
+export interface ConnectTerms {
+  /** The raw address at which the peer reaches this side. */
+  readonly replyTo: Uint8Array;
+  /** The nonce of a former hello that was not answered in time. */
+  readonly repeats?: bigint | undefined;
+  /** For the first answer, in milliseconds. */
+  readonly answerMs: number;
+  /** For the whole opening, in milliseconds. */
+  readonly totalMs: number;
+  /** Undefined where the session is not sealed. */
+  readonly tls?: Omit<ConnectingTls, "hello"> | undefined;
+}
+
+/**
+ * The opening of a session, from its first byte to the greetings of both sides, and the last word that a side says. Its
+ * steps are in docs/design/sessions.md.
+ *
+ * A plain session has two greetings: the connector says hello, the acceptor welcomes it or refuses it. A sealed session
+ * begins with a TLS handshake. Its hello has only what an answer needs, and the greetings follow under the keys.
+ */
+export class Opening implements TlsListener {
+  readonly #session: OpeningSession;
+  #step: OpeningStep = "new";
+  #isConnector = false;
+  /** From the first byte of a sealed session until the peer has shown that it has the keys. */
+  #tls: ConnectingHandshake | AcceptingHandshake | undefined;
+  #totalMs = 0;
+  #untilMs = 0;
+  #cancelTimer = () => {};
+  #awaitsServices = false;
+  /** How many services the peer has been told of, and how many it has said that it serves since the session opened. */
+  #told = 0;
+  #announced = 0;
+  /** Settles what opens the session: the greeting that is awaited came, or will not. */
+  #onOpened: ((error: RpcError | undefined) => void) | undefined;
+
+  constructor(session: OpeningSession) {
+    this.#session = session;
+  }
+
+  // ---- steps ------------------------------------------------------------------------------------------------------
+
+  /** Says hello. Settles when the session is open, or has ended. */
+  connect({ replyTo, repeats, answerMs, totalMs, tls }: ConnectTerms): Promise<void> {
+    const session = this.#session;
+    this.#isConnector = true;
+    this.#totalMs = totalMs;
+    this.#untilMs = session.services.realClock.now() + totalMs;
+    const opened = this.#opened();
+    this.#awaitAnswer(answerMs, answerMs);
+    if (tls === undefined) {
+      this.#enter("welcome");
+      this.#sayAtOnce(frameKind.hello, { ...this.#greeting([]), repeats, address: replyTo });
+    } else {
+      this.#enter("hello");
+      this.#tls = new ConnectingHandshake(session, this, { ...tls, hello: { address: replyTo, repeats } });
+    }
+    return opened;
+  }
+
+  /** Answers the hello of a plain session. */
+  accept(remote: Greeting): void {
+    this.#session.begin(remote);
+    this.#sayWelcome();
+    this.#holdForGreeting();
+  }
+
+  /** Answers the hello of a sealed session by a TLS handshake. */
+  secure(tls: AcceptingTls): void {
+    this.#enter("tls");
+    const { timeoutMs } = this.#handshakes;
+    const why = `the handshake took longer than ${timeoutMs} ms`;
+    this.#endAfter(timeoutMs, () => new Unproven({ refusal: "time", why }));
+    this.#tls = new AcceptingHandshake(this.#session, this, tls);
+  }
+
+  /** Welcomes a peer that has proven who it is. Settles when it has greeted this side in return. */
+  welcome(): Promise<void> {
+    const { peerName } = this.#session;
+    const { timeoutMs } = this.#handshakes;
+    const opened = this.#opened();
+    this.#enter("greeting");
+    this.#endAfter(timeoutMs, () => welcomeUnanswered(peerName, timeoutMs));
+    this.#sayWelcome();
+    return opened;
+  }
+
+  onAnswered(hasTerms: boolean): void {
+    const session = this.#session;
+    this.#awaitAnswer(Math.max(1, this.#untilMs - session.services.realClock.now()), this.#totalMs);
+    if (hasTerms) this.#enter("tls");
+    // The acceptor has kept nothing: the hello that it wants makes a session whose messages begin anew.
+    else session.arrivals.restart();
+  }
+
+  onProven(proof: TlsProof): void {
+    // The connector's last flight is still to come.
+    if (this.#isConnector) this.#enter("welcome");
+    else this.#closeTls();
+    this.#session.onProven(proof);
+  }
+
+  /** The session has ended. */
+  onEnded(reason: RpcError): void {
+    this.#cancelTimer();
+    this.#closeTls();
+    this.#report(reason);
+    this.#onOpened?.(reason);
+    this.#onOpened = undefined;
+  }
+
+  /**
+   * Whether the acceptor has proven who it is, and has sent nothing sealed yet. What the connector still sends of TLS is
+   * in the clear. So is a refusal of the acceptor, which judges the connector last. Nobody proves that word, and whoever
+   * can forge it could as well cut the connection.
+   */
+  get awaitsFirstSealed(): boolean {
+    return this.#tls !== undefined && this.#step === "welcome";
+  }
+
+  /** The kind of frame by which this side ends the session now; undefined where the peer would take none. */
+  get lastWord(): number | undefined {
+    const step = this.#step;
+    if (this.#session.state === "open" || step === "greeting") return frameKind.goodbye;
+    return step === "tls" ? frameKind.refuse : undefined;
+  }
+
+  /** Says why this side ends the session. `touching`: transfers of this side may still use the peer's memory. */
+  sayLastWord(kind: number, reason: RpcError, touching: boolean): void {
+    const session = this.#session;
+    session.outbox.dropHeld();
+    session.say(kind, { ...goodbyeBody(reason), ...(touching && { t: true }) }, errorWord(reason));
+    session.flush();
+  }
+
+  /** Says that this side serves more than it has told the peer. */
+  announceServices(): void {
+    const session = this.#session;
+    const { services } = session.services;
+    if (session.state !== "open" || services.length <= this.#told) return;
+    this.#told = services.length;
+    session.say(frameKind.services, services, services.length);
+    session.flush();
+  }
+
+  get #handshakes(): { readonly timeoutMs: number } {
+    return this.#session.services.security?.handshakes ?? { timeoutMs: 0 };
+  }
+
+  #enter(step: Exclude<OpeningStep, "new">): void {
+    this.#step = step;
+    const { secure, retry, refuse, welcome, goodbye } = this.#handlers;
+    const session = this.#session;
+    if (step === "hello") session.takeOnly({ ...secure, ...retry, ...refuse }, unsealed);
+    else if (step === "tls") session.takeOnly({ ...secure, ...refuse }, unsealed);
+    else if (step === "welcome")
+      session.takeOnly({ ...welcome, ...refuse, ...goodbye }, "before the welcome");
+    else session.takeOnly(this.openFrames, "before the greeting");
+  }
+
+  #opened(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#onOpened = (error) => (error === undefined ? resolve() : reject(error));
+    });
+  }
+
+  #awaitAnswer(waitMs: number, shownMs: number): void {
+    const { peerName, nonce } = this.#session;
+    this.#endAfter(waitMs, () => new ConnectSilence(peerName, shownMs, nonce.value));
+  }
+
+  /** Ends the session in silence unless the opening goes on within this time. A connector keeps the process alive. */
+  #endAfter(waitMs: number, reason: () => RpcError): void {
+    const { realClock } = this.#session.services;
+    this.#cancelTimer();
+    const end = () => this.#session.end(reason(), { quiet: true });
+    this.#cancelTimer = realClock.timer(waitMs, end, !this.#isConnector);
+  }
+
+  #closeTls(): void {
+    this.#tls?.close();
+    this.#tls = undefined;
+  }
+
+  /** Counts that this side refuses the peer, or that a stranger breaks its handshake off. */
+  #report(reason: RpcError): void {
+    if (this.#step !== "hello" && this.#step !== "tls") return;
+    const { peerName: peer, services } = this.#session;
+    let refusal: ExchangeRefusal | undefined;
+    if (reason instanceof Unproven) refusal = reason.refusal;
+    else if (!this.#isConnector && brokenOff.has(reason.code))
+      refusal = { refusal: "protocol", why: reason.plainMessage };
+    if (refusal !== undefined) services.securityMeter.onRefused({ ...refusal, peer, identity: undefined });
+  }
+
+  // ---- frames -----------------------------------------------------------------------------------------------------
+
+  /** The peer says why it ends the session. */
+  readonly #takeLastWord: FrameHandler = (at, bodyBytes, flags, kind) => {
+    const session = this.#session;
+    const { port, peerName, bodies } = session;
+    const word = port.slabView.getUint32(at + 12, true);
+    if (kind === frameKind.refuse && flags !== 0) return session.fault("a refusal has flags");
+    const onBody = (body: Body | undefined): void => {
+      const said = bodies.decode(body, undefined, leastDecodedBytes);
+      // A side that says nothing of transfers under way has none: what it was granted can be used again.
+      const certain = (said as { t?: unknown } | undefined)?.t === undefined;
+      session.end(closedByPeer(peerName, kind, word, said), { quiet: true, certain });
+    };
+    bodies.take({ at, flags, bodyBytes, stop: neverStop, onBody });
+  };
+
+  /** A greeting or a service table. Without its body there is no session, though the peer has done nothing wrong. */
+  readonly #takeGreeting: FrameHandler = (at, bodyBytes, flags, kind) => {
+    const session = this.#session;
+    const fault = this.#greetingFault(kind, session.port.slabView.getUint32(at + 12, true));
+    if (fault !== "") return session.fault(fault);
+    if (this.awaitsFirstSealed) {
+      // The acceptor has shown that it has the keys.
+      this.#closeTls();
+      session.sealOutbox();
+    }
+    const { bodies } = session;
+    const onBody = (body: Body | undefined, status: number): void => {
+      if (body === undefined) return session.end(bodies.failure(status));
+      bodies.greeting(body, (value) => this.#onGreeting(kind, value));
+    };
+    bodies.take({ at, flags, bodyBytes, pulledHead: sessionPulled, stop: neverStop, onBody });
+  };
+
+  /** Bytes of TLS, or a cookie: no value, and never pulled. */
+  #takeBytes(take: (word: number, body: Uint8Array) => string): FrameHandler {
+    return (at, bodyBytes, flags) => {
+      const { slab, slabView } = this.#session.port;
+      const start = at + frameHeaderBytes;
+      const body = Uint8Array.prototype.subarray.call(slab, start, start + bodyBytes);
+      const fault =
+        flags === 0 ? take(slabView.getUint32(at + 12, true), body) : "a frame in the clear has flags";
+      if (fault !== "") this.#session.fault(fault);
+    };
+  }
+
+  readonly #handlers = {
+    secure: { [frameKind.secure]: this.#takeBytes((word, body) => this.#tls?.take(word, body) ?? "") },
+    retry: {
+      [frameKind.retry]: this.#takeBytes((_word, cookie) =>
+        this.#tls instanceof ConnectingHandshake ? this.#tls.retry(cookie) : "",
+      ),
+    },
+    refuse: { [frameKind.refuse]: this.#takeLastWord },
+    goodbye: { [frameKind.goodbye]: this.#takeLastWord },
+    welcome: { [frameKind.welcome]: this.#takeGreeting },
+  };
+
+  /** The words by which the peer ends the session. */
+  readonly lastWords: SessionPart["frames"] = { ...this.#handlers.refuse, ...this.#handlers.goodbye };
+
+  /** Those of an open session. */
+  readonly openFrames: SessionPart["frames"] = {
+    ...this.lastWords,
+    ...this.#handlers.welcome,
+    [frameKind.services]: this.#takeGreeting,
+    // The peer has pulled a body, or does not want it.
+    [frameKind.pulled]: (at) => {
+      const { port, offers, outbox } = this.#session;
+      const view = port.slabView;
+      const fault = offers.onPulled(view.getUint32(at + 4, true), view.getUint32(at + 12, true));
+      if (fault !== "") this.#session.fault(fault);
+      else if (!offers.has(sessionBody)) outbox.resume();
+    },
+    // The peer is reading bodies.
+    [frameKind.pulling]: (at) => {
+      const { port, offers } = this.#session;
+      const fault = offers.onPulling(port.slabView.getUint32(at + 12, true));
+      if (fault !== "") this.#session.fault(fault);
+    },
+  };
+
+  // ---- greetings --------------------------------------------------------------------------------------------------
+
+  /** Why a welcome or a service table must not come now, or "". `word`: of the frame. */
+  #greetingFault(kind: number, word: number): string {
+    const isOpen = this.#session.state === "open";
+    if (kind === frameKind.welcome) return this.#step === "welcome" && !isOpen ? "" : secondWelcome;
+    // A later table: the peer serves more than before.
+    if (word > this.#announced && isOpen) {
+      this.#announced = word;
+      return "";
+    }
+    if (!this.#awaitsServices || word !== 0) return "an unexpected service table arrived";
+    this.#awaitsServices = false;
+    return "";
+  }
+
+  #onGreeting(kind: number, body: unknown): void {
+    if (kind === frameKind.welcome) this.#onWelcome(body);
+    else if (this.#session.state === "open") this.#onServices(body);
+    else if (this.#begin(body)) this.#settleOpened();
+  }
+
+  #onWelcome(body: unknown): void {
+    const session = this.#session;
+    // One that had to be pulled may be overtaken by another.
+    if (this.#onOpened === undefined) return session.fault(secondWelcome);
+    if (!this.#begin(body)) return;
+    const { services } = session.services;
+    this.#told = services.length;
+    if (session.ciphers !== undefined) {
+      this.#sayAtOnce(frameKind.services, this.#greeting(services));
+      this.#holdForGreeting();
+    } else if (services.length > 0) session.say(frameKind.services, services);
+    // Ended if that could not be said; `onEnded` has been called then.
+    this.#settleOpened();
+  }
+
+  /** The peer has greeted this side. False when the session has ended for it. */
+  #begin(body: unknown): boolean {
+    const session = this.#session;
+    const greeting = parseGreeting(body);
+    if (typeof greeting === "string") {
+      session.fault(greeting);
+      return false;
+    }
+    const { path } = session;
+    if (session.ciphers === undefined || path === undefined) {
+      session.begin(greeting);
+      return true;
+    }
+    if (greeting.session !== path.session || greeting.nonce !== path.nonce) {
+      session.fault("the greeting is of another session than the handshake");
+      return false;
+    }
+    // Whoever has a pre-shared key may be either side: what one says could be sent back to it.
+    if (session.identity?.kind === "psk" && greeting.incarnation === session.services.incarnation) {
+      session.end(reflected());
+      return false;
+    }
+    const { address, messageBytes } = path;
+    session.begin({ ...greeting, address, messageBytes });
+    return true;
+  }
+
+  #settleOpened(): void {
+    this.#cancelTimer();
+    const opened = this.#onOpened;
+    this.#onOpened = undefined;
+    opened?.(undefined);
+    // More may be served since the welcome was made.
+    this.announceServices();
+  }
+
+  #onServices(body: unknown): void {
+    const services = parseServices(body);
+    if (typeof services === "string") return this.#session.fault(services);
+    const { methods } = this.#session;
+    // A long table is pulled, and a later one may overtake it. Tables only grow.
+    if (services.length >= methods.size) methods.set(services);
+  }
+
+  #sayWelcome(): void {
+    const { services, port } = this.#session;
+    this.#awaitsServices = true;
+    this.#told = services.services.length;
+    this.#sayAtOnce(frameKind.welcome, this.#greeting(services.services, services.lanesFor(port)));
+  }
+
+  #sayAtOnce(kind: number, greeting: Greeting): void {
+    this.#session.say(kind, packGreeting(greeting));
+    this.#session.flush();
+  }
+
+  /** The peer takes nothing before a greeting that it pulls. */
+  #holdForGreeting(): void {
+    const { offers, outbox } = this.#session;
+    if (offers.has(sessionBody)) outbox.hold();
+  }
+
+  /** What this side says of itself. */
+  #greeting(table: ServiceTable, lanes: readonly LaneAddress[] = []): Greeting {
+    const { services, port, index, nonce, ciphers } = this.#session;
+    const { limits, incarnation, liveness, security } = services;
+    return {
+      versions: [protocolVersion, protocolVersion],
+      incarnation,
+      session: index,
+      nonce: nonce.value,
+      address: noAddress,
+      agent: `cinnabar/${version} ${port.agent}`,
+      messageBytes: port.slotBytes,
+      bodyBytes: limits.maxBodyBytes,
+      requests: limits.maxRequests,
+      immediateBytes: port.immediateBytes,
+      heartbeatMs: Math.ceil(liveness.heartbeatMs),
+      bodyStallMs: Math.ceil(limits.maxBodyStallMs),
+      features: featuresOf(this.#session),
+      ...(ciphers !== undefined && security?.bulk === "plain" ? { plainBulk: true } : {}),
+      lanes,
+      services: table,
+    };
+  }
+}
+
+const unsealed = "before the session was sealed";
+const secondWelcome = "a second welcome came";
+/** How a session ends whose peer refuses this side, or does not keep to the protocol. */
+const brokenOff: ReadonlySet<RpcError["code"]> = new Set(["unauthenticated", "internal"]);
+const neverStop = () => false;
+const noAddress = new Uint8Array(0);
+const version = "0.1";

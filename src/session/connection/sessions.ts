@@ -1,0 +1,183 @@
+import { defaultWindow, type WindowLimits } from "../../base/flow/in-flight-window.ts";
+import { type PeerAccount, PeerAccounts } from "../../base/flow/peer-account.ts";
+import { channels } from "../../base/observe/channels.ts";
+import type { Port } from "../../fabric/port.ts";
+import { identityByFabric } from "../../security/fabric-identity.ts";
+import { isSealed } from "../../security/securable.ts";
+import { Nonce, sessionOffset } from "../../wire/message.ts";
+import type { EngineServices } from "./engine-services.ts";
+import { Session, type SessionTerms } from "./session.ts";
+
+/** From this share of `maxSessions` on, peers with nothing open are asked, so often in bounds of the heartbeat. */
+const crowded = 0.75;
+const probeBounds = 10;
+
+/**
+ * The sessions of one engine, by what messages and events name them, and the room for more. Strangers have an index and
+ * an address as the others, and count as no session until they have proven who they are.
+ */
+export class Sessions implements Iterable<Session> {
+  readonly services: EngineServices;
+  readonly accounts: PeerAccounts;
+  readonly #terms: SessionTerms;
+  /** By index; 0 stays free, it stands for "no session yet". */
+  readonly #sessions: (Session | undefined)[] = [undefined];
+  readonly #free: number[] = [];
+  /**
+   * By port and address, kept beyond a session's end: its peer's death may still be told. A new session at the address
+   * takes the place. A stranger does not, as it may name the address of another peer.
+   */
+  readonly #byAddress = new Map<Port, Map<number, Session>>();
+  readonly #strangers = new Set<Session>();
+  #size = 0;
+  /** When idle peers were last asked whether they live. */
+  #probedMs = Number.NEGATIVE_INFINITY;
+  /** False from the moment the engine drains. */
+  accepting = true;
+
+  constructor(terms: SessionTerms) {
+    this.#terms = terms;
+    this.services = terms.services;
+    this.accounts = new PeerAccounts(terms.services);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** How many addresses of ports the sessions have, those of strangers included. */
+  get addresses(): number {
+    return this.#size + this.#strangers.size;
+  }
+
+  *[Symbol.iterator](): IterableIterator<Session> {
+    for (const session of this.#sessions) if (session?.isStranger === false) yield session;
+  }
+
+  /** Makes a session, at an address that the port has been given for it. */
+  add(
+    port: Port,
+    address: number,
+    peerName: string,
+    account: PeerAccount,
+    {
+      window = defaultWindow,
+      isStranger = false,
+    }: { readonly window?: WindowLimits | undefined; readonly isStranger?: boolean } = {},
+  ): Session {
+    const index = this.#free.pop() ?? this.#sessions.push(undefined) - 1;
+    const names = { address, index, nonce: Nonce.draw(), peerName, account, isStranger };
+    const session = new Session(this.#terms, port, names, window);
+    // What is sealed is proven by a handshake, and by nothing else.
+    if (!isSealed(this.services.security, port.scheme)) session.identity = identityByFabric(port, address);
+    this.#sessions[index] = session;
+    if (!isStranger) this.#count(session);
+    else {
+      account.strangers++;
+      this.#strangers.add(session);
+    }
+    return session;
+  }
+
+  /** A stranger has proven who it is: it counts as a session. */
+  admit(session: Session, peerName: string): void {
+    this.#strangers.delete(session);
+    session.account.strangers--;
+    session.isStranger = false;
+    session.peerName = peerName;
+    this.#count(session);
+  }
+
+  #count(session: Session): void {
+    session.account.sessions++;
+    this.#size++;
+    this.#shareCredits();
+    const { port, address } = session;
+    const byAddress = this.#byAddress.get(port) ?? new Map<number, Session>();
+    this.#byAddress.set(port, byAddress.set(address, session));
+  }
+
+  /** The session has ended. */
+  remove(session: Session): void {
+    const { index, account } = session;
+    if (this.#sessions[index] !== session) return;
+    this.#sessions[index] = undefined;
+    this.#free.push(index);
+    if (this.#strangers.delete(session)) account.strangers--;
+    else {
+      account.sessions--;
+      this.#size--;
+      this.#shareCredits();
+    }
+  }
+
+  /** Ends all, strangers too. */
+  end(reason: Parameters<Session["end"]>[0]): void {
+    for (const session of this.#sessions) session?.end(reason);
+  }
+
+  /** The session that the header of a message names and proves to be meant for. */
+  addressee(port: Port, view: DataView, offset: number): Session | undefined {
+    const session = this.#sessions[view.getUint32(offset + sessionOffset, true)];
+    if (session === undefined || session.port !== port) return undefined;
+    return session.nonce.isIn(view, offset) ? session : undefined;
+  }
+
+  /** The last session at an address, which may have ended. */
+  at(port: Port, address: number): Session | undefined {
+    return this.#byAddress.get(port)?.get(address);
+  }
+
+  /** The strangers at an address. */
+  strangersAt(port: Port, address: number): readonly Session[] {
+    return [...this.#strangers].filter((stranger) => stranger.port === port && stranger.address === address);
+  }
+
+  /** Counts a message that no session can be blamed for. */
+  malformed(port: Port, fault: string): void {
+    this.services.counters.malformed++;
+    if (channels.malformed.hasSubscribers)
+      channels.malformed.publish({ peer: `unknown over ${port.scheme}`, fault });
+  }
+
+  // ---- room -------------------------------------------------------------------------------------------------------
+
+  /**
+   * Why there is no room for another session, which takes so many addresses more of the port; undefined where there is.
+   */
+  fullWith(port: Port, addresses: number): string | undefined {
+    const { maxSessions } = this.services.limits;
+    if (this.#size >= maxSessions) return `maxSessions ${maxSessions} is reached`;
+    if (port.maxPeers === Number.POSITIVE_INFINITY || port.gauges().addresses + addresses <= port.maxPeers)
+      return undefined;
+    return `${port.provider} has room for ${port.maxPeers} peers; a higher FI_UNIVERSE_SIZE in the environment allows more, if the device's completion queues are long enough`;
+  }
+
+  /** Before there is no room, and seldom: hundreds may be asked. */
+  probeWhenCrowded(): void {
+    const { realClock, liveness, limits } = this.services;
+    if (this.#size < crowded * limits.maxSessions) return;
+    if (realClock.now() >= this.#probedMs + probeBounds * liveness.heartbeatMs) this.probeIdle();
+  }
+
+  /** Asks each peer with nothing open whether it lives. A peer that died meanwhile is noticed by that alone. */
+  probeIdle(): void {
+    this.#probedMs = this.services.realClock.now();
+    for (const session of this) {
+      if (session.state === "open" && !session.hasOpenWork) this.#terms.watch.probe(session);
+    }
+  }
+
+  /** A peer that cannot call anything needs no credits. */
+  tellCredits(session: Session): void {
+    const { methods, credits } = this.services;
+    if (methods.length > 0) session.grantCredits(credits.share);
+  }
+
+  #shareCredits(): void {
+    if (!this.services.credits.shareAmong(this.#size)) return;
+    for (const session of this) this.tellCredits(session);
+    // Credits that are told to a peer that died while nothing was open would hold send slots for ever.
+    this.probeIdle();
+  }
+}

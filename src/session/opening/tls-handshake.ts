@@ -1,0 +1,316 @@
+import { createHash } from "node:crypto";
+import { RpcError } from "../../base/errors/rpc-error.ts";
+import { networkOfAddress } from "../../fabric/host.ts";
+import type { Identity } from "../../security/identity.ts";
+import { SessionCiphers, type SessionRole } from "../../security/sealing/session-ciphers.ts";
+import { type SuiteName, suites } from "../../security/sealing/suites.ts";
+import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
+import type { TlsExchange, TlsExchangeListener } from "../../security/tls-exchange.ts";
+import type { ExchangeRefusal } from "../../security/tls-failure.ts";
+import type { CertificateChain } from "../../security/trust.ts";
+import { encode } from "../../wire/codec.ts";
+import { type FrameHead, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
+import type { ReturnPath } from "../../wire/handshake.ts";
+import {
+  acceptorTermsBytes,
+  cookieBytes,
+  helloMessage,
+  packSecureHello,
+  packTerms,
+  parseTerms,
+  type SecureHello,
+  withTerms,
+} from "../../wire/hello.ts";
+import { messageHeaderBytes, type Nonce, protocolVersion } from "../../wire/message.ts";
+import { brokenProtocol, Unproven } from "./end-reasons.ts";
+import type { PeerProof } from "./peer-proofs.ts";
+import type { ShareOfTime } from "./share-of-time.ts";
+
+/** The longest that the messages of one handshake may be together, in bytes, in each direction. */
+const maxHandshakeBytes = 65_536;
+
+/** What a handshake has led to. The session closes the ciphers. */
+export interface TlsProof extends PeerProof {
+  readonly ciphers: SessionCiphers;
+}
+
+/** A session as its TLS handshake sees it. */
+export interface TlsSession {
+  readonly port: { readonly slotBytes: number };
+  readonly index: number;
+  readonly nonce: Nonce;
+  readonly peerName: string;
+  /** Takes frames for the peer. They are in the clear until the session has keys. */
+  readonly outbox: {
+    readonly maxBodyBytes: number;
+    raw(head: FrameHead, flags: number, body: Uint8Array): void;
+  };
+  /** Where the peer is: what is said from now on is meant for its session. */
+  addressTo(path: ReturnPath): void;
+  /** What has been said leaves now. */
+  flush(): void;
+  end(reason: RpcError): void;
+}
+
+/** Is told how a handshake goes on. If it fails, the session is ended instead. */
+export interface TlsListener {
+  /** The acceptor has answered the connector: with its terms, or by asking for the hello again. */
+  onAnswered(hasTerms: boolean): void;
+  /** The peer has proven who it is. */
+  onProven(proof: TlsProof): void;
+}
+
+/**
+ * The TLS handshake of a session, which is the first step of its opening. TLS runs over `secure` frames, in the clear.
+ * The keys that come of it depend on the hello as it was sent and on the acceptor's terms.
+ */
+export abstract class TlsHandshake implements TlsExchangeListener {
+  protected readonly session: TlsSession;
+  protected readonly listener: TlsListener;
+  readonly #role: SessionRole;
+  #takenBytes = 0;
+  /** What the keys depend on: the whole message of the hello, and the acceptor's terms. */
+  protected hello = noBytes;
+  protected terms = noBytes;
+  protected suite: SuiteName | undefined;
+  protected exchange: TlsExchange | undefined;
+  protected isClosed = false;
+
+  constructor(session: TlsSession, listener: TlsListener, role: SessionRole) {
+    this.session = session;
+    this.listener = listener;
+    this.#role = role;
+  }
+
+  /**
+   * Takes the body of a `secure` frame, which stands in a message; `word` is the frame's. Counts it with its headers, so
+   * that many short ones are not free. Returns its fault, or "".
+   */
+  take(word: number, body: Uint8Array): string {
+    if (this.isClosed) return "";
+    if (body.byteLength === 0) return "an empty frame of the handshake came";
+    this.#takenBytes += messageHeaderBytes + frameHeaderBytes + body.byteLength;
+    if (this.#takenBytes > maxHandshakeBytes + acceptorTermsBytes) return "the handshake is too long";
+    return this.takeFlight(word, Uint8Array.from(body));
+  }
+
+  protected abstract takeFlight(word: number, bytes: Uint8Array): string;
+
+  /** Sends bytes of TLS in as many frames as they need. `word`: of the first frame. */
+  protected send(bytes: Uint8Array, word = 0): void {
+    const { outbox } = this.session;
+    const most = outbox.maxBodyBytes;
+    for (let at = 0; at < bytes.byteLength; at += most) {
+      const head = { kind: frameKind.secure, method: 0, callId: 0, word: at === 0 ? word : 0 };
+      outbox.raw(head, 0, bytes.subarray(at, at + most));
+    }
+    this.session.flush();
+  }
+
+  /** Lets go of TLS. Nothing is said to the peer. */
+  close(): void {
+    this.isClosed = true;
+    this.exchange?.close();
+  }
+
+  abstract onFlight(bytes: Buffer): void;
+
+  onProven(identity: Identity, chain: CertificateChain): void {
+    const { exchange, suite } = this;
+    if (this.isClosed || exchange === undefined || suite === undefined) return;
+    let ciphers: SessionCiphers;
+    try {
+      const context = createHash("sha256").update(this.hello).update(this.terms).digest();
+      ciphers = SessionCiphers.from(exchange.exportSecret(context), this.#role, suite);
+    } catch (error) {
+      return this.session.end(asRpcError(error));
+    }
+    this.listener.onProven({ identity, chain, ciphers });
+  }
+
+  onRefused(refusal: ExchangeRefusal): void {
+    if (!this.isClosed) this.session.end(new Unproven(refusal, this.refusalText(refusal)));
+  }
+
+  protected abstract refusalText(refusal: ExchangeRefusal): string;
+}
+
+/** Whom a connector reaches, and by what. */
+export interface ConnectingTls {
+  readonly endpoint: TlsEndpoint;
+  /** What the peer's certificate must prove. */
+  readonly name: string;
+  /** The ciphers that this side accepts, the most wanted first. */
+  readonly suites: readonly SuiteName[];
+  /** Where this side is, and which former hello it repeats. */
+  readonly hello: Pick<SecureHello, "address" | "repeats">;
+}
+
+/** The side that connects. It says hello with the first flight of TLS, and again with a cookie if it is asked to. */
+export class ConnectingHandshake extends TlsHandshake {
+  readonly #target: ConnectingTls;
+  #flight: Uint8Array | undefined;
+  #wasRetried = false;
+  #isAnswered = false;
+
+  constructor(session: TlsSession, listener: TlsListener, target: ConnectingTls) {
+    super(session, listener, "connector");
+    this.#target = target;
+    this.exchange = target.endpoint.connect(target.name, this);
+  }
+
+  onFlight(bytes: Buffer): void {
+    if (this.#isAnswered) return this.send(bytes);
+    if (this.#flight === undefined) {
+      this.#flight = bytes;
+      return this.#sayHello();
+    }
+    const { peerName } = this.session;
+    this.session.end(brokenProtocol(peerName, "TLS goes on before the acceptor has answered"));
+  }
+
+  /** The acceptor wants the hello again, with this cookie. Returns the fault, or "". */
+  retry(cookie: Uint8Array): string {
+    if (this.#wasRetried) return "the acceptor wants a hello again that it has answered";
+    if (cookie.byteLength !== cookieBytes) return "a cookie has another length";
+    this.#wasRetried = true;
+    this.listener.onAnswered(false);
+    this.#sayHello(Uint8Array.from(cookie));
+    return "";
+  }
+
+  #sayHello(cookie?: Uint8Array): void {
+    const { session } = this;
+    const { hello, suites: accepted } = this.#target;
+    const body = encode(
+      packSecureHello({
+        ...hello,
+        versions: [protocolVersion, protocolVersion],
+        session: session.index,
+        nonce: session.nonce.value,
+        messageBytes: session.port.slotBytes,
+        suites: accepted.map((name) => suites[name]),
+        flight: this.#flight as Uint8Array,
+        cookie,
+      }),
+    );
+    if (body.byteLength > session.outbox.maxBodyBytes) {
+      const message = `the hello to ${session.peerName} does not fit a message of ${session.port.slotBytes} bytes`;
+      return session.end(new RpcError({ code: "resource_exhausted", message, origin: "local" }));
+    }
+    this.hello = helloMessage(body);
+    session.outbox.raw({ kind: frameKind.hello, method: 0, callId: 0, word: 0 }, 0, body);
+    session.flush();
+  }
+
+  protected override takeFlight(word: number, bytes: Uint8Array): string {
+    if ((word === withTerms) === this.#isAnswered) return "the acceptor's terms are not where they belong";
+    if (!this.#isAnswered) {
+      const fault = this.#takeTerms(bytes);
+      if (fault !== "") return fault;
+    }
+    this.exchange?.take(word === withTerms ? bytes.subarray(acceptorTermsBytes) : bytes);
+    return "";
+  }
+
+  #takeTerms(bytes: Uint8Array): string {
+    const terms = parseTerms(bytes);
+    if (typeof terms === "string") return terms;
+    this.suite = this.#target.suites.find((name) => suites[name] === terms.suite);
+    if (this.suite === undefined) return `the acceptor chose suite ${terms.suite}, which was not offered`;
+    this.terms = bytes.subarray(0, acceptorTermsBytes);
+    this.#isAnswered = true;
+    this.session.addressTo(terms);
+    this.listener.onAnswered(true);
+    return "";
+  }
+
+  protected override refusalText({ why }: ExchangeRefusal): string {
+    return `${this.session.peerName} has not proven who it is: ${why}`;
+  }
+}
+
+/** A hello that is answered by a handshake, and what the answer needs. */
+export interface AcceptingTls {
+  readonly endpoint: TlsEndpoint;
+  readonly hello: SecureHello;
+  /** The whole message of the hello, copied. */
+  readonly message: Uint8Array;
+  readonly suite: SuiteName;
+  /** When its steps run. */
+  readonly time: ShareOfTime;
+}
+
+/** The side that is connected to. The peer is a stranger until its proof, so each step waits for its share of time. */
+export class AcceptingHandshake extends TlsHandshake {
+  readonly #endpoint: TlsEndpoint;
+  readonly #time: ShareOfTime;
+  readonly #host: string;
+  /** What the connector has sent and TLS has not taken: bounded, as `take` counts it. */
+  readonly #flights: Uint8Array[];
+  /** Set while the handshake waits for its turn: it has one step at most. */
+  #cancelStep: (() => void) | undefined;
+  #hasAnswered = false;
+
+  constructor(
+    session: TlsSession,
+    listener: TlsListener,
+    { endpoint, hello, message, suite, time }: AcceptingTls,
+  ) {
+    super(session, listener, "acceptor");
+    this.#endpoint = endpoint;
+    this.#time = time;
+    this.#host = networkOfAddress(hello.address);
+    this.#flights = [hello.flight];
+    this.hello = message;
+    this.suite = suite;
+    this.terms = packTerms({
+      session: session.index,
+      nonce: session.nonce.value,
+      messageBytes: session.port.slotBytes,
+      suite: suites[suite],
+    });
+    this.#awaitTurn();
+  }
+
+  onFlight(bytes: Buffer): void {
+    if (this.isClosed) return;
+    if (this.#hasAnswered) return this.send(bytes);
+    this.#hasAnswered = true;
+    this.send(Buffer.concat([this.terms, bytes]), withTerms);
+  }
+
+  override close(): void {
+    super.close();
+    this.#cancelStep?.();
+    this.#flights.length = 0;
+  }
+
+  protected override takeFlight(word: number, bytes: Uint8Array): string {
+    if (word !== 0) return "a frame came that connectors do not send";
+    this.#flights.push(bytes);
+    this.#awaitTurn();
+    return "";
+  }
+
+  #awaitTurn(): void {
+    this.#cancelStep ??= this.#time.do(this.#host, () => {
+      this.#cancelStep = undefined;
+      this.exchange ??= this.#endpoint.accept(this);
+      this.exchange.take(this.#flights.shift() as Uint8Array);
+      if (!this.isClosed && this.#flights.length > 0) this.#awaitTurn();
+    });
+  }
+
+  protected override refusalText({ told, why }: ExchangeRefusal): string {
+    return `who connects has not proven who it is: ${told ?? why}`;
+  }
+}
+
+/** What the ciphers throw where nothing can be sealed on this machine. */
+function asRpcError(error: unknown): RpcError {
+  if (error instanceof RpcError) return error;
+  return new RpcError({ code: "internal", message: (error as Error).message, origin: "local", cause: error });
+}
+
+const noBytes: Uint8Array = new Uint8Array(0);
