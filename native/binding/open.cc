@@ -130,7 +130,8 @@ Napi::Object openedObject(Napi::Env env, uint32_t number, fabric::Scheme scheme,
   result.Set("maxTransferBytes", static_cast<double>(port.maxTransferBytes()));
   result.Set("immediateBytes", static_cast<double>(traits.immediateBytes));
   result.Set("virtualAddresses", (traits.mrMode & FI_MR_VIRT_ADDR) != 0);
-  result.Set("granted", grantedObject(env, traits.granted));
+  result.Set("granted",
+             isLibfabrics ? Napi::Value(grantedObject(env, traits.granted)) : env.Null());
   result.Set("reportsDeath", transport.reportsDeath());
   result.Set("revokesKeys", transport.revokesKeys());
   result.Set("maxPeers", static_cast<double>(traits.maxPeers));

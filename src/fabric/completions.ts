@@ -82,14 +82,14 @@ export class Completions {
           if (token >= firstParked) {
             const listener = this.#parked[token - firstParked];
             this.#parked[token - firstParked] = undefined;
-            listener?.onSent(status);
+            listener?.onSent(status, ring[at + 4]);
             break;
           }
           const index = token / this.#slotBytes;
           const listener = this.#listeners[index];
           this.#listeners[index] = undefined;
           this.#slots.put(token);
-          listener?.onSent(status);
+          listener?.onSent(status, ring[at + 4]);
           break;
         }
         case completion.parked: {

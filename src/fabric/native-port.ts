@@ -129,8 +129,11 @@ export class NativePort implements Port {
     this.#completions = new Completions(ring, this.#slots, slotBytes);
     this.scheme = url.scheme as NativeScheme;
     this.provider = opened.provider;
-    const provider = `${opened.provider}/${opened.providerVersion.join(".")}`;
-    this.agent = opened.version === null ? provider : `libfabric/${opened.version.join(".")} ${provider}`;
+    const [major, minor] = opened.providerVersion;
+    this.agent =
+      opened.version === null
+        ? `${opened.provider}/${major}`
+        : `libfabric/${opened.version.join(".")} ${opened.provider}/${major}.${minor}`;
     this.url = boundUrl(this.scheme, opened, listening ? url.host : "");
     this.slab = Buffer.from(slab);
     this.slabView = new DataView(slab);
@@ -306,7 +309,7 @@ export class NativePort implements Port {
 
   describe(): PortDescription {
     const level = (which: number) => (this.#closed ? 0 : this.#addon.gauge(this.#id, which));
-    const { granted } = this.#opened;
+    const granted = this.#opened.granted ?? undefined;
     return {
       queues: {
         send: this.#slots.level,
@@ -336,7 +339,7 @@ export class NativePort implements Port {
         : undefined,
       verbs:
         this.scheme === "verbs"
-          ? { connectionEvents: this.#connectionEvents, queuePair: lastGrantedOn(granted.device) }
+          ? { connectionEvents: this.#connectionEvents, queuePair: lastGrantedOn(granted?.device ?? "") }
           : undefined,
     };
   }

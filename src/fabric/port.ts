@@ -8,8 +8,11 @@ export const access = { local: 0, remoteRead: 1, remoteWrite: 2 } as const;
 
 /** Gets the completion of a posted message. */
 export interface SendListener {
-  /** `status` is 0, or a positive error number of libfabric. The slot is free when this is called. */
-  onSent(status: number): void;
+  /**
+   * `status` is 0, or a positive error number of libfabric; `detail` is the provider's own number beside it. The slot is
+   * free when this is called.
+   */
+  onSent(status: number, detail?: number): void;
   /**
    * The peer takes nothing now, and many slots are taken: the message waits elsewhere, and its slot is free. `onSent`
    * follows.

@@ -40,8 +40,6 @@ fabric::EndpointTraits traitsFor(uint32_t slotBytes) {
   traits.injectBytes = traits.sayBytes = slotBytes;
   traits.maxMessageBytes = SIZE_MAX;
   traits.mrMode = FI_MR_VIRT_ADDR;
-  traits.granted.injectBytes = slotBytes;
-  traits.granted.maxMessageBytes = slotBytes;
   return traits;
 }
 

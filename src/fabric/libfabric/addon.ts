@@ -151,7 +151,8 @@ export interface OpenedPort {
    * ofi_rxm) or leaves out how long they were (net).
    */
   readonly immediateBytes: number;
-  readonly granted: GrantedAttributes;
+  /** Null for shm. */
+  readonly granted: GrantedAttributes | null;
   /** True if remote addresses are virtual addresses (a region's base is not 0). */
   readonly virtualAddresses: boolean;
   /** True if the port tells of a peer's death at once by a `peerGone` completion (shm). */

@@ -34,7 +34,8 @@ export interface OutboxListener {
   /** Something is held from now on. The peer may have died while nothing was open, so it must be watched. */
   watch(): void;
   /** A message could not be delivered. */
-  onSendFailed(status: number): void;
+  /** `status` and `detail` are those of `SendListener`. */
+  onSendFailed(status: number, detail?: number): void;
   onMessagePosted(frames: number): void;
   /** The outbox was full and takes requests again. */
   onRoom(): void;
@@ -297,13 +298,13 @@ export class Outbox implements SendListener, Flushable {
     this.#isParked = true;
   }
 
-  onSent(status: number): void {
+  onSent(status: number, detail?: number): void {
     if (--this.#posted === 0) this.#isParked = false;
     if (this.#closed) {
       if (this.#posted === 0) this.#listener.onDrained();
       return;
     }
-    if (status !== 0) this.#listener.onSendFailed(status);
+    if (status !== 0) this.#listener.onSendFailed(status, detail);
     else if (this.#waits) this.#progress.flushSoon(this);
   }
 

@@ -397,8 +397,8 @@ export class Session implements OpeningSession, OutboxListener {
     for (const part of this.#parts) part.onRoom?.();
   }
 
-  onSendFailed(status: number): void {
-    this.end(endReason.sendFailure(this, status), { quiet: true, certain: true });
+  onSendFailed(status: number, detail = 0): void {
+    this.end(endReason.sendFailure(this, status, detail), { quiet: true, certain: true });
   }
 
   onOverrun(waitingBytes: number): void {

@@ -12,17 +12,21 @@ const protocolNotSupported = 93;
 /** A session whose peer could not be sent a message. */
 interface Unreachable {
   readonly peerName: string;
-  readonly port: { readonly provider: string };
+  readonly port: { readonly provider: string; readonly agent?: string };
   readonly transferRefused: boolean;
 }
 
-/** Why a session ends whose peer could not be sent a message; `status` is libfabric's. */
-export function sendFailure({ peerName, port, transferRefused }: Unreachable, status: number): RpcError {
+/** Why a session ends whose peer could not be sent a message; `status` and `detail` are those of `SendListener`. */
+export function sendFailure(
+  { peerName, port, transferRefused }: Unreachable,
+  status: number,
+  detail = 0,
+): RpcError {
   if (transferRefused) return brokenByRefusal(peerName);
   if (status === protocolNotSupported) {
     return new RpcError({
       code: "failed_precondition",
-      message: `${peerName} has another layout of shared memory; over shm both sides need one version of cinnabar`,
+      message: `${peerName} shares memory as shm/${detail}, this process as ${port.agent}: use one version of cinnabar`,
       origin: "fabric",
     });
   }
