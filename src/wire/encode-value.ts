@@ -153,7 +153,7 @@ const shapes = new ShapeTable<Code>(({ keys, keyBytes }) => {
   const steps = keyBytes.map((key, i) => {
     const bytes = [...key].map((byte, offset) => `into[at + ${offset}] = ${byte};`);
     return `
-      into = roomFor(at, ${key.length - 1});
+      into = roomFor(at, ${key.length});
       ${bytes.join(" ")}
       at += ${key.length};
       trail[depth] = ${i};

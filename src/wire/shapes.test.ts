@@ -122,6 +122,12 @@ describe("code that is generated for a shape", () => {
     );
   });
 
+  it("writes numbers of nine bytes behind a name at the very end of a buffer", () => {
+    const object = { items: -5e-324, id: -5e-324 };
+    learn(Object.keys(object));
+    for (let room = 16; room < 160; room++) expectSame((codec) => written(codec, [object, object], room));
+  });
+
   it("reads what the codec reads without it, counts the same memory and refuses the same bytes", () => {
     const change = fc.record({ at: fc.nat(), byte: fc.nat(255), cut: fc.nat(), maxHeapBytes: fc.nat(2000) });
     fc.assert(

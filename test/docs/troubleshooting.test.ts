@@ -74,6 +74,8 @@ const noMessages: readonly RegExp[] = [
   /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
   // Faults of the package itself.
   /^(sessions have|… has) no …?|^no two parts of a session/,
+  // Code that is generated.
+  /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
   /^Usage: cinnabar|^`cinnabar COMMAND --help`|^(Builds|Prints|Makes) .*\.$|^Built …|^Locked memory|^Fork safety/,
   /^any amount can be pinned$/,
