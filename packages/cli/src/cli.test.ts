@@ -125,7 +125,9 @@ describe("cinnabar info", () => {
     });
     const shm = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "shm");
     expect(shm).toMatchObject({ provider: "shm", available: true, reason: "" });
-    const tcp = report.fabrics.find(({ scheme }: { scheme: string }) => scheme === "tcp");
+    const tcp = report.fabrics.find(
+      ({ scheme, available }: { scheme: string; available: boolean }) => scheme === "tcp" && available,
+    );
     expect(tcp.domains[0].capabilities).toContain("FI_RMA");
   });
 
