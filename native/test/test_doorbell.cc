@@ -18,6 +18,7 @@
 #include "transport/shm/doorbell.h"
 #include "transport/shm/hello.h"
 #include "transport/shm/keys.h"
+#include "transport/shm/neighbours.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
@@ -388,6 +389,38 @@ TEST_SUITE("doorbell") {
       REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == kPeers; }));
       for (uint32_t address : addresses) CHECK(here.port->forget(address) == 0);
     }
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "a port has 250 neighbours, and says so to those beyond") {
+    TestPort here(Scheme::shm, own("popular"), 4, 4, 256);
+    REQUIRE(here.open());
+    std::vector<std::unique_ptr<TestPort>> peers;
+    auto another = [&]() -> TestPort& {
+      TestPort& peer =
+          *peers.emplace_back(std::make_unique<TestPort>(Scheme::shm, "", 4, 4, uint32_t{256}));
+      REQUIRE(peer.open());
+      return peer;
+    };
+    std::vector<int> to;
+    for (size_t i = 0; i < Neighbours::kMost; ++i) to.push_back(here.admit(another()));
+    CHECK(std::all_of(to.begin(), to.end(), [](int address) { return address >= 0; }));
+    REQUIRE(eventually({&here}, [&] {
+      for (auto& peer : peers) peer->turn();
+      return here.port->transport().connectionCount() == Neighbours::kMost &&
+             here.sendPattern(to.back(), 0, 8, 1) == 1;
+    }));
+    TestPort& beyond = another();
+    CHECK(here.admit(beyond) == -FI_ENOSPC);
+    int back = beyond.admit(here);
+    REQUIRE(back >= 0);
+    beyond.sendPattern(back, 0, 8, 1);
+    REQUIRE(eventually({&here, &beyond}, [&] { return beyond.count(Completion::peerGone) == 1; }));
+    CHECK(beyond.last(Completion::sent)->status == ENOBUFS);
+    // One goes, and there is a place.
+    peers.front().reset();
+    REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == 1; }));
+    CHECK(here.port->forget(static_cast<uint32_t>(to.front())) == 0);
+    CHECK(here.admit(beyond) >= 0);
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "ports leave no descriptor behind") {

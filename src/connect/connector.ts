@@ -81,8 +81,10 @@ function admit(port: Port, address: Uint8Array, url: string): number {
     const { name } = error.fabric;
     const lack = name === "EUSERS" ? peerLacksDescriptors : noDescriptors[name];
     let message = `cannot connect to ${url}: ${lack ?? error.plainMessage}`;
-    if (scheme === "shm" && error.fabric.name === "ECONNREFUSED")
+    if (scheme === "shm" && name === "ECONNREFUSED")
       message = `nobody listens at ${url}: no server of this user and host has that name`;
+    if (scheme === "shm" && name === "ENOSPC")
+      message = `cannot connect to ${url}: this engine has as many peers over shm as it may, 250`;
     throw fabricError({ ...error.fabric, rpcCode: error.code, retryable: error.retryable, message });
   }
 }

@@ -25,7 +25,8 @@ bool endsWithin(const char* text, size_t room) { return memchr(text, 0, room) !=
 bool HelloMessage::isSound() const {
   if (magic != kMagic || version != kVersion) return false;
   if (kind == static_cast<uint32_t>(HelloKind::refused) ||
-      kind == static_cast<uint32_t>(HelloKind::crowded)) {
+      kind == static_cast<uint32_t>(HelloKind::crowded) ||
+      kind == static_cast<uint32_t>(HelloKind::full)) {
     return true;
   }
   if (kind != static_cast<uint32_t>(HelloKind::hello)) return false;

@@ -16,9 +16,9 @@ namespace cinnabar::shm {
 //   hello, 4 descriptors ->
 //                        <-  hello, 4 descriptors
 //
-// or, where the accepting side has no descriptor or no place left,
+// or, where the accepting side has no descriptor left, or as many neighbours as it may have,
 //
-//                        <-  crowded
+//                        <-  crowded, or full
 //
 // or, where the two lay out what they share in different ways,
 //
@@ -29,7 +29,7 @@ namespace cinnabar::shm {
 
 constexpr size_t kPortNameMax = 64;
 
-enum class HelloKind : uint32_t { hello = 1, refused = 3, crowded = 4 };
+enum class HelloKind : uint32_t { hello = 1, full = 2, refused = 3, crowded = 4 };
 
 /// The one message format; fixed size, both sides are of one machine. The first three words stay as
 /// they are in every version.

@@ -204,8 +204,9 @@ void Neighbours::read(Neighbour& neighbour) {
       case Received::Outcome::message:
         break;
     }
-    if (received.message.kind == static_cast<uint32_t>(HelloKind::crowded)) {
-      neighbour.endStatus = EUSERS;
+    bool isCrowded = received.message.kind == static_cast<uint32_t>(HelloKind::crowded);
+    if (isCrowded || received.message.kind == static_cast<uint32_t>(HelloKind::full)) {
+      neighbour.endStatus = isCrowded ? EUSERS : ENOBUFS;
       return end(neighbour);
     }
     bool hello = received.message.kind == static_cast<uint32_t>(HelloKind::hello);
@@ -222,14 +223,14 @@ void Neighbours::turnAway(Neighbour& neighbour) {
     neighbour.endStatus = EMFILE;
     return;
   }
-  sayCrowded(neighbour);
+  sayNo(neighbour, HelloKind::crowded);
   ++turned_.away;
   turned_.code = EMFILE;
 }
 
-void Neighbours::sayCrowded(Neighbour& neighbour) {
+void Neighbours::sayNo(Neighbour& neighbour, HelloKind kind) {
   HelloMessage message;
-  message.kind = static_cast<uint32_t>(HelloKind::crowded);
+  message.kind = static_cast<uint32_t>(kind);
   sendHello(neighbour.socket.get(), message);
 }
 
@@ -239,16 +240,14 @@ void Neighbours::refuse(Neighbour& neighbour, const HelloMessage& theirs) {
   neighbour.endStatus = EPROTONOSUPPORT;
   neighbour.endedDetail = theirs.version;
   if (theirs.kind != static_cast<uint32_t>(HelloKind::hello)) return;
-  HelloMessage message;
-  message.kind = static_cast<uint32_t>(HelloKind::refused);
-  sendHello(neighbour.socket.get(), message);
+  sayNo(neighbour, HelloKind::refused);
 }
 
 bool Neighbours::greet(Neighbour& neighbour, Received& received) {
   const HelloMessage& message = received.message;
   if (neighbour.connected && neighbour.name != message.name) return false;
   if (readable_.size() >= kMost) {
-    sayCrowded(neighbour);
+    sayNo(neighbour, HelloKind::full);
     return false;
   }
   neighbour.doorbell = RemoteDoorbell::adopt(std::move(received.page), std::move(received.event));

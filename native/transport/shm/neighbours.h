@@ -55,7 +55,7 @@ struct Neighbour : transport::Peer {
 struct UnderWay {
   uint32_t neighbour;
   uint32_t word;
-  bool isOurs;  // by a thread of this process
+  bool isHere;  // by a thread of this process
 };
 
 /// Those whom an shm port knows: meets other ports, wakes them, is woken by them, and notices their
@@ -105,7 +105,7 @@ class Neighbours {
   void turnAway();
   void turnAway(Neighbour& neighbour);
   void read(Neighbour& neighbour);
-  void sayCrowded(Neighbour& neighbour);
+  void sayNo(Neighbour& neighbour, HelloKind kind);
   void refuse(Neighbour& neighbour, const HelloMessage& theirs);
   bool greet(Neighbour& neighbour, Received& received);
   bool sayHello(Neighbour& neighbour);

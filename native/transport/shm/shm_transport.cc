@@ -22,8 +22,10 @@ using transport::RegionTable;
 
 namespace {
 
-// How long a port that closes waits for neighbours in other processes in the middle of a copy.
+// How long a port that closes waits for neighbours in the middle of a copy: in other processes,
+// which may be stopped, and in this one, to which the memory may be given again at once.
 constexpr auto kCloseWait = std::chrono::milliseconds(10);
+constexpr auto kCloseWaitHere = std::chrono::seconds(1);
 // To look at the sockets costs a system call, so it is done once in so many turns, and whenever
 // spinning ended with nothing.
 constexpr uint32_t kLookEvery = 32;
@@ -313,19 +315,19 @@ bool ShmTransport::isCopied(uint32_t index) {
   return false;
 }
 
-/// A neighbour in another process that was stopped in the middle of a copy is not waited for. One
-/// of this process is: the memory is about to be somebody else's.
+/// A neighbour that was stopped in the middle of a copy is not waited for.
 void ShmTransport::withdrawAll(const RegionTable& regions) {
   regions.each([&](uint32_t index, fabric::Region& region) {
     if (!region.isWithdrawn()) withdraw(index, region);
   });
-  auto end = std::chrono::steady_clock::now() + kCloseWait;
+  auto now = std::chrono::steady_clock::now();
+  auto end = now + kCloseWait, endHere = now + kCloseWaitHere;
   regions.each([&](uint32_t index, fabric::Region&) {
     while (isCopied(index)) {
       const auto& copies = awaited_[index];
-      bool isOurs =
-          std::any_of(copies.begin(), copies.end(), [](auto& copy) { return copy.isOurs; });
-      if (!isOurs && std::chrono::steady_clock::now() >= end) break;
+      bool isHere =
+          std::any_of(copies.begin(), copies.end(), [](auto& copy) { return copy.isHere; });
+      if (std::chrono::steady_clock::now() >= (isHere ? endHere : end)) break;
       sched_yield();
     }
   });

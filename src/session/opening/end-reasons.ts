@@ -49,12 +49,13 @@ export function forgeries(peerName: string, count: number): RpcError {
   });
 }
 
-/** What a failed send says of the connection that it needed; over tcp. */
+/** What a failed send says of the connection that it needed. */
 const sendObstacles: Readonly<Record<number, string>> = {
   71: "what listens there does not speak libfabric's protocol", // EPROTO
   87: peerLacksDescriptors, // EUSERS
   101: "there is no route to it", // ENETUNREACH
   104: "the connection was reset", // ECONNRESET
+  105: "it has as many peers over shm as it may, 250", // ENOBUFS
   110: "the connection was not answered", // ETIMEDOUT
   111: "nobody listens there", // ECONNREFUSED
   113: "there is no route to it", // EHOSTUNREACH
