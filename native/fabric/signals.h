@@ -11,13 +11,10 @@ namespace cinnabar::fabric {
 
 /// Keeps a library call from leaving signal handlers behind.
 ///
-/// Libraries beneath libfabric install handlers as they are loaded (PSM's ends the process with
-/// exit code 1 on SIGTERM and SIGINT), and shm's first fi_endpoint of a process installs handlers
-/// for SIGBUS, SIGSEGV, SIGTERM and SIGINT that unlink its files and then put back and run what was
-/// there before. Under Node that breaks both ways: a handler that JavaScript installs later
-/// silently replaces theirs, and one installed before is run once and then lost. So the
-/// dispositions are put back as they were; a process that dies of a signal leaves its files, and
-/// the next open on the machine sweeps them.
+/// Libraries beneath libfabric install handlers as they are loaded: PSM's ends the process with
+/// exit code 1 on SIGTERM and SIGINT. Under Node that breaks both ways: a handler that JavaScript
+/// installs later silently replaces theirs, and one installed before is run once and then lost. So
+/// the dispositions are put back as they were.
 class SignalKeeper {
  public:
   SignalKeeper();
