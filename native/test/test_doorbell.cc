@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -389,6 +390,28 @@ TEST_SUITE("doorbell") {
       REQUIRE(eventually({&here}, [&] { return here.count(Completion::peerGone) == kPeers; }));
       for (uint32_t address : addresses) CHECK(here.port->forget(address) == 0);
     }
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "who has no descriptor for a ring hears of that") {
+    TestPort here(Scheme::shm), there(Scheme::shm);
+    REQUIRE(here.open());
+    REQUIRE(there.open());
+    rlimit before;
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    // The lowest free descriptor is for the socket, and the limit takes the next.
+    int lowest = dup(0);
+    REQUIRE(lowest >= 0);
+    ::close(lowest);
+    rlimit tight = before;
+    tight.rlim_cur = static_cast<rlim_t>(lowest) + 1;
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    int refused = here.admit(there);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(refused == -EMFILE);
+    int to = here.admit(there);
+    REQUIRE(to >= 0);
+    here.sendPattern(to, 0, 8, 1);
+    CHECK(eventually({&here, &there}, [&] { return there.messages.size() == 1; }));
   }
 
   TEST_CASE_FIXTURE(DoorbellFixture, "a port has 250 neighbours, and says so to those beyond") {

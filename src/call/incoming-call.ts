@@ -118,7 +118,7 @@ export class IncomingCall extends Timed {
   nestedMetadata: Metadata | undefined = undefined;
   /** How urgent its caller says it is. */
   priority: Priority = "normal";
-  /** Of its request, as it travelled. */
+  /** Length of its request's body, as it travelled. */
   bodyBytes = 0;
   /** What its input holds until the answer: bytes of V8's heap, and of the memory that its binary is in. */
   heapBytes = 0;

@@ -20,7 +20,7 @@ export const notKept = Symbol("not kept");
  */
 export abstract class ClientRequest extends OutgoingCall {
   readonly method: ClientMethod;
-  /** Where it is sent, or will be. */
+  /** The session that it is sent on, or will be. */
   protected target: CallSession | undefined;
 
   constructor(method: ClientMethod, priority: Priority, failsWhenFull: boolean) {

@@ -59,7 +59,7 @@ export class ClientMethod {
   readonly output: Schema;
   readonly inputValidator: Validator;
   readonly outputValidator: Validator;
-  /** Of each item that is sent, or that waits for its consumer: streams. */
+  /** The schema of each item that is sent, or that waits for its consumer. */
   readonly items: Schema;
   readonly window: StreamWindow;
   readonly idleTimeoutMs: number;

@@ -107,6 +107,8 @@ class RingReader {
   static std::unique_ptr<RingReader> create(size_t capacity);
 
   int fd() const { return fd_.get(); }
+  /// The peer has it. The mapping stays.
+  void closeFd() { fd_.reset(); }
   size_t capacity() const { return mapping_->capacity(); }
   /// The next record, which stays until `pop`. Broken: what lies there is no record.
   Look look(Record* into) {

@@ -35,7 +35,7 @@ enum class HelloKind : uint32_t { hello = 1, full = 2, refused = 3, crowded = 4 
 /// they are in every version.
 struct HelloMessage {
   static constexpr uint32_t kMagic = 0x52424e43;  // "CNBR"
-  /// Of this message, and of all that two ports share: doorbell, keys, rings and their records.
+  /// Numbers this message and all that two ports share: doorbell, keys, rings and their records.
   static constexpr uint32_t kVersion = 4;
   static constexpr size_t kStableBytes = 3 * sizeof(uint32_t);
 
@@ -58,7 +58,7 @@ struct HelloMessage {
 struct Received {
   enum class Outcome { nothing, message, otherVersion, closed, garbage };
   Outcome outcome = Outcome::nothing;
-  /// Of another version only the stable words are set.
+  /// Where the version differs, only the stable words are set.
   HelloMessage message;
   base::Fd page;
   base::Fd event;

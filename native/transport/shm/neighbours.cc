@@ -104,6 +104,7 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
   neighbour->name = name;
   ++neighbour->references;
   if (!sayHello(*neighbour)) {
+    if (!neighbour->inbound) *status = -errno;
     // It may have been turned away already, and told why.
     read(*neighbour);
     if (neighbour->endStatus == EUSERS || neighbour->endStatus == EMFILE)
@@ -277,9 +278,12 @@ bool Neighbours::sayHello(Neighbour& neighbour) {
   message.proof = proof_;
   message.proofAt = reinterpret_cast<uint64_t>(&proof_);
   claim_.name().copy(message.name, kPortNameMax);
-  return sendHello(
-             neighbour.socket.get(), message,
-             {doorbell_.pageFd(), doorbell_.eventFd(), keys_.fd(), neighbour.inbound->fd()}) == 0;
+  HelloDescriptors along{doorbell_.pageFd(), doorbell_.eventFd(), keys_.fd(),
+                         neighbour.inbound->fd()};
+  bool isSent = sendHello(neighbour.socket.get(), message, along) == 0;
+  // A peer costs two descriptors: the socket and its eventfd.
+  neighbour.inbound->closeFd();
+  return isSent;
 }
 
 void Neighbours::setState(Neighbour& neighbour, Neighbour::State state) {

@@ -5,7 +5,7 @@ interface Waiter<T> {
   readonly untilMs: number;
 }
 
-/** Whoever came when there was no room, for a short while: oldest first, bounded in number and in time. */
+/** Items that found no room and wait a short while: oldest first, bounded in number and in time. */
 export class WaitingRoom<T> {
   readonly #clock: Clock;
   readonly #most: number;

@@ -48,7 +48,7 @@ export interface Counters {
   sessionsClosed: number;
   /** Sessions that this engine refused at the handshake. */
   sessionsRefused: number;
-  /** Of those that ended: ended by this engine because the peer exceeded a limit: stalled, flooded, or took nothing. */
+  /** Sessions that this engine ended because the peer exceeded a limit: stalled, flooded, or took nothing. */
   sessionsShed: number;
   /**
    * Messages of peers that the fabric lost, as their numbers tell. Each loss ends its session, and counts for at most

@@ -25,7 +25,7 @@ const lowestExponent = -10;
 const highestExponent = 32;
 const bucketCount = (highestExponent - lowestExponent) << bucketsPerOctaveBits;
 const exponentBias = 1023;
-/** Of the upper word of a double: what is below the bits that choose a bucket. */
+/** How many bits of the upper word of a double are below those that choose a bucket. */
 const shift = 20 - bucketsPerOctaveBits;
 const firstBucket = (lowestExponent + exponentBias) << bucketsPerOctaveBits;
 
