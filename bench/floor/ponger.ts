@@ -58,7 +58,7 @@ class Pong implements PortSink {
   }
 
   async connect(url: string): Promise<void> {
-    const { address, replyTo } = this.port.route(await locate(url));
+    const { address, replyTo } = await this.port.route(await locate(url));
     this.#address = this.port.admit(address);
     const slot = this.port.takeSlot();
     this.port.slab.set(replyTo, slot + 8);

@@ -7,8 +7,8 @@ import type { RegionHandle } from "../memory/region-handle.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { OwnerLink } from "../transfer/handles/borrowing.ts";
 
-/** The nearest way first: what is in this process, then on this host. */
-const preferred = ["mem", "shm", "verbs", "tcp"];
+/** The nearest and fastest way first: within this process, within this host, then the network. */
+const preferred = ["mem", "shm", "verbs", "tcp", "net+unix", "net+pipe", "net"];
 
 /**
  * Less than this is no time: timers are of whole milliseconds, and a try that begins so late has failed before it was

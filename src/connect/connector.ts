@@ -5,14 +5,15 @@ import type { WindowLimits } from "../base/flow/in-flight-window.ts";
 import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
-import type { Port } from "../fabric/port.ts";
+import type { Port, Route } from "../fabric/port.ts";
+import type { Target } from "../fabric/target.ts";
 import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
 import type { ResolvedSecurity } from "../security/security-options.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { SessionTable } from "../session/connection/session-table.ts";
-import { ConnectSilence, MessagesLost } from "../session/opening/end-reasons.ts";
+import { ConnectSilence, MessagesLost, sendFailure } from "../session/opening/end-reasons.ts";
 import type { Greeting } from "../wire/handshake.ts";
 import { BackendSet } from "./backend-set.ts";
 import { BalancedPeer } from "./balanced-peer.ts";
@@ -70,6 +71,16 @@ function isLostHello(error: unknown): boolean {
 }
 
 const lostHelloCodes: ReadonlySet<number> = new Set([5, 107, 125]);
+
+/** The route to a peer, where the port connects for it. */
+async function routeTo(port: Port, target: Target, url: string, timeoutMs: number): Promise<Route> {
+  try {
+    return await port.route(target, timeoutMs);
+  } catch (error) {
+    if (!(error instanceof RpcError) || error.fabric === undefined) throw error;
+    throw sendFailure({ peerName: url, port, transferRefused: false }, error.fabric.code);
+  }
+}
 
 /** Enters a peer's address into the port. The error names the URL and says what to do. */
 function admit(port: Port, address: Uint8Array, url: string): number {
@@ -261,7 +272,10 @@ export class Connector {
       this.#assertOpen();
       // A peer may announce ever new lanes: one that is closed costs no further hello.
       if (connection.closed) throw closedError(url);
-      const { address, replyTo } = port.route(target);
+      const routeMs = Math.max(1, untilMs - realClock.now());
+      const { address, replyTo } = await routeTo(port, target, url, routeMs);
+      this.#assertOpen();
+      if (connection.closed) throw closedError(url);
       const leftMs = Math.max(1, untilMs - realClock.now());
       const last = leftMs < 2 * attemptMs;
       try {

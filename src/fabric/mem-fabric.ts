@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
+import { connectionAborted } from "./inbox-port.ts";
 import type { MemRegions } from "./mem-regions.ts";
 import type { Extent, TransferOp } from "./port.ts";
-
-export const connectionAborted = 103;
 
 /** What a fabric needs of a mem port. */
 export interface MemEndpoint {

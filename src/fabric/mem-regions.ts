@@ -4,7 +4,10 @@ const keyRejected = 266; // FI_ENOKEY
 const notPermitted = 13; // EACCES
 const outOfRange = 34; // ERANGE
 
-/** Memory that is registered at a mem port. */
+/** Memory of this port, as a peer names it. */
+export type PeerExtent = Pick<Extent, "key" | "remote" | "bytes">;
+
+/** Memory that is registered at a port in TypeScript. */
 export interface MemRegion {
   readonly bytes: Uint8Array;
   readonly access: number;
@@ -14,7 +17,7 @@ export interface MemRegion {
   onReleased: (() => void) | undefined;
 }
 
-/** The registered memory of a mem port: by index for its owner, by key for peers. */
+/** The registered memory of a port in TypeScript: by index for its owner, by key for peers. */
 export class MemRegions {
   readonly #byIndex: (MemRegion | undefined)[] = [];
   readonly #byKey = new Map<bigint, MemRegion>();
@@ -54,11 +57,25 @@ export class MemRegions {
   }
 
   /** The memory that a peer's extent names, or the error number of the refusal. */
-  find(op: TransferOp, { key, remote, bytes }: Extent): MemRegion | number {
+  find(op: TransferOp, { key, remote, bytes }: PeerExtent): MemRegion | number {
     const region = this.#byKey.get(key);
     if (region === undefined) return keyRejected;
     if ((region.access & (op === "read" ? access.remoteRead : access.remoteWrite)) === 0) return notPermitted;
     return remote + BigInt(bytes) > BigInt(region.bytes.byteLength) ? outOfRange : region;
+  }
+
+  /** The bytes of a peer's extent, or the error number of the refusal. */
+  lent(op: TransferOp, extent: PeerExtent): Uint8Array | number {
+    const region = this.find(op, extent);
+    if (typeof region === "number") return region;
+    const from = Number(extent.remote);
+    return region.bytes.subarray(from, from + extent.bytes);
+  }
+
+  /** Bytes of this port's own registration, or the error number that says it is gone. */
+  own({ index, key }: RegisteredMemory, offset: number, bytes: number): Uint8Array | number {
+    const region = this.#byIndex[index];
+    return region?.key === key ? region.bytes.subarray(offset, offset + bytes) : keyRejected;
   }
 
   /** Copies between an extent of this memory and a peer's. False if the local memory was deregistered. */

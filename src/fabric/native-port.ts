@@ -69,6 +69,7 @@ export class NativePort implements Port {
   readonly revokesKeys: boolean;
   readonly refusesSilently: boolean;
   readonly maxPeers: number;
+  readonly isEventDriven = false;
   onWake: () => void = () => {};
 
   readonly #addon: Addon;

@@ -1,8 +1,9 @@
 import { isIP } from "node:net";
 import { isWildcard } from "./host.ts";
-import { hasHosts, parseUrl } from "./libfabric/url.ts";
+import { hasHosts, isSocketScheme, parseUrl } from "./libfabric/url.ts";
 import { MemPort } from "./mem-port.ts";
 import { NativePort } from "./native-port.ts";
+import { NetPort } from "./net/net-port.ts";
 import type { Port, PortLayout } from "./port.ts";
 import type { Target } from "./target.ts";
 
@@ -12,7 +13,10 @@ import type { Target } from "./target.ts";
  */
 export async function openListeningPort(url: string, layout: PortLayout): Promise<Port> {
   const parsed = parseUrl(url);
-  return parsed.scheme === "mem" ? new MemPort(parsed, layout) : NativePort.open(parsed, true, layout);
+  if (parsed.scheme === "mem") return new MemPort(parsed, layout);
+  return isSocketScheme(parsed.scheme)
+    ? NetPort.listen(parsed, layout)
+    : NativePort.open(parsed, true, layout);
 }
 
 /**
@@ -22,13 +26,15 @@ export async function openListeningPort(url: string, layout: PortLayout): Promis
 export async function openConnectingPort(target: Target, layout: PortLayout): Promise<Port> {
   const { scheme, from } = target;
   const url = { scheme, host: from, port: 0, name: "" };
-  return scheme === "mem" ? new MemPort(url, layout) : NativePort.open(url, false, layout);
+  if (scheme === "mem") return new MemPort(url, layout);
+  return isSocketScheme(scheme) ? NetPort.connecting(scheme, layout) : NativePort.open(url, false, layout);
 }
 
 /** Whether `port` can reach `target` from the address that it is bound to. */
 export function canReach(port: Port, target: Target): boolean {
   if (port.scheme !== target.scheme) return false;
-  if (!hasHosts(port.scheme)) return true;
+  // A socket leaves from wherever the way to the target begins.
+  if (!hasHosts(port.scheme) || isSocketScheme(port.scheme)) return true;
   const bound = parseUrl(port.url).host;
   return bound === target.from || (isWildcard(bound) && isIP(bound) === isIP(target.from));
 }

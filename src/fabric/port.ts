@@ -134,7 +134,7 @@ export interface Route {
  */
 export interface Port {
   readonly scheme: Scheme;
-  /** libfabric's name of the provider: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm", "mem". */
+  /** libfabric's name of the provider: "shm", "tcp", "net", "tcp;ofi_rxm", "verbs;ofi_rxm"; or "mem", "node:net". */
   readonly provider: string;
   /** For logs: "libfabric/1.17 net/1.0". */
   readonly agent: string;
@@ -171,11 +171,17 @@ export interface Port {
   /** Whether the provider breaks the connection without a reason when it refuses a transfer (tcp, verbs). */
   readonly refusesSilently: boolean;
 
+  /** Whether events of the loop make all its progress. Polling such a port finds nothing that they do not bring. */
+  readonly isEventDriven: boolean;
+
   /** How many messages the port has received. */
   readonly received: number;
 
-  /** The route to a target with the scheme of this port. */
-  route(target: Target): Route;
+  /**
+   * The route to a target with the scheme of this port. A port that must connect for it takes at most `timeoutMs`.
+   * @throws RpcError when the target is not reached.
+   */
+  route(target: Target, timeoutMs?: number): Route | Promise<Route>;
   /**
    * Adds an address and returns its index, for `send`.
    * @throws RpcError `unavailable` when certainly no endpoint is there.
@@ -292,6 +298,9 @@ const slotBytes: Readonly<Partial<Record<Scheme, number>>> = {
   mem: 32 * 1024,
   shm: 32 * 1024,
   tcp: 64 * 1024,
+  net: 64 * 1024,
+  "net+unix": 64 * 1024,
+  "net+pipe": 64 * 1024,
 };
 
 export const layoutFor = (scheme: Scheme): PortLayout => ({

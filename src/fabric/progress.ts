@@ -49,6 +49,8 @@ export class Progress implements Turns {
   #delivering = false;
   #closed = false;
   readonly #spinPolicy = new SpinPolicy();
+  /** No port gains anything by polling. */
+  #isEventDriven = false;
   /** This thread has work behind this turn. */
   #goesOn = false;
   /** The sink has put work off until the end of the next turn. */
@@ -70,12 +72,14 @@ export class Progress implements Turns {
 
   add(port: Port): void {
     this.#ports.add(port);
+    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
     port.onWake = () => this.#onWake(port);
     this.wake();
   }
 
   remove(port: Port): void {
     this.#ports.delete(port);
+    this.#isEventDriven = [...this.#ports].every((each) => each.isEventDriven);
     port.onWake = () => {};
     port.disarm();
   }
@@ -83,7 +87,7 @@ export class Progress implements Turns {
   /** A port has woken. */
   #onWake(port: Port): void {
     if (this.#closed) return;
-    if (!this.#asleep || !this.#spinPolicy.shouldBlock(realTimers.now())) {
+    if (!this.#asleep || !this.#blocks(realTimers.now())) {
       this.wake();
       return;
     }
@@ -165,6 +169,11 @@ export class Progress implements Turns {
     return active || this.#putOff;
   }
 
+  /** Whether ports wait in the kernel instead of polling. */
+  #blocks(nowMs: number): boolean {
+    return this.#isEventDriven || this.#spinPolicy.shouldBlock(nowMs);
+  }
+
   /** How many messages all ports have received. */
   #received(): number {
     let count = 0;
@@ -184,7 +193,7 @@ export class Progress implements Turns {
     const nowMs = realTimers.now();
     this.#goesOn = false;
     const sent = this.#flush();
-    const blocks = this.#spinPolicy.shouldBlock(nowMs);
+    const blocks = this.#blocks(nowMs);
     // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
     if (blocks && !this.#goesOn && !this.#putOff && this.#sleep()) return;
     const received = this.#received();
@@ -213,7 +222,7 @@ export class Progress implements Turns {
     return this.#ports.size === 1 ? spinUs : 1;
   }
 
-  #disarm(watches = this.#spinPolicy.shouldBlock(realTimers.now())): void {
+  #disarm(watches = this.#blocks(realTimers.now())): void {
     if (!this.#asleep) return;
     this.#asleep = false;
     realTimers.clearTimeout(this.#slowPoll);

@@ -1,15 +1,15 @@
 import { isWildcard, localAddressTowards, numericHost } from "./host.ts";
-import { hasHosts, isNodeScheme, parseUrl, type Scheme } from "./libfabric/url.ts";
+import { hasHosts, isNodeScheme, isSocketScheme, parseUrl, type Scheme } from "./libfabric/url.ts";
 import { chosenSource } from "./rdma/choose-rail.ts";
 import type { VerbsChoice } from "./rdma/verbs-choice.ts";
 
 /** The resolved address of a peer, with the local address from which the route leaves. */
 export interface Target {
   readonly scheme: Scheme;
-  /** tcp and verbs: a numeric address. Other fabrics: the node. Otherwise "". */
+  /** tcp, verbs and net: a numeric address. Other fabrics: the node. Otherwise "". */
   readonly host: string;
   readonly port: number;
-  /** shm and mem: the name. Other fabrics: the raw address, if the URL has one. */
+  /** shm, mem and net+pipe: the name. net+unix: the path. Other fabrics: the raw address, if the URL has one. */
   readonly name: string;
   /** tcp and verbs: the local numeric address of the route. Otherwise "". */
   readonly from: string;
@@ -35,6 +35,7 @@ export async function locate(url: string, choice?: VerbsChoice): Promise<Target>
       `url "${url}": ${host} can be listened on, not connected to; connect to an address of the server, such as 127.0.0.1`,
     );
   const numeric = await numericHost(host);
+  if (isSocketScheme(scheme)) return { scheme, host: numeric, port, name, from: "" };
   const routed = await localAddressTowards(numeric, port);
   const from =
     scheme === "verbs" && choice !== undefined ? chosenSource(url, numeric, routed, choice) : routed;

@@ -10,7 +10,7 @@ export function isSealed(security: ResolvedSecurity | undefined, scheme: Scheme)
 
 /** Whether what is sent over the fabric does not leave this host. */
 export function staysOnHost(scheme: Scheme): boolean {
-  return scheme === "mem" || scheme === "shm";
+  return scheme === "mem" || scheme === "shm" || scheme === "net+unix";
 }
 
 /**

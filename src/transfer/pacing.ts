@@ -1,4 +1,10 @@
-import { isNodeScheme, type NodeScheme, type Scheme } from "../fabric/libfabric/url.ts";
+import {
+  isNodeScheme,
+  isSocketScheme,
+  type NodeScheme,
+  type Scheme,
+  type SocketScheme,
+} from "../fabric/libfabric/url.ts";
 import type { Port } from "../fabric/port.ts";
 
 /** How a transfer is cut into chunks, and how many are in flight. */
@@ -36,7 +42,7 @@ const always = (chunkBytes: number, inFlight: number, bytes: number): Defaults =
  * waits behind what is in the socket, and a chunk costs both sides a wake-up: chunks are long while nobody waits. On
  * shm and mem a chunk is copied while it is posted.
  */
-const defaults: Readonly<Record<Exclude<Scheme, NodeScheme>, Defaults>> = {
+const defaults: Readonly<Record<Exclude<Scheme, NodeScheme | SocketScheme>, Defaults>> = {
   mem: always(mebi, 4, 8 * mebi),
   shm: always(mebi, 4, 8 * mebi),
   tcp: {
@@ -63,8 +69,9 @@ export function pacingOf(
   };
 }
 
-/** Other fabrics use the values of verbs; they have not been measured. */
+/** Node's sockets use the values of tcp. Other fabrics use those of verbs; they have not been measured. */
 function defaultsOf({ scheme }: Port): Defaults {
+  if (isSocketScheme(scheme)) return defaults.tcp;
   return defaults[isNodeScheme(scheme) ? "verbs" : scheme];
 }
 

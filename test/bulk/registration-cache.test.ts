@@ -20,7 +20,7 @@ async function setUp(url: string, bytes = 3 * mebibyte) {
     dropIdleRegistrations(port);
     port.close();
   });
-  const address = port.admit(port.route(target).address);
+  const address = port.admit((await port.route(target)).address);
   const remote = new Uint8Array(bytes);
   const { key, base } = owner.register(remote.buffer, 0, bytes, access.remoteRead | access.remoteWrite);
 

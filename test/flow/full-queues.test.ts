@@ -34,7 +34,7 @@ async function open(provider: Provider) {
   const target = await locate(reader.url);
   const sender = await openConnectingPort(target, defaultLayout);
   onTestFinished(() => sender.close());
-  const to = sender.admit(sender.route(target).address);
+  const to = sender.admit((await sender.route(target)).address);
   const read: number[] = [];
   const ends: number[] = [];
   let sent = 0;

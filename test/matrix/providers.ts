@@ -1,4 +1,5 @@
-import { networkInterfaces } from "node:os";
+import { networkInterfaces, tmpdir } from "node:os";
+import { join } from "node:path";
 import { isLong } from "./long.ts";
 import { isSecured } from "./secured.ts";
 import { verbsDevices } from "./verbs.ts";
@@ -6,7 +7,7 @@ import { verbsDevices } from "./verbs.ts";
 /** One way for two engines to reach each other. What the tests say holds over every one of them. */
 export interface Provider {
   readonly name: string;
-  readonly scheme: "mem" | "shm" | "tcp" | "verbs";
+  readonly scheme: "mem" | "shm" | "tcp" | "verbs" | "net" | "net+unix";
   /** A URL to listen at that nobody has used before. Where it was really bound, `engine.urls` tells. */
   freshUrl(): string;
   /** A URL of this scheme at which nobody listens. */
@@ -59,6 +60,20 @@ const at = (scheme: "tcp" | "verbs", name: string, host: string, carriesLargest:
   carriesLargest,
 });
 
+/** Node's sockets keep their connections when a transfer is refused, and say at once that nobody is there. */
+const socket = (scheme: "net" | "net+unix", freshUrl: () => string, deadUrl: () => string): Provider => ({
+  name: scheme,
+  scheme,
+  freshUrl,
+  deadUrl,
+  hasConnections: false,
+  connectTimeoutMs: 20_000,
+  heartbeatMs: 1000,
+  carriesLargest: scheme === "net",
+});
+
+const freshPath = () => `net+unix://${join(tmpdir(), freshName())}`;
+
 const hasIpv6 = Object.values(networkInterfaces())
   .flat()
   .some((address) => address?.address === "::1");
@@ -73,14 +88,21 @@ export const providers: readonly Provider[] = [
   at("tcp", "tcp over IPv4", "127.0.0.1", true),
   ...(hasIpv6 ? [at("tcp", "tcp over IPv6", "[::1]", false)] : []),
   at("tcp", "tcp by host name", "localhost", false),
+  socket(
+    "net",
+    () => "net://127.0.0.1:0",
+    () => "net://127.0.0.1:1",
+  ),
+  socket("net+unix", freshPath, freshPath),
   ...verbsDevices.map(({ name, host }) => at("verbs", `verbs on ${name}`, host, false)),
   // Nothing is sealed over mem.
 ].filter(({ scheme }) => !isSecured || scheme !== "mem");
 
 /**
- * One provider for each way through the code. However a tcp address is named, its bytes go one way: what is said of
- * addresses is tested with every provider, all else with these, and with every provider in the long form.
+ * One provider for each way through the code. However a tcp address is named, its bytes go one way, and those of
+ * `net+unix` go the way of `net`: what is said of addresses is tested with every provider, all else with these, and with
+ * every provider in the long form.
  */
 export const transports: readonly Provider[] = isLong
   ? providers
-  : providers.filter(({ scheme, carriesLargest }) => scheme !== "tcp" || carriesLargest);
+  : providers.filter(({ scheme, carriesLargest }) => !/^(tcp|net)/.test(scheme) || carriesLargest);

@@ -14,7 +14,7 @@ it("a peer that is met again at once is not told of the connection that its last
   const target = await locate(reader.url);
   const sender = await openConnectingPort(target, defaultLayout);
   onTestFinished(() => sender.close());
-  const { address } = sender.route(target);
+  const { address } = await sender.route(target);
   let arrived = 0;
   const disconnected: number[] = [];
   const sink: PortSink = {

@@ -77,7 +77,7 @@ describe("strangers", () => {
   it("that name the server's own address keep a place until the answer comes back", async () => {
     const server = await serve({ timeoutMs: 60_000 });
     const someone = await stranger(server);
-    const { address } = someone.port.route(await locate(server.urls[0] as string));
+    const { address } = await someone.port.route(await locate(server.urls[0] as string));
     const flight = await firstFlight(ca);
     for (let i = 0; i < 5; i++) await someone.sayHello(someone.hello({ flight, address }));
     await someone.until(() => security(server).refusals.protocol === 5, "end of the handshakes");

@@ -94,6 +94,12 @@ export function fabricErrorName(code: number): string {
   return meanings[Math.abs(code)]?.[0] ?? `errno ${Math.abs(code)}`;
 }
 
+/** The number of an error by its name: Node's names are the same on all systems, and its numbers are not. */
+export function fabricErrorNumber(name: string): number | undefined {
+  const found = Object.entries(meanings).find(([, [known]]) => known === name);
+  return found === undefined ? undefined : Number(found[0]);
+}
+
 /** What a libfabric error number means for a call; `unknown` for one that is not in the table. */
 export function fabricErrorCode(code: number): RpcCode {
   return meanings[Math.abs(code)]?.[1] ?? "unknown";

@@ -1,31 +1,35 @@
 import { isIP } from "node:net";
 
-/** Schemes whose URLs name a host and a port, and whose raw addresses are socket addresses. */
-export type HostScheme = "tcp" | "verbs";
+/** Schemes on Node's own sockets: TCP, Unix sockets, and Windows' named pipes. */
+export type SocketScheme = "net" | "net+unix" | "net+pipe";
+/** Schemes whose URLs name a host and a port. */
+export type HostScheme = "tcp" | "verbs" | "net";
 /** Schemes whose addresses libfabric alone understands: their URLs name a node and a service, or a raw address. */
 export type NodeScheme = "efa" | "cxi" | "opx" | "psm2" | "psm3" | "ucx";
 /** Schemes that libfabric serves. */
-export type NativeScheme = "shm" | HostScheme | NodeScheme;
+export type NativeScheme = "shm" | "tcp" | "verbs" | NodeScheme;
 const nodeSchemes: readonly NodeScheme[] = ["efa", "cxi", "opx", "psm2", "psm3", "ucx"];
 export const nativeSchemes: readonly NativeScheme[] = ["shm", "tcp", "verbs", ...nodeSchemes];
 /** The providers a URL can name. */
-export type Scheme = "mem" | NativeScheme;
+export type Scheme = "mem" | SocketScheme | NativeScheme;
 
 /** Where an engine listens or a peer is found, taken apart. */
 export interface FabricUrl {
   readonly scheme: Scheme;
   /**
-   * tcp and verbs: a numeric address or a host name, without brackets, for verbs "*" too. Other fabrics: the node, ""
+   * tcp, verbs and net: a numeric address or a host name, without brackets, for verbs "*" too. Other fabrics: the node, ""
    * for any. Else "".
    */
   readonly host: string;
-  /** tcp and verbs: 0 … 65535. Other fabrics: the service, 0 for none. Else 0. */
+  /** tcp, verbs and net: 0 … 65535. Other fabrics: the service, 0 for none. Else 0. */
   readonly port: number;
-  /** shm and mem: the name. Other fabrics: the raw address in hexadecimal digits, if the URL has one. Else "". */
+  /** shm, mem and net+pipe: the name. net+unix: the path. Other fabrics: the raw address in hexadecimal digits, if the URL has one. Else "". */
   readonly name: string;
 }
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
+/** What fits into a socket address on every system. */
+const mostPathBytes = 103;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =
   /^(?:\[([0-9A-Fa-f:.%]{2,64}[A-Za-z0-9_.-]{0,16})\]|([A-Za-z0-9_.*-]{0,253})):(\d{1,10})$/;
@@ -33,9 +37,9 @@ const hostPattern =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$/;
 
 /**
- * Reads `tcp://host:port` or `verbs://host:port` (IPv6 in brackets; a port is required, 0 lets the system pick when
- * listening; `verbs://*:port` listens at every device), `shm://name` or `mem://name`; for the other fabrics
- * `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
+ * Reads `tcp://host:port`, `verbs://host:port` or `net://host:port` (IPv6 in brackets; a port is required, 0 lets the
+ * system pick when listening; `verbs://*:port` listens at every device), `shm://name`, `mem://name` or
+ * `net+pipe://name`, or `net+unix:///path`; for the other fabrics `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
  * TypeError that names the part and the rule.
  */
 export function parseUrl(url: string): FabricUrl {
@@ -46,17 +50,25 @@ export function parseUrl(url: string): FabricUrl {
   switch (scheme) {
     case "mem":
     case "shm":
+    case "net+pipe":
       if (!namePattern.test(rest)) {
         throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -`);
       }
       return { scheme, host: "", port: 0, name: rest };
+    case "net+unix":
+      if (!rest.startsWith("/") || rest.includes("\0") || Buffer.byteLength(rest) > mostPathBytes)
+        throw new TypeError(
+          `url "${url}": expected net+unix:///path, a path of at most ${mostPathBytes} bytes`,
+        );
+      return { scheme, host: "", port: 0, name: rest };
     case "tcp":
     case "verbs":
+    case "net":
       return parseHostAndPort(url, scheme, rest);
     default:
       if (isNodeScheme(scheme)) return parseNodeAndService(url, scheme, rest);
       throw new TypeError(
-        `url "${url}": expected tcp://host:port, verbs://host:port, shm://name or mem://name (or node:service of ${nodeSchemes.join(", ")})`,
+        `url "${url}": expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name (or node:service of ${nodeSchemes.join(", ")})`,
       );
   }
 }
@@ -102,7 +114,12 @@ export function formatHostUrl(scheme: HostScheme | NodeScheme, host: string, por
 
 /** Whether URLs of the scheme name a host and a port. */
 export function hasHosts(scheme: Scheme): scheme is HostScheme {
-  return scheme === "tcp" || scheme === "verbs";
+  return scheme === "tcp" || scheme === "verbs" || scheme === "net";
+}
+
+/** Whether the scheme is one of Node's own sockets. */
+export function isSocketScheme(scheme: string): scheme is SocketScheme {
+  return scheme === "net" || scheme === "net+unix" || scheme === "net+pipe";
 }
 
 /** Whether only libfabric understands the addresses of the scheme. */

@@ -19,7 +19,7 @@ export class RawWriter {
   static async open(url: string): Promise<RawWriter> {
     const target = await locate(url);
     const port = await openConnectingPort(target, defaultLayout);
-    return new RawWriter(port, port.admit(port.route(target).address));
+    return new RawWriter(port, port.admit((await port.route(target)).address));
   }
 
   /**

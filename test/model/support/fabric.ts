@@ -1,5 +1,5 @@
+import { connectionAborted } from "../../../src/fabric/inbox-port.ts";
 import {
-  connectionAborted,
   isGone,
   type MemEndpoint,
   MemFabric,

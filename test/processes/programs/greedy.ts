@@ -22,7 +22,7 @@ const { url } = settings<{ readonly url: string }>();
 
 const target = await locate(url);
 const port = await openConnectingPort(target, defaultLayout);
-const { address, replyTo } = port.route(target);
+const { address, replyTo } = await port.route(target);
 const server = port.admit(address);
 
 let welcome: { readonly session: number; readonly nonce: bigint } | undefined;

@@ -17,7 +17,7 @@ const { listen, url, bytes } = settings<LateSettings>();
 // A port without an engine is nothing that a user can reach.
 const target = await locate(url);
 const raw = await openConnectingPort(target, defaultLayout);
-const writer = new LateWriter(raw, raw.admit(raw.route(target).address), bytes);
+const writer = new LateWriter(raw, raw.admit((await raw.route(target)).address), bytes);
 const engine = await Engine.open({ listen, serve: [writer.implementation], onHandlerError: () => {} });
 
 obey({

@@ -29,7 +29,7 @@ const target = from === undefined ? found : { ...found, from };
 const strangers: Stranger[] = [];
 for (let i = 0; i < addresses; i++) {
   const port = await openConnectingPort(target, defaultLayout);
-  const { address, replyTo } = port.route(target);
+  const { address, replyTo } = await port.route(target);
   strangers.push({ port, server: port.admit(address), replyTo });
 }
 const flight = await firstFlight();

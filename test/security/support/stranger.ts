@@ -42,7 +42,7 @@ export class Stranger implements Disposable {
   static async at(url: string): Promise<Stranger> {
     const target = await locate(url);
     const port = await openConnectingPort(target, defaultLayout);
-    const { address, replyTo } = port.route(target);
+    const { address, replyTo } = await port.route(target);
     return new Stranger(port, port.admit(address), replyTo);
   }
 

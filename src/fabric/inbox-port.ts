@@ -1,0 +1,204 @@
+import { realTimers } from "../base/time/real-timers.ts";
+import { appendEntry, completion, ringBytes, ringEntries } from "./completion-ring.ts";
+import { Completions } from "./completions.ts";
+import type { PortQueues } from "./libfabric/port-report.ts";
+import type { Port, PortLayout, PortSink } from "./port.ts";
+import { SendSlots } from "./send-slots.ts";
+
+const truncated = 265; // FI_ETRUNC
+const noBytes = new Uint8Array(0);
+
+/** Something that a port has to tell. */
+interface Entry {
+  readonly kind: number;
+  readonly status: number;
+  readonly token: number;
+  /** The upper half of a put notification's data, or the token of a parked message. */
+  readonly high?: number;
+  /** Message: its bytes, which are copied into a free receive slot. */
+  readonly bytes?: Uint8Array;
+  /** Transfer and put notification: how many bytes moved. */
+  readonly moved?: number;
+}
+
+/**
+ * The part that the ports in TypeScript share: slots, and an inbox of what has happened, which the next progress
+ * delivers through the completion ring.
+ */
+export abstract class InboxPort {
+  readonly slab: Buffer;
+  readonly slabView: DataView;
+  readonly slotBytes: number;
+  onWake: () => void = () => {};
+  protected readonly sendSlots: SendSlots;
+  protected readonly completions: Completions;
+  protected isClosed = false;
+  protected readonly receiveDepth: number;
+  readonly #receiveSlots: number[] = [];
+  /** Receive slots whose entries are in the ring. The next progress frees them. */
+  #delivered: number[] = [];
+  /** Entries that are not in the ring yet, oldest first. */
+  #inbox: Entry[] = [];
+  #armed = false;
+  #mostReceived = 0;
+  #mostUnread = 0;
+
+  constructor({ slotBytes, sendSlots, receiveSlots }: PortLayout) {
+    const slab = new ArrayBuffer((sendSlots + receiveSlots) * slotBytes);
+    this.slab = Buffer.from(slab);
+    this.slabView = new DataView(slab);
+    this.slotBytes = slotBytes;
+    this.sendSlots = new SendSlots(sendSlots, slotBytes);
+    this.completions = new Completions(new ArrayBuffer(ringBytes), this.sendSlots, slotBytes);
+    this.receiveDepth = receiveSlots;
+    for (let i = receiveSlots - 1; i >= 0; i--) this.#receiveSlots.push((sendSlots + i) * slotBytes);
+  }
+
+  takeSlot(held = 0): number {
+    return this.sendSlots.take(held);
+  }
+
+  returnSlot(offset: number): void {
+    this.sendSlots.put(offset);
+  }
+
+  /** A message has arrived for the port. */
+  deliver(bytes: Uint8Array): void {
+    this.#arrive({ kind: completion.message, status: 0, token: 0, bytes });
+  }
+
+  /** A peer's write with a put notification has arrived. */
+  deliverPutNotification(notification: bigint, moved: number): void {
+    const high = Number(notification >> 32n);
+    const token = Number(notification & 0xffff_ffffn);
+    this.#arrive({ kind: completion.putNotification, status: 0, token, high, moved });
+  }
+
+  /** A send has completed. Its slot is free. */
+  endSend(token: number, status: number): void {
+    this.#arrive({ kind: completion.sent, status, token });
+  }
+
+  /** The message of a slot waits elsewhere, under another token. */
+  protected parkSend(token: number, parked: number): void {
+    this.#arrive({ kind: completion.parked, status: 0, token, high: parked });
+  }
+
+  endTransfer(token: number, status: number, moved: number): void {
+    this.#arrive({ kind: completion.transfer, status, token, moved });
+  }
+
+  /** The peer behind an address is gone. */
+  losePeer(address: number): void {
+    this.#arrive({ kind: completion.peerGone, status: connectionAborted, token: address });
+  }
+
+  /** The peer behind an address is not waited for any more. */
+  protected dropPeer(address: number): void {
+    this.#inbox = this.#inbox.filter(({ kind, token }) => kind !== completion.peerGone || token !== address);
+  }
+
+  protected turnAway(refused: number, malformed: number): void {
+    this.#arrive({ kind: completion.turnedAway, status: 0, token: refused, moved: malformed });
+  }
+
+  progress(_spinUs: number, sink: PortSink): number {
+    if (this.isClosed) return 0;
+    for (const slot of this.#delivered) this.#receiveSlots.push(slot);
+    this.#delivered = [];
+    this.gather();
+    let count = 0;
+    while (count < this.#inbox.length && count < ringEntries && this.#publish(this.#inbox[count] as Entry))
+      count++;
+    if (count === 0) return 0;
+    // Both levels fall only here.
+    this.#mostReceived = Math.max(this.#mostReceived, this.receiveDepth - this.#receiveSlots.length);
+    this.#mostUnread = Math.max(this.#mostUnread, this.#inbox.length);
+    this.#inbox.splice(0, count);
+    this.completions.deliver(count, this as unknown as Port, sink);
+    return count;
+  }
+
+  /** Puts what lies elsewhere into the inbox. */
+  protected gather(): void {}
+
+  /** How many entries wait in the inbox. */
+  protected get unread(): number {
+    return this.#inbox.length;
+  }
+
+  /**
+   * Writes one entry at the tail of the ring. False if a message finds no free receive slot: it and all later entries
+   * wait.
+   */
+  #publish(entry: Entry): boolean {
+    const { kind, bytes = noBytes } = entry;
+    let { status, token } = entry;
+    if (kind === completion.message && bytes.byteLength > this.slotBytes) status = truncated;
+    else if (kind === completion.message) {
+      const slot = this.#receiveSlots.pop();
+      if (slot === undefined) return false;
+      this.slab.set(bytes, slot);
+      this.#delivered.push(slot);
+      token = slot;
+    }
+    appendEntry(this.completions.ring, kind, status, token, entry.moved ?? bytes.byteLength, entry.high ?? 0);
+    return true;
+  }
+
+  #arrive(entry: Entry): void {
+    if (this.isClosed) return;
+    this.#inbox.push(entry);
+    if (!this.#armed) return;
+    this.#armed = false;
+    realTimers.setImmediate(() => this.onWake());
+  }
+
+  /** Something has come while nothing of the port runs: a sleeping port wakes within this call. */
+  protected wakeNow(): void {
+    if (!this.#armed) return;
+    this.#armed = false;
+    this.onWake();
+  }
+
+  /** These ports do not spin. */
+  readonly spinLostUs = 0;
+  readonly spinCaught = 0;
+
+  arm(): boolean {
+    if (this.isClosed || this.#inbox.length > 0) return false;
+    this.#armed = true;
+    return true;
+  }
+
+  disarm(): void {
+    this.#armed = false;
+  }
+
+  get received(): number {
+    return this.completions.received;
+  }
+
+  protected queues(waiting: number): PortQueues {
+    const unread = this.#inbox.length;
+    const received = this.receiveDepth - this.#receiveSlots.length;
+    return {
+      send: this.sendSlots.level,
+      receive: {
+        depth: this.receiveDepth,
+        used: received,
+        highest: Math.max(this.#mostReceived, received),
+      },
+      completion: { depth: ringEntries, used: unread, highest: Math.max(this.#mostUnread, unread) },
+      waiting,
+    };
+  }
+
+  /** Nothing arrives any more, and what was posted ends with `status`. */
+  protected abandon(status: number): void {
+    this.#inbox = [];
+    this.completions.abandon(status);
+  }
+}
+
+export const connectionAborted = 103;

@@ -1,0 +1,109 @@
+import { FrameFault, frameKind, headerBytes, headerFault } from "./frame.ts";
+
+/** Takes the frames of a connection, in order. */
+export interface FrameSink {
+  /** Takes nothing more now: reading stops, and goes on later. */
+  readonly isFull: boolean;
+  /** A whole frame lies at `at`, `length` bytes with its header. The sink may keep the bytes. */
+  onFrame(bytes: Buffer, at: number, length: number): void;
+  /** Bytes of a transfer, as they come: `left` more belong to the same frame. The sink copies them. */
+  onBytes(kind: number, request: number, word: number, bytes: Buffer, left: number): void;
+}
+
+const leastPartialBytes = 512;
+
+/**
+ * Cuts a stream into frames. A length is checked before memory is taken for it: at most one frame is held in part, in
+ * memory that grows with what has come. Bytes of transfers are never held.
+ */
+export class FrameReader {
+  readonly #slotBytes: number;
+  readonly #sink: FrameSink;
+  #isFirst = true;
+  /** A frame that has come in part. */
+  #partial: Buffer | undefined;
+  #held = 0;
+  /** The transfer whose bytes come now, and how many more belong to the frame. */
+  #kind = 0;
+  #request = 0;
+  #word = 0;
+  #left = 0;
+
+  constructor(slotBytes: number, sink: FrameSink) {
+    this.#slotBytes = slotBytes;
+    this.#sink = sink;
+  }
+
+  /**
+   * Takes the frames of `chunk` from `at` on, and returns where it stopped.
+   * @throws FrameFault for bytes that no peer sends.
+   */
+  read(chunk: Buffer, at: number): number {
+    while (at < chunk.byteLength && !this.#sink.isFull) {
+      if (this.#left > 0) at = this.#pass(chunk, at);
+      else if (this.#held > 0 || chunk.byteLength - at < headerBytes) at = this.#hold(chunk, at);
+      else {
+        const length = this.#begin(chunk, at);
+        if (length === 0) at += headerBytes;
+        else if (chunk.byteLength - at < length) at = this.#hold(chunk, at);
+        else {
+          this.#sink.onFrame(chunk, at, length);
+          at += length;
+        }
+      }
+    }
+    return at;
+  }
+
+  /** Checks a header. Returns the length of its frame, or 0 where bytes of a transfer follow. */
+  #begin(bytes: Buffer, at: number): number {
+    const fault = headerFault(bytes, at, this.#isFirst, this.#slotBytes);
+    if (fault !== "") throw new FrameFault(fault);
+    this.#isFirst = false;
+    const length = bytes.readUInt32LE(at);
+    const kind = bytes[at + 4] as number;
+    if (kind !== frameKind.putBytes && kind !== frameKind.gotBytes) return length;
+    this.#kind = kind;
+    this.#request = bytes.readUInt32LE(at + 8);
+    this.#word = bytes.readUInt32LE(at + 12);
+    this.#left = length - headerBytes;
+    if (this.#left === 0) this.#sink.onBytes(kind, this.#request, this.#word, noBytes, 0);
+    return 0;
+  }
+
+  #pass(chunk: Buffer, at: number): number {
+    const end = Math.min(at + this.#left, chunk.byteLength);
+    this.#left -= end - at;
+    this.#sink.onBytes(this.#kind, this.#request, this.#word, chunk.subarray(at, end), this.#left);
+    return end;
+  }
+
+  /** Keeps what has come of a frame: first of its header, then of the whole. */
+  #hold(chunk: Buffer, at: number): number {
+    const wanted = this.#held < headerBytes ? headerBytes : (this.#partial as Buffer).readUInt32LE(0);
+    const end = Math.min(at + wanted - this.#held, chunk.byteLength);
+    const partial = this.#room(this.#held + end - at, wanted);
+    chunk.copy(partial, this.#held, at, end);
+    this.#held += end - at;
+    if (this.#held < wanted) return end;
+    const length = wanted === headerBytes ? this.#begin(partial, 0) : wanted;
+    if (length > this.#held) return end;
+    this.#partial = undefined;
+    this.#held = 0;
+    if (length > 0) this.#sink.onFrame(partial, 0, length);
+    return end;
+  }
+
+  /** Memory for `needed` bytes of a frame of `wanted`. */
+  #room(needed: number, wanted: number): Buffer {
+    const before = this.#partial;
+    if (before !== undefined && before.byteLength >= needed) return before;
+    const bytes = Math.max(needed, leastPartialBytes, Math.min(2 * needed, wanted));
+    const partial = Buffer.allocUnsafe(bytes);
+    before?.copy(partial, 0, 0, this.#held);
+    this.#partial = partial;
+    return partial;
+  }
+}
+
+const noBytes = Buffer.alloc(0);

@@ -1,0 +1,267 @@
+import type { Socket } from "node:net";
+import { firstParked } from "../completion-ring.ts";
+import { FrameFault, frameKind, headerBytes, magic, version } from "./frame.ts";
+import { FrameReader, type FrameSink } from "./frame-reader.ts";
+import { FrameWriter, type WriteBuffers } from "./frame-writer.ts";
+import { type TransferOwner, Transfers } from "./transfers.ts";
+
+/** What a connection needs of its port. */
+export interface LinkOwner extends TransferOwner {
+  readonly slab: Buffer;
+  readonly slotBytes: number;
+  readonly buffers: WriteBuffers;
+  /** The port takes nothing more in this turn. */
+  readonly isFull: boolean;
+  deliver(message: Uint8Array): void;
+  endSend(token: number, status: number): void;
+  /** Takes a message out of its slot, where slots are short. Returns its token, or -1. */
+  park(slot: number): number;
+  /** The peer has said hello. `address` is the return address of this side, or empty. */
+  onHello(link: Link, address: Buffer): void;
+  /** There is something to read, or the connection has ended. */
+  onReadable(link: Link): void;
+  /** The connection has ended before the peer's hello. */
+  onUnborn(link: Link): void;
+  /** Frames wait for the end of this turn. */
+  flushSoon(link: Link): void;
+}
+
+/** A message that the socket does not take yet. */
+interface WaitingMessage {
+  readonly address: number;
+  /** Its slot, or the token under which it was parked. */
+  readonly token: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Bytes that a socket may hand over before they are read. Then it pauses, and the peer feels it. */
+const mostUnreadBytes = 128 * 1024;
+const mostParked = 16;
+/** How long the last bytes of a connection may take to leave. */
+const lastBytesMs = 1000;
+
+/** One connection with a peer: messages and transfers in frames, over one socket. */
+export class Link implements FrameSink {
+  /** The port's addresses of the peer behind it. */
+  readonly addresses = new Set<number>();
+  readonly isDialed: boolean;
+  readonly socket: Socket;
+  readonly transfers: Transfers;
+  /** The peer has said hello. */
+  isGreeted = false;
+  /** It is in the port's list of connections to read. */
+  isListed = false;
+  /** Its frames wait for the end of the turn. */
+  isDirty = false;
+  /** Nothing is sent and nothing is read any more. */
+  isOver = false;
+  /** Why it ended; undefined where the peer closed it. */
+  error: NodeJS.ErrnoException | FrameFault | undefined;
+  readonly #owner: LinkOwner;
+  readonly #reader: FrameReader;
+  readonly #writer: FrameWriter;
+  #waiting: WaitingMessage[] = [];
+  #parked = 0;
+  #chunks: Buffer[] = [];
+  #at = 0;
+  #unreadBytes = 0;
+  #hasEnded = false;
+
+  constructor(owner: LinkOwner, socket: Socket, isDialed: boolean) {
+    this.#owner = owner;
+    this.socket = socket;
+    this.isDialed = isDialed;
+    this.#reader = new FrameReader(owner.slotBytes, this);
+    this.#writer = new FrameWriter(socket, owner.buffers, () => this.#write());
+    this.transfers = new Transfers(owner, this.#writer);
+    socket.setNoDelay(true);
+    socket.on("data", (chunk: Buffer) => this.#onData(chunk));
+    socket.on("error", (error: NodeJS.ErrnoException) => {
+      this.error ??= error;
+    });
+    socket.on("end", () => this.#onEnd());
+    socket.on("close", () => this.#onEnd());
+  }
+
+  get isFull(): boolean {
+    return this.isOver || this.#owner.isFull;
+  }
+
+  /** All that came before the end of the connection has been read. */
+  get isAtEnd(): boolean {
+    return this.#hasEnded && this.#chunks.length === 0;
+  }
+
+  get hasUnread(): boolean {
+    return this.#chunks.length > 0;
+  }
+
+  /** Messages and transfers that the peer does not take yet. */
+  get waiting(): number {
+    return this.#waiting.length + this.transfers.waiting;
+  }
+
+  /** The first frame. `address`: the return address of the side that connected. */
+  sayHello(address: Uint8Array): void {
+    const buffer = this.#writer.begin(frameKind.hello, address.byteLength, magic, version);
+    buffer.set(address, this.#writer.bodyAt(address.byteLength));
+    this.#writer.flush();
+  }
+
+  /** True: the message was taken, and its slot is free. */
+  send(address: number, slot: number, bytes: number): boolean {
+    const message = this.#owner.slab.subarray(slot, slot + bytes);
+    if (this.#waiting.length === 0 && this.#writer.hasRoom) {
+      this.#writeMessage(message);
+      this.#owner.flushSoon(this);
+      return true;
+    }
+    const parked = this.#parked < mostParked ? this.#owner.park(slot) : -1;
+    if (parked < 0) this.#waiting.push({ address, token: slot, bytes: message });
+    else {
+      this.#parked++;
+      this.#waiting.push({ address, token: parked, bytes: Uint8Array.from(message) });
+    }
+    return false;
+  }
+
+  /** Writes what waits, as far as the socket takes it. */
+  #write(): void {
+    if (this.isOver) return;
+    const writer = this.#writer;
+    if (writer.hasRoom) this.transfers.writeShort();
+    while (writer.hasRoom && this.#waiting.length > 0) {
+      const { token, bytes } = this.#waiting.shift() as WaitingMessage;
+      this.#writeMessage(bytes);
+      this.#end(token, 0);
+    }
+    while (writer.hasRoom && this.transfers.writePiece());
+    this.#owner.flushSoon(this);
+  }
+
+  #writeMessage(message: Uint8Array): void {
+    const buffer = this.#writer.begin(frameKind.message, message.byteLength, 0, 0);
+    buffer.set(message, this.#writer.bodyAt(message.byteLength));
+  }
+
+  #end(token: number, status: number): void {
+    if (token >= firstParked) this.#parked--;
+    this.#owner.endSend(token, status);
+  }
+
+  /** A transfer was asked for. */
+  goOn(): void {
+    this.#write();
+  }
+
+  /** The turn is over: what was collected leaves in one write. */
+  flush(): void {
+    this.isDirty = false;
+    if (!this.isOver) this.#writer.flush();
+  }
+
+  // ---- what arrives -------------------------------------------------------------------------------------------------
+
+  #onData(chunk: Buffer): void {
+    if (this.isOver) return;
+    this.#chunks.push(chunk);
+    this.#unreadBytes += chunk.byteLength;
+    if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
+    // The hello is expected by whoever connects, with or without turns.
+    if (!this.isGreeted) this.read();
+    if (this.isGreeted) this.#owner.onReadable(this);
+  }
+
+  #onEnd(): void {
+    this.#hasEnded = true;
+    if (this.isOver) return;
+    if (this.isGreeted) this.#owner.onReadable(this);
+    else this.#owner.onUnborn(this);
+  }
+
+  /** Reads what has come, as far as the port takes it. */
+  read(): void {
+    try {
+      while (this.#chunks.length > 0 && !this.isFull) {
+        const chunk = this.#chunks[0] as Buffer;
+        this.#at = this.#reader.read(chunk, this.#at);
+        if (this.#at < chunk.byteLength) break;
+        this.#chunks.shift();
+        this.#at = 0;
+        this.#unreadBytes -= chunk.byteLength;
+      }
+    } catch (error) {
+      if (!(error instanceof FrameFault)) throw error;
+      this.error = error;
+      this.#chunks = [];
+      this.socket.destroy();
+      return;
+    }
+    if (this.#unreadBytes < mostUnreadBytes && this.socket.isPaused()) this.socket.resume();
+    if (this.transfers.hasWork) this.#write();
+  }
+
+  onFrame(bytes: Buffer, at: number, length: number): void {
+    const kind = bytes[at + 4] as number;
+    const request = bytes.readUInt32LE(at + 8);
+    const word = bytes.readUInt32LE(at + 12);
+    const body = () => bytes.subarray(at + headerBytes, at + length);
+    switch (kind) {
+      case frameKind.hello:
+        this.isGreeted = true;
+        return this.#owner.onHello(this, body());
+      case frameKind.message:
+        return this.#owner.deliver(body());
+      case frameKind.done:
+        return this.transfers.onDone(request, word);
+      default:
+        return this.transfers.onRequest(kind, request, word, bytes[at + 5] as number, bytes, at);
+    }
+  }
+
+  onBytes(kind: number, request: number, word: number, bytes: Buffer): void {
+    if (kind === frameKind.putBytes) this.transfers.onPutBytes(request, word, bytes);
+    else this.transfers.onGotBytes(request, bytes);
+  }
+
+  // ---- the end ------------------------------------------------------------------------------------------------------
+
+  /** Nobody uses an address any more: what waits for it ends. */
+  forget(address: number, status: number): void {
+    this.addresses.delete(address);
+    this.transfers.abandon(status, address);
+    this.#drop(status, (message) => message.address === address);
+  }
+
+  /** What was written leaves, then the connection ends. */
+  close(status: number): void {
+    if (this.isOver) return;
+    this.flush();
+    this.isOver = true;
+    this.socket.unref();
+    this.socket.setTimeout(lastBytesMs, () => this.socket.destroy());
+    this.socket.end();
+    // Its end is read, and the bytes before it are not.
+    this.socket.resume();
+    this.#release(status);
+  }
+
+  /** The connection ends at once. */
+  cut(status: number): void {
+    this.isOver = true;
+    this.socket.destroy();
+    this.#release(status);
+  }
+
+  #release(status: number): void {
+    this.#chunks = [];
+    this.transfers.abandon(status);
+    this.#drop(status, () => true);
+  }
+
+  #drop(status: number, isMeant: (message: WaitingMessage) => boolean): void {
+    const dropped = this.#waiting.filter(isMeant);
+    this.#waiting = this.#waiting.filter((message) => !isMeant(message));
+    for (const { token } of dropped) this.#end(token, status);
+  }
+}
