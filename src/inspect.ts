@@ -12,6 +12,7 @@ export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabr
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {
   type AddonAttempt,
+  type BuiltInReport,
   type LoadReport,
   type ProvidersReport,
   providers,
@@ -25,7 +26,7 @@ export type {
   QueuePairAttributes,
   VerbsDescription,
 } from "./fabric/libfabric/port-report.ts";
-export type { HostScheme, NativeScheme, NodeScheme } from "./fabric/libfabric/url.ts";
+export type { HostScheme, NativeScheme, NodeScheme, SocketScheme } from "./fabric/libfabric/url.ts";
 export type { Absences, PortGauges } from "./fabric/port.ts";
 export {
   type QueuePairState,
@@ -40,7 +41,6 @@ export {
   describeFabrics,
   type FabricReport,
   type FabricsReport,
-  type MemReport,
   type RdmaDeviceReport,
 } from "./fabric/rdma/fabrics.ts";
 export type { ForkSafety, LockedMemory } from "./fabric/rdma/pinned-memory.ts";

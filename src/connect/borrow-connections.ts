@@ -3,12 +3,10 @@ import { realClock } from "../base/time/clock.ts";
 import { realTimers } from "../base/time/real-timers.ts";
 import { isWildcard } from "../fabric/host.ts";
 import { hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import { fastestFirst } from "../fabric/preference.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import type { OwnerLink } from "../transfer/handles/borrowing.ts";
-
-/** The nearest and fastest way first: within this process, within this host, then the network. */
-const preferred = ["mem", "shm", "verbs", "tcp", "net+unix", "net+pipe", "net"];
 
 /**
  * Less than this is no time: timers are of whole milliseconds, and a try that begins so late has failed before it was
@@ -105,7 +103,7 @@ export class BorrowConnections {
   async #connectTo({ urls, incarnation }: RegionHandle, untilMs: number): Promise<OwnerConnection> {
     const tried: string[] = [];
     let isGone = false;
-    for (const url of [...urls].sort((a, b) => rank(a) - rank(b))) {
+    for (const url of fastestFirst(urls)) {
       const fault = unusable(url);
       if (fault !== undefined) {
         tried.push(`${url}: ${fault}`);
@@ -133,11 +131,6 @@ export class BorrowConnections {
 function unreachable(code: "not_found" | "unavailable", why: string): RpcError {
   const message = `borrow: the owner of the region cannot be reached: ${why}`;
   return new RpcError({ code, message, origin: "local" });
-}
-
-function rank(url: string): number {
-  const index = preferred.indexOf(url.slice(0, url.indexOf("://")));
-  return index < 0 ? preferred.length : index;
 }
 
 /** Why a URL out of a handle cannot be connected to. */

@@ -6,6 +6,7 @@ import { realClock } from "../base/time/clock.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
 import { parseUrl } from "../fabric/libfabric/url.ts";
 import type { Port, Route } from "../fabric/port.ts";
+import { fastestFirst } from "../fabric/preference.ts";
 import type { Target } from "../fabric/target.ts";
 import { isSamePrincipal, principalOf } from "../security/identity.ts";
 import { isSealed } from "../security/securable.ts";
@@ -143,11 +144,11 @@ export class Connector {
     return new Peer(server);
   }
 
-  /** A peer that connects with its first call, by the first of the URLs that answers. */
+  /** A peer that connects with its first call, by the first of the URLs that answers, the fastest fabric first. */
   lazyPeer(urls: readonly string[], options: ConnectOptions): Peer {
     for (const url of urls) parseUrl(url);
     this.#assertOpen();
-    return new Peer(this.#server(urls, options));
+    return new Peer(this.#server(fastestFirst(urls), options));
   }
 
   async balanced(where: readonly string[] | Resolver, options: BalanceOptions): Promise<BalancedPeer> {

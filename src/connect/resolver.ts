@@ -82,7 +82,7 @@ export function dnsResolver(url: string, options: DnsResolverOptions = {}): Reso
   const { everyMs, lookUp, clock } = resolveOptions("dnsResolver", options, dnsFields);
   const { scheme, host, port } = parseUrl(url);
   if (!hasHosts(scheme))
-    throw new TypeError(`dnsResolver: ${url} has no host to look up, only tcp and verbs URLs have`);
+    throw new TypeError(`dnsResolver: ${url} has no host to look up, only tcp, verbs and net URLs have`);
   return {
     name: url,
     start(listener) {

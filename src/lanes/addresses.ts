@@ -1,4 +1,4 @@
-import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
+import { formatHostUrl, hasHosts, mostPathBytes, parseUrl } from "../fabric/libfabric/url.ts";
 import { listeningUrls } from "../fabric/rdma/choose-rail.ts";
 
 /**
@@ -20,7 +20,7 @@ export function publishedUrls(
 }
 
 /**
- * The first address of lane `lane` for a dispatcher's `url`: a name made of the dispatcher's (shm), or the
+ * The first address of lane `lane` for a dispatcher's `url`: a name made of the dispatcher's (shm, net+unix, net+pipe), or the
  * dispatcher's host with a free port or the port counted from `firstPort`.
  *
  * @throws TypeError for an address that has no lanes: `mem://` ends at its thread; RangeError for a port or a name
@@ -30,21 +30,20 @@ export function laneUrl(url: string, lane: number, firstPort: number | undefined
   const { scheme, host, name } = parseUrl(url);
   if (scheme === "mem")
     throw new TypeError(`openLanes: listen: "${url}" cannot have lanes, mem:// reaches no other thread`);
-  if (!hasHosts(scheme) && scheme !== "shm")
-    throw new TypeError(`openLanes: listen: "${url}" cannot have lanes, only tcp, verbs and shm can`);
-  if (scheme === "shm") {
+  if (scheme === "shm" || scheme === "net+unix" || scheme === "net+pipe") {
     const own = `${name}.lane${lane}`;
+    const maxNameLength = scheme === "net+unix" ? mostPathBytes : 64;
     if (own.length > maxNameLength)
       throw new RangeError(
         `openLanes: listen: "${url}": the name of a lane, "${own}", has ${own.length} characters, at most ${maxNameLength} are allowed`,
       );
     return `${scheme}://${own}`;
   }
+  if (!hasHosts(scheme))
+    throw new TypeError(`openLanes: listen: "${url}" cannot have lanes, only tcp, verbs, shm and net can`);
   const port = firstPort === undefined ? 0 : firstPort + lane;
   return formatHostUrl(scheme, host, port);
 }
-
-const maxNameLength = 64;
 
 /** What the list of lanes may take of a message of 16 KiB. The rest of a welcome stands beside it. */
 const maxListBytes = 12 * 1024;

@@ -44,7 +44,7 @@ describe("the options of openLanes", () => {
       { listen: `shm://${"a".repeat(60)}` },
       "has 66 characters, at most 64 are allowed",
     ],
-    ["a fabric without lanes", { listen: "psm3://*:1" }, "only tcp, verbs and shm can"],
+    ["a fabric without lanes", { listen: "psm3://*:1" }, "only tcp, verbs, shm and net can"],
     [
       "a list of lanes longer than a message",
       { listen: `shm://${"a".repeat(40)}`, lanes: 256 },

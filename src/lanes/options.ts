@@ -55,7 +55,7 @@ export interface RestartOptions {
  */
 export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOptions)[number]> {
   /**
-   * One or several published URLs: `tcp://host:port`, `verbs://host:port` or `shm://name`. Each lane also has an
+   * One or several published URLs: `tcp://host:port`, `verbs://host:port`, `net://host:port`, `shm://name` or `net+unix:///path`. Each lane also has an
    * address of its own for each of them.
    */
   readonly listen: string | readonly string[];
@@ -65,7 +65,7 @@ export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOpti
    */
   readonly lanes?: number;
   /**
-   * For tcp and verbs: lane n listens at port `firstLanePort` + n. Set it if a firewall must know the ports. Default:
+   * For tcp, verbs and net: lane n listens at port `firstLanePort` + n. Set it if a firewall must know the ports. Default:
    * free ports.
    */
   readonly firstLanePort?: number;

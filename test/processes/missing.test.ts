@@ -11,13 +11,13 @@ describe.each([
   [
     "libfabric",
     { CINNABAR_LIBFABRIC: "/nonexistent/libfabric.so.1" },
-    ["libfabric was not found", "apt-get install libfabric1", "mem:// and shm:// work without it"],
+    ["libfabric was not found", "apt-get install libfabric1", "net://, shm:// and mem:// work without it"],
     { opened: overShm, refused: overTcp, shm: { available: true, reason: "" } },
   ],
   [
     "the addon",
     { CINNABAR_ADDON: "/nonexistent/cinnabar.node" },
-    ["native addon was not found", "npm run setup", "mem:// works without it"],
+    ["native addon was not found", "npm run setup", "net:// and mem:// work without it"],
     { opened: [], refused: [...overTcp, ...overShm], shm: { available: false, reason: "needs the addon" } },
   ],
 ] as const)("without %s", (what, env, sentences, expected) => {

@@ -4,6 +4,7 @@ import { addonFault, fileFault, loadFault } from "./addon-file.ts";
 import { addonCandidates, type Candidate, libfabricCandidates, type Origin, ownFiles } from "./candidates.ts";
 import { adviceForMissingAddon, thisMachine } from "./missing-addon.ts";
 import { ownRequire } from "./own-files.ts";
+import type { SocketScheme } from "./url.ts";
 
 /*
  * Finds the addon and libfabric at first use, never at import, and keeps the story for `providers()`.
@@ -111,12 +112,20 @@ export function requireLibfabric(): Addon {
       code: "unavailable",
       message:
         `libfabric was not found; tried ${tried(report.tried)}. Install it (Debian, Ubuntu: apt-get install libfabric1; ` +
-        "Fedora: dnf install libfabric) or point CINNABAR_LIBFABRIC at libfabric.so.1; mem:// and shm:// work without it",
+        "Fedora: dnf install libfabric) or point CINNABAR_LIBFABRIC at libfabric.so.1; net://, shm:// and mem:// work without it",
       origin: "local",
       retryable: false,
     });
   }
   return native;
+}
+
+/** The entry of a fabric that needs no native code. It works everywhere. */
+export interface BuiltInReport {
+  readonly scheme: "mem" | SocketScheme;
+  readonly provider: string;
+  readonly available: true;
+  readonly reason: "";
 }
 
 /** What this machine offers, and why something is missing. */
@@ -125,10 +134,7 @@ export interface ProvidersReport {
   readonly addon: readonly AddonAttempt[];
   /** Candidate paths of libfabric, and the version in use. */
   readonly libfabric: LoadReport;
-  readonly providers: readonly (
-    | { readonly scheme: "mem"; readonly provider: string; readonly available: true; readonly reason: "" }
-    | ProviderReport
-  )[];
+  readonly providers: readonly (BuiltInReport | ProviderReport)[];
 }
 
 /**
@@ -139,7 +145,12 @@ export interface ProvidersReport {
  */
 export function providers(): ProvidersReport {
   const native = findAddon();
-  const mem = { scheme: "mem", provider: "mem", available: true, reason: "" } as const;
+  const builtIn = (scheme: BuiltInReport["scheme"], provider: string): BuiltInReport => ({
+    scheme,
+    provider,
+    available: true,
+    reason: "",
+  });
   const reason = native === undefined ? "needs the addon" : "";
   const shm: ProviderReport = { scheme: "shm", provider: "shm", available: native !== undefined, reason };
   const libfabric: LoadReport =
@@ -153,7 +164,17 @@ export function providers(): ProvidersReport {
         }
       : load(native);
   const found = native !== undefined && libfabric.loaded ? native.providers() : [];
-  return { addon: addonAttempts, libfabric, providers: [mem, shm, ...found] };
+  return {
+    addon: addonAttempts,
+    libfabric,
+    providers: [
+      builtIn("mem", "mem"),
+      builtIn("net", "node:net"),
+      builtIn(process.platform === "win32" ? "net+pipe" : "net+unix", "node:net"),
+      shm,
+      ...found,
+    ],
+  };
 }
 
 function tried(attempts: readonly { readonly path: string; readonly reason: string }[]): string {

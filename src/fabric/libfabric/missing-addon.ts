@@ -18,18 +18,18 @@ const supported = "Linux on x64 and arm64 with glibc 2.28 or later";
 /** What to do where the addon was not found. */
 export function adviceForMissingAddon({ platform, arch, hasGlibc }: Machine): string {
   if (platform !== "linux")
-    return `The package has binaries for ${supported}, and its sources build on Linux only; mem:// works everywhere`;
+    return `The package has binaries for ${supported}, and its sources build on Linux only; net:// and mem:// work everywhere`;
   if (!hasGlibc)
     return (
       "This Node is built for musl, and the addon needs glibc: take an image such as node:24-slim. " +
-      `The package has binaries for ${supported}; mem:// works everywhere`
+      `The package has binaries for ${supported}; net:// and mem:// work everywhere`
     );
   const build =
     "Build it by npx cinnabar build, from the sources in the package, which takes cmake and a C++20 compiler; " +
     "in a checkout by npm run setup";
   const hasBinary = arch === "x64" || arch === "arm64";
   const why = hasBinary ? "" : `The package has binaries for ${supported}, not for ${arch}. `;
-  return `${why}${build}; mem:// works without it`;
+  return `${why}${build}; net:// and mem:// work without it`;
 }
 
 function runsOnGlibc(): boolean {

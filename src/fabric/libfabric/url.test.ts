@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatHostUrl, hasHosts, parseUrl } from "./url.ts";
+import { formatHostUrl, hasHosts, isSocketScheme, parseUrl } from "./url.ts";
 
 describe("parseUrl", () => {
   it.each([
@@ -11,6 +11,9 @@ describe("parseUrl", () => {
     ["tcp://[::1]:65535", { scheme: "tcp", host: "::1", port: 65_535, name: "" }],
     ["tcp://[fe80::1]:1", { scheme: "tcp", host: "fe80::1", port: 1, name: "" }],
     ["tcp://localhost:80", { scheme: "tcp", host: "localhost", port: 80, name: "" }],
+    ["net://[::1]:7400", { scheme: "net", host: "::1", port: 7400, name: "" }],
+    ["net+unix:///run/a b.sock", { scheme: "net+unix", host: "", port: 0, name: "/run/a b.sock" }],
+    ["net+pipe://greeter", { scheme: "net+pipe", host: "", port: 0, name: "greeter" }],
     ["verbs://10.77.1.1:7400", { scheme: "verbs", host: "10.77.1.1", port: 7400, name: "" }],
     ["verbs://[fe80::1]:0", { scheme: "verbs", host: "fe80::1", port: 0, name: "" }],
     ["psm3://*:0", { scheme: "psm3", host: "", port: 0, name: "" }],
@@ -26,16 +29,33 @@ describe("parseUrl", () => {
   it.each([
     ["tcp://localhost", "the port is missing; write tcp://localhost:PORT"],
     ["tcp://[::1]", "the port is missing; write tcp://[::1]:PORT"],
-    ["", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
-    ["mem", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
-    ["http://a:1", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
-    ["MEM://a", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    [
+      "",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
+    [
+      "mem",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
+    [
+      "http://a:1",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
+    [
+      "MEM://a",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
     ["mem://", "a name has 1 to 64 characters"],
     [`shm://${"x".repeat(65)}`, "a name has 1 to 64 characters"],
     ["shm://a/b", "a name has 1 to 64 characters"],
     ["shm://../etc", "a name has 1 to 64 characters"],
     ["shm://a\n", "a name has 1 to 64 characters"],
     ["tcp://host", "the port is missing"],
+    ["net://host", "the port is missing; write net://host:PORT"],
+    ["net+unix://run/a", "expected net+unix:///path, a path of at most 103 bytes"],
+    [`net+unix:///${"é".repeat(52)}`, "expected net+unix:///path"],
+    ["net+unix:///a\0b", "expected net+unix:///path"],
+    ["net+pipe://a/b", "a name has 1 to 64 characters"],
     ["verbs://host", "the port is missing"],
     ["tcp://:80", '"" is no host name'],
     ["tcp://host:", "expected tcp://host:port"],
@@ -73,7 +93,9 @@ describe("parseUrl", () => {
   });
 
   it("knows which schemes name hosts", () => {
-    expect((["mem", "shm", "tcp", "verbs", "ucx"] as const).filter(hasHosts)).toEqual(["tcp", "verbs"]);
+    const schemes = ["mem", "shm", "tcp", "verbs", "net", "net+unix", "net+pipe", "ucx"] as const;
+    expect(schemes.filter(hasHosts)).toEqual(["tcp", "verbs", "net"]);
+    expect(schemes.filter(isSocketScheme)).toEqual(["net", "net+unix", "net+pipe"]);
   });
 
   it("takes time linear in a host name's length", () => {

@@ -29,7 +29,7 @@ export interface FabricUrl {
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
 /** What fits into a socket address on every system. */
-const mostPathBytes = 103;
+export const mostPathBytes = 103;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =
   /^(?:\[([0-9A-Fa-f:.%]{2,64}[A-Za-z0-9_.-]{0,16})\]|([A-Za-z0-9_.*-]{0,253})):(\d{1,10})$/;

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DomainReport, PatchReport, ProviderReport } from "../libfabric/addon.ts";
-import { addonIfThere, type ProvidersReport, providers } from "../libfabric/libfabric.ts";
+import { addonIfThere, type BuiltInReport, type ProvidersReport, providers } from "../libfabric/libfabric.ts";
 import { packageFolder } from "../libfabric/own-files.ts";
 import { type RdmaConnection, rdmaConnections } from "./connections.ts";
 import { type RdmaDevice, rdmaDevices } from "./devices.ts";
@@ -9,18 +9,10 @@ import { type ForkSafety, forkSafety, type LockedMemory, lockedMemory } from "./
 import { deviceOfDomain } from "./rails.ts";
 
 /** One provider, whether it works on this machine, and its domains. */
-export type FabricReport = (ProviderReport | MemReport) & {
+export type FabricReport = (ProviderReport | BuiltInReport) & {
   /** Domains that libfabric offers for it; empty where it does not serve the scheme, or the provider does not work. */
   readonly domains: readonly Omit<DomainReport, "scheme" | "provider">[];
 };
-
-/** The entry of `mem`, which works everywhere. */
-export interface MemReport {
-  readonly scheme: "mem";
-  readonly provider: string;
-  readonly available: true;
-  readonly reason: "";
-}
 
 /** An RDMA device, with the addresses for `verbs://` URLs. */
 export interface RdmaDeviceReport extends RdmaDevice {

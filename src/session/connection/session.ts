@@ -2,6 +2,7 @@ import type { RpcError } from "../../base/errors/rpc-error.ts";
 import type { WindowLimits } from "../../base/flow/in-flight-window.ts";
 import { PeerAccount } from "../../base/flow/peer-account.ts";
 import { channels } from "../../base/observe/channels.ts";
+import { isSocketScheme } from "../../fabric/libfabric/url.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
@@ -351,10 +352,11 @@ export class Session implements OpeningSession, OutboxListener {
     this.end(endReason.brokenProtocol(this.peerName, text));
   }
 
-  /** The provider says the peer's process is gone: nothing of it can touch our memory. */
+  /** The provider says that the peer is gone, or its only connection: nothing of it can touch our memory. */
   onPeerGone(): void {
     if (this.state === "ended") return this.#teardown.onPeerGone();
-    this.end(endReason.processGone(this.peerName), { quiet: true, certain: true });
+    const reason = isSocketScheme(this.port.scheme) ? endReason.disconnected : endReason.processGone;
+    this.end(reason(this.peerName), { quiet: true, certain: true });
   }
 
   /** Ends the session; whatever is open settles, in both directions. */

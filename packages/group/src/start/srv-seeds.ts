@@ -6,13 +6,13 @@ import { RpcError } from "cinnabar/standard";
 /** The options of `srvSeeds`. */
 export interface SrvSeedsOptions {
   /** The scheme of the URLs. Default: `tcp`. */
-  readonly scheme?: "tcp" | "verbs";
+  readonly scheme?: "tcp" | "verbs" | "net";
   /** Asks for the records. Default: `resolveSrv` of `node:dns/promises`. */
   readonly resolve?: (name: string) => Promise<readonly Pick<SrvRecord, "name" | "port" | "priority">[]>;
 }
 
 const fields = {
-  scheme: oneOf(["tcp", "verbs"], "tcp"),
+  scheme: oneOf(["tcp", "verbs", "net"], "tcp"),
   resolve: callback<NonNullable<SrvSeedsOptions["resolve"]>>(resolveSrv),
 } satisfies FieldsOf<SrvSeedsOptions>;
 
