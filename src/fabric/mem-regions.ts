@@ -75,7 +75,11 @@ export class MemRegions {
   /** Bytes of this port's own registration, or the error number that says it is gone. */
   own({ index, key }: RegisteredMemory, offset: number, bytes: number): Uint8Array | number {
     const region = this.#byIndex[index];
-    return region?.key === key ? region.bytes.subarray(offset, offset + bytes) : keyRejected;
+    if (region?.key !== key) return keyRejected;
+    // A view of a buffer that was detached has no bytes.
+    return offset + bytes > region.bytes.byteLength
+      ? outOfRange
+      : region.bytes.subarray(offset, offset + bytes);
   }
 
   /** Copies between an extent of this memory and a peer's. False if the local memory was deregistered. */

@@ -1,10 +1,9 @@
 const outOfRange = 34; // ERANGE
-const keyRejected = 266; // FI_ENOKEY
 
 /** Registered memory of this side. */
 export interface Stretch {
   readonly bytes: number;
-  /** The memory as it is now, or the error number of the refusal. */
+  /** All of the memory as it is now, or the error number of the refusal. */
   find(): Uint8Array | number;
 }
 
@@ -34,7 +33,7 @@ export class ExtentRun {
   /** 0 where all memory may be used, or the error number of the first refusal. */
   check(): number {
     for (const stretch of this.#stretches) {
-      const memory = memoryOf(stretch);
+      const memory = stretch.find();
       if (typeof memory === "number") return memory;
     }
     return 0;
@@ -59,7 +58,7 @@ export class ExtentRun {
     for (let at = 0; at < bytes.byteLength; ) {
       const stretch = this.#stretches[this.#index];
       if (stretch === undefined) return outOfRange;
-      const memory = memoryOf(stretch);
+      const memory = stretch.find();
       if (typeof memory === "number") return memory;
       const part = Math.min(stretch.bytes - this.#offset, bytes.byteLength - at);
       const here = memory.subarray(this.#offset, this.#offset + part);
@@ -75,10 +74,4 @@ export class ExtentRun {
     }
     return 0;
   }
-}
-
-function memoryOf(stretch: Stretch): Uint8Array | number {
-  const memory = stretch.find();
-  // A buffer that was detached or made shorter has fewer bytes.
-  return typeof memory === "number" || memory.byteLength === stretch.bytes ? memory : keyRejected;
 }

@@ -30,12 +30,13 @@ export function urlOf({ scheme, host, port, name }: Place): string {
 /** Why nothing listens at a URL. */
 export function listenError(error: NodeJS.ErrnoException, url: string): RpcError {
   const name = error.code ?? "";
+  const reasons = url.startsWith("net:") ? listenReasons : { ...listenReasons, EACCES: noPath };
   return fabricError({
     provider,
     op: "listen",
     name,
     code: fabricErrorNumber(name) ?? unknownError,
-    message: `cannot open ${url}: ${listenReasons[name] ?? error.message}`,
+    message: `cannot open ${url}: ${reasons[name] ?? error.message}`,
     cause: error,
   });
 }
@@ -45,9 +46,10 @@ const listenReasons: Readonly<Record<string, string>> = {
   EADDRINUSE: "the address is in use. Stop who listens there, or choose another address",
   EADDRNOTAVAIL:
     "this machine does not have the address; listen at one of its own, or at 0.0.0.0 or [::] for all of them",
-  ENOENT: "the folder of the path does not exist",
   ...noDescriptors,
 };
+/** libuv says EACCES of a folder that is not there. */
+const noPath = "this user may not create a socket there, or the folder does not exist";
 
 /** Why a connection could not be made; `error` is undefined where the peer ended it before its hello. */
 export function connectError(error: NodeJS.ErrnoException | FrameFault | undefined): RpcError {
