@@ -86,7 +86,7 @@ describe.each(transports)("the put notification of a put over $name", (provider)
     expect(await pages.fill({ into: region, count: 1000 })).toBe(1000);
     const [filled] = await Promise.allSettled([pages.fill({ into: region, count: 100, first: 1000 })]);
     // Which one it is, is a matter of the provider.
-    const carries = /\bmem\/|\btcp\/2\d\d\./.test(client.stats().ports[0]?.agent ?? "");
+    const carries = /\bmem\/|node:net\/|\btcp\/2\d\d\./.test(client.stats().ports[0]?.agent ?? "");
     expect(filled.status).toBe(carries ? "fulfilled" : "rejected");
     const read: number[] = [];
     const exhausted = { code: "resource_exhausted" };

@@ -9,7 +9,7 @@ import { isLong } from "../matrix/long.ts";
 import type { ChaosReport } from "./programs/chaos-client.ts";
 import type { Footprint } from "./programs/commands.ts";
 import { Child, sharedFiles } from "./support/child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { fabricsAndNet, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -58,7 +58,7 @@ function linesOf(folder: string, prefix: string): Map<string, number> {
   return lines;
 }
 
-describe.each(fabrics)(
+describe.each(fabricsAndNet)(
   "four servers that are killed, stopped and restarted, and four clients, over %s",
   (fabric) => {
     const timeout = seconds * 1000 + (underSanitizers ? 240_000 : 120_000);

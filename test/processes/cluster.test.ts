@@ -65,3 +65,17 @@ describe.each(["shm", "tcp"] as const)("workers of node:cluster over %s", (fabri
     expect(endings.map(({ ending }) => ending)).toEqual([0, 0]);
   });
 });
+
+it("workers of node:cluster share one address of net, and each client has a worker", async () => {
+  const url = `net://127.0.0.1:${await freePort()}`;
+  const primary = startCluster({ urls: [url, url], restart: false });
+  const listening = [await primary.report("listening"), await primary.report("listening")];
+  expect(listening.map(({ urls }) => urls)).toEqual([[url], [url]]);
+  const engine = await openEngine();
+  const lives = new Set<string>();
+  for (let i = 0; i < 2; i++) {
+    const trial = (await engine.connect(url)).client(Trial, { timeoutMs: 30_000 });
+    lives.add((await trial.echo({ token: "a" })).life);
+  }
+  expect([...lives].sort()).toEqual(listening.map(({ life }) => life).sort());
+});

@@ -7,7 +7,7 @@ import { Child, sharedFiles } from "./support/child.ts";
 import {
   answersEmptyReads,
   type Fabric,
-  fabrics,
+  fabricsAndNet,
   freshUrl,
   isDevice,
   underSanitizers,
@@ -24,10 +24,12 @@ afterEach(endAllPeers);
 const noticing = {
   shm: { heartbeatMs: 60_000, withinMs: 20_000 },
   tcp: { heartbeatMs: 1_000, withinMs: 20_000 },
+  // Told by the kernel: the socket ends.
+  net: { heartbeatMs: 60_000, withinMs: 20_000 },
   // As tcp. Its devices are in software in the guest, and the guest has one processor.
   verbs: { heartbeatMs: 2_000, withinMs: 20_000 },
 } as const;
-const noticingOf = (fabric: Fabric) => noticing[fabric === "shm" || fabric === "tcp" ? fabric : "verbs"];
+const noticingOf = (fabric: Fabric) => noticing[fabric === "shm" || fabric === "tcp" || fabric === "net" ? fabric : "verbs"];
 
 /** Generous: what is waited for comes within a second when the machine is free. */
 const soon = { timeout: 20_000, interval: 10 };
@@ -61,7 +63,7 @@ async function untilFailure(call: () => Promise<unknown>): Promise<string> {
   }
 }
 
-describe.each(fabrics)("a server killed over %s", (fabric) => {
+describe.each(fabricsAndNet)("a server killed over %s", (fabric) => {
   const { heartbeatMs, withinMs } = noticingOf(fabric);
 
   it("fails all that is open with unavailable, in whatever phase it is, and leaves nothing", async () => {
@@ -147,7 +149,7 @@ describe.each(fabrics)("a server killed over %s", (fabric) => {
   });
 });
 
-describe.each(fabrics)("a client killed over %s", (fabric) => {
+describe.each(fabricsAndNet)("a client killed over %s", (fabric) => {
   const { heartbeatMs, withinMs } = noticingOf(fabric);
 
   it("fires its handlers' signals with unavailable, while others are served on", async () => {

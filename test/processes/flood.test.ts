@@ -5,14 +5,14 @@ import { isLong } from "../matrix/long.ts";
 import type { Footprint } from "./programs/commands.ts";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { fabricsAndNet, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, mebi, openEngine, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
 
 const forMs = isLong ? 20_000 : 1500;
 
-describe.each(fabrics)("a server over %s that one peer floods with small valid frames", (fabric) => {
+describe.each(fabricsAndNet)("a server over %s that one peer floods with small valid frames", (fabric) => {
   // A cancel of a call that is not open says nothing, and a ping asks for an answer each time.
   it.each(["cancel", "ping"] as const)("of kind %s answers others in time", async (kind) => {
     const heartbeatMs = 5000;

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { Trial } from "./programs/trial.ts";
 import { Child } from "./support/child.ts";
-import { fabrics, freshUrl, underSanitizers } from "./support/fabrics.ts";
+import { fabricsAndNet, freshUrl, underSanitizers } from "./support/fabrics.ts";
 import { endAllPeers, openEngine, startServer } from "./support/peers.ts";
 
 afterEach(endAllPeers);
@@ -31,7 +31,7 @@ async function idleShare(most: number, ...children: Child[]): Promise<number[]> 
 const resources = async (child: Child) =>
   (await child.ask<string[]>("resources")).filter((name) => name !== "PipeWrap");
 
-describe.each(fabrics)("an idle engine over %s", (fabric) => {
+describe.each(fabricsAndNet)("an idle engine over %s", (fabric) => {
   it("uses no processor time and no timers, on either side of an open session", async () => {
     const { server, url } = await startServer({ listen: freshUrl(fabric) });
     const clients = [1, 2, 3].map(() => new Child("client", { url, holds: false }));

@@ -45,7 +45,7 @@ const longestTimerMs = 2 ** 31 - 1;
 export class NetPort extends InboxPort implements Port, LinkOwner {
   readonly scheme: SocketScheme;
   readonly provider = provider;
-  readonly agent = `net/${version}`;
+  readonly agent = `${provider}/${version}`;
   readonly url: string;
   readonly batchFrames = 32;
   readonly maxTransferBytes = mostTransferBytes;

@@ -1,7 +1,7 @@
 import { isLong } from "../../matrix/long.ts";
 import { type VerbsDevice, verbsDevices } from "../../matrix/verbs.ts";
 
-export type Fabric = "shm" | "tcp" | `verbs on ${string}`;
+export type Fabric = "shm" | "tcp" | "net" | `verbs on ${string}`;
 
 /** The fabrics that reach another process, and how to listen on each. */
 export const fabrics: readonly Fabric[] = [
@@ -10,11 +10,14 @@ export const fabrics: readonly Fabric[] = [
   ...verbsDevices.map(({ name }) => `verbs on ${name}` as const),
 ];
 
+/** The same and Node's sockets, which have no guard: it would answer while the event loop is blocked. */
+export const fabricsAndNet: readonly Fabric[] = [...fabrics, "net"];
+
 /** For what a program does in the same way whatever the fabric: in the short form not over tcp too. */
 export const anyFabrics: readonly Fabric[] = isLong ? fabrics : fabrics.filter((fabric) => fabric !== "tcp");
 
 /** An RDMA device, which is in software in the guest, where all processes share one processor. */
-export const isDevice = (fabric: Fabric): boolean => fabric !== "shm" && fabric !== "tcp";
+export const isDevice = (fabric: Fabric): boolean => fabric.startsWith("verbs");
 
 /**
  * Whether a put may be under way while its target sends something else. Linux's soft-iWARP then answers the empty read
@@ -27,7 +30,7 @@ let names = 0;
 /** A URL to listen at that nobody else uses. */
 export function freshUrl(fabric: Fabric): string {
   if (fabric === "shm") return `shm://${freshName()}`;
-  if (fabric === "tcp") return "tcp://127.0.0.1:0";
+  if (fabric === "tcp" || fabric === "net") return `${fabric}://127.0.0.1:0`;
   const { host } = verbsDevices.find(({ name }) => fabric === `verbs on ${name}`) as VerbsDevice;
   return `verbs://${host}:0`;
 }
