@@ -34,7 +34,7 @@ interface WaitingMessage {
   readonly bytes: Uint8Array;
 }
 
-/** Bytes that a socket may hand over before they are read. Then it pauses, and the peer feels it. */
+/** Bytes that a full port leaves unread before the socket pauses. Then the peer feels it. */
 const mostUnreadBytes = 128 * 1024;
 const mostParked = 16;
 /** How long the last bytes of a connection may take to leave. */
@@ -166,9 +166,10 @@ export class Link implements FrameSink {
     if (this.isOver) return;
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
+    // Bytes of transfers are in place at once; what the layers above must hear waits in the inbox for the next turn. A
+    // socket that pauses for each turn would leave the kernel's buffer full, and TCP slow.
+    this.read();
     if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
-    // The hello is expected by whoever connects, with or without turns.
-    if (!this.isGreeted) this.read();
     if (this.isGreeted) this.#owner.onReadable(this);
   }
 
