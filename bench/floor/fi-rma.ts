@@ -1,12 +1,4 @@
-import { type ChildProcessByStdio, execFile, spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createInterface, type Interface } from "node:readline";
-import type { Readable, Writable } from "node:stream";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
+import { FloorProgram } from "./program.ts";
 
 /** What was moved in a stretch of time, and what both sides used for it. */
 export interface RmaMeasured {
@@ -16,27 +8,15 @@ export interface RmaMeasured {
   readonly cpuMs: number;
 }
 
-/** The build has no C++; the source lies beside that of this file. */
-const source = fileURLToPath(new URL("../../../bench/floor/rma.cc", import.meta.url));
 /** What connections of an engine have within the host, so that the floor is not the slower one (docs/design/tcp.md). */
 const congestionControl = "reno";
-const headers = fileURLToPath(new URL("../../../native/include", import.meta.url));
 
 /** Reads and writes between two processes over a bare provider of libfabric, by loops in C++ (bench/floor/rma.cc). */
 export class FiRma {
-  readonly #process: ChildProcessByStdio<Writable, Readable, null>;
-  readonly #lines: Interface;
-  readonly #answers: AsyncIterator<string>;
-  readonly #folder: string;
+  readonly #program: FloorProgram;
 
-  private constructor(folder: string, provider: string, library: string) {
-    this.#folder = folder;
-    this.#process = spawn(programIn(folder), [provider, library, congestionControl], {
-      stdio: ["pipe", "pipe", "inherit"],
-    });
-    this.#process.stdin.on("error", () => {}); // it has ended, which whoever asks hears of
-    this.#lines = createInterface(this.#process.stdout);
-    this.#answers = this.#lines[Symbol.asyncIterator]();
+  private constructor(program: FloorProgram) {
+    this.#program = program;
   }
 
   /**
@@ -47,15 +27,8 @@ export class FiRma {
    * @throws Error when there is no compiler or no header of libfabric
    */
   static async start(provider: string, library: string): Promise<FiRma> {
-    const folder = await mkdtemp(join(tmpdir(), "cinnabar-rma-"));
-    try {
-      const options = ["-std=c++20", "-O2", "-rdynamic", "-I", headers];
-      await promisify(execFile)("c++", [...options, source, "-o", programIn(folder), "-ldl"]);
-      return new FiRma(folder, provider, library);
-    } catch (error) {
-      await rm(folder, { recursive: true });
-      throw error;
-    }
+    const options = ["-rdynamic", "-I", "native/include"];
+    return new FiRma(await FloorProgram.start("rma", [], options, [provider, library, congestionControl]));
   }
 
   /** Moves transfers of one size for a time; the last of them end after it. */
@@ -65,21 +38,12 @@ export class FiRma {
     inFlight: number,
     durationMs: number,
   ): Promise<RmaMeasured> {
-    this.#process.stdin.write(`${op} ${bytes} ${inFlight} ${Math.ceil(durationMs)}\n`);
-    const { done, value } = await this.#answers.next();
-    if (done === true) throw new Error("the floor in C++ has ended before its time");
-    const [transfers = Number.NaN, us = Number.NaN, cpuUs = Number.NaN] = value.split(" ").map(Number);
+    const line = `${op} ${bytes} ${inFlight} ${Math.ceil(durationMs)}`;
+    const [transfers = Number.NaN, us = Number.NaN, cpuUs = Number.NaN] = await this.#program.ask(line);
     return { transfers, elapsedMs: us / 1000, cpuMs: cpuUs / 1000 };
   }
 
-  async end(): Promise<void> {
-    const { exitCode, signalCode } = this.#process;
-    const ended = exitCode === null && signalCode === null ? once(this.#process, "exit") : undefined;
-    this.#process.stdin.end();
-    await ended;
-    this.#lines.close();
-    await rm(this.#folder, { recursive: true });
+  end(): Promise<void> {
+    return this.#program.end();
   }
 }
-
-const programIn = (folder: string) => join(folder, "rma");

@@ -134,6 +134,8 @@ class Pong implements PortSink {
   }
 
   #loop(): void {
+    // The driver must know that the port does not sleep: a look takes the ring of the doorbell that would wake it.
+    this.#progress.wake();
     const limit = performance.now() + tightLimitMs;
     for (let i = 1; this.#left > 0; i++) {
       this.port.progress(spinUs, this);

@@ -197,6 +197,11 @@ const scatterSizes = ["4KiB", "64KiB"];
 
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  {
+    name: "shm.small.1.p50_vs_ring",
+    ours: ["shm.small.1.p50_us"],
+    theirs: ["shm.floor.ring.round_trip_us"],
+  },
   small("verbs", 1, "p50_us", "tcp", ["tcp-link"]),
   small("verbs", 64, "ops", "tcp", ["tcp-link"]),
   ...["get", "put"].map((op) => ({

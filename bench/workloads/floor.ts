@@ -1,5 +1,6 @@
 import { type FiPingpongPlace, fiPingpongUs, isYielding, lackOfFiPingpong } from "../floor/fi-pingpong.ts";
-import type { Ponger, Way } from "../floor/ponger.ts";
+import { messageBytes, type Ponger, type Way } from "../floor/ponger.ts";
+import { FloorProgram } from "../floor/program.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
@@ -20,15 +21,16 @@ const warmUpLimitMs = 2000;
 const probeTrips = 200;
 
 /**
- * The floor under every call: what libfabric takes from JavaScript with nothing of the engine above it, beside what it
- * takes in C. Two processes each, of which every one has a core if there are two.
+ * The floor under every call: what a port takes from JavaScript with nothing of the engine above it, beside what
+ * libfabric takes in C, and beside the bare rings of shm in C++. Two processes each, which have a core each if there are
+ * two.
  */
 export const floor: Workload = {
   name: "floor",
   title: "The floor: a bare port beside libfabric in C",
   about:
-    `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with a turn of the event loop ` +
-    "for each look (driven), and by fi_pingpong, which reports half a round trip and is doubled here.",
+    `64 bytes there and back between two processes, one in flight, mean over ${mostTrips.toLocaleString("en-US")} or over a second: on the addon's port from a plain loop (tight), from the engine's driver with its turns (driven), ` +
+    "by fi_pingpong, which reports half a round trip and is doubled here, and by a loop in C++ on the rings of shm.",
   families: ["floor"],
   isInQuick: false,
 
@@ -46,9 +48,48 @@ export const floor: Workload = {
       if (run.contenders?.includes(key) ?? true)
         figures.push(...(await measure(run, key, url, lack === undefined)));
     }
+    if (run.contenders?.includes("shm") ?? true) figures.push(...(await measureRing(run)));
     return figures;
   },
 };
+
+/** The bare rings of shm, in C++. */
+async function measureRing(run: Run): Promise<Figure[]> {
+  let ring: FloorProgram;
+  try {
+    ring = await FloorProgram.start(
+      "ring",
+      ["native/transport/shm/byte_ring.cc"],
+      ["-I", "native"],
+      [String(messageBytes)],
+    );
+  } catch (error) {
+    run.lack("The bare rings of shm", (error as Error).message);
+    return [];
+  }
+  try {
+    await ring.ask(String(warmUpTrips));
+    const rounds: number[] = [];
+    for (let round = 0; round < run.rounds; round++) {
+      const [ns = Number.NaN] = await ring.ask(String(mostTrips));
+      rounds.push(ns / mostTrips / 1000);
+    }
+    run.tell(`floor, bare rings: ${rounds.at(-1)?.toFixed(2)} µs`);
+    return [
+      {
+        name: "shm.floor.ring.round_trip_us",
+        subject: "bare rings of shm, in C++",
+        chart,
+        unit: "µs",
+        better: "less",
+        rounds,
+        load: loadAverage(),
+      },
+    ];
+  } finally {
+    await ring.end();
+  }
+}
 
 async function measure(run: Run, key: string, url: string, withC: boolean): Promise<Figure[]> {
   const server = await Child.start<Ponger>(`floor ${key}, server`, ponger, ["listen", url]);

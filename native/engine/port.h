@@ -2,6 +2,7 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -201,7 +202,10 @@ class Port {
   std::unique_ptr<transport::Transport> transport_;  // null once closed
   bool isDrained_ = false;  // the queue was read to its end, with receives posted
   bool asleep_ = false;
-  bool tookIn_ = false;  // a look before a sleep has found something
+  bool tookIn_ = false;         // a look before a sleep has found something
+  bool yieldsGiveWay_ = false;  // the last yield of a spin has let another thread run
+  /// When a spin yields. Zero: since the last news, none has begun.
+  std::chrono::steady_clock::time_point yieldAt_{};
 };
 
 }  // namespace cinnabar::engine

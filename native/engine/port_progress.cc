@@ -22,6 +22,11 @@ constexpr auto kLongestSpin = std::chrono::microseconds(120);
 // A yield that takes so long has given the processor to somebody who needs it for more than a
 // moment.
 constexpr auto kLateYield = std::chrono::microseconds(100);
+// A yield that takes longer than this has let another thread run.
+constexpr auto kEmptyYield = std::chrono::nanoseconds(1500);
+// How long spins look before they yield, where the last yield let nobody run. An answer that comes
+// at once comes sooner.
+constexpr auto kPatience = std::chrono::microseconds(20);
 
 // Bytes go on coming while others are taken in. Bounded, so that the caller's loop turns.
 constexpr int kLooksInSleep = 4;
@@ -38,6 +43,7 @@ uint32_t Port::progress(uint32_t spinUs) {
   bool looks = transport_->beginTurn();
   poll(looks);
   if (!hasNews() && spinUs > 0 && !transport_->isMoving()) spin(spinUs, looks);
+  if (hasNews()) yieldAt_ = {};
   transport_->endTurn();
   return completions_.ring.readable();
 }
@@ -68,14 +74,22 @@ void Port::spin(uint32_t spinUs, bool looked) {
   auto end = now + pause;
   uint64_t moved = transport_->movedBytes();
   bool hasMoved = false;
+  // The peer may need this very processor: a spin that does not give way holds up the answer for
+  // the rest of our time slice. Where the last yield let somebody run, each look follows a yield.
+  // Elsewhere a yield costs more than many looks, so it is rare. While bytes move, no peer is
+  // waited for.
+  if (yieldsGiveWay_)
+    yieldAt_ = now;
+  else if (yieldAt_ == steady_clock::time_point{})
+    yieldAt_ = now + kPatience;
   do {
-    // Whom we wait for may need this very processor: a spin that does not give way holds up the
-    // answer for the rest of our time slice. Costs a third of a microsecond when nobody waits.
-    // While we move bytes, nobody is waited for.
-    if (!hasMoved) {
+    if (!hasMoved && now >= yieldAt_) {
       sched_yield();
-      auto away = steady_clock::now() - now;
+      auto back = steady_clock::now();
+      auto away = back - now;
       if (away > kLateYield) completions_.ring.countLost(away);
+      yieldsGiveWay_ = away > kEmptyYield;
+      yieldAt_ = yieldsGiveWay_ ? back : back + kPatience;
     }
     poll(false);
     now = steady_clock::now();

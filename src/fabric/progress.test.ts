@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { realTimers } from "../base/time/real-timers.ts";
 import type { Port, PortSink } from "./port.ts";
 import { type Flushable, Progress } from "./progress.ts";
 
@@ -153,6 +154,62 @@ describe("progress", () => {
     await until(() => port.arms > 0);
     expect(spins.some((spinUs) => spinUs > 0)).toBe(true);
     progress.close();
+  });
+
+  it("goes on behind the microtasks while it finds something, and gives the loop its turn after 0.1 ms", async () => {
+    const { now } = realTimers;
+    let nowMs = now();
+    realTimers.now = () => nowMs;
+    const { port, progress } = setUp();
+    const loops: number[] = [];
+    let steps = 0;
+    let stepsBefore = 0;
+    const early: number[] = [];
+    port.progress = () => {
+      if (steps !== stepsBefore) early.push(port.turns);
+      port.turns++;
+      nowMs += 1 / 64;
+      // What a caller does with an answer: many microtasks, the last of which must run before the next turn.
+      stepsBefore = steps + 100;
+      void (async () => {
+        for (let i = 0; i < 100; i++) {
+          await undefined;
+          steps++;
+        }
+      })();
+      return 1;
+    };
+    try {
+      for (let i = 0; i < 10; i++) {
+        const { turns } = port;
+        await new Promise(setImmediate);
+        loops.push(port.turns - turns);
+      }
+    } finally {
+      realTimers.now = now;
+      progress.close();
+    }
+    expect(early).toEqual([]);
+    // Seven turns begin within 0.1 ms, and the eighth finds the time over. The first immediate may precede all turns.
+    expect(loops.slice(1)).toEqual(Array.from({ length: 9 }, () => 8));
+  });
+
+  it("goes on behind the microtasks also when what arrives queues an answer at once", async () => {
+    const { port, progress } = setUp();
+    let loops = 0;
+    port.progress = () => {
+      port.turns++;
+      progress.wake();
+      return port.turns < 5 ? 1 : 0;
+    };
+    const count = () => {
+      loops++;
+      if (port.turns < 5) setImmediate(count);
+    };
+    setImmediate(count);
+    await until(() => port.turns >= 5);
+    progress.close();
+    expect(loops).toBeLessThan(4);
   });
 
   it("is not made by a port from within what a port hands out", async () => {

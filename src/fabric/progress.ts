@@ -28,12 +28,13 @@ export interface Turns {
  * Drives the ports of one engine on its thread. It polls while there is traffic, and sleeps on the file descriptors of
  * the ports otherwise.
  *
- * A turn is one setImmediate. Queued messages leave, entries are delivered, then microtasks run (handlers and callers
- * continue), then the next turn begins. After `lingerMs` without traffic the ports are armed, and nothing runs until
- * one wakes. Polling has a tenth of the latency of a wake-up or less (docs/design/progress.md). It stops so that an
- * idle engine costs nothing. When other processes need the processors, polling has a hundred times the latency: nothing
- * spins then, a port that wakes is polled in the callback of its descriptor, and the ports are armed as soon as no entry
- * is there.
+ * In a turn queued messages leave and entries are delivered. Then microtasks run: handlers and callers continue. Behind
+ * them the next turn begins: as a tick (`process.nextTick`) if the last one found something, else in the next turn of
+ * the event loop (`setImmediate`). Ticks go on for at most `mostTicksMs`, so timers and other sockets wait no longer.
+ * After `lingerMs` without traffic the ports are armed, and nothing runs until one wakes. Polling has a tenth of the
+ * latency of a wake-up or less (docs/design/progress.md). It stops so that an idle engine costs nothing. When other
+ * processes need the processors, polling has a hundred times the latency: nothing spins then, a port that wakes is
+ * polled in the callback of its descriptor, and the ports are armed as soon as no entry is there.
  */
 export class Progress implements Turns {
   readonly #ports = new Set<Port>();
@@ -42,6 +43,16 @@ export class Progress implements Turns {
   /** Outboxes that have collected messages since the last turn. */
   #queues: Flushable[] = [];
   #scheduled: NodeJS.Immediate | undefined;
+  /** A turn runs now. */
+  #runs = false;
+  /** The turn that runs has queued a message or posted work. */
+  #wanted = false;
+  /** The next turn is a tick. */
+  #ticks = false;
+  /** When the turn that runs, or the last one, began. */
+  #turnMs = 0;
+  /** When the event loop last had its turn. */
+  #loopedMs = 0;
   #slowPoll: NodeJS.Timeout | undefined;
   #slowPollMs = 1;
   #asleep = false;
@@ -97,22 +108,50 @@ export class Progress implements Turns {
     runDetached(this.#wakeTurn, port);
   }
 
+  /** A turn in the callback of a descriptor: it polls the port that has woken. */
   readonly #wakeTurn = (port: Port): void => {
-    this.#goesOn = false;
+    const nowMs = realTimers.now();
+    this.#loopedMs = nowMs;
     this.#slowPollMs = 1;
-    this.#progress(0, realTimers.now(), port);
-    if (this.#closed) return;
-    // Answers that handlers gave at once do not wait for the next turn.
-    this.#flush();
-    this.#scheduled ??= realTimers.setImmediate(this.#turn);
+    this.#run(nowMs, port);
+  };
+
+  /** The next turn begins behind this one's microtasks if this one found something, else when the loop has turned. */
+  #schedule(active: boolean, nowMs: number): void {
+    if (this.#ticks || this.#scheduled !== undefined) return;
+    if (active && nowMs - this.#loopedMs < mostTicksMs) {
+      this.#ticks = true;
+      // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
+      void resolved.then(this.#setTick);
+    } else {
+      this.#scheduled = realTimers.setImmediate(this.#loopTurn);
+    }
+  }
+
+  readonly #setTick = (): void => realTimers.nextTick(this.#tick);
+
+  readonly #tick = (): void => {
+    this.#ticks = false;
+    if (!this.#closed) this.#run(realTimers.now());
+  };
+
+  readonly #loopTurn = (): void => {
+    this.#scheduled = undefined;
+    this.#loopedMs = realTimers.now();
+    this.#run(this.#loopedMs);
   };
 
   /** A message was queued, work was posted, or a port has woken: makes progress soon. */
   wake(): void {
-    if (this.#scheduled !== undefined || this.#closed) return;
+    if (this.#scheduled !== undefined || this.#ticks || this.#closed) return;
+    if (this.#runs) {
+      this.#wanted = true;
+      this.#activeMs = this.#turnMs;
+      return;
+    }
     this.#disarm();
     this.#activeMs = realTimers.now();
-    this.#scheduled = armDetached(scheduleTurn, this.#turn);
+    this.#scheduled = armDetached(scheduleTurn, this.#loopTurn);
   }
 
   flushSoon(queue: Flushable): void {
@@ -188,31 +227,48 @@ export class Progress implements Turns {
     this.#scheduled = undefined;
   }
 
-  readonly #turn = (): void => {
-    this.#scheduled = undefined;
-    const nowMs = realTimers.now();
+  /** Runs a turn, and then what woke this engine in it. */
+  #run(nowMs: number, woken?: Port): void {
+    this.#turnMs = nowMs;
+    this.#runs = true;
+    this.#wanted = false;
     this.#goesOn = false;
+    try {
+      if (woken === undefined) this.#turn(nowMs);
+      else this.#answer(nowMs, woken);
+    } finally {
+      this.#runs = false;
+      if (this.#wanted) this.wake();
+    }
+  }
+
+  #turn(nowMs: number): void {
     const sent = this.#flush();
     const blocks = this.#blocks(nowMs);
     // In company each look costs a system call. Going to sleep takes one look, and it finds what has come.
-    if (blocks && !this.#goesOn && !this.#putOff && this.#sleep()) return;
+    if (blocks && !this.#goesOn && !this.#putOff && !this.#wanted && this.#sleep()) return;
     const received = this.#received();
     const arrived = this.#progress(blocks || this.#goesOn ? 0 : this.#spinUs(), nowMs);
-    const active = arrived || sent;
     if (this.#closed) return;
     // Answers that handlers gave at once do not wait for the next turn.
     this.#flush();
-    if (active) {
+    if (arrived || sent) {
       this.#activeMs = nowMs;
       this.#slowPollMs = 1;
     }
     // While ports block, one more turn lets the answers to what arrived leave.
-    const answers = this.#putOff || this.#received() !== received;
+    const answers = this.#putOff || this.#wanted || this.#received() !== received;
     const lingers = this.#goesOn || (blocks ? answers : nowMs - this.#activeMs < lingerMs);
-    if (lingers || !this.#sleep()) {
-      this.#scheduled ??= realTimers.setImmediate(this.#turn);
-    }
-  };
+    if (lingers || !this.#sleep()) this.#schedule(arrived || this.#goesOn, nowMs);
+  }
+
+  /** The turn of a port that has woken. */
+  #answer(nowMs: number, woken: Port): void {
+    const arrived = this.#progress(0, nowMs, woken);
+    if (this.#closed) return;
+    this.#flush();
+    this.#schedule(arrived, nowMs);
+  }
 
   /**
    * Spinning inside one native call saves turns of the loop. Two ports must not wait for each other, so they yield only
@@ -254,14 +310,18 @@ export class Progress implements Turns {
   /** Runs a turn that does not count as traffic. */
   #glance(): void {
     this.#disarm();
-    this.#scheduled ??= realTimers.setImmediate(this.#turn);
+    this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
   }
 }
 
 /** How long to poll after the last traffic. A longer time helps slow ping-pong, a shorter one saves CPU. */
 const lingerMs = 0.5;
 const spinUs = 10;
+/** How long turns may follow each other as ticks before the event loop has its turn. */
+const mostTicksMs = 0.1;
 const slowestPollMs = 16;
+
+const resolved = Promise.resolve();
 
 const scheduleTurn = (turn: () => void): NodeJS.Immediate => realTimers.setImmediate(turn);
 

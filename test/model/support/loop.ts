@@ -67,7 +67,10 @@ export class Loop {
     performance.now = () => this.nowMs;
     const { setImmediate, clearImmediate, setTimeout, clearTimeout } = globalThis;
     const ownTimers = { ...realTimers };
-    Object.assign(realTimers, { setImmediate, clearImmediate, setTimeout, clearTimeout });
+    // A tick is a task, too: what follows it must not run before the schedule says so.
+    const nextTick = (fire: (...args: unknown[]) => void, ...args: unknown[]) =>
+      void this.turn(() => fire(...args));
+    Object.assign(realTimers, { setImmediate, clearImmediate, setTimeout, clearTimeout, nextTick });
     Math.random = random;
     this.#restore = () => {
       Object.assign(globalThis, real);
