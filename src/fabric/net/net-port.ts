@@ -151,7 +151,13 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     const link = new Link(this, socket, isDialed);
     this.#links.add(link);
     if (!this.#keepsAlive && !isDialed) socket.unref();
-    socket.on("timeout", () => this.#onTimeout(link));
+    socket.on("timeout", () => {
+      const { isGreeted } = link;
+      // Timers run before sockets are read: a hello that came while this thread was absent counts.
+      realTimers.setImmediate(() => {
+        if (link.isGreeted === isGreeted) this.#onTimeout(link);
+      });
+    });
     return link;
   }
 
