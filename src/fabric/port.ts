@@ -69,7 +69,7 @@ export interface PortSink {
 export interface TurnedAway {
   /** Refused, because the process had no file descriptor left. */
   readonly refused: number;
-  /** Ended, because what came was not libfabric's protocol. */
+  /** Ended, because what came was not the fabric's protocol. */
   readonly malformed: number;
 }
 

@@ -64,6 +64,7 @@ const noMessages: readonly RegExp[] = [
   /^(before it could be sent|by another process at this address|its caller was silent for too long)$/,
   /^(its answer is not kept any more|… keeps no answers|a kind of method that is unknown here)$/,
   /^…, and (…|whenFull is "fail")$|^…: the call has ended$/,
+  /^……; net:\/\/ and mem:\/\/ work without it$/,
   /^(the port is missing; write|expected) …:\/\/|^an array that holds something else$/,
   /^an? (RDMA device or a port|address and a prefix|global identifier)/,
   // Faults of bytes, thrown and then said behind "broke the protocol".

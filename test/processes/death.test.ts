@@ -29,7 +29,8 @@ const noticing = {
   // As tcp. Its devices are in software in the guest, and the guest has one processor.
   verbs: { heartbeatMs: 2_000, withinMs: 20_000 },
 } as const;
-const noticingOf = (fabric: Fabric) => noticing[fabric === "shm" || fabric === "tcp" || fabric === "net" ? fabric : "verbs"];
+const noticingOf = (fabric: Fabric) =>
+  noticing[fabric === "shm" || fabric === "tcp" || fabric === "net" ? fabric : "verbs"];
 
 /** Generous: what is waited for comes within a second when the machine is free. */
 const soon = { timeout: 20_000, interval: 10 };

@@ -74,7 +74,7 @@ describe("over tcp a refused connection", () => {
       const { port } = other.address() as { port: number };
       const engine = await openEngine({ connectTimeoutMs });
       const { error, tookMs } = await failure(engine.connect(`tcp://127.0.0.1:${port}`));
-      expect(error.message).toContain("what listens there does not speak libfabric's protocol");
+      expect(error.message).toContain("what listens there does not speak this fabric's protocol");
       expect(tookMs).toBeLessThan(refusedWithinMs);
     } finally {
       other.close();

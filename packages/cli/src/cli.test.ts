@@ -45,7 +45,7 @@ describe("cinnabar", () => {
     [["info", "--require"], /^cinnabar info: option '--require <value>' argument missing; .*\n$/],
     [
       ["info", "--require", "smoke"],
-      /^cinnabar info: unknown fabric "smoke", expected one of mem, shm, tcp, verbs.*\n$/,
+      /^cinnabar info: unknown fabric "smoke", expected one of mem, net, net\+unix, shm, tcp, verbs.*\n$/,
     ],
   ])("refuses %j with status 2 and one line", (args, complaint) => {
     const ended = cinnabar(args);

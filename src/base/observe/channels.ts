@@ -13,7 +13,7 @@ export const channels = {
   sessionEnded: channel("cinnabar:session.ended"),
   /**
    * A tcp or shm port did not keep incoming connections: { url, refused, malformed }, the numbers since the port opened.
-   * `refused`: the process had no file descriptor left. `malformed`: what came was not libfabric's protocol.
+   * `refused`: the process had no file descriptor left. `malformed`: what came was not the fabric's protocol.
    */
   connectionsTurnedAway: channel("cinnabar:connections.turned-away"),
   /** A peer violated the protocol: { peer, fault }. */

@@ -38,7 +38,7 @@ export interface PortDescription {
   readonly granted?: GrantedAttributes | undefined;
   /** Present for a verbs port. */
   readonly verbs?: VerbsDescription | undefined;
-  /** Present for an shm port, and for a tcp port whose patch `tcp-sockets` is applied. */
+  /** Present for a port of shm or net, and for a tcp port whose patch `tcp-sockets` is applied. */
   readonly connections?: ConnectionCounts | undefined;
 }
 
@@ -48,7 +48,7 @@ export interface ConnectionCounts {
   readonly open: number;
   /** Incoming connections refused since the port opened, because the process had no file descriptor left. */
   readonly refused: number;
-  /** Incoming connections ended since the port opened, because what came was not libfabric's protocol. */
+  /** Incoming connections ended since the port opened, because what came was not the fabric's protocol. */
   readonly malformed: number;
   /**
    * Connections ended since the port opened: there were more than `limits.maxConnections`, they had begun messages and

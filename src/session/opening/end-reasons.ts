@@ -51,7 +51,7 @@ export function forgeries(peerName: string, count: number): RpcError {
 
 /** What a failed send says of the connection that it needed. */
 const sendObstacles: Readonly<Record<number, string>> = {
-  71: "what listens there does not speak libfabric's protocol", // EPROTO
+  71: "what listens there does not speak this fabric's protocol", // EPROTO
   87: peerLacksDescriptors, // EUSERS
   101: "there is no route to it", // ENETUNREACH
   104: "the connection was reset", // ECONNRESET
