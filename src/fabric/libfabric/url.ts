@@ -26,6 +26,7 @@ export interface FabricUrl {
 }
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
+const pathPattern = /^\/[A-Za-z0-9._/-]{1,63}$/;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =
   /^(?:\[([0-9A-Fa-f:.%]{2,64}[A-Za-z0-9_.-]{0,16})\]|([A-Za-z0-9_.*-]{0,253})):(\d{1,10})$/;
@@ -34,7 +35,8 @@ const hostPattern =
 
 /**
  * Reads `tcp://host:port` or `verbs://host:port` (IPv6 in brackets; a port is required, 0 lets the system pick when
- * listening; `verbs://*:port` listens at every device), `shm://name` or `mem://name`; for the other fabrics
+ * listening; `verbs://*:port` listens at every device), `shm://name` (or `shm:///path`, a socket in
+ * the file system) or `mem://name`; for the other fabrics
  * `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
  * TypeError that names the part and the rule.
  */
@@ -46,8 +48,9 @@ export function parseUrl(url: string): FabricUrl {
   switch (scheme) {
     case "mem":
     case "shm":
-      if (!namePattern.test(rest)) {
-        throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -`);
+      if (!namePattern.test(rest) && !(scheme === "shm" && pathPattern.test(rest))) {
+        const orPath = scheme === "shm" ? "; a path begins with / and may contain / too" : "";
+        throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -${orPath}`);
       }
       return { scheme, host: "", port: 0, name: rest };
     case "tcp":
