@@ -46,13 +46,12 @@ export function parseUrl(url: string): FabricUrl {
   const scheme = split < 0 ? "" : url.slice(0, split);
   const rest = url.slice(split + 3);
   switch (scheme) {
-    case "mem":
     case "shm":
-      if (!namePattern.test(rest) && !(scheme === "shm" && pathPattern.test(rest))) {
-        const orPath = scheme === "shm" ? "; a path begins with / and may contain / too" : "";
-        throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -${orPath}`);
-      }
-      return { scheme, host: "", port: 0, name: rest };
+      if (rest.startsWith("/") && !pathPattern.test(rest))
+        throw new TypeError(`url "${url}": a path has at most 64 characters of A-Z a-z 0-9 . _ - /`);
+      return { scheme, host: "", port: 0, name: rest.startsWith("/") ? rest : nameOf(url, rest) };
+    case "mem":
+      return { scheme, host: "", port: 0, name: nameOf(url, rest) };
     case "tcp":
     case "verbs":
       return parseHostAndPort(url, scheme, rest);
@@ -62,6 +61,11 @@ export function parseUrl(url: string): FabricUrl {
         `url "${url}": expected tcp://host:port, verbs://host:port, shm://name or mem://name (or node:service of ${nodeSchemes.join(", ")})`,
       );
   }
+}
+
+function nameOf(url: string, name: string): string {
+  if (namePattern.test(name)) return name;
+  throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -`);
 }
 
 function parseHostAndPort(url: string, scheme: HostScheme, rest: string): FabricUrl {
