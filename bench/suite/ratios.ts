@@ -252,6 +252,13 @@ const furtherRatios: readonly Definition[] = [
       })),
     ),
   ),
+  ...["shm", "tcp"].flatMap((fabric) =>
+    [1, 64].map((inFlight) => ({
+      name: `web_beside.${fabric}.${inFlight}.p99_vs_unix`,
+      ours: [`web_beside.${fabric}.${inFlight}.p99_us`],
+      theirs: [`web_beside.net-unix.${inFlight}.p99_us`],
+    })),
+  ),
   ...["p50", "p99"].map((quantile) => ({
     name: `shm.stream_beside.${quantile}_vs_alone`,
     ours: [`shm.stream_beside.stalled.${quantile}_us`],

@@ -29,6 +29,7 @@ import { stall } from "./stall.ts";
 import { start } from "./start.ts";
 import { streamBeside } from "./stream-beside.ts";
 import { streams } from "./streams.ts";
+import { webBeside } from "./web-beside.ts";
 import { wheel } from "./wheel.ts";
 
 /**
@@ -61,6 +62,7 @@ export const workloads: readonly Workload[] = [
   memory,
   scaling,
   company,
+  webBeside,
   stall,
   overload,
   lanes,

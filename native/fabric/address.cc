@@ -108,13 +108,16 @@ RawAddress mapToSix(const uint8_t* bytes, size_t length) {
 
 bool isShmName(std::string_view name) {
   if (name.empty() || name.size() > kShmNameMax) return false;
+  bool isPath = isShmPath(name);
   for (char c : name) {
     bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                c == '.' || c == '_' || c == '-';
+                c == '.' || c == '_' || c == '-' || (isPath && c == '/');
     if (!good) return false;
   }
   return true;
 }
+
+bool isShmPath(std::string_view name) { return name.starts_with('/'); }
 
 RawAddress encodeShmAddress(std::string_view name) {
   std::string text = std::string(kShmPrefix) + std::string(name);

@@ -35,8 +35,12 @@ bool isEveryAddress(const uint8_t* bytes, size_t length);
 /// An IPv4 socket address as a socket for both versions knows it: ::ffff:1.2.3.4.
 RawAddress mapToSix(const uint8_t* bytes, size_t length);
 
-/// Whether a name may be an endpoint's name: 1 to 64 of [A-Za-z0-9._-].
+/// Whether a name may be an endpoint's name: 1 to 64 of [A-Za-z0-9._-], or an absolute path of as
+/// many, with slashes.
 bool isShmName(std::string_view name);
+
+/// Whether the name of an endpoint is the path of a socket.
+bool isShmPath(std::string_view name);
 
 /// The address of a named shared-memory endpoint: `fi_shm://` and the name, ended by a zero byte as
 /// fi_getname(3) gives it.

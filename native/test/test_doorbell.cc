@@ -308,6 +308,54 @@ TEST_SUITE("doorbell") {
     CHECK(second.open());
   }
 
+  TEST_CASE_FIXTURE(DoorbellFixture, "a path has one owner at a time, and lets peers meet") {
+    std::string path = "/tmp/" + own("path") + ".sock";
+    TestPort first(Scheme::shm, path), second(Scheme::shm, path), peer(Scheme::shm);
+    REQUIRE(first.open());
+    CHECK_FALSE(second.open());
+    CHECK(second.failure.code == EADDRINUSE);
+    CHECK(second.failure.message.find("already in use") != std::string::npos);
+    REQUIRE(peer.open());
+    int to = peer.admit(first);
+    REQUIRE(to >= 0);
+    peer.sendPattern(to, 0, 8, 1);
+    CHECK(eventually({&first, &peer}, [&] { return first.count(Completion::message) == 1; }));
+    first.port->close();
+    CHECK(access(path.c_str(), F_OK) != 0);
+    CHECK(second.open());
+    second.port->close();
+    unlink((path + ".lock").c_str());
+  }
+
+  TEST_CASE_FIXTURE(DoorbellFixture, "a path takes the place of a dead owner's socket alone") {
+    std::string path = "/tmp/" + own("stale") + ".sock";
+    {
+      Fd dead(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+      sockaddr_un address;
+      socklen_t length = socketAddress(path, &address);
+      REQUIRE(bind(dead.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+      REQUIRE(listen(dead.get(), 1) == 0);
+      TestPort early(Scheme::shm, path);
+      CHECK_FALSE(early.open());
+    }
+    TestPort port(Scheme::shm, path);
+    CHECK(port.open());
+    port.port->close();
+    Fd file(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    TestPort other(Scheme::shm, path);
+    CHECK_FALSE(other.open());
+    CHECK(access(path.c_str(), F_OK) == 0);
+    unlink(path.c_str());
+    unlink((path + ".lock").c_str());
+    TestPort nowhere(Scheme::shm, "/tmp/no-such-folder/" + own("path"));
+    CHECK_FALSE(nowhere.open());
+    CHECK(nowhere.failure.code == ENOENT);
+    TestPort peer(Scheme::shm);
+    REQUIRE(peer.open());
+    fabric::RawAddress nobody = fabric::encodeShmAddress(path);
+    CHECK(peer.port->admit(nobody.data(), nobody.size()) == -ECONNREFUSED);
+  }
+
   TEST_CASE_FIXTURE(DoorbellFixture, "a name whose owner is still opening is in use") {
     TestPort port(Scheme::shm, own("opening-name"));
     Fd owner(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

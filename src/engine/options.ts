@@ -52,9 +52,10 @@ import { defaultHeartbeatMs } from "../wire/handshake.ts";
  */
 export interface EngineOptionsOf<E> {
   /**
-   * One or several URLs to listen at: `tcp://host:port`, `verbs://host:port`, `net://host:port`, `net+unix:///path`,
-   * `net+pipe://name`, `shm://name`, `mem://name`, or one of another fabric (`psm3://node:service`). Port 0 picks a
-   * free port. The host of a verbs URL may be a device, an interface, or `*`. Default: none; the engine only connects.
+   * One or several URLs to listen at: `tcp://host:port`, `verbs://host:port`, `net://host:port`, `shm://name`,
+   * `shm:///path`, `net+unix:///path`, `net+pipe://name`, `mem://name`, or one of another fabric
+   * (`psm3://node:service`). Port 0 picks a free port. The host of a verbs URL may be a device, an interface, or `*`.
+   * Default: none; the engine only connects.
    */
   readonly listen?: string | readonly string[];
   /**

@@ -156,12 +156,13 @@ describe("progress", () => {
     progress.close();
   });
 
-  it("goes on behind the microtasks while it finds something, and gives the loop its turn after 0.1 ms", async () => {
+  it("goes on behind the microtasks while it finds something, and gives the loop its turn after 0.1 ms, or 0.02 ms", async () => {
     const { now } = realTimers;
     let nowMs = now();
     realTimers.now = () => nowMs;
     const { port, progress } = setUp();
     const loops: number[] = [];
+    const busy: number[] = [];
     let steps = 0;
     let stepsBefore = 0;
     const early: number[] = [];
@@ -185,13 +186,21 @@ describe("progress", () => {
         await new Promise(setImmediate);
         loops.push(port.turns - turns);
       }
+      for (let i = 0; i < 10; i++) {
+        const { turns } = port;
+        await new Promise(setImmediate);
+        busy.push(port.turns - turns);
+        nowMs += 0.5;
+      }
     } finally {
       realTimers.now = now;
       progress.close();
     }
     expect(early).toEqual([]);
-    // Seven turns begin within 0.1 ms, and the eighth finds the time over. The first immediate may precede all turns.
+    // Seven turns begin within 0.1 ms, and one follows. The first immediate may precede all turns.
     expect(loops.slice(1)).toEqual(Array.from({ length: 9 }, () => 8));
+    // Two begin within 0.02 ms, where the loop has other work.
+    expect(busy.slice(2)).toEqual(Array.from({ length: 8 }, () => 3));
   });
 
   it("goes on behind the microtasks also when what arrives queues an answer at once", async () => {

@@ -30,7 +30,7 @@ export interface Turns {
  *
  * In a turn queued messages leave and entries are delivered. Then microtasks run: handlers and callers continue. Behind
  * them the next turn begins: as a tick (`process.nextTick`) if the last one found something, else in the next turn of
- * the event loop (`setImmediate`). Ticks go on for at most `mostTicksMs`, so timers and other sockets wait no longer.
+ * the event loop (`setImmediate`). Ticks go on for at most `mostTicksMs`, less where the loop has other work.
  * After `lingerMs` without traffic the ports are armed, and nothing runs until one wakes. Polling has a tenth of the
  * latency of a wake-up or less (docs/design/progress.md). It stops so that an idle engine costs nothing. When other
  * processes need the processors, polling has a hundred times the latency: nothing spins then, a port that wakes is
@@ -51,8 +51,11 @@ export class Progress implements Turns {
   #ticks = false;
   /** When the turn that runs, or the last one, began. */
   #turnMs = 0;
-  /** When the event loop last had its turn. */
+  /** When the event loop was given its last turn, and when that was over. */
+  #leftMs = 0;
   #loopedMs = 0;
+  /** For how many turns of the loop it is still taken for busy: it had other work than this. */
+  #busyLoops = 0;
   #slowPoll: NodeJS.Timeout | undefined;
   #slowPollMs = 1;
   #asleep = false;
@@ -117,28 +120,41 @@ export class Progress implements Turns {
   };
 
   /** The next turn begins behind this one's microtasks if this one found something, else when the loop has turned. */
-  #schedule(active: boolean, nowMs: number): void {
+  #schedule(active: boolean): void {
     if (this.#ticks || this.#scheduled !== undefined) return;
-    if (active && nowMs - this.#loopedMs < mostTicksMs) {
-      this.#ticks = true;
-      // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
-      void resolved.then(this.#setTick);
-    } else {
-      this.#scheduled = realTimers.setImmediate(this.#loopTurn);
-    }
+    const ticksMs = this.#busyLoops > 0 ? busyTicksMs : mostTicksMs;
+    this.#ticks = active && this.#turnMs - this.#loopedMs < ticksMs;
+    if (!this.#ticks) this.#leave();
+    // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
+    if (active) void resolved.then(this.#setTick);
   }
 
   readonly #setTick = (): void => realTimers.nextTick(this.#tick);
 
   readonly #tick = (): void => {
+    const nowMs = realTimers.now();
+    // The loop has its turn now: what ran up to here was this turn's.
+    if (!this.#ticks) {
+      this.#leftMs = nowMs;
+      return;
+    }
     this.#ticks = false;
-    if (!this.#closed) this.#run(realTimers.now());
+    if (!this.#closed) this.#run(nowMs);
   };
 
+  /** The event loop has its turn. */
+  #leave(): void {
+    this.#leftMs = realTimers.now();
+    this.#scheduled = realTimers.setImmediate(this.#loopTurn);
+  }
+
   readonly #loopTurn = (): void => {
+    const nowMs = realTimers.now();
+    if (nowMs - this.#leftMs > idleLoopMs) this.#busyLoops = rememberedLoops;
+    else if (this.#busyLoops > 0) this.#busyLoops--;
     this.#scheduled = undefined;
-    this.#loopedMs = realTimers.now();
-    this.#run(this.#loopedMs);
+    this.#loopedMs = nowMs;
+    this.#run(nowMs);
   };
 
   /** A message was queued, work was posted, or a port has woken: makes progress soon. */
@@ -151,6 +167,7 @@ export class Progress implements Turns {
     }
     this.#disarm();
     this.#activeMs = realTimers.now();
+    this.#leftMs = this.#activeMs;
     this.#scheduled = armDetached(scheduleTurn, this.#loopTurn);
   }
 
@@ -259,7 +276,7 @@ export class Progress implements Turns {
     // While ports block, one more turn lets the answers to what arrived leave.
     const answers = this.#putOff || this.#wanted || this.#received() !== received;
     const lingers = this.#goesOn || (blocks ? answers : nowMs - this.#activeMs < lingerMs);
-    if (lingers || !this.#sleep()) this.#schedule(arrived || this.#goesOn, nowMs);
+    if (lingers || !this.#sleep()) this.#schedule(arrived || this.#goesOn);
   }
 
   /** The turn of a port that has woken. */
@@ -267,7 +284,7 @@ export class Progress implements Turns {
     const arrived = this.#progress(0, nowMs, woken);
     if (this.#closed) return;
     this.#flush();
-    this.#schedule(arrived, nowMs);
+    this.#schedule(arrived);
   }
 
   /**
@@ -310,15 +327,19 @@ export class Progress implements Turns {
   /** Runs a turn that does not count as traffic. */
   #glance(): void {
     this.#disarm();
-    this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
+    if (this.#scheduled === undefined) this.#leave();
   }
 }
 
 /** How long to poll after the last traffic. A longer time helps slow ping-pong, a shorter one saves CPU. */
 const lingerMs = 0.5;
 const spinUs = 10;
-/** How long turns may follow each other as ticks before the event loop has its turn. */
+/** How long turns may follow each other as ticks before the event loop has its turn, and where it has other work. */
 const mostTicksMs = 0.1;
+const busyTicksMs = 0.02;
+/** A turn of the loop that takes longer has other work. For how many further turns that is remembered. */
+const idleLoopMs = 0.01;
+const rememberedLoops = 32;
 const slowestPollMs = 16;
 
 const resolved = Promise.resolve();

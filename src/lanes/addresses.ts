@@ -20,8 +20,8 @@ export function publishedUrls(
 }
 
 /**
- * The first address of lane `lane` for a dispatcher's `url`: a name made of the dispatcher's (shm, net+unix, net+pipe), or the
- * dispatcher's host with a free port or the port counted from `firstPort`.
+ * The first address of lane `lane` for a dispatcher's `url`: a name made of the dispatcher's (shm, net+unix, net+pipe),
+ * or the dispatcher's host with a free port or the port counted from `firstPort`.
  *
  * @throws TypeError for an address that has no lanes: `mem://` ends at its thread; RangeError for a port or a name
  * beyond what there is.

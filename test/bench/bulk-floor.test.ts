@@ -23,7 +23,7 @@ describe.skipIf(underSanitizers || tcp === undefined)("the floor under bulk tran
         expect(measured.elapsedMs).toBeGreaterThan(0);
         expect(measured.cpuMs).toBeGreaterThan(0);
       }
-      await expect(floor.move("read", 0, 1, 1)).rejects.toThrow("has ended before its time");
+      await expect(floor.move("read", 0, 1, 1)).rejects.toThrow("has ended too early");
     } finally {
       await floor.end();
     }

@@ -2,6 +2,9 @@
 // Copyright The Cinnabar Authors
 #include "transport/shm/claim.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -37,6 +40,8 @@ base::Fd bindName(std::string_view name) {
   base::Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
   socklen_t length = socketAddress(name, &address);
+  // The mode of a socket in the file system. Peers of other users are refused in any case.
+  if (socket) fchmod(socket.get(), S_IRUSR | S_IWUSR);
   if (!socket || bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     int code = errno;
     socket.reset();
@@ -80,12 +85,40 @@ std::string nameTaken(const std::string& name, const Holder& holder) {
          std::to_string(geteuid());
 }
 
+fabric::Failure cannotBind(const std::string& name, int code) {
+  return {"bind doorbell", code, strerror(code),
+          "cannot bind the doorbell socket of \"" + name + "\": " + strerror(code)};
+}
+
+fabric::Failure taken(const std::string& name, const Holder& holder) {
+  return {"bind doorbell", EADDRINUSE, "EADDRINUSE", nameTaken(name, holder)};
+}
+
+/// Takes the lock of a path. A dead owner's socket is removed.
+fabric::Result<base::Fd> lockPath(const std::string& path) {
+  std::string file = path + ".lock";
+  base::Fd lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+  if (!lock) return cannotBind(path, errno);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return errno == EWOULDBLOCK ? taken(path, {.listens = true, .user = {}})
+                                : cannotBind(path, errno);
+  struct stat found;
+  // Whatever else lies there is not ours to remove: bind fails.
+  if (lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) && !holderOf(path).listens)
+    unlink(path.c_str());
+  return lock;
+}
+
 }  // namespace
 
 socklen_t socketAddress(std::string_view name, sockaddr_un* into) {
-  std::string text = socketName(name);
   *into = {};
   into->sun_family = AF_UNIX;
+  if (fabric::isShmPath(name)) {
+    memcpy(into->sun_path, name.data(), name.size());
+    return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size() + 1);
+  }
+  std::string text = socketName(name);
   memcpy(into->sun_path + 1, text.data(), text.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
 }
@@ -93,13 +126,21 @@ socklen_t socketAddress(std::string_view name, sockaddr_un* into) {
 fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
   if (name.empty()) name = "p" + std::to_string(getpid()) + "." + hex(fabric::randomNumber());
   if (!fabric::isShmName(name)) {
-    return fabric::Failure{"bind doorbell", EINVAL, "EINVAL",
-                           "an shm name is 1 to 64 of [A-Za-z0-9._-], not \"" + name + "\""};
+    return fabric::Failure{
+        "bind doorbell", EINVAL, "EINVAL",
+        "an shm name is 1 to 64 of [A-Za-z0-9._-], or an absolute path, not \"" + name + "\""};
+  }
+  bool isPath = fabric::isShmPath(name);
+  base::Fd lock;
+  if (isPath) {
+    auto locked = lockPath(name);
+    if (!locked) return locked.failure();
+    lock = std::move(*locked);
   }
   base::Fd socket = bindName(name);
   Holder holder;
   auto giveUpAt = std::chrono::steady_clock::now() + kOpeningTime;
-  while (!socket && errno == EADDRINUSE) {
+  while (!socket && errno == EADDRINUSE && !isPath) {
     holder = holderOf(name);
     if (holder.listens || std::chrono::steady_clock::now() > giveUpAt) {
       errno = EADDRINUSE;
@@ -110,13 +151,16 @@ fabric::Result<std::unique_ptr<ShmClaim>> ShmClaim::take(std::string name) {
   }
   if (!socket) {
     int code = errno;
-    bool used = code == EADDRINUSE;
-    return fabric::Failure{
-        "bind doorbell", code, used ? "EADDRINUSE" : strerror(code),
-        used ? nameTaken(name, holder)
-             : "cannot bind the doorbell socket of \"" + name + "\": " + strerror(code)};
+    if (code == EADDRINUSE && !isPath) return taken(name, holder);
+    return cannotBind(name, code);
   }
-  return std::unique_ptr<ShmClaim>(new ShmClaim(std::move(name), std::move(socket)));
+  return std::unique_ptr<ShmClaim>(
+      new ShmClaim(std::move(name), std::move(lock), std::move(socket)));
+}
+
+/// The lock is held until the socket is gone.
+ShmClaim::~ShmClaim() {
+  if (fabric::isShmPath(name_)) unlink(name_.c_str());
 }
 
 int ShmClaim::publish() { return listen(socket_.get(), kBacklog) == 0 ? 0 : errno; }

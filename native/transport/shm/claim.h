@@ -16,10 +16,15 @@ namespace cinnabar::shm {
 
 /// A port's right to its shm name: an abstract Unix socket, which the kernel lets go of when the
 /// process ends, however it ends.
+///
+/// A name that is a path is a socket in the file system instead, so that processes in several
+/// network namespaces meet there. A lock on the file PATH.lock says that its owner lives. What a
+/// killed owner has left there is replaced.
 class ShmClaim {
  public:
   /// Binds the socket. "" picks a unique name.
   static fabric::Result<std::unique_ptr<ShmClaim>> take(std::string name);
+  ~ShmClaim();
 
   const std::string& name() const { return name_; }
   int socket() const { return socket_.get(); }
@@ -28,14 +33,15 @@ class ShmClaim {
   int publish();
 
  private:
-  ShmClaim(std::string name, base::Fd socket)
-      : name_(std::move(name)), socket_(std::move(socket)) {}
+  ShmClaim(std::string name, base::Fd lock, base::Fd socket)
+      : name_(std::move(name)), lock_(std::move(lock)), socket_(std::move(socket)) {}
 
   std::string name_;
+  base::Fd lock_;  // of a path
   base::Fd socket_;
 };
 
-/// The abstract socket address of a port's name.
+/// The socket address of a port's name.
 socklen_t socketAddress(std::string_view name, sockaddr_un* into);
 
 }  // namespace cinnabar::shm

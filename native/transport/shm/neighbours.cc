@@ -95,8 +95,8 @@ Neighbour* Neighbours::meet(const std::string& name, int* status) {
   sockaddr_un address;
   socklen_t length = socketAddress(name, &address);
   if (!socket || connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    // EAGAIN: the owner lives, but its backlog is full.
-    if (errno != ECONNREFUSED) *status = errno == EAGAIN ? -ENOBUFS : -errno;
+    // EAGAIN: the owner lives, but its backlog is full. ENOENT: nothing lies at a path.
+    if (errno != ECONNREFUSED && errno != ENOENT) *status = errno == EAGAIN ? -ENOBUFS : -errno;
     return nullptr;
   }
   Neighbour* neighbour = add(std::move(socket), true);

@@ -48,6 +48,8 @@ describe("parseUrl", () => {
     ["mem://", "a name has 1 to 64 characters"],
     [`shm://${"x".repeat(65)}`, "a name has 1 to 64 characters"],
     ["shm://a/b", "a name has 1 to 64 characters"],
+    [`shm:///${"x".repeat(64)}`, "a path has at most 64 characters"],
+    ["shm:///a b", "a path has at most 64 characters"],
     ["shm://../etc", "a name has 1 to 64 characters"],
     ["shm://a\n", "a name has 1 to 64 characters"],
     ["tcp://host", "the port is missing"],

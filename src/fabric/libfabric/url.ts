@@ -23,13 +23,17 @@ export interface FabricUrl {
   readonly host: string;
   /** tcp, verbs and net: 0 … 65535. Other fabrics: the service, 0 for none. Else 0. */
   readonly port: number;
-  /** shm, mem and net+pipe: the name. net+unix: the path. Other fabrics: the raw address in hexadecimal digits, if the URL has one. Else "". */
+  /**
+   * shm, mem and net+pipe: the name. net+unix, and shm in the file system: the path. Other fabrics: the raw address in
+   * hexadecimal digits, if the URL has one. Else "".
+   */
   readonly name: string;
 }
 
 const namePattern = /^[A-Za-z0-9._-]{1,64}$/;
 /** What fits into a socket address on every system. */
 export const mostPathBytes = 103;
+const pathPattern = /^\/[A-Za-z0-9._/-]{1,63}$/;
 const rawPattern = /^~((?:[0-9a-f]{2}){1,256})$/;
 const nodePattern =
   /^(?:\[([0-9A-Fa-f:.%]{2,64}[A-Za-z0-9_.-]{0,16})\]|([A-Za-z0-9_.*-]{0,253})):(\d{1,10})$/;
@@ -38,8 +42,9 @@ const hostPattern =
 
 /**
  * Reads `tcp://host:port`, `verbs://host:port` or `net://host:port` (IPv6 in brackets; a port is required, 0 lets the
- * system pick when listening; `verbs://*:port` listens at every device), `shm://name`, `mem://name` or
- * `net+pipe://name`, or `net+unix:///path`; for the other fabrics `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
+ * system pick when listening; `verbs://*:port` listens at every device), `shm://name` (or `shm:///path`, a socket in
+ * the file system), `mem://name`, `net+pipe://name` or `net+unix:///path`; for the other fabrics
+ * `psm3://node:service` (what libfabric resolves; `*` for any node) or `psm3://~0a1b…`, a raw address. Throws a
  * TypeError that names the part and the rule.
  */
 export function parseUrl(url: string): FabricUrl {
@@ -48,19 +53,19 @@ export function parseUrl(url: string): FabricUrl {
   const scheme = split < 0 ? "" : url.slice(0, split);
   const rest = url.slice(split + 3);
   switch (scheme) {
-    case "mem":
     case "shm":
-    case "net+pipe":
-      if (!namePattern.test(rest)) {
-        throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -`);
-      }
-      return { scheme, host: "", port: 0, name: rest };
+      if (rest.startsWith("/") && !pathPattern.test(rest))
+        throw new TypeError(`url "${url}": a path has at most 64 characters of A-Z a-z 0-9 . _ - /`);
+      return { scheme, host: "", port: 0, name: rest.startsWith("/") ? rest : nameOf(url, rest) };
     case "net+unix":
       if (!rest.startsWith("/") || rest.includes("\0") || Buffer.byteLength(rest) > mostPathBytes)
         throw new TypeError(
           `url "${url}": expected net+unix:///path, a path of at most ${mostPathBytes} bytes`,
         );
       return { scheme, host: "", port: 0, name: rest };
+    case "mem":
+    case "net+pipe":
+      return { scheme, host: "", port: 0, name: nameOf(url, rest) };
     case "tcp":
     case "verbs":
     case "net":
@@ -71,6 +76,11 @@ export function parseUrl(url: string): FabricUrl {
         `url "${url}": expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name (or node:service of ${nodeSchemes.join(", ")})`,
       );
   }
+}
+
+function nameOf(url: string, name: string): string {
+  if (namePattern.test(name)) return name;
+  throw new TypeError(`url "${url}": a name has 1 to 64 characters of A-Z a-z 0-9 . _ -`);
 }
 
 function parseHostAndPort(url: string, scheme: HostScheme, rest: string): FabricUrl {
