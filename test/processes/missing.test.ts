@@ -25,6 +25,7 @@ describe.each([
     const child = new Child("missing", {}, { env });
     await child.report("imported");
     expect(await child.report("mem")).toMatchObject({ token: "t" });
+    expect(await child.report("net")).toMatchObject({ token: "n" });
     expect(await child.report("mem again")).toMatchObject({ token: "u" });
     const report = await child.report("providers");
     expect(await child.ended).toBe(0);
@@ -48,6 +49,8 @@ describe.each([
 
     expect(report.providers).toEqual([
       { scheme: "mem", provider: "mem", available: true, reason: "" },
+      { scheme: "net", provider: "node:net", available: true, reason: "" },
+      { scheme: "net+unix", provider: "node:net", available: true, reason: "" },
       { scheme: "shm", provider: "shm", ...expected.shm },
     ]);
     expect(report.libfabric.loaded).toBe(false);

@@ -6,11 +6,15 @@ import { serveTrial } from "./serve-trial.ts";
 import { Trial } from "./trial.ts";
 
 tell("imported");
-// biome-ignore lint/correctness/noUnusedVariables: held until the program ends
-await using server = await Engine.open({ listen: "mem://here", serve: [serveTrial(() => "mem")] });
+await using server = await Engine.open({
+  listen: ["mem://here", "net://127.0.0.1:0"],
+  serve: [serveTrial(() => "mem")],
+});
 await using engine = await Engine.open();
 const trial = (await engine.connect("mem://here")).client(Trial);
 tell("mem", await trial.echo({ token: "t" }));
+const overNet = (await engine.connect(server.urls[1] as string)).client(Trial);
+tell("net", await overNet.echo({ token: "n" }));
 const name = `shm://missing-${process.pid}`;
 const opened: Engine[] = [];
 for (const [how, open] of Object.entries({
