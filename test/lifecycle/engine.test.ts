@@ -29,7 +29,7 @@ describe.each(providers)("an engine over $name", (provider) => {
   it("tells where it listens, with the port it got", async () => {
     const engine = await openEngine({ listen: provider.freshUrl() });
     expect(engine.urls).toHaveLength(1);
-    expect(engine.urls[0]).toMatch(new RegExp(`^${provider.scheme}://`));
+    expect(engine.urls[0]?.startsWith(`${provider.scheme}://`)).toBe(true);
     expect(engine.urls[0]).not.toMatch(/:0$/);
     expect(engine.stats().ports[0]?.url).toBe(engine.urls[0]);
     expect(engine.incarnation).toBeGreaterThanOrEqual(0n);
