@@ -42,6 +42,11 @@ constexpr std::array kPatches = {
                "sockets, a refused connection is not noticed, and a process without descriptors "
                "spins",
                false, true},
+    PatchEntry{Patch::connectionRefusals, "connection-refusals", "libfabric verbs",
+               "replaces rdma_get_cm_event and rdma_connect in libfabric's linkage table by "
+               "functions that make the same calls, and look at what they return",
+               "a connect to where nobody listens ends by its time limit, not at once", false,
+               false},
 };
 
 // The first release with Linux's soft-iWARP, and the first whose sources were not read.
@@ -105,6 +110,8 @@ bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
     }
     case Patch::tcpSockets:
       return hasQuirk(Quirk::leavesSockets, "tcp", libfabric);
+    case Patch::connectionRefusals:
+      return hasQuirk(Quirk::hidesRefusals, "verbs;ofi_rxm", libfabric);
     case Patch::connectionEvents:
     case Patch::processCopies:
       return false;
