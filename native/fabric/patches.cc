@@ -47,6 +47,12 @@ constexpr std::array kPatches = {
                "functions that make the same calls, and look at what they return",
                "a connect to where nobody listens ends by its time limit, not at once", false,
                false},
+    PatchEntry{Patch::kernelSymbols, "kernel-symbols", "libfabric verbs",
+               "replaces fopen in libfabric's linkage table by a function that finds no "
+               "/proc/kallsyms",
+               "libfabric reads 11 MB of kernel symbols once or twice as it starts, to learn of a "
+               "use of graphics memory that Cinnabar never makes",
+               false, false},
 };
 
 // The first release with Linux's soft-iWARP, and the first whose sources were not read.
@@ -112,6 +118,8 @@ bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
       return hasQuirk(Quirk::leavesSockets, "tcp", libfabric);
     case Patch::connectionRefusals:
       return hasQuirk(Quirk::hidesRefusals, "verbs;ofi_rxm", libfabric);
+    case Patch::kernelSymbols:
+      return hasQuirk(Quirk::readsKernelSymbols, "verbs", libfabric);
     case Patch::connectionEvents:
     case Patch::processCopies:
       return false;

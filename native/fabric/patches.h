@@ -18,6 +18,7 @@ enum class Patch {
   processCopies,       // transport/shm/process_memory.h
   tcpSockets,          // transport/tcp/socket_calls.h
   connectionRefusals,  // transport/verbs/connection_events.h
+  kernelSymbols,       // fabric/kernel_symbols.h
 };
 
 struct PatchEntry {

@@ -106,6 +106,11 @@ constexpr std::array kQuirks = {
         "a connect to where nobody listens ends by its time limit",
         "rxm tells nobody of a refusal, and connects again (rxm_process_reject). What soft-iWARP "
         "refuses inside the call is no event for libfabric 1.17 (vrb_eq_cm_process_event)"},
+    QuirkEntry{
+        Quirk::readsKernelSymbols, "verbs", kAnyVersion, kEver,
+        "the first use of libfabric takes some 60 ms of processor time more, over tcp too",
+        "every provider is initialised, and verbs reads /proc/kallsyms line by line, up to 1.17 "
+        "twice, with or without devices (vrb_os_mem_support). Read in 1.14 to 2.6"},
 };
 
 constexpr std::array kSettings = {

@@ -41,6 +41,8 @@ enum class Quirk {
   /// Look at what libfabric's calls of the connection manager return
   /// (transport/verbs/connection_events.h).
   hidesRefusals,
+  /// Let it find no kernel symbols (fabric/kernel_symbols.h).
+  readsKernelSymbols,
 };
 
 struct QuirkEntry {
