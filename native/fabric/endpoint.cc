@@ -106,6 +106,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const Library& library,
   traits.disordersCompletions = has(Quirk::completesInDisorder);
   if (has(Quirk::tearsShortExtents)) traits.tornBytes = kTornBytes;
   if (has(Quirk::crashesOnDisconnect)) traits.rest = kRest;
+  traits.hidesRefusals = has(Quirk::hidesRefusals);
   traits.trustsStreams = has(Quirk::trustsStreams);
   if (has(Quirk::copiesMessages)) traits.messageRights = FI_WRITE;
   // Whether a write can carry data to its target, whose completion then also says how many bytes

@@ -80,6 +80,8 @@ struct EndpointTraits {
   /// If not 0: an extent of at most so many bytes arrives damaged where it crosses a page of the
   /// memory that it is read from.
   size_t tornBytes = 0;
+  /// Nobody hears of a connection that was refused, and it is made again and again.
+  bool hidesRefusals = false;
   /// Bytes of anybody who can connect are believed (Quirk::trustsStreams).
   bool trustsStreams = false;
   Granted granted;

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "fabric/fork_safety.h"
+#include "fabric/kernel_symbols.h"
 #include "fabric/quirks.h"
 #include "fabric/signals.h"
 
@@ -112,6 +113,7 @@ LoadReport loadLibrary(const std::vector<std::string>& candidates) {
     report.version = instance.loadedVersion;
     success = report;
     published.store(&instance, std::memory_order_release);
+    hideKernelSymbols();
     break;
   }
   return report;

@@ -42,6 +42,17 @@ constexpr std::array kPatches = {
                "sockets, a refused connection is not noticed, and a process without descriptors "
                "spins",
                false, true},
+    PatchEntry{Patch::connectionRefusals, "connection-refusals", "libfabric verbs",
+               "replaces rdma_get_cm_event and rdma_connect in libfabric's linkage table by "
+               "functions that make the same calls, and look at what they return",
+               "a connect to where nobody listens ends by its time limit, not at once", false,
+               false},
+    PatchEntry{Patch::kernelSymbols, "kernel-symbols", "libfabric verbs",
+               "replaces fopen in libfabric's linkage table by a function that finds no "
+               "/proc/kallsyms",
+               "libfabric reads 11 MB of kernel symbols once or twice as it starts, to learn of a "
+               "use of graphics memory that Cinnabar never makes",
+               false, false},
 };
 
 // The first release with Linux's soft-iWARP, and the first whose sources were not read.
@@ -105,6 +116,10 @@ bool needsPatch(Patch patch, uint32_t libfabric, std::string_view kernel) {
     }
     case Patch::tcpSockets:
       return hasQuirk(Quirk::leavesSockets, "tcp", libfabric);
+    case Patch::connectionRefusals:
+      return hasQuirk(Quirk::hidesRefusals, "verbs;ofi_rxm", libfabric);
+    case Patch::kernelSymbols:
+      return hasQuirk(Quirk::readsKernelSymbols, "verbs", libfabric);
     case Patch::connectionEvents:
     case Patch::processCopies:
       return false;

@@ -13,10 +13,12 @@ namespace cinnabar::fabric {
 /// libraries, and one right of the process. Each is done only where a fault of that very version
 /// makes it necessary, or where the user asks for it, and each can be switched off.
 enum class Patch {
-  softIwarp,         // transport/verbs/soft_iwarp.h
-  connectionEvents,  // transport/verbs/connection_events.h
-  processCopies,     // transport/shm/process_memory.h
-  tcpSockets,        // transport/tcp/socket_calls.h
+  softIwarp,           // transport/verbs/soft_iwarp.h
+  connectionEvents,    // transport/verbs/connection_events.h
+  processCopies,       // transport/shm/process_memory.h
+  tcpSockets,          // transport/tcp/socket_calls.h
+  connectionRefusals,  // transport/verbs/connection_events.h
+  kernelSymbols,       // fabric/kernel_symbols.h
 };
 
 struct PatchEntry {

@@ -101,6 +101,16 @@ constexpr std::array kQuirks = {
         "of at most 32 bytes that cross a page, the kernel copies as many from the first page as "
         "lie in the second, and the others from there (siw_try_1seg)",
         "Ethernet-iWARP"},
+    QuirkEntry{
+        Quirk::hidesRefusals, "verbs;ofi_rxm", kAnyVersion, kEver,
+        "a connect to where nobody listens ends by its time limit",
+        "rxm tells nobody of a refusal, and connects again (rxm_process_reject). What soft-iWARP "
+        "refuses inside the call is no event for libfabric 1.17 (vrb_eq_cm_process_event)"},
+    QuirkEntry{
+        Quirk::readsKernelSymbols, "verbs", kAnyVersion, kEver,
+        "the first use of libfabric takes some 60 ms of processor time more, over tcp too",
+        "every provider is initialised, and verbs reads /proc/kallsyms line by line, up to 1.17 "
+        "twice, with or without devices (vrb_os_mem_support). Read in 1.14 to 2.6"},
 };
 
 constexpr std::array kSettings = {

@@ -5,6 +5,7 @@
 
 #include "test/fake_provider.h"
 #include "test/harness.h"
+#include "transport/verbs/connection_events.h"
 
 using namespace cinnabar;
 using namespace cinnabar::test;
@@ -153,6 +154,63 @@ TEST_SUITE("connections of devices") {
     while (port.port->wantsRetry()) port.turn();
     // Its address alone, which nobody uses any more.
     CHECK(provider.removed.size() == 1);
+  }
+
+  /// A message to a peer that cannot be reached, as rxm has it: the post is deferred for ever.
+  struct RefusedFixture {
+    FakeProvider provider;
+    TestPort port{fabric::Scheme::tcp, "", 64, 4, 64};
+    int a = -1;
+
+    RefusedFixture() {
+      REQUIRE(haveLibfabric());
+      provider.knowsAgain = true;
+      port.port = std::make_unique<engine::Port>(
+          port.request, provider.transport({.endsConnections = true, .hidesRefusals = true}));
+      REQUIRE(port.port->start() == 0);
+      provider.stuck = {0};
+      auto raw = fabric::encodeSocketAddress("127.0.0.1", 9);
+      a = port.port->admit(raw->data(), raw->size());
+      CHECK(port.sendPattern(a, 0, 32, 1) == 0);
+    }
+    /// The connection manager tells of a connect between hosts that was refused.
+    void refuse(const char* local, const char* peer, uint32_t service, bool isInside) {
+      verbs::tellRefusal({*fabric::encodeSocketAddress(local, 7),
+                          *fabric::encodeSocketAddress(peer, service), isInside});
+      port.turn();
+    }
+  };
+  TEST_CASE_FIXTURE(RefusedFixture, "what waits for a peer fails when nobody listens there") {
+    refuse("127.0.0.1", "127.0.0.1", 9, false);
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == ECONNREFUSED);
+    CHECK_FALSE(port.port->wantsRetry());
+    // The provider has ended its connection.
+    CHECK(provider.removed.empty());
+    // The next message goes to a server that has come since.
+    provider.stuck.clear();
+    CHECK(port.sendPattern(a, 1, 32, 2) == 0);
+    CHECK(provider.posted.size() == 1);
+  }
+  TEST_CASE_FIXTURE(RefusedFixture, "a connection that was refused inside the call is ended") {
+    refuse("127.0.0.1", "127.0.0.1", 9, true);
+    REQUIRE(port.entries.size() == 1);
+    CHECK(port.entries[0].status == ECONNREFUSED);
+    CHECK(provider.removed == std::vector<fi_addr_t>{0});
+  }
+  TEST_CASE_FIXTURE(RefusedFixture, "a refusal concerns no other peer, and no other device") {
+    refuse("127.0.0.1", "127.0.0.1", 10, true);
+    refuse("127.0.0.1", "127.0.0.2", 9, true);
+    refuse("127.0.0.2", "127.0.0.1", 9, true);
+    CHECK(port.entries.empty());
+    CHECK(provider.removed.empty());
+  }
+  TEST_CASE_FIXTURE(RefusedFixture, "a connection that the peer has made meanwhile outlives it") {
+    provider.stuck.clear();
+    REQUIRE(eventually({&port}, [&] { return provider.posted.size() == 1; }));
+    refuse("127.0.0.1", "127.0.0.1", 9, true);
+    CHECK(provider.removed.empty());
+    CHECK(port.entries.empty());
   }
   TEST_CASE_FIXTURE(FailedFixture, "a connection that is being made outlives the one that failed") {
     REQUIRE(haveLibfabric());

@@ -106,11 +106,11 @@ describe.each(verbs)("RDMA connections on $name", (provider) => {
 
   it("are told of where nobody listens", async () => {
     const events = connectionEvents();
-    const engine = await openEngine({ connectTimeoutMs: 5_000 }, true);
+    const engine = await openEngine({}, true);
     const url = provider.deadUrl();
-    const error = await failure(engine.connect(url));
-    expect(error).toMatchObject({ code: "unavailable", retryable: true });
-    expect(error.message).toMatch(/did not answer within \d+ ms; is a server running there\?/);
+    const error = await failure(engine.connect(url, { timeoutMs: provider.connectTimeoutMs }));
+    expect(error).toMatchObject({ code: "unavailable", retryable: true, fabric: { name: "ECONNREFUSED" } });
+    expect(error.message).toContain("nobody listens there");
     // Events come by the loop, after the error on a machine under load.
     const firstTwo = () => toPeer(events, url).slice(0, 2);
     await expect.poll(firstTwo, soon).toEqual(["address_resolved", "route_resolved"]);

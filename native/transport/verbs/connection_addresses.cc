@@ -47,6 +47,22 @@ void ConnectionAddresses::disconnect(fi_addr_t address) {
   if (found != known_.end() && isEndable(address, found->second)) end(found->second);
 }
 
+std::vector<fi_addr_t> ConnectionAddresses::refuse(const fabric::RawAddress& peer, bool isStuck) {
+  std::vector<fi_addr_t> refused;
+  auto at = fabric::decodeSocketAddress(peer.data(), peer.size());
+  if (!at) return refused;
+  for (auto& [address, known] : known_) {
+    auto each = fabric::decodeSocketAddress(known.raw.data(), known.raw.size());
+    if (!each || each->port != at->port || each->host != at->host) continue;
+    refused.push_back(address);
+    // A post that was taken went to another connection, which the peer has made.
+    if (!isStuck || known.last != Last::deferred || endpoint_.traits().rest.count() > 0) continue;
+    end(known);
+    known.last = Last::none;
+  }
+  return refused;
+}
+
 void ConnectionAddresses::end(Known& known) {
   ++known.connection;
   auto rest = endpoint_.traits().rest;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <unordered_map>
+#include <vector>
 
 #include "fabric/endpoint.h"
 
@@ -38,6 +39,9 @@ class ConnectionAddresses {
   void disconnect(fi_addr_t address, uint32_t number);
   /// Nobody uses the address any more. Ends the connection that it has now.
   void disconnect(fi_addr_t address);
+  /// A connection to a peer was refused. Returns the peer's addresses, for what waits there. If
+  /// `isStuck`, the provider does not know, and the connection that it makes for ever is ended.
+  std::vector<fi_addr_t> refuse(const fabric::RawAddress& peer, bool isStuck);
   /// Whether a post would go to a connection that is being ended: to be tried again.
   bool isResting(fi_addr_t address);
 

@@ -20,7 +20,10 @@ namespace cinnabar::verbs {
 namespace {
 
 // enum rdma_cm_event_type
-constexpr int kEstablished = 9;
+constexpr int kRejected = 8, kEstablished = 9;
+// enum ib_cm_rej_reason: InfiniBand and RoCE know nobody who listens. What a listener says of
+// itself has another number.
+constexpr int kInvalidService = 8;
 // enum ibv_qp_attr_mask
 constexpr int kPathMtu = 1 << 8, kCapacity = 1 << 19, kPeerNumber = 1 << 20;
 
@@ -32,6 +35,7 @@ struct Original {
   int (*nextEvent)(void* channel, EventHandle** event) = nullptr;
   int (*resolveAddress)(ConnectionHandle* id, sockaddr* from, sockaddr* to,
                         int timeoutMs) = nullptr;
+  int (*connect)(ConnectionHandle* id, void* parameters) = nullptr;
   const char* (*deviceName)(Device* device) = nullptr;
   int (*queryQueuePair)(QueuePairHandle* pair, QueuePairState* state, int mask,
                         QueuePairRequest* request) = nullptr;
@@ -41,7 +45,11 @@ struct Original {
 struct Watches {
   std::mutex mutex;
   std::vector<ConnectionWatch*> all;
-  bool isInPlace = false;
+  std::vector<RefusalWatch*> ofRefusals;
+  // Which calls go through functions of ours.
+  bool readsEvents = false;
+  bool resolves = false;
+  bool connects = false;
 };
 
 /// Never destroyed: libfabric's threads may outlive every destructor.
@@ -52,6 +60,7 @@ Watches& watches() {
 
 Original original;
 std::atomic<bool> isWatched{false};
+std::atomic<bool> awaitsRefusals{false};
 
 fabric::RawAddress rawAddress(const sockaddr_storage& address) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&address);
@@ -103,10 +112,35 @@ void tell(const EventHandle& handle) {
   tellWatches(event);
 }
 
+/// Whether nobody listens. A listener that rejects says so with data of its own (rxm).
+bool isRefusal(const EventHandle& handle) {
+  if (handle.event != kRejected || handle.id == nullptr) return false;
+  return handle.status == kInvalidService ||
+         (handle.status == -ECONNREFUSED && handle.privateBytes == 0);
+}
+
+void tellRefused(const ConnectionHandle& id, bool isInside) {
+  tellRefusal({rawAddress(id.local), rawAddress(id.remote), isInside});
+}
+
 /// In the place of rdma_get_cm_event.
 int nextEvent(void* channel, EventHandle** event) {
   int status = original.nextEvent(channel, event);
-  if (status == 0 && isWatched.load(std::memory_order_relaxed)) tell(**event);
+  if (status != 0) return status;
+  if (isWatched.load(std::memory_order_relaxed)) tell(**event);
+  if (awaitsRefusals.load(std::memory_order_relaxed) && isRefusal(**event))
+    tellRefused(*(*event)->id, false);
+  return status;
+}
+
+/// In the place of rdma_connect.
+int connect(ConnectionHandle* id, void* parameters) {
+  int status = original.connect(id, parameters);
+  if (status == 0) return status;
+  int code = errno;
+  if (code == ECONNREFUSED && awaitsRefusals.load(std::memory_order_relaxed))
+    tellRefused(*id, true);
+  errno = code;
   return status;
 }
 
@@ -134,20 +168,22 @@ void find(const char* library, const char* name, F** into) {
   dlclose(handle);
 }
 
-/// "" or why not.
-std::string putInPlace() {
+/// Has libfabric's events pass by; within the lock of the watches. "" or why not.
+std::string readEvents(Watches& known) {
+  if (known.readsEvents) return "";
   Original found;
   find("librdmacm.so.1", "rdma_get_cm_event", &found.nextEvent);
   find("librdmacm.so.1", "rdma_resolve_addr", &found.resolveAddress);
+  find("librdmacm.so.1", "rdma_connect", &found.connect);
   find("libibverbs.so.1", "ibv_get_device_name", &found.deviceName);
   find("libibverbs.so.1", "ibv_query_qp", &found.queryQueuePair);
   find("libibverbs.so.1", "ibv_query_srq", &found.querySharedReceives);
-  if (found.nextEvent == nullptr || found.resolveAddress == nullptr)
+  if (found.nextEvent == nullptr || found.resolveAddress == nullptr || found.connect == nullptr)
     return "librdmacm.so.1 is not loaded";
   original = found;
   if (fabric::replaceInLibfabric("rdma_get_cm_event", replacement(nextEvent)) == 0)
     return "this libfabric does not call rdma_get_cm_event by its linkage table";
-  fabric::replaceInLibfabric("rdma_resolve_addr", replacement(resolveAddress));
+  known.readsEvents = true;
   return "";
 }
 
@@ -165,10 +201,11 @@ std::unique_ptr<ConnectionWatch> ConnectionWatch::open(std::string* reason) {
   }
   Watches& known = watches();
   std::lock_guard lock(known.mutex);
-  if (!known.isInPlace) {
-    *reason = putInPlace();
+  if (!known.resolves) {
+    *reason = readEvents(known);
     if (!reason->empty()) return nullptr;
-    known.isInPlace = true;
+    fabric::replaceInLibfabric("rdma_resolve_addr", replacement(resolveAddress));
+    known.resolves = true;
     fabric::notePatched(fabric::Patch::connectionEvents);
   }
   std::unique_ptr<ConnectionWatch> watch(new ConnectionWatch(std::move(fd)));
@@ -209,6 +246,48 @@ std::vector<ConnectionEvent> ConnectionWatch::take(uint64_t* lost) {
   *lost = lost_;
   lost_ = 0;
   return taken;
+}
+
+std::unique_ptr<RefusalWatch> RefusalWatch::open(const fabric::RawAddress& own) {
+  auto decoded = fabric::decodeSocketAddress(own.data(), own.size());
+  if (!decoded || !fabric::allowsPatch(fabric::Patch::connectionRefusals)) return nullptr;
+  Watches& known = watches();
+  std::lock_guard lock(known.mutex);
+  if (!known.connects && readEvents(known).empty()) {
+    fabric::replaceInLibfabric("rdma_connect", replacement(connect));
+    known.connects = true;
+    fabric::notePatched(fabric::Patch::connectionRefusals);
+  }
+  std::unique_ptr<RefusalWatch> watch(new RefusalWatch(decoded->host));
+  known.ofRefusals.push_back(watch.get());
+  awaitsRefusals = true;
+  return watch;
+}
+
+RefusalWatch::~RefusalWatch() {
+  Watches& known = watches();
+  std::lock_guard lock(known.mutex);
+  std::erase(known.ofRefusals, this);
+  awaitsRefusals = !known.ofRefusals.empty();
+}
+
+std::vector<Refusal> RefusalWatch::take() {
+  std::lock_guard lock(watches().mutex);
+  news_ = false;
+  return std::exchange(refusals_, {});
+}
+
+void tellRefusal(const Refusal& refusal) {
+  auto from = fabric::decodeSocketAddress(refusal.local.data(), refusal.local.size());
+  if (!from) return;
+  Watches& known = watches();
+  std::lock_guard lock(known.mutex);
+  for (RefusalWatch* watch : known.ofRefusals) {
+    // A port takes them at its next turn. One that does not come back needs no more of them.
+    if (watch->host_ != from->host || watch->refusals_.size() >= kMostEvents) continue;
+    watch->refusals_.push_back(refusal);
+    watch->news_ = true;
+  }
 }
 
 }  // namespace cinnabar::verbs

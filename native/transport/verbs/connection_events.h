@@ -2,6 +2,7 @@
 // Copyright The Cinnabar Authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -70,5 +71,42 @@ class ConnectionWatch {
 
 /// Hands an event to every watch; for the functions that stand in librdmacm's place, and for tests.
 void tellWatches(const ConnectionEvent& event);
+
+/// A connect from an address of ours that was refused because nobody listens at the peer's.
+struct Refusal {
+  fabric::RawAddress local;
+  fabric::RawAddress peer;
+  /// Inside the call that connects. Up to libfabric 1.17 the connection is then in the making for
+  /// ever, until its address is removed.
+  bool isInside = false;
+};
+
+/// Tells a port of connections that were refused. libfabric calls for them on the port's thread, or
+/// its guard's. The connection manager is asked as for ConnectionWatch.
+class RefusalWatch {
+ public:
+  /// Of connections from the host of `own`. nullptr where the patch is switched off. It tells of
+  /// nothing where libfabric cannot be patched.
+  static std::unique_ptr<RefusalWatch> open(const fabric::RawAddress& own);
+  ~RefusalWatch();
+  RefusalWatch(const RefusalWatch&) = delete;
+  RefusalWatch& operator=(const RefusalWatch&) = delete;
+
+  /// Whether `take` has something.
+  const std::atomic<bool>& news() const { return news_; }
+  std::vector<Refusal> take();
+
+ private:
+  explicit RefusalWatch(std::string host) : host_(std::move(host)) {}
+  friend void tellRefusal(const Refusal& refusal);
+
+  std::string host_;
+  std::vector<Refusal> refusals_;
+  std::atomic<bool> news_ = false;
+};
+
+/// Hands a refusal to the watches of its host; for the functions that stand in librdmacm's place,
+/// and for tests.
+void tellRefusal(const Refusal& refusal);
 
 }  // namespace cinnabar::verbs

@@ -96,12 +96,14 @@ struct ConnectionHandle {
   EventHandle* event;
 };
 
-/// struct rdma_cm_event.
+/// The beginning of struct rdma_cm_event.
 struct EventHandle {
   ConnectionHandle* id;
   ConnectionHandle* listener;
   int event;
   int status;
+  const void* privateData;  // of a connection
+  uint8_t privateBytes;
 };
 
 struct QueuePairCapacity {
@@ -147,6 +149,7 @@ static_assert(offsetof(QueuePairHandle, number) == 52);
 static_assert(offsetof(ConnectionHandle, local) == 32);
 static_assert(offsetof(ConnectionHandle, remote) == 160);
 static_assert(offsetof(ConnectionHandle, event) == 352);
+static_assert(offsetof(EventHandle, privateBytes) == 32);
 static_assert(offsetof(QueuePairState, capacity) == 36);
 
 }  // namespace cinnabar::verbs

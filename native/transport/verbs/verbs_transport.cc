@@ -4,6 +4,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace cinnabar::verbs {
@@ -20,7 +21,11 @@ constexpr uint64_t kMostUnprovenBytes = 16 << 10;
 }  // namespace
 
 VerbsTransport::VerbsTransport(fabric::Scheme scheme, std::unique_ptr<fabric::Endpoint> endpoint)
-    : FabricTransport(scheme, std::move(endpoint)), addresses_(*endpoint_) {}
+    : FabricTransport(scheme, std::move(endpoint)), addresses_(*endpoint_) {
+  if (!traits().hidesRefusals) return;
+  refusals_ = RefusalWatch::open(endpoint_->name());
+  if (refusals_) news_ = &refusals_->news();
+}
 
 fi_addr_t VerbsTransport::insert(const uint8_t* address) { return addresses_.insert(address); }
 
@@ -114,6 +119,16 @@ int VerbsTransport::postProof(fi_msg_rma message) {
 /// Whatever fails takes its connection along, and not every provider has noticed when it says so.
 void VerbsTransport::onFailed(transport::Peer& peer, uint32_t connection) {
   addresses_.disconnect(peer.address, connection);
+}
+
+/// Connections that nobody listened for. rxm makes them again at the next post.
+transport::News VerbsTransport::takeNews() {
+  transport::News told;
+  for (const Refusal& refusal : refusals_->take()) {
+    for (fi_addr_t address : addresses_.refuse(refusal.peer, refusal.isInside))
+      told.unreachable.push_back({address, ECONNREFUSED});
+  }
+  return told;
 }
 
 void VerbsTransport::endConnection(transport::Peer& peer) { addresses_.disconnect(peer.address); }

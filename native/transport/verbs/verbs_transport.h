@@ -4,6 +4,7 @@
 
 #include "transport/fabric_transport.h"
 #include "transport/verbs/connection_addresses.h"
+#include "transport/verbs/connection_events.h"
 
 namespace cinnabar::verbs {
 
@@ -19,6 +20,7 @@ class VerbsTransport : public transport::FabricTransport {
   int postPart(transport::Part& part, const fi_msg_rma& message, int* stop) override;
   void onFailed(transport::Peer& peer, uint32_t connection) override;
   void endConnection(transport::Peer& peer) override;
+  transport::News takeNews() override;
 
  protected:
   fi_addr_t insert(const uint8_t* address) override;
@@ -42,6 +44,7 @@ class VerbsTransport : public transport::FabricTransport {
   Unproven unproven_;
 
   ConnectionAddresses addresses_;
+  std::unique_ptr<RefusalWatch> refusals_;
 };
 
 }  // namespace cinnabar::verbs

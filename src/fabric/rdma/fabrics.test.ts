@@ -38,6 +38,8 @@ describe("describeFabrics", () => {
       "connection-events",
       "process-copies",
       "tcp-sockets",
+      "connection-refusals",
+      "kernel-symbols",
     ]);
     for (const { name, switchOff, what, why } of patches) {
       expect(switchOff).toBe(`CINNABAR_NO_PATCHES=${name}`);
