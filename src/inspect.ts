@@ -8,6 +8,7 @@ export type { WaitingLevels } from "./base/flow/priority-queue.ts";
 export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramSummary } from "./base/observe/histogram.ts";
+export { Health } from "./contract/health-service.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {

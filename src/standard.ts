@@ -75,6 +75,7 @@ export type { SecurityRefused } from "./security/security-meter.ts";
 export type { HandshakeOptions, SecurityOptions } from "./security/security-options.ts";
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
+export type { EngineHealth, ServiceHealth } from "./server/engine-health.ts";
 export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";

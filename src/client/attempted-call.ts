@@ -124,6 +124,10 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     return this.method.path;
   }
 
+  override get builtin(): boolean {
+    return this.method.isBuiltin;
+  }
+
   override get peerName(): string {
     return this.last?.peerName ?? this.method.source.name;
   }

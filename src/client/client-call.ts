@@ -40,6 +40,10 @@ export abstract class ClientRequest extends OutgoingCall {
     return this.method.path;
   }
 
+  override get builtin(): boolean {
+    return this.method.isBuiltin;
+  }
+
   override get lane(): number | undefined {
     return this.method.lane;
   }

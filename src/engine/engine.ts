@@ -16,6 +16,7 @@ import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
+import type { EngineHealth } from "../server/engine-health.ts";
 import type { Implementation } from "../server/implement.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
@@ -59,6 +60,8 @@ export class Engine implements AsyncDisposable {
    * `limits.maxPoolBytes`.
    */
   readonly pool: Pool;
+  /** Whether the engine and its services serve, as peers and health checks learn it. */
+  readonly health: EngineHealth;
   readonly #options: ResolvedEngineOptions;
   readonly #parts: EngineParts;
   #drain: Drain | undefined;
@@ -71,6 +74,7 @@ export class Engine implements AsyncDisposable {
     this.#options = options;
     this.#parts = new EngineParts(options);
     this.pool = this.#parts.memory.pool;
+    this.health = this.#parts.health;
   }
 
   /**
@@ -345,6 +349,7 @@ export class Engine implements AsyncDisposable {
         gate: parts.gate,
         announce: () => {
           for (const session of parts.sessions) session.ping();
+          parts.health.onDraining();
         },
         serves: () => parts.serves,
         works: () => parts.works,

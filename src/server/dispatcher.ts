@@ -1,9 +1,10 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
+import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
+import type { HandlersOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import {
   formatIssues,
@@ -14,15 +15,16 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { methodPath } from "../contract/service.ts";
+import { type AnyService, methodPath } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
+import { builtinServices } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { greetingLimits, methodKindNumbers, type TableMethod } from "../wire/handshake.ts";
 import type { Admission } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
-import { DeclaredFailure, HandlerCall } from "./call-context.ts";
+import { type CallContext, DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { HandlerErrorListener } from "./handler-error-log.ts";
 import { toldMessage } from "./hidden-addresses.ts";
 import { type Handler, type Implementation, isImplementation } from "./implement.ts";
@@ -68,6 +70,7 @@ export class ServedServices {
       if (!isImplementation(each))
         throw new TypeError(`${where}: serve[${index}] must be made by implement()`);
       const { name } = each.service;
+      if (builtinServices.has(name)) throw new TypeError(`${where}: service "${name}" is built in`);
       if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
       seen.add(name);
       methods += Object.keys(each.service.methods).length;
@@ -77,6 +80,22 @@ export class ServedServices {
         `${where}: an engine serves at most ${greetingLimits.maxServices} services and ${greetingLimits.maxMethods} methods`,
       );
     for (const each of implementations) this.#add(each);
+  }
+
+  /**
+   * What serves a method of a built-in service. No middleware, no admission control and no metrics: it is served in any
+   * state of the engine.
+   */
+  builtin<S extends AnyService>(
+    service: S,
+    name: string,
+    handlers: HandlersOf<S, CallContext>,
+  ): ServedMethod {
+    const { onHandlerError, replays, admission } = this.#terms;
+    const metric = new MethodMetrics(methodPath(service, name), "in");
+    const method = service.methods[name] as AnyMethod;
+    const handler = (handlers as Readonly<Record<string, unknown>>)[name] as Handler;
+    return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
   }
 
   #add({ service, handlers, admission: options, middleware = [] }: Implementation): void {

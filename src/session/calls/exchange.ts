@@ -12,7 +12,7 @@ import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
 import { SessionMover } from "../../transfer/sealed/mover.ts";
 import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
-import { feature, type Greeting, type LaneAddress } from "../../wire/handshake.ts";
+import { feature, type Greeting, type LaneAddress, type ToldHealth } from "../../wire/handshake.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
@@ -184,6 +184,10 @@ export class Exchange implements SessionPart, PeerLink {
 
   onLanes(lanes: readonly LaneAddress[]): void {
     this.session.onLanes(lanes);
+  }
+
+  onHealth(health: ToldHealth): void {
+    this.session.onHealth(health);
   }
 
   wakeProgress(): void {
