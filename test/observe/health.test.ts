@@ -48,7 +48,7 @@ describe.each(transports)("health over $name", (provider) => {
   it("is watched: now, each change, a service that comes later, and the drain, which waits for no watch", async () => {
     const { server, client, api } = await pair(provider, named("a"));
     const watched = api(Health).watch({ service: "late.v1" });
-    const next = async () => (await watched[Symbol.asyncIterator]().next()).value;
+    const next = async () => (await watched.next()).value;
     expect(await next()).toEqual({ status: "unknown" });
     const Late = service("late.v1", { name: unary({ output: z.string() }) });
     server.serve(implement(Late, { name: () => "late" }));
