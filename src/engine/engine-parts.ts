@@ -19,7 +19,7 @@ import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
-import { builtinService } from "../server/builtin-method.ts";
+import { builtinService, builtinServiceOff } from "../server/builtin-method.ts";
 import { ServedServices } from "../server/dispatcher.ts";
 import { EngineHealth } from "../server/engine-health.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
@@ -239,18 +239,28 @@ export class EngineParts {
   }
 
   /** The methods of the built-in services. What serves them is loaded when it is asked for. */
-  #builtinServices(): [place: number, ServedMethod][] {
+  #builtinServices(reflects: boolean): [place: number, ServedMethod][] {
     const health = async (name: string): Promise<ServedMethod> => {
       const { Health, healthHandlers } = await import("../server/health-handlers.ts");
       return this.served.builtin(Health, name, healthHandlers(this.health));
     };
-    return builtinService("cinnabar.health.v1", health);
+    const reflection = async (name: string): Promise<ServedMethod> => {
+      const { Reflection, reflectionHandlers } = await import("../server/reflection-handlers.ts");
+      return this.served.builtin(Reflection, name, reflectionHandlers(this.served.implementations));
+    };
+    const reflectionName = "cinnabar.reflection.v1";
+    return [
+      ...builtinService("cinnabar.health.v1", health),
+      ...(reflects
+        ? builtinService(reflectionName, reflection)
+        : builtinServiceOff(reflectionName, "open it with reflection: true")),
+    ];
   }
 
   #createServices(options: ResolvedEngineOptions): EngineServices {
     const { limits, middleware } = options;
     const { health } = this;
-    const builtins = this.#builtinServices();
+    const builtins = this.#builtinServices(options.reflection);
     return {
       clock: systemClock,
       realClock,

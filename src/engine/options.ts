@@ -106,6 +106,11 @@ export interface EngineOptionsOf<E> {
    * false refuses all: no time is spent on it. Default true.
    */
   readonly compression?: boolean;
+  /**
+   * Whether peers may ask what the engine serves, by the built-in service `cinnabar.reflection.v1`: services, methods,
+   * declared errors and JSON Schemas. They learn only of methods that `security.allow` lets them call. Default false.
+   */
+  readonly reflection?: boolean;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
@@ -140,6 +145,7 @@ export interface ResolvedEngineOptions {
   readonly slowCallMs: number;
   readonly measureLatency: boolean;
   readonly compression: boolean;
+  readonly reflection: boolean;
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
@@ -181,6 +187,7 @@ export const cloneableFields = {
   slowCallMs: milliseconds({ low: 0 }),
   measureLatency: boolean(true),
   compression: boolean(true),
+  reflection: boolean(false),
   limits: group(limitFields),
   admission: group(admissionFields),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;

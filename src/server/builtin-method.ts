@@ -38,6 +38,14 @@ class BuiltinMethod implements ServedMethod {
 
 const outputs: ItemDirections = { inputs: false, outputs: true };
 
+/** A built-in service that is off: each call of it is told how to turn it on. */
+export function builtinServiceOff(service: string, remedy: string): [place: number, ServedMethod][] {
+  const off: BuiltinLoader = async () => ({
+    serve: (call) => fail(call, "unimplemented", `${service} is off at this engine: ${remedy}`),
+  });
+  return builtinService(service, off);
+}
+
 /** The methods of a built-in service, with their places from `firstBuiltin` on. */
 export function builtinService(service: string, load: BuiltinLoader): [place: number, ServedMethod][] {
   const prefix = `${service}/`;

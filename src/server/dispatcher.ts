@@ -15,7 +15,7 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { type AnyService, methodPath } from "../contract/service.ts";
+import { type AnyService, methodPath, servedName } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
 import { builtinServices } from "../wire/builtin.ts";
@@ -49,6 +49,8 @@ export interface ServerTerms {
 export class ServedServices {
   readonly services: [string, TableMethod[]][] = [];
   readonly methods: ServedMethod[] = [];
+  /** In the order of `services`. */
+  readonly implementations: Implementation[] = [];
   readonly #terms: ServerTerms;
 
   constructor(terms: ServerTerms) {
@@ -69,7 +71,7 @@ export class ServedServices {
     for (const [index, each] of implementations.entries()) {
       if (!isImplementation(each))
         throw new TypeError(`${where}: serve[${index}] must be made by implement()`);
-      const { name } = each.service;
+      const name = servedName(each.service, each.instance);
       if (builtinServices.has(name)) throw new TypeError(`${where}: service "${name}" is built in`);
       if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
       seen.add(name);
@@ -98,21 +100,24 @@ export class ServedServices {
     return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
   }
 
-  #add({ service, handlers, admission: options, middleware = [] }: Implementation): void {
+  #add(implementation: Implementation): void {
+    const { service, instance, handlers, admission: options, middleware = [] } = implementation;
     const { onHandlerError, replays, admission, metrics } = this.#terms;
     const names = Object.keys(service.methods);
-    const queue = admission.queueOf(service.name, options);
+    const served = { name: servedName(service, instance) };
+    const queue = admission.queueOf(served.name, options);
     const chain = [...this.#terms.middleware, ...middleware];
+    this.implementations.push(implementation);
     this.services.push([
-      service.name,
+      served.name,
       names.map((name) => tableMethod(name, service.methods[name] as AnyMethod)),
     ]);
     for (const name of names) {
       const handler = handlers[name] as Handler;
-      const served = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
+      const run = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
       const method = service.methods[name] as AnyMethod;
-      const metric = metrics.of(methodPath(service, name), "in");
-      this.methods.push(new Dispatcher(method, metric, served, onHandlerError, replays, admission, queue));
+      const metric = metrics.of(methodPath(served, name), "in");
+      this.methods.push(new Dispatcher(method, metric, run, onHandlerError, replays, admission, queue));
     }
   }
 }

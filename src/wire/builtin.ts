@@ -40,6 +40,8 @@ export const builtin = {
 export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
   "cinnabar.health.v1/check": { number: 0xff0e, kind: "unary" },
   "cinnabar.health.v1/watch": { number: 0xff0f, kind: "serverStream" },
+  "cinnabar.reflection.v1/list": { number: 0xff10, kind: "unary" },
+  "cinnabar.reflection.v1/describe": { number: 0xff11, kind: "unary" },
 };
 
 /** The number and the kind of a method of a built-in service. */

@@ -57,6 +57,17 @@ export class Authorization {
     }
   }
 
+  /** Whether `allow` lets the peer call a method. Nobody has called it, so nothing is counted. */
+  permits(path: string): boolean {
+    if (this.#allow === undefined) return true;
+    if (this.#allowed.has(path)) return this.#allowed.get(path) === undefined;
+    try {
+      return (this.#allow(this.#session.identity, path) as unknown) === true;
+    } catch {
+      return false;
+    }
+  }
+
   /** What `allow` says of a method, or of a control request by its name. Asked once, and kept. */
   refusalOf(path: string): RpcError | undefined {
     if (this.#allow === undefined) return undefined;

@@ -177,6 +177,10 @@ export class Exchange implements SessionPart, PeerLink {
     return this.incoming.authorization?.refusalOf(path);
   }
 
+  permits(path: string): boolean {
+    return this.incoming.authorization?.permits(path) ?? true;
+  }
+
   onOtherIdentity(why: string): void {
     const { services, peerName, identity } = this.session;
     services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });

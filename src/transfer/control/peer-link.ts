@@ -59,6 +59,8 @@ export interface PeerLink extends TransferRoute, Answering {
   onOverdue(call: Parameters<NonNullable<Answering["onOverdue"]>>[0]): void;
   /** Why the peer may not call a method, `service/method`, or make a control request of that name, if so. */
   refusalOf(path: string): RpcError | undefined;
+  /** Whether the peer may call a method, for lists: nothing is counted as refused. */
+  permits(path: string): boolean;
   /** The peer has asked for what belongs to another identity, and was refused. */
   onOtherIdentity(why: string): void;
   /** The peer says where the lanes are that it speaks for. */
