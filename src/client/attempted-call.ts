@@ -9,6 +9,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
+import { tellOutgoing } from "../call/slow-calls.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
@@ -297,7 +298,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     });
   }
 
-  /** Nothing can end it any more. Returns how long it took, if that must be published. */
+  /** Nothing can end it any more. Returns how long it took, if somebody wants to be told of it. */
   protected settle(code: RpcCode | "ok"): number | undefined {
     this.phase = "settled";
     const { engine, retried } = this.method.source;
@@ -306,6 +307,14 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     retried.delete(this);
     this.unlisten();
     return recordEnd(this.method, this.startedMs, code);
+  }
+
+  /** Tells of its end, with the times of its last attempt. */
+  protected tellEnd(tookMs: number, code: RpcCode | "ok", message: string | undefined): void {
+    const { methodPath, peerName } = this;
+    const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
+    const ended = { methodPath, peerName, id, connectingUs, sentUs, pullingUs };
+    tellOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message);
   }
 }
 

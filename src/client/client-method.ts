@@ -221,7 +221,7 @@ export class ClientMethod {
 
 /**
  * Counts a user's call that has ended, at `endedMs` where the clock has been read already. Returns how long it took, if
- * that was so long that it must be published.
+ * somebody wants to be told of it.
  */
 export function recordEnd(
   { metrics, source: { engine } }: ClientMethod,
@@ -231,9 +231,10 @@ export function recordEnd(
 ): number | undefined {
   if (code === "ok") engine.counters.callsSucceeded++;
   else engine.counters.callsFailed++;
-  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  const number = code === "ok" ? okNumber : codeToNumber(code);
+  metrics.count(number);
   if (!engine.metrics.timed) return undefined;
   const tookMs = (endedMs ?? engine.clock.now()) - startedMs;
-  metrics.latencyMs.record(tookMs);
-  return tookMs >= engine.metrics.slowCallMs ? tookMs : undefined;
+  metrics.record(number, tookMs);
+  return engine.metrics.tells(tookMs, code) ? tookMs : undefined;
 }

@@ -90,7 +90,10 @@ export const Reflection = service("cinnabar.reflection.v1", {
   describe: unary({
     input: shaped<{ readonly service: string; readonly instance?: string }>({
       type: "object",
-      properties: { service: { type: "string", maxLength: 128 }, instance: { type: "string", maxLength: 64 } },
+      properties: {
+        service: { type: "string", maxLength: 128 },
+        instance: { type: "string", maxLength: 64 },
+      },
       required: ["service"],
     }),
     output: shaped<DescribedService>(serviceOf(describedMethod)),

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { closedError, type RpcError } from "../base/errors/rpc-error.ts";
 import { ByteBudget } from "../base/flow/byte-budget.ts";
 import { RequestCredits } from "../base/flow/request-credits.ts";
+import { CallLog } from "../base/observe/call-log.ts";
 import { CallMetrics } from "../base/observe/call-metrics.ts";
 import { type Counters, newCounters } from "../base/observe/counters.ts";
 import { Listeners } from "../base/observe/listeners.ts";
@@ -92,7 +93,8 @@ export class EngineParts {
     const credentials = security?.credentials;
     this.tls = credentials && new TlsEndpoint(credentials, security?.identify ?? identifyByName);
     const assertOpen = () => this.assertOpen();
-    this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
+    const log = options.logger && new CallLog(options.logger);
+    this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency, log);
     this.ports = new Ports(this.progress, options);
     this.memory = new ExposedMemory({
       maxPoolBytes: limits.maxPoolBytes,

@@ -1,3 +1,4 @@
+import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
 import type { CallDirection } from "../base/observe/call-metrics.ts";
@@ -298,15 +299,16 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * How long the calls of a method took, in milliseconds. `method` is `service/method`. The histogram is the caller's
-   * own, and can be merged with those of other engines or other times. It is empty when there were no calls.
+   * How long the calls of a method took, in milliseconds. `method` is `service/method`. With `code` only the calls that
+   * ended so. The histogram is the caller's own, and can be merged with those of other engines or other times. It is
+   * empty when there were no calls.
    *
    * @example
    * const latency = engine.latency("greeter.v1/greet", "out");
    * console.log(latency.count, latency.percentile(99));
    */
-  latency(method: string, direction: CallDirection): Histogram {
-    return this.#parts.metrics.latencyMs(method, direction);
+  latency(method: string, direction: CallDirection, code?: RpcCode | "ok"): Histogram {
+    return this.#parts.metrics.latencyMs(method, direction, code);
   }
 
   /**

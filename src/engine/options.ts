@@ -5,6 +5,7 @@ import {
   leastMemoryBytes,
   processMemory,
 } from "../base/flow/engine-limits.ts";
+import type { Logger } from "../base/observe/call-log.ts";
 import {
   anything,
   boolean,
@@ -97,6 +98,13 @@ export interface EngineOptionsOf<E> {
    */
   readonly slowCallMs?: number;
   /**
+   * Gets one line for each call that has failed, and for each that took `slowCallMs` or longer, on each side when the
+   * call ends: an object as that of `cinnabar:call.slow`, with the error's message, and a sentence. A logger of pino fits
+   * as it is, and so does `console`. Failures are `warn`; `internal`, `unknown` and `data_loss` are `error`; what a caller
+   * has cancelled is `info`. A stream is logged by its caller when it fails. Default: nothing is logged.
+   */
+  readonly logger?: Logger;
+  /**
    * Records the latency of calls by method (`stats().methods`, `engine.latency`). It costs one reading of the clock
    * for each call and side. Default true.
    */
@@ -149,6 +157,7 @@ export interface ResolvedEngineOptions {
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
+  readonly logger: Logger | undefined;
   /** Undefined: the engine prints them. */
   readonly onHandlerError: HandlerErrorListener | undefined;
 }
@@ -202,6 +211,18 @@ export const listenField = checkedBy((where, name, value): readonly string[] => 
   return fail(TypeError, where, name, "a URL or an array of URLs", value);
 });
 
+const loggerField = checkedBy((where, name, value): Logger => {
+  const isLogger =
+    typeof value === "object" &&
+    value !== null &&
+    (["debug", "info", "warn", "error"] as const).every(
+      (level) => typeof (value as Logger)[level] === "function",
+    );
+  return isLogger
+    ? (value as Logger)
+    : fail(TypeError, where, name, "a logger with debug, info, warn and error", value);
+});
+
 const engineFields = {
   ...cloneableFields,
   listen: { ...listenField, fallback: [] as readonly string[] },
@@ -210,6 +231,7 @@ const engineFields = {
   // `ServedServices` checks them, since a function may make them.
   serve: anything(),
   middleware: group(engineMiddlewareFields),
+  logger: loggerField,
   onHandlerError: callback<HandlerErrorListener>(),
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 

@@ -38,7 +38,9 @@ const Shop = service("shop.v1", {
   watch: serverStream({ input: z.string(), output: bytes({ maxBytes: 10 }) }),
   upload: clientStream({ items: plain, output: z.int().transform(String) }),
   chat: duplexStream({ input: z.literal("room"), items: z.string(), output: z.string() }),
-  log: oneWay({ input: fields({ level: z.enum(["low", "high"]), data: bulk("read"), at: z.date().optional() }) }),
+  log: oneWay({
+    input: fields({ level: z.enum(["low", "high"]), data: bulk("read"), at: z.date().optional() }),
+  }),
 });
 const Secret = service("secret.v1", { open: unary() });
 
@@ -207,24 +209,31 @@ describe("reflection", () => {
   });
 
   // Over mem nothing is sealed.
-  it.skipIf(isSecured)("lists only what `allow` lets the caller call, and counts nothing as refused", async () => {
-    const permitted = new Set(["shop.v1/watch", "cinnabar.reflection.v1/list", "cinnabar.reflection.v1/describe"]);
-    const { server, api } = await pair(first, [shop(), secret], {
-      server: { reflection: true, security: { allow: (_, method) => permitted.has(method) } },
-    });
-    const listed = await api(Reflection).list();
-    expect(listed.map(({ service, methods }) => [service, methods.map(({ name }) => name)])).toEqual([
-      ["shop.v1", ["watch"]],
-      ["cinnabar.reflection.v1", ["list", "describe"]],
-    ]);
-    const { methods } = await api(Reflection).describe({ service: "shop.v1" });
-    expect(methods.map(({ name }) => name)).toEqual(["watch"]);
-    expect(await failure(api(Reflection).describe({ service: "secret.v1" }))).toMatchObject({
-      code: "not_found",
-    });
-    expect(server.stats().security.refusals).toEqual({});
-    // The built-in services themselves are asked for as all methods.
-    expect((await failure(api(Health).check({}))).code).toMatch(/unauthenticated|permission_denied/);
-    permitted.clear();
-  });
+  it.skipIf(isSecured)(
+    "lists only what `allow` lets the caller call, and counts nothing as refused",
+    async () => {
+      const permitted = new Set([
+        "shop.v1/watch",
+        "cinnabar.reflection.v1/list",
+        "cinnabar.reflection.v1/describe",
+      ]);
+      const { server, api } = await pair(first, [shop(), secret], {
+        server: { reflection: true, security: { allow: (_, method) => permitted.has(method) } },
+      });
+      const listed = await api(Reflection).list();
+      expect(listed.map(({ service, methods }) => [service, methods.map(({ name }) => name)])).toEqual([
+        ["shop.v1", ["watch"]],
+        ["cinnabar.reflection.v1", ["list", "describe"]],
+      ]);
+      const { methods } = await api(Reflection).describe({ service: "shop.v1" });
+      expect(methods.map(({ name }) => name)).toEqual(["watch"]);
+      expect(await failure(api(Reflection).describe({ service: "secret.v1" }))).toMatchObject({
+        code: "not_found",
+      });
+      expect(server.stats().security.refusals).toEqual({});
+      // The built-in services themselves are asked for as all methods.
+      expect((await failure(api(Health).check({}))).code).toMatch(/unauthenticated|permission_denied/);
+      permitted.clear();
+    },
+  );
 });

@@ -4,7 +4,7 @@ import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
-import { publishSlowIncoming } from "../../call/slow-calls.ts";
+import { tellIncoming } from "../../call/slow-calls.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
@@ -551,20 +551,26 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
   if (isBuiltin(call.method)) return;
   const { counters, methods } = session.services;
   counters.requestsFailed++;
-  record(session, call, error.code);
+  record(session, call, error.code, error);
   methods[call.method]?.onFailed?.(call, error);
 }
 
-function record({ services, peerName }: SessionContext, call: IncomingCall, code: RpcCode | "ok"): number {
+function record(
+  { services, peerName }: SessionContext,
+  call: IncomingCall,
+  code: RpcCode | "ok",
+  error?: RpcError,
+): number {
   const metrics = services.methods[call.method]?.metrics;
   // A number that no method has is counted nowhere: what peers send must not make us keep more.
   if (metrics === undefined) return -1;
-  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  const number = code === "ok" ? okNumber : codeToNumber(code);
+  metrics.count(number);
   if (!services.metrics.timed) return -1;
   const nowMs = services.clock.now();
   const tookMs = nowMs - call.startedMs;
-  metrics.latencyMs.record(tookMs);
-  if (tookMs >= services.metrics.slowCallMs)
-    publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
+  metrics.record(number, tookMs);
+  if (services.metrics.tells(tookMs, code))
+    tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, error?.plainMessage);
   return nowMs;
 }
