@@ -1,6 +1,7 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
+import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
 import { tellMetadata } from "../call/answer-metadata.ts";
@@ -80,6 +81,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
+  /** Undefined where nobody wanted to hear of attempts when the call was made. */
+  #publish: Publisher | undefined;
   #hasToldHeaders = false;
 
   constructor(method: ClientMethod, input: unknown) {
@@ -100,6 +103,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     const { method } = this;
     const { engine, retried } = method.source;
     engine.counters.callsStarted++;
+    this.#publish = publisherHere(channels.retry);
     const nowMs = engine.clock.now();
     this.startedMs = nowMs;
     this.endMs = nowMs + timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
@@ -220,7 +224,15 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
       this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
     if (isOver || !this.withdraw()) return this.failWith(error);
     this.phase = "waiting";
+    this.publishAttempt("retry", error.code, waitMs);
     this.ring(waitMs);
+  }
+
+  /** Tells that another attempt follows the newest, `waitMs` from now. `code`: how that has failed. */
+  protected publishAttempt(kind: "retry" | "hedge", code: RpcCode | undefined, waitMs: number): void {
+    if (this.#publish === undefined) return;
+    const { methodPath: method, peerName: peer, started: attempt } = this;
+    this.#publish({ kind, method, peer, callId: this.last?.id ?? 0, attempt, code, waitMs });
   }
 
   /** Takes one attempt from the budget. */

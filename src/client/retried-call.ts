@@ -87,6 +87,7 @@ export class RetriedCall extends AttemptedCall {
     if (this.last?.session === undefined) return this.ring(this.#policy.hedgeAfterMs);
     if (!this.withdraw()) return;
     this.method.source.engine.counters.hedges++;
+    this.publishAttempt("hedge", undefined, 0);
     this.launch();
   }
 
