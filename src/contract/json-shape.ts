@@ -18,7 +18,7 @@ export interface JsonShape {
  * name are let through: a later version may have more of them.
  */
 export function shaped<T>(shape: JsonShape): Schema<T> {
-  const jsonSchema = () => ({ $schema: "https://json-schema.org/draft/2020-12/schema", ...shape });
+  const jsonSchema = () => ({ ...shape });
   return Object.freeze({
     "~standard": Object.freeze({
       version: 1 as const,

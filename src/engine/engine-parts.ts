@@ -22,8 +22,8 @@ import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
 import { builtinService, builtinServiceOff } from "../server/builtin-method.ts";
 import { ServedServices } from "../server/dispatcher.ts";
-import { EngineHealth } from "../server/engine-health.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
+import { HealthBook } from "../server/health-book.ts";
 import type { Implementation } from "../server/implement.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
 import { Exchange } from "../session/calls/exchange.ts";
@@ -75,7 +75,7 @@ export class EngineParts {
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
-  readonly health: EngineHealth;
+  readonly health: HealthBook;
   readonly healthBoard: HealthBoard;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
@@ -113,7 +113,7 @@ export class EngineParts {
     const { replays, admission, metrics } = this;
     const around = middleware.server ?? [];
     this.served = new ServedServices({ onHandlerError, replays, admission, metrics, middleware: around });
-    this.health = new EngineHealth(
+    this.health = new HealthBook(
       (service) => this.served.services.some(([name]) => name === service),
       () => this.healthBoard.post(),
     );

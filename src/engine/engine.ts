@@ -1,8 +1,7 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
-import type { CallDirection } from "../base/observe/call-metrics.ts";
-import { channels } from "../base/observe/channels.ts";
+import { type CallDirection, channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
 import { checkOptions, resolveOptions } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
@@ -17,7 +16,6 @@ import type { Pool } from "../memory/pool.ts";
 import type { Region } from "../memory/region.ts";
 import type { RegionHandle } from "../memory/region-handle.ts";
 import type { Access, RegionKeys } from "../memory/region-kind.ts";
-import type { EngineHealth } from "../server/engine-health.ts";
 import type { Implementation } from "../server/implement.ts";
 import { BulkStream, type BulkStreamOptions, streamShape } from "../transfer/byte-stream/bulk-stream.ts";
 import type { StreamDirection } from "../transfer/byte-stream/stream-kind.ts";
@@ -25,6 +23,7 @@ import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
 import type { EngineEvents } from "./engine-events.ts";
+import { EngineHealth } from "./engine-health.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
 import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
@@ -75,7 +74,7 @@ export class Engine implements AsyncDisposable {
     this.#options = options;
     this.#parts = new EngineParts(options);
     this.pool = this.#parts.memory.pool;
-    this.health = this.#parts.health;
+    this.health = new EngineHealth(this.#parts.health);
   }
 
   /**

@@ -2,10 +2,10 @@ import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Health } from "../contract/health-service.ts";
 import type { HandlersOf } from "../contract/infer.ts";
 import type { CallContext } from "./call-context.ts";
-import type { EngineHealth, ServiceHealth } from "./engine-health.ts";
+import type { HealthBook, ServiceHealth } from "./health-book.ts";
 
 /** The handlers of `cinnabar.health.v1`. Loaded when somebody asks. */
-export function healthHandlers(health: EngineHealth): HandlersOf<typeof Health, CallContext> {
+export function healthHandlers(health: HealthBook): HandlersOf<typeof Health, CallContext> {
   return {
     check({ service = "" }) {
       const found = health.of(service);
@@ -28,14 +28,14 @@ type Watched = ServiceHealth | { readonly status: "unknown" };
  * meanwhile. No generator: one that waits cannot be ended.
  */
 class Changes implements AsyncIterable<Watched>, AsyncIterator<Watched, undefined> {
-  readonly #health: EngineHealth;
+  readonly #health: HealthBook;
   readonly #service: string;
   readonly #stop: () => void;
   #last: Watched | undefined;
   #isOver = false;
   #onChanged: (() => void) | undefined;
 
-  constructor(health: EngineHealth, service: string, signal: AbortSignal) {
+  constructor(health: HealthBook, service: string, signal: AbortSignal) {
     this.#health = health;
     this.#service = service;
     this.#stop = health.watch(() => this.#onChanged?.());

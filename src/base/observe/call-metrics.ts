@@ -1,10 +1,8 @@
 import type { RpcCode } from "../errors/code.ts";
 import { codeFromNumber, codeToNumber, okNumber } from "../errors/code.ts";
 import type { CallLog } from "./call-log.ts";
+import type { CallDirection } from "./channels.ts";
 import { Histogram, type HistogramSummary } from "./histogram.ts";
-
-/** Direction of a call: outgoing ("out") or incoming ("in"). */
-export type CallDirection = "out" | "in";
 
 /** Statistics of one method in one direction, over all peers, since the engine opened. */
 export interface MethodStats {

@@ -1,7 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type Channel, channel } from "node:diagnostics_channel";
 import type { RpcCode } from "../errors/code.ts";
-import type { CallDirection } from "./call-metrics.ts";
+
+/** Direction of a call: outgoing ("out") or incoming ("in"). */
+export type CallDirection = "out" | "in";
 
 /**
  * Events on `node:diagnostics_channel`. Publishing costs nothing without subscribers. Node reports an error that a

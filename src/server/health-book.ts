@@ -16,12 +16,8 @@ const healthFields = {
 /** How many services an engine keeps a health of. */
 const maxNames = greetingLimits.maxServices;
 
-/**
- * The health of an engine and its services. Everything serves until `set` says otherwise. Peers learn each change by a
- * control message, and balanced peers send no calls to a service that does not serve. Health checks ask by the built-in
- * service `cinnabar.health.v1`.
- */
-export class EngineHealth {
+/** What an engine says of its services, whom it must tell of changes, and who watches. Everything serves at first. */
+export class HealthBook {
   readonly #services = new Map<string, ServiceHealth>();
   readonly #isServed: (service: string) => boolean;
   readonly #onChanged: () => void;
@@ -29,30 +25,13 @@ export class EngineHealth {
   #edition = 0;
   #drains = false;
 
-  /** @internal Made with its engine. `onChanged`: peers must be told. */
+  /** `onChanged`: peers must be told. */
   constructor(isServed: (service: string) => boolean, onChanged: () => void) {
     this.#isServed = isServed;
     this.#onChanged = onChanged;
   }
 
-  /**
-   * Says whether a service serves; "" is the whole engine. A service that does not serve still answers the calls that
-   * reach it: of one peer, and those that were under way. The service need not be served yet. `reason` says why, in 1
-   * to 256 characters; default: none.
-   *
-   * @example
-   * const engine = await Engine.open({
-   *   listen: "tcp://0.0.0.0:7400",
-   *   serve: (opening) => {
-   *     opening.health.set("files.v1", "not_serving", { reason: "reading the index" });
-   *     return [files];
-   *   },
-   * });
-   * await index.read();
-   * engine.health.set("files.v1", "serving");
-   *
-   * @throws TypeError for a bad name, status or option. RangeError where more than 256 services do not serve.
-   */
+  /** @throws as `EngineHealth.set`. */
   set(service: string, status: "serving" | "not_serving", options: { readonly reason?: string } = {}): void {
     const { maxNameLength, maxNotServing } = greetingLimits;
     if (typeof service !== "string" || service.length > maxNameLength)
@@ -75,10 +54,7 @@ export class EngineHealth {
     this.#tellWatchers();
   }
 
-  /**
-   * The health of a service as a check gets it; "" is the whole engine. Undefined for a service that is neither served
-   * nor was ever set.
-   */
+  /** The health of a service; undefined for one that is neither served nor was ever set. */
   of(service = ""): ServiceHealth | undefined {
     const own = this.#services.get(service);
     if (own === undefined && service !== "" && !this.#isServed(service)) return undefined;
@@ -87,24 +63,24 @@ export class EngineHealth {
     return whole?.status === "not_serving" ? whole : (own ?? { status: "serving" });
   }
 
-  /** @internal What peers are told. Undefined while nothing was ever set. */
+  /** What peers are told. Undefined while nothing was ever set. */
   get told(): ToldHealth | undefined {
     if (this.#edition === 0) return undefined;
     return { edition: this.#edition, notServing: this.#notServing() };
   }
 
-  /** @internal The engine drains. Peers are told otherwise. */
+  /** The engine drains. Peers are told otherwise. */
   onDraining(): void {
     this.#drains = true;
     this.#tellWatchers();
   }
 
-  /** @internal More is served. */
+  /** More is served. */
   onServed(): void {
     this.#tellWatchers();
   }
 
-  /** @internal Calls `watcher` after each change, until the returned function is called. */
+  /** Calls `watcher` after each change, until the returned function is called. */
   watch(watcher: () => void): () => void {
     this.#watchers.add(watcher);
     return () => void this.#watchers.delete(watcher);
