@@ -5,9 +5,19 @@
 
 export type { WindowStats } from "./base/flow/in-flight-window.ts";
 export type { WaitingLevels } from "./base/flow/priority-queue.ts";
-export type { CallDirection, MethodStats } from "./base/observe/call-metrics.ts";
+export type { MethodStats } from "./base/observe/call-metrics.ts";
+export type { CallDirection } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramSummary } from "./base/observe/histogram.ts";
+export { Health } from "./contract/health-service.ts";
+export type { JsonSchema } from "./contract/json-schema.ts";
+export {
+  type DescribedMethod,
+  type DescribedService,
+  type ReflectedMethod,
+  type ReflectedService,
+  Reflection,
+} from "./contract/reflection-service.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {

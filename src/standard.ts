@@ -5,6 +5,7 @@
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
+export type { Logger } from "./base/observe/call-log.ts";
 export type { SlowCall } from "./base/observe/channels.ts";
 export { Histogram, type HistogramData } from "./base/observe/histogram.ts";
 export type { Clock, WakeUp } from "./base/time/clock.ts";
@@ -47,6 +48,7 @@ export { type Closable, type CloseOnSignalsOptions, closeOnSignals } from "./eng
 export type { DrainOptions, DrainReport } from "./engine/drain.ts";
 export { Engine, type EngineOptions, type ExposeOptions } from "./engine/engine.ts";
 export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
+export type { EngineHealth } from "./engine/engine-health.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineOptionsOf, ServeOption } from "./engine/options.ts";
 export type { EngineStats, PortStats } from "./engine/stats.ts";
@@ -76,6 +78,7 @@ export type { HandshakeOptions, SecurityOptions } from "./security/security-opti
 export type { AdmissionOptions } from "./server/admission-options.ts";
 export type { CallContext, HandlerCall } from "./server/call-context.ts";
 export type { FailedCall, HandlerErrorListener } from "./server/handler-error-log.ts";
+export type { ServiceHealth } from "./server/health-book.ts";
 export { type Implementation, type ImplementOptions, implement } from "./server/implement.ts";
 export { BulkStream, type BulkStreamOptions } from "./transfer/byte-stream/bulk-stream.ts";
 export { RemoteStream } from "./transfer/byte-stream/remote-stream.ts";

@@ -19,7 +19,7 @@ export abstract class MadeCall extends AbortableCall {
   /** Undefined when a request of it has left: its session lists that. */
   abstract get unsentPhase(): UnsentPhase | undefined;
 
-  /** Asked by an engine and not by a user: in no list, and counted nowhere. */
+  /** A control request: of an engine, or of a user to a built-in service. In no list, and it delays no drain. */
   get builtin(): boolean {
     return false;
   }

@@ -1,4 +1,5 @@
 import type { RpcCode } from "../base/errors/code.ts";
+import type { CallMetrics } from "../base/observe/call-metrics.ts";
 import type { SlowCall } from "../base/observe/channels.ts";
 import { channels } from "../base/observe/channels.ts";
 import type { IncomingCall } from "./incoming-call.ts";
@@ -15,16 +16,22 @@ export type SlowOutgoing = Pick<
   "methodPath" | "peerName" | "id" | "connectingUs" | "sentUs" | "pullingUs"
 >;
 
-/** Publishes a call that was made here, took long and has ended. */
-export function publishSlowOutgoing(call: SlowOutgoing, tookMs: number, code: RpcCode | "ok"): void {
-  if (!channels.slowCall.hasSubscribers) return;
+/** Tells of a call that was made here and has ended: it took long, or has failed. `error`: its message. */
+export function tellOutgoing(
+  metrics: CallMetrics,
+  call: SlowOutgoing,
+  tookMs: number,
+  code: RpcCode | "ok",
+  error?: string,
+): void {
+  if (metrics.log === undefined && !channels.slowCall.hasSubscribers) return;
   const begins: [SlowPhase["phase"], number][] = [
     ["waiting", 0],
     ["connecting", call.connectingUs],
     ["sent", call.sentUs],
     ["pulling", call.pullingUs],
   ];
-  publish({
+  tell(metrics, error, {
     direction: "out",
     method: call.methodPath,
     peer: call.peerName,
@@ -35,22 +42,24 @@ export function publishSlowOutgoing(call: SlowOutgoing, tookMs: number, code: Rp
   });
 }
 
-/** Publishes a call that was served here, took long and has ended. */
-export function publishSlowIncoming(
+/** Tells of a call that was served here and has ended: it took long, or has failed. `error`: its message. */
+export function tellIncoming(
+  metrics: CallMetrics,
   call: IncomingCall,
   method: string,
   peer: string,
   tookMs: number,
   code: RpcCode | "ok",
+  error?: string,
 ): void {
-  if (!channels.slowCall.hasSubscribers) return;
+  if (metrics.log === undefined && !channels.slowCall.hasSubscribers) return;
   const { pullingUs, queuedUs } = call;
   const begins: [SlowPhase["phase"], number][] = [];
   if (pullingUs > 0) begins.push(["pulling", 0]);
   const waits = call.awaits?.queued === true;
   if (waits || queuedUs > 0) begins.push(["queued", pullingUs]);
   if (!waits) begins.push(["serving", pullingUs + queuedUs]);
-  publish({
+  tell(metrics, error, {
     direction: "in",
     method,
     peer,
@@ -61,8 +70,9 @@ export function publishSlowIncoming(
   });
 }
 
-function publish(call: SlowCall): void {
-  channels.slowCall.publish(call);
+function tell({ log, slowCallMs }: CallMetrics, error: string | undefined, call: SlowCall): void {
+  if (call.tookMs >= slowCallMs) channels.slowCall.publish(call);
+  log?.write(error === undefined ? call : { ...call, error });
 }
 
 /** Each phase lasts until the next that was reached; a negative begin was not. */

@@ -1,6 +1,7 @@
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
+import { channels, type Publisher, publisherHere } from "../base/observe/channels.ts";
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
 import { tellMetadata } from "../call/answer-metadata.ts";
@@ -9,6 +10,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
+import { tellOutgoing } from "../call/slow-calls.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
@@ -79,6 +81,8 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   /** An attempt may have been executed. */
   protected mayHaveRun = false;
   #alarm: Alarm | undefined;
+  /** Undefined where nobody wanted to hear of attempts when the call was made. */
+  #publish: Publisher | undefined;
   #hasToldHeaders = false;
 
   constructor(method: ClientMethod, input: unknown) {
@@ -99,6 +103,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     const { method } = this;
     const { engine, retried } = method.source;
     engine.counters.callsStarted++;
+    this.#publish = publisherHere(channels.retry);
     const nowMs = engine.clock.now();
     this.startedMs = nowMs;
     this.endMs = nowMs + timeLeftIn(around, nowMs, options?.timeoutMs ?? method.timeoutMs);
@@ -122,6 +127,10 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
 
   override get methodPath(): string {
     return this.method.path;
+  }
+
+  override get builtin(): boolean {
+    return this.method.isBuiltin;
   }
 
   override get peerName(): string {
@@ -215,7 +224,15 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
       this.started >= policy.attempts || this.method.source.engine.clock.now() + waitMs >= this.endMs;
     if (isOver || !this.withdraw()) return this.failWith(error);
     this.phase = "waiting";
+    this.publishAttempt("retry", error.code, waitMs);
     this.ring(waitMs);
+  }
+
+  /** Tells that another attempt follows the newest, `waitMs` from now. `code`: how that has failed. */
+  protected publishAttempt(kind: "retry" | "hedge", code: RpcCode | undefined, waitMs: number): void {
+    if (this.#publish === undefined) return;
+    const { methodPath: method, peerName: peer, started: attempt } = this;
+    this.#publish({ kind, method, peer, callId: this.last?.id ?? 0, attempt, code, waitMs });
   }
 
   /** Takes one attempt from the budget. */
@@ -293,7 +310,7 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     });
   }
 
-  /** Nothing can end it any more. Returns how long it took, if that must be published. */
+  /** Nothing can end it any more. Returns how long it took, if somebody wants to be told of it. */
   protected settle(code: RpcCode | "ok"): number | undefined {
     this.phase = "settled";
     const { engine, retried } = this.method.source;
@@ -302,6 +319,14 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
     retried.delete(this);
     this.unlisten();
     return recordEnd(this.method, this.startedMs, code);
+  }
+
+  /** Tells of its end, with the times of its last attempt. */
+  protected tellEnd(tookMs: number, code: RpcCode | "ok", message: string | undefined): void {
+    const { methodPath, peerName } = this;
+    const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
+    const ended = { methodPath, peerName, id, connectingUs, sentUs, pullingUs };
+    tellOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message);
   }
 }
 

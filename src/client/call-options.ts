@@ -15,6 +15,7 @@ import { type Compression, compressionField } from "../call/compression.ts";
 import { ContextValues } from "../call/context-values.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import { idleTimeoutField, type StreamWindow, windowField } from "../contract/method.ts";
+import { instanceField } from "../contract/service.ts";
 import { entryFault } from "../wire/metadata/entry.ts";
 import { entriesOf, Metadata, type MetadataInit } from "../wire/metadata/metadata.ts";
 import { repeatedBlock } from "../wire/metadata/repeated-object.ts";
@@ -67,6 +68,11 @@ export interface ClientOptions {
   readonly whenFull?: "wait" | "fail";
   /** The priority of the calls, in queues here and at the server. Default: the method's, or "normal". */
   readonly priority?: Priority;
+  /**
+   * Which implementation of the service is called, where the server has named it by `implement(service, handlers,
+   * { instance })`. Calls fail with `unimplemented` when the server has no such instance. Default: the one without a name.
+   */
+  readonly instance?: string;
   /**
    * The number of the worker lane that serves the calls, 0 to 255. Calls fail with `failed_precondition` when the server
    * has no lane of this number. A server without lanes serves them as all others. Default: any lane.
@@ -209,6 +215,7 @@ const commonFields = {
 const clientFields = {
   ...commonFields,
   ...clientAttemptFields,
+  instance: instanceField,
   lane: integer(0, 255),
   compression: compressionField,
 } satisfies FieldsOf<ClientOptions>;

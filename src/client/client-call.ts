@@ -5,7 +5,7 @@ import type { Priority } from "../base/flow/priority.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import { OutgoingCall } from "../call/outgoing-call.ts";
-import { publishSlowOutgoing } from "../call/slow-calls.ts";
+import { tellOutgoing } from "../call/slow-calls.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, endWithError, judgeInput, judgeOutput, onSchemaThrew } from "./check.ts";
 import { type ClientMethod, recordEnd } from "./client-method.ts";
@@ -38,6 +38,10 @@ export abstract class ClientRequest extends OutgoingCall {
 
   override get methodPath(): string {
     return this.method.path;
+  }
+
+  override get builtin(): boolean {
+    return this.method.isBuiltin;
   }
 
   override get lane(): number | undefined {
@@ -293,7 +297,7 @@ export class ClientCall extends ClientRequest implements CheckedCall {
   fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     // Not armed yet, so still inside the function that the user calls: the stack has the caller's frames as it is.
     const isEarly = this.wheelBucket < 0 && code !== "deadline_exceeded";
-    this.settle(code);
+    this.settle(code, undefined, message);
     const error = new RpcError({ origin: "local", ...more, code, message, ...this.#where() });
     this.tellObservers(error);
     // The function that rejects would be kept by every call, for the few that fail.
@@ -311,13 +315,14 @@ export class ClientCall extends ClientRequest implements CheckedCall {
     return this.id === 0 ? { method, notExecuted: true } : { method, callId: this.id };
   }
 
-  protected settle(code: RpcCode | "ok", endedMs?: number): void {
+  /** `message`: of the error that it ends with. */
+  protected settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
     this.phase = "settled";
     this.method.source.engine.wheel.disarm(this);
     if (this.id !== 0) this.target?.observer?.onSettled(code);
     this.unlisten();
-    const slowMs = recordEnd(this.method, this.startedMs, code, endedMs);
-    if (slowMs !== undefined) publishSlowOutgoing(this, slowMs, code);
+    const toldMs = recordEnd(this.method, this.startedMs, code, endedMs);
+    if (toldMs !== undefined) tellOutgoing(this.method.source.engine.metrics, this, toldMs, code, message);
   }
 }
 
@@ -334,8 +339,8 @@ class MovableCall extends ClientCall {
     return this.#input;
   }
 
-  protected override settle(code: RpcCode | "ok", endedMs?: number): void {
+  protected override settle(code: RpcCode | "ok", endedMs?: number, message?: string): void {
     this.#input = undefined;
-    super.settle(code, endedMs);
+    super.settle(code, endedMs, message);
   }
 }

@@ -8,6 +8,7 @@ import type { IncomingCall } from "../call/incoming-call.ts";
 import type { AnyMethod, MethodKind, StreamWindow } from "../contract/method.ts";
 import { isVoidSchema, type Schema, type Validator, validatorOf } from "../contract/schema.ts";
 import type { MethodNumbers } from "../session/connection/method-numbers.ts";
+import { builtinMethods } from "../wire/builtin.ts";
 import { methodKindNumbers } from "../wire/handshake.ts";
 import { inherit, Metadata, packMetadata, passesOn, replaceEntries } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
@@ -55,6 +56,8 @@ export class ClientMethod {
   readonly timeoutMs: number;
   readonly metrics: MethodMetrics;
   readonly kind: MethodKind;
+  /** The fixed number of a method of a built-in service; 0 for all others, whose peers give them one. */
+  readonly builtinNumber: number;
   readonly input: Schema;
   readonly output: Schema;
   readonly inputValidator: Validator;
@@ -101,6 +104,8 @@ export class ClientMethod {
     this.name = name;
     this.path = path;
     this.kind = method.kind;
+    const builtin = builtinMethods[path];
+    this.builtinNumber = builtin?.kind === method.kind ? builtin.number : 0;
     this.timeoutMs = this.isStream ? (method.timeoutMs ?? Number.POSITIVE_INFINITY) : timeoutMs;
     this.metrics = source.engine.metrics.of(path, "out");
     this.takesNothing = isVoidSchema(method.input);
@@ -110,7 +115,7 @@ export class ClientMethod {
     this.whenFull = whenFull;
     this.priority = priority ?? method.priority;
     this.lane = lane;
-    this.#compression = method.kind === "unary" ? compression : undefined;
+    this.#compression = method.kind === "unary" && !this.isBuiltin ? compression : undefined;
     this.#metadata = metadata;
     this.#block = metadata === undefined ? undefined : packMetadata(metadata);
     this.policy = resolvePolicy(attempts);
@@ -147,6 +152,8 @@ export class ClientMethod {
   /** How the bodies of a call with these options are compressed. */
   compressionOf(options: Pick<CallOptions, "compression"> | undefined): ResolvedCompression | undefined {
     const own = options?.compression;
+    // Control methods take no compressed bodies.
+    if (this.isBuiltin) return undefined;
     return own === undefined ? this.#compression : resolveCompression("call", "compression", own);
   }
 
@@ -184,6 +191,11 @@ export class ClientMethod {
     return this.kind !== "unary" && this.kind !== "oneWay";
   }
 
+  /** It belongs to a built-in service: its calls are control requests, in no window and no list. */
+  get isBuiltin(): boolean {
+    return this.builtinNumber !== 0;
+  }
+
   /** Its number at a peer, or -1: see `unservedBy`. Most calls go to the peer of the call before. */
   numberIn(numbers: MethodNumbers): number {
     if (numbers !== this.#numbers || numbers.edition !== this.#edition) {
@@ -191,7 +203,7 @@ export class ClientMethod {
       this.#edition = numbers.edition;
       const number = numbers.of(this.service, this.name);
       const isKnown = number >= 0 && numbers.kindOf(number) === methodKindNumbers[this.kind];
-      this.#number = isKnown ? number : -1;
+      this.#number = this.isBuiltin ? this.builtinNumber : isKnown ? number : -1;
     }
     return this.#number;
   }
@@ -209,7 +221,7 @@ export class ClientMethod {
 
 /**
  * Counts a user's call that has ended, at `endedMs` where the clock has been read already. Returns how long it took, if
- * that was so long that it must be published.
+ * somebody wants to be told of it.
  */
 export function recordEnd(
   { metrics, source: { engine } }: ClientMethod,
@@ -219,9 +231,10 @@ export function recordEnd(
 ): number | undefined {
   if (code === "ok") engine.counters.callsSucceeded++;
   else engine.counters.callsFailed++;
-  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  const number = code === "ok" ? okNumber : codeToNumber(code);
+  metrics.count(number);
   if (!engine.metrics.timed) return undefined;
   const tookMs = (endedMs ?? engine.clock.now()) - startedMs;
-  metrics.latencyMs.record(tookMs);
-  return tookMs >= engine.metrics.slowCallMs ? tookMs : undefined;
+  metrics.record(number, tookMs);
+  return engine.metrics.tells(tookMs, code) ? tookMs : undefined;
 }

@@ -4,7 +4,7 @@ import { wantCurrentCall } from "../call/current-call.ts";
 import type { Middleware } from "../call/middleware.ts";
 import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import { type AnyService, isService, methodPath } from "../contract/service.ts";
+import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
 import { withOptions } from "./arguments.ts";
 import {
@@ -59,10 +59,11 @@ export function createClient<S extends AnyService>(
   const own = { inherit, whenFull, priority, lane, metadata, compression };
   const terms: ClientTerms = { source, attempts: options, budget, ...own };
   const client: Record<string, unknown> = Object.create(null);
+  const called = { name: servedName(service, options.instance) };
   for (const [name, method] of Object.entries(service.methods)) {
     const timeoutMs = options.timeoutMs ?? method.timeoutMs ?? defaultTimeoutMs;
     client[name] = clientFunction(
-      new ClientMethod(terms, service.name, name, methodPath(service, name), method, timeoutMs),
+      new ClientMethod(terms, called.name, name, methodPath(called, name), method, timeoutMs),
       service,
       middleware,
     );

@@ -2,7 +2,6 @@ import { rejectedWithFrames } from "../base/errors/caller-frames.ts";
 import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError, type RpcErrorOptions } from "../base/errors/rpc-error.ts";
 import type { Callee } from "../call/outgoing-call.ts";
-import { publishSlowOutgoing } from "../call/slow-calls.ts";
 import { type Grant, withEnds } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { AttemptedCall, type AttemptFailure, CallAttempt, type CallTerms } from "./attempted-call.ts";
@@ -88,6 +87,7 @@ export class RetriedCall extends AttemptedCall {
     if (this.last?.session === undefined) return this.ring(this.#policy.hedgeAfterMs);
     if (!this.withdraw()) return;
     this.method.source.engine.counters.hedges++;
+    this.publishAttempt("hedge", undefined, 0);
     this.launch();
   }
 
@@ -202,19 +202,16 @@ export class RetriedCall extends AttemptedCall {
 
   override fail(code: RpcCode, message: string, more: Partial<RpcErrorOptions> = {}): void {
     const isEarly = this.phase === "checking";
-    this.settle(code);
+    this.settle(code, message);
     const error = this.errorOf(code, message, more);
     this.#resolve(isEarly ? Promise.reject(error) : rejectedWithFrames(error));
   }
 
-  protected override settle(code: RpcCode | "ok"): number | undefined {
-    const slowMs = super.settle(code);
+  protected override settle(code: RpcCode | "ok", message?: string): number | undefined {
+    const toldMs = super.settle(code);
     this.#forgetSequence();
-    if (slowMs === undefined) return undefined;
-    const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
-    const { methodPath, peerName } = this;
-    publishSlowOutgoing({ methodPath, peerName, id, connectingUs, sentUs, pullingUs }, slowMs, code);
-    return slowMs;
+    if (toldMs !== undefined) this.tellEnd(toldMs, code, message);
+    return toldMs;
   }
 }
 

@@ -281,7 +281,10 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     more: Partial<RpcErrorOptions>,
     how: "behind" | "now" | "quiet",
   ): RpcError {
-    this.settle(code);
+    const toldMs = this.settle(code);
+    // A stream may be long and well. The one who ends it needs no line.
+    const { log } = this.method.source.engine.metrics;
+    if (toldMs !== undefined && log !== undefined && how !== "quiet") this.tellEnd(toldMs, code, message);
     const error = this.errorOf(code, message, more);
     this.failure = error;
     this.#onBegun?.(error);

@@ -39,7 +39,9 @@ export class BackendSet implements SessionSource, BackendListener {
   #stopResolver: (() => void) | undefined;
   /** Those a call may go to; undefined when it must be found out anew. */
   #ready: readonly Backend[] | undefined;
-  /** Until when `#ready` holds: then an ejection ends. */
+  /** The same for the calls of each service; undefined while every ready backend serves all. */
+  #readyByService: Map<string, readonly Backend[]> | undefined;
+  /** Until when both hold: then an ejection ends. */
   #readyUntilMs = Number.POSITIVE_INFINITY;
   /** Settles with the first backend that is connected. */
   readonly #first: Promise<void>;
@@ -201,7 +203,7 @@ export class BackendSet implements SessionSource, BackendListener {
     if (callee !== undefined) return this.#sessionAt(callee, call, input);
     const pinned = this.#options.pins ? this.#pinned(call, input) : undefined;
     if (pinned !== undefined) return pinned.session(call, input);
-    const ready = this.#readyNow();
+    const ready = this.#readyFor(call);
     if (ready.length === 0) return this.#sessionOfAny(call, input);
     return this.#pick(ready, call, input).session(call, input);
   }
@@ -301,15 +303,47 @@ export class BackendSet implements SessionSource, BackendListener {
     )
       return this.#ready;
     const nowMs = this.engine.clock.now();
-    const open = [...this.#backends.values()].filter(({ isOpen, takesCalls }) => isOpen && takesCalls);
-    const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
-    const trusted = kept.filter(({ connection }) => connection.state === "connected");
-    // A backend that fails some calls is better than none.
-    this.#ready = trusted.length > 0 ? trusted : kept.length > 0 ? kept : open;
+    const open = this.#open();
+    this.#ready = bestOf(open, nowMs);
+    this.#readyByService = open.some(({ isUnwell }) => isUnwell) ? new Map() : undefined;
     this.#readyUntilMs = Math.min(
       ...open.map(({ outlier }) => (outlier.ejected(nowMs) ? outlier.untilMs : Number.POSITIVE_INFINITY)),
     );
     return this.#ready;
+  }
+
+  #open(): Backend[] {
+    return [...this.#backends.values()].filter(({ isOpen, takesCalls }) => isOpen && takesCalls);
+  }
+
+  /** Those a call may go to: that serve its service. Built-in services tell of the others. */
+  #readyFor(call: OutgoingCall): readonly Backend[] {
+    const ready = this.#readyNow();
+    const byService = this.#readyByService;
+    if (byService === undefined || call.builtin) return ready;
+    const service = serviceOf(call);
+    let serving = byService.get(service);
+    if (serving === undefined) {
+      const open = this.#open().filter((backend) => backend.unwellBecause(service) === undefined);
+      serving = bestOf(open, this.engine.clock.now());
+      byService.set(service, serving);
+    }
+    return serving;
+  }
+
+  /** Whether any backend that is open has a service that does not serve. */
+  get isUnwell(): boolean {
+    return this.#open().some(({ isUnwell }) => isUnwell);
+  }
+
+  /** Why no backend that is open serves a service; undefined where one does, or none is open. */
+  unwellBecause(service: string): string | undefined {
+    let reason: string | undefined;
+    for (const backend of this.#open()) {
+      reason = backend.unwellBecause(service);
+      if (reason === undefined) return undefined;
+    }
+    return reason;
   }
 
   /** A call that may have been executed goes to the process that knows, whoever else is ready. */
@@ -352,7 +386,7 @@ export class BackendSet implements SessionSource, BackendListener {
     for (;;) {
       try {
         const candidates = this.#candidates(call);
-        const found = await Promise.any(candidates.map(async (backend) => backend.session(call, input)));
+        const found = await Promise.any(candidates.map((backend) => sessionAt(backend, call, input)));
         this.#pauses = 0;
         return found;
       } catch (error) {
@@ -387,6 +421,26 @@ export class BackendSet implements SessionSource, BackendListener {
       : `${this.name}: no backend can be reached`;
   }
 }
+
+/** Connected ones, otherwise suspect ones, otherwise ejected ones: a backend that fails some calls is better than none. */
+function bestOf(open: readonly Backend[], nowMs: number): readonly Backend[] {
+  const kept = open.filter(({ outlier }) => !outlier.ejected(nowMs));
+  const trusted = kept.filter(({ connection }) => connection.state === "connected");
+  return trusted.length > 0 ? trusted : kept.length > 0 ? kept : open;
+}
+
+/** The session of a call at a backend. What the backend serves is known when it is connected. */
+async function sessionAt(backend: Backend, call: OutgoingCall, input: unknown): Promise<CallSession> {
+  const session = await backend.session(call, input);
+  if (call.builtin || call.boundTo !== undefined) return session;
+  const service = serviceOf(call);
+  const reason = backend.unwellBecause(service);
+  if (reason === undefined) return session;
+  const why = reason === "" ? "" : `: ${reason}`;
+  throw unavailable(`${backend.name} does not serve "${service}" now${why}`, undefined);
+}
+
+const serviceOf = ({ methodPath }: OutgoingCall): string => methodPath.slice(0, methodPath.lastIndexOf("/"));
 
 const isReached = ({ connection }: Backend): boolean => connection.current !== undefined;
 

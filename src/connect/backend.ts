@@ -107,6 +107,18 @@ export class Backend implements Candidate, ConnectionListener {
     return true;
   }
 
+  /** Why a service does not serve here, "" where no reason is given; undefined: it does, or nothing is known. */
+  unwellBecause(service: string): string | undefined {
+    for (const [name, reason] of this.connection.notServing)
+      if (name === "" || name === service) return reason;
+    return undefined;
+  }
+
+  /** Whether any service does not serve here. */
+  get isUnwell(): boolean {
+    return this.connection.notServing.length > 0;
+  }
+
   /** It is being connected to, and no try has failed since it came or was last connected. */
   get isFirstTry(): boolean {
     return this.#attempt === 0 && this.connection.state === "connecting";
@@ -120,7 +132,8 @@ export class Backend implements Candidate, ConnectionListener {
   stats(nowMs: number): BackendStats {
     const { url, state } = this.connection;
     const { traffic, weight } = this;
-    return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight };
+    const notServing = this.connection.notServing.map(([service]) => service);
+    return { url, state, ...traffic, ejected: this.outlier.ejected(nowMs), weight, notServing };
   }
 
   /** The session of a call, as of a `SessionSource`. */
@@ -144,6 +157,10 @@ export class Backend implements Candidate, ConnectionListener {
 
   /** A lane has no lanes. */
   onLanes(_lanes: readonly LaneAddress[], _sameEngine: boolean): void {}
+
+  onHealth(): void {
+    this.onChanged();
+  }
 
   onClosed(_reason: RpcError): void {
     this.#leave();

@@ -13,7 +13,7 @@ import type { SessionObserver } from "../session/connection/context.ts";
 import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
-import type { LaneAddress } from "../wire/handshake.ts";
+import { isNewer, type LaneAddress, type ToldHealth } from "../wire/handshake.ts";
 import type { PeerEvents, PeerState } from "./peer-state.ts";
 import type { ResolvedReconnectOptions } from "./reconnect.ts";
 import { type ReconnectContext, Reconnector } from "./reconnector.ts";
@@ -28,6 +28,8 @@ export interface ConnectionListener {
    * @throws RpcError for lanes at no address that can be reached from here.
    */
   onLanes(lanes: readonly LaneAddress[], sameEngine: boolean): void;
+  /** The engine has said which of its services do not serve. */
+  onHealth(): void;
   /** The connection has been closed; its session has ended. */
   onClosed(reason: RpcError): void;
 }
@@ -64,6 +66,8 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
   /** The calls on it. */
   #exchange: Exchange | undefined;
   #suspected = false;
+  /** What the engine has said of its services. Undefined: all serve. */
+  #health: ToldHealth | undefined;
   /** The incarnation of the last session; undefined before the first. */
   #lastIncarnation: bigint | undefined;
   /** Who its last session was with; undefined before the first. */
@@ -122,6 +126,11 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.#session?.methods.names() ?? [];
   }
 
+  /** The names of the services that do not serve, with the reasons. The service "" is the whole engine. */
+  get notServing(): ToldHealth["notServing"] {
+    return this.#health?.notServing ?? allServe;
+  }
+
   /** Users' calls on its last session: those that were sent, and those that wait for a place in its window. */
   get inFlight(): number {
     const { calls } = this;
@@ -161,8 +170,13 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     if (!this.engine.gate.calls && call?.again !== true) throw drainingError("this engine", "local");
     const open = session !== undefined && session.state === "open";
     // A process that drains still answers for what it has begun.
-    if (open && (!session.remoteState.drains || call?.boundTo?.incarnation === incarnationOf(session)))
-      return this.calls as OutgoingCalls;
+    // It is asked about itself until it has ended.
+    const takesIt =
+      open &&
+      (!session.remoteState.drains ||
+        call?.builtin === true ||
+        call?.boundTo?.incarnation === incarnationOf(session));
+    if (takesIt) return this.calls as OutgoingCalls;
     if (this.#closeReason !== undefined) throw this.#closeReason;
     if (open && (call === undefined || !this.waitForReady)) throw drainingError(this.url, "local");
     return this.#reconnector.session(call);
@@ -197,6 +211,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     const incarnation = incarnationOf(session);
     const last = this.#lastIncarnation;
     this.#lastIdentity = session.identity;
+    this.#health = session.remote?.health;
     this.onLanes(session.remote?.lanes ?? [], last === incarnation);
     session.observer = this;
     this.#lastIncarnation = incarnation;
@@ -235,6 +250,12 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     if (!this.closed) this.listener?.onLanes(lanes, sameEngine);
   }
 
+  onHealth(health: ToldHealth): void {
+    if (this.closed || !isNewer(health, this.#health)) return;
+    this.#health = health;
+    this.listener?.onHealth();
+  }
+
   onEnded(reason: RpcError): void {
     this.#suspected = false;
     this.#reconnector.onSessionEnded();
@@ -257,6 +278,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
   }
 }
 
+const allServe: ToldHealth["notServing"] = [];
 const noWindow: WindowStats = { limit: 0, floor: 0, credits: 0, toldWaitMs: 0 };
 
 const incarnationOf = (session: Session): bigint => session.remote?.incarnation ?? 0n;

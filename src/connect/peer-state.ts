@@ -58,6 +58,8 @@ export interface PeerStats extends Traffic {
   readonly state: PeerState;
   /** Of the session with the peer's engine. Each worker lane has a window of its own. */
   readonly window: WindowStats;
+  /** The services that do not serve, as the peer has said. "" is the whole peer. */
+  readonly notServing: readonly string[];
   /** The worker lanes of the peer, by number. Calls go to the lanes. Empty if it has none. */
   readonly lanes: readonly BackendStats[];
 }
@@ -66,6 +68,8 @@ export interface PeerStats extends Traffic {
 export interface BackendStats extends Traffic {
   readonly url: string;
   readonly state: PeerState;
+  /** The services that do not serve, as the backend has said: it gets no calls of these. "" is the whole backend. */
+  readonly notServing: readonly string[];
   /** Ejected by outlier detection. An ejected backend gets no calls for a while. */
   readonly ejected: boolean;
   /** Its share of calls beside the others', from above 0 to 1; below 1 during slow start. */

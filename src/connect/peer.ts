@@ -88,8 +88,10 @@ export class Peer implements AsyncDisposable {
 
   /** State and traffic of the peer. Plain data. */
   stats(): PeerStats {
-    const { connection, traffic, laneStats } = this.#server;
-    return { state: connection.state, ...traffic, window: connection.window, lanes: laneStats };
+    const { connection, traffic, laneStats: lanes } = this.#server;
+    const { state, window } = connection;
+    const notServing = connection.notServing.map(([service]) => service);
+    return { state, ...traffic, window, notServing, lanes };
   }
 
   /**

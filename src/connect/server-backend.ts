@@ -98,6 +98,15 @@ export class ServerBackend extends Backend implements SessionSource, BackendSetL
     );
   }
 
+  /** With lanes it is unwell where none of its lanes serves the service. */
+  override unwellBecause(service: string): string | undefined {
+    return super.unwellBecause(service) ?? this.#lanes?.unwellBecause(service);
+  }
+
+  override get isUnwell(): boolean {
+    return super.isUnwell || this.#lanes?.isUnwell === true;
+  }
+
   /** No call would find out that a dispatcher was lost, and it announces the changes of its lanes. */
   protected override get isKept(): boolean {
     return super.isKept || this.#lanes !== undefined;

@@ -30,5 +30,5 @@ export type BulkStreamSchema<D extends StreamDirection> = z.ZodType<RemoteStream
  * await done;
  */
 export function bulkStream<D extends StreamDirection>(direction: D): BulkStreamSchema<D> {
-  return zodOf(bulkStreamCheck(direction), { type: "object", "x-cinnabar-bulk-stream": { direction } });
+  return zodOf(bulkStreamCheck(direction));
 }

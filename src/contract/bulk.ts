@@ -27,5 +27,5 @@ export type BulkSchema<A extends Access> = z.ZodType<RemoteRegionLike<A>, Region
  * await peer.client(Images).blur({ pixels });
  */
 export function bulk<A extends Access>(access: A, options: ByteLengthOptions = {}): BulkSchema<A> {
-  return zodOf(bulkCheck(access, options), { type: "object", "x-cinnabar-bulk": { access, ...options } });
+  return zodOf(bulkCheck(access, options));
 }

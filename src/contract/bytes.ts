@@ -21,6 +21,5 @@ export type BytesSchema = z.ZodType<Uint8Array, Uint8Array>;
  * });
  */
 export function bytes(options: ByteLengthOptions = {}): BytesSchema {
-  const meta = { type: "string", contentEncoding: "base64", "x-cinnabar-bytes": { ...options } };
-  return zodOf<BytesSchema>(bytesCheck(options), meta);
+  return zodOf<BytesSchema>(bytesCheck(options));
 }

@@ -17,6 +17,13 @@ import { type ByteLengthOptions, describeLengthFault, resolveByteLength } from "
 /** The fault of a value as a sentence; `undefined` if it has none. */
 export type Check = (value: unknown) => string | undefined;
 
+/** What schemas of all libraries say alike of one kind of value. */
+export interface Checked {
+  readonly check: Check;
+  /** Its JSON Schema. */
+  readonly json: Readonly<Record<string, unknown>>;
+}
+
 const accesses: readonly string[] = ["read", "write", "read_write"] satisfies Access[];
 
 function assertAccess(where: string, access: unknown): void {
@@ -27,48 +34,53 @@ function assertAccess(where: string, access: unknown): void {
 }
 
 /** @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0. */
-export function bulkCheck(needed: Access, options: ByteLengthOptions): Check {
+export function bulkCheck(needed: Access, options: ByteLengthOptions): Checked {
   assertAccess("bulk", needed);
   const limits = resolveByteLength("bulk", options);
-  return (value) => {
+  const check: Check = (value) => {
     if (!isRegionLike(value) && !isRemoteRegionLike(value)) return "expected a region";
     if (!permits(value.access, needed))
       return `the region was exposed as "${value.access}"; the method needs "${needed}"`;
     const fault = describeLengthFault(value.byteLength, limits);
     return fault === undefined ? undefined : `the region ${fault}`;
   };
+  return { check, json: { type: "object", "x-cinnabar-bulk": { access: needed, ...options } } };
 }
 
 /** @throws TypeError for an unknown access or option, or a limit that is not an integer of at least 0. */
-export function handleCheck(needed: Access, options: ByteLengthOptions): Check {
+export function handleCheck(needed: Access, options: ByteLengthOptions): Checked {
   assertAccess("handle", needed);
   const limits = resolveByteLength("handle", options);
-  return (value) => {
+  const check: Check = (value) => {
     if (!isRegionHandleLike(value)) return "expected a handle of a region";
     if (!permits(value.access, needed))
       return `the handle grants "${value.access}"; the method needs "${needed}"`;
     const fault = describeLengthFault(value.byteLength, limits);
     return fault === undefined ? undefined : `the handle's region ${fault}`;
   };
+  return { check, json: { type: "object", "x-cinnabar-handle": { access: needed, ...options } } };
 }
 
 /** @throws TypeError for an unknown direction. */
-export function bulkStreamCheck(direction: StreamDirection): Check {
+export function bulkStreamCheck(direction: StreamDirection): Checked {
   if (direction !== "read" && direction !== "write")
     throw new TypeError(`bulkStream: direction must be "read" or "write", not ${JSON.stringify(direction)}`);
-  return (value) => {
+  const check: Check = (value) => {
     if (!isBulkStreamLike(value) && !isRemoteStreamLike(value)) return "expected a byte stream";
     return value.direction === direction
       ? undefined
       : `the byte stream has the direction "${value.direction}"; the method needs "${direction}"`;
   };
+  return { check, json: { type: "object", "x-cinnabar-bulk-stream": { direction } } };
 }
 
 /** @throws TypeError for an unknown option, or a limit that is not an integer of at least 0. */
-export function bytesCheck(options: ByteLengthOptions): Check {
+export function bytesCheck(options: ByteLengthOptions): Checked {
   const limits = resolveByteLength("bytes", options);
-  return (value) =>
+  const check: Check = (value) =>
     isBytes(value) ? describeLengthFault(value.byteLength, limits) : "expected a Uint8Array";
+  const json = { type: "string", contentEncoding: "base64", "x-cinnabar-bytes": { ...options } };
+  return { check, json };
 }
 
 /**

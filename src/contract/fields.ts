@@ -1,3 +1,4 @@
+import { jsonSchemaOf } from "./json-schema.ts";
 import {
   assertSchema,
   type InferInput,
@@ -57,8 +58,27 @@ export function fields<F extends FieldSchemas>(schemas: F): Schema<FieldsInput<F
       version: 1 as const,
       vendor: "cinnabar",
       validate: (value: unknown) => validateFields(entries, value) as Result<FieldsOutput<F>>,
+      jsonSchema: {
+        input: () => jsonSchemaOfFields(entries, "input"),
+        output: () => jsonSchemaOfFields(entries, "output"),
+      },
     }),
   });
+}
+
+function jsonSchemaOfFields(
+  entries: readonly (readonly [string, Schema])[],
+  side: "input" | "output",
+): Record<string, unknown> {
+  const isRequired = ([, schema]: readonly [string, Schema]): boolean => {
+    const verdict = validate(schema, undefined);
+    return verdict instanceof Promise || verdict.issues !== undefined;
+  };
+  return {
+    type: "object",
+    properties: Object.fromEntries(entries.map(([name, schema]) => [name, jsonSchemaOf(schema, side)])),
+    required: entries.filter(isRequired).map(([name]) => name),
+  };
 }
 
 type Result<T> = { readonly value: T; readonly issues?: undefined } | { readonly issues: readonly Issue[] };

@@ -28,5 +28,5 @@ export type HandleSchema<A extends Access> = z.ZodType<RegionHandle<A>, RegionHa
  * const bytes = await borrowed.pull(Uint8Array);
  */
 export function handle<A extends Access>(access: A, options: ByteLengthOptions = {}): HandleSchema<A> {
-  return zodOf(handleCheck(access, options), { type: "object", "x-cinnabar-handle": { access, ...options } });
+  return zodOf(handleCheck(access, options));
 }

@@ -6,7 +6,7 @@ import type {
   StreamDirection,
 } from "../transfer/byte-stream/stream-kind.ts";
 import type { ByteLengthOptions } from "./byte-length.ts";
-import { bulkCheck, bulkStreamCheck, bytesCheck, type Check, handleCheck } from "./checks.ts";
+import { bulkCheck, bulkStreamCheck, bytesCheck, type Checked, handleCheck } from "./checks.ts";
 import type { Schema } from "./schema.ts";
 
 /** The schemas of `cinnabar/standard`: the same as zod's beside them, and of no library. */
@@ -56,7 +56,8 @@ export function handle<A extends Access>(
   return schemaOf(handleCheck(access, options));
 }
 
-function schemaOf<Input, Output>(check: Check): Schema<Input, Output> {
+function schemaOf<Input, Output>({ check, json }: Checked): Schema<Input, Output> {
+  const jsonSchema = () => ({ ...json });
   return Object.freeze({
     "~standard": Object.freeze({
       version: 1 as const,
@@ -66,6 +67,7 @@ function schemaOf<Input, Output>(check: Check): Schema<Input, Output> {
         // The check has made sure of the type.
         return message === undefined ? { value: value as Output } : { issues: [{ message }] };
       },
+      jsonSchema: { input: jsonSchema, output: jsonSchema },
     }),
   });
 }

@@ -1,4 +1,5 @@
 import { assertIdentifier } from "../base/options/identifier.ts";
+import { checkedBy, fail } from "../base/options/options.ts";
 import { type AnyMethod, isMethod, type MethodBase } from "./method.ts";
 
 /** Marks a service; global, so that duplicate copies of the package know each other's. */
@@ -73,9 +74,32 @@ export function isService(value: unknown): value is AnyService {
   );
 }
 
+const instanceName = /^[A-Za-z0-9._-]{1,64}$/;
+
+/** The name of an instance of a service: an option of `implement` and of `peer.client`. */
+export const instanceField = checkedBy((where, name, value): string =>
+  typeof value === "string" && instanceName.test(value)
+    ? value
+    : fail(TypeError, where, name, 'a name of 1 to 64 letters, digits, ".", "_" and "-"', value),
+);
+
 /**
- * The full name of a method, as errors, logs and channels show it: "frames.v1/stat". Split it at the last slash:
- * service names may contain slashes, method names may not.
+ * The name that an instance of a service is served under: "kv.v1#shard-3". Without an instance it is the service's own.
+ *
+ * @throws TypeError for a name that is too long for a service table.
+ */
+export function servedName({ name }: { readonly name: string }, instance: string | undefined): string {
+  if (instance === undefined) return name;
+  const whole = `${name}#${instance}`;
+  if (whole.length <= maxServiceNameLength) return whole;
+  throw new TypeError(
+    `service "${name}": with the instance "${instance}" its name has ${whole.length} characters; the limit is ${maxServiceNameLength}`,
+  );
+}
+
+/**
+ * The full name of a method, as errors, logs and channels show it: "frames.v1/stat", or "frames.v1#left/stat" of an
+ * instance. Split it at the last slash: service names may contain slashes, method names may not.
  */
 export function methodPath(service: { readonly name: string }, method: string): string {
   return `${service.name}/${method}`;

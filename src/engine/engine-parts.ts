@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { closedError, type RpcError } from "../base/errors/rpc-error.ts";
 import { ByteBudget } from "../base/flow/byte-budget.ts";
 import { RequestCredits } from "../base/flow/request-credits.ts";
+import { CallLog } from "../base/observe/call-log.ts";
 import { CallMetrics } from "../base/observe/call-metrics.ts";
 import { type Counters, newCounters } from "../base/observe/counters.ts";
 import { Listeners } from "../base/observe/listeners.ts";
@@ -10,6 +11,7 @@ import { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import { realTimers } from "../base/time/real-timers.ts";
 import { BorrowConnections } from "../connect/borrow-connections.ts";
 import { Connector } from "../connect/connector.ts";
+import { HealthBoard } from "../connect/health-board.ts";
 import { LaneBoard } from "../connect/lane-board.ts";
 import { Ports } from "../connect/ports.ts";
 import { Progress } from "../fabric/progress.ts";
@@ -18,8 +20,10 @@ import { identifyByName } from "../security/identity.ts";
 import { SecurityMeter } from "../security/security-meter.ts";
 import { TlsEndpoint } from "../security/tls-endpoint.ts";
 import { Admission } from "../server/admission.ts";
+import { builtinService, builtinServiceOff } from "../server/builtin-method.ts";
 import { ServedServices } from "../server/dispatcher.ts";
 import { HandlerErrorLog } from "../server/handler-error-log.ts";
+import { HealthBook } from "../server/health-book.ts";
 import type { Implementation } from "../server/implement.ts";
 import { ReplayCache } from "../server/replay-cache.ts";
 import { Exchange } from "../session/calls/exchange.ts";
@@ -30,6 +34,7 @@ import { IdlePings } from "../session/connection/idle-pings.ts";
 import type { Session } from "../session/connection/session.ts";
 import { SessionTable } from "../session/connection/session-table.ts";
 import { PeerShed } from "../session/opening/end-reasons.ts";
+import type { ServedMethod } from "../transfer/control/control-method.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { EngineEvents, SessionEvent } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
@@ -70,6 +75,8 @@ export class EngineParts {
   readonly served: ServedServices;
   readonly borrowing = new Borrowing();
   readonly laneBoard: LaneBoard;
+  readonly health: HealthBook;
+  readonly healthBoard: HealthBoard;
   readonly services: EngineServices;
   readonly heartbeat: Heartbeat;
   /** Undefined where idle peers are not pinged. */
@@ -86,7 +93,8 @@ export class EngineParts {
     const credentials = security?.credentials;
     this.tls = credentials && new TlsEndpoint(credentials, security?.identify ?? identifyByName);
     const assertOpen = () => this.assertOpen();
-    this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency);
+    const log = options.logger && new CallLog(options.logger);
+    this.metrics = new CallMetrics(options.slowCallMs, options.measureLatency, log);
     this.ports = new Ports(this.progress, options);
     this.memory = new ExposedMemory({
       maxPoolBytes: limits.maxPoolBytes,
@@ -105,6 +113,10 @@ export class EngineParts {
     const { replays, admission, metrics } = this;
     const around = middleware.server ?? [];
     this.served = new ServedServices({ onHandlerError, replays, admission, metrics, middleware: around });
+    this.health = new HealthBook(
+      (service) => this.served.services.some(([name]) => name === service),
+      () => this.healthBoard.post(),
+    );
     this.services = this.#createServices(options);
     this.heartbeat = new Heartbeat(realClock, options.heartbeatMs, () => this.progress.poll());
     this.sessions = new SessionTable({
@@ -113,6 +125,7 @@ export class EngineParts {
       parts: sessionParts,
       onSessionOpened: (session) => {
         this.#idlePings?.onOpened();
+        this.healthBoard.onOpened(session.part(Exchange));
         this.events.tell("sessionOpened", sessionEvent(session));
       },
       onSessionEnded: (session, reason) => this.#onSessionEnded(session, reason),
@@ -122,6 +135,7 @@ export class EngineParts {
       this.#idlePings = new IdlePings(realClock, keepaliveMs, this.heartbeat, this.sessions);
     this.progress.sink = this.sessions;
     this.laneBoard = new LaneBoard(this.ports, this.exchanges);
+    this.healthBoard = new HealthBoard(() => this.health.told, this.exchanges);
     const { services, sessions, ports } = this;
     this.connector = new Connector(services, sessions, ports, options.connectTimeoutMs, assertOpen);
     this.borrowConnections = new BorrowConnections(this.exchanges, (url, timeoutMs) =>
@@ -133,6 +147,7 @@ export class EngineParts {
   serve(where: string, implementations: readonly Implementation[]): void {
     this.served.add(where, implementations);
     this.sessions.announceServices();
+    this.health.onServed();
   }
 
   /** The calls on each session, of the sessions that there are whenever it is iterated. */
@@ -225,8 +240,29 @@ export class EngineParts {
     else this.counters.sessionsClosed++;
   }
 
+  /** The methods of the built-in services. What serves them is loaded when it is asked for. */
+  #builtinServices(reflects: boolean): [place: number, ServedMethod][] {
+    const health = async (name: string): Promise<ServedMethod> => {
+      const { Health, healthHandlers } = await import("../server/health-handlers.ts");
+      return this.served.builtin(Health, name, healthHandlers(this.health));
+    };
+    const reflection = async (name: string): Promise<ServedMethod> => {
+      const { Reflection, reflectionHandlers } = await import("../server/reflection-handlers.ts");
+      return this.served.builtin(Reflection, name, reflectionHandlers(this.served.implementations));
+    };
+    const reflectionName = "cinnabar.reflection.v1";
+    return [
+      ...builtinService("cinnabar.health.v1", health),
+      ...(reflects
+        ? builtinService(reflectionName, reflection)
+        : builtinServiceOff(reflectionName, "open it with reflection: true")),
+    ];
+  }
+
   #createServices(options: ResolvedEngineOptions): EngineServices {
     const { limits, middleware } = options;
+    const { health } = this;
+    const builtins = this.#builtinServices(options.reflection);
     return {
       clock: systemClock,
       realClock,
@@ -253,7 +289,10 @@ export class EngineParts {
       clientMiddleware: middleware.client ?? [],
       services: this.served.services,
       methods: this.served.methods,
-      builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation),
+      builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation, builtins),
+      get toldHealth() {
+        return health.told;
+      },
       lanesFor: (port) => this.laneBoard.at(port),
     };
   }

@@ -1,7 +1,7 @@
+import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../base/flow/engine-limits.ts";
-import type { CallDirection } from "../base/observe/call-metrics.ts";
-import { channels } from "../base/observe/channels.ts";
+import { type CallDirection, channels } from "../base/observe/channels.ts";
 import type { Histogram } from "../base/observe/histogram.ts";
 import { checkOptions, resolveOptions } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
@@ -23,6 +23,7 @@ import type { BorrowedRegion } from "../transfer/handles/borrowing.ts";
 import { assertBorrowable, type BorrowOptions, borrowFields } from "../transfer/handles/borrowing.ts";
 import { Drain, type DrainOptions, type DrainReport, drainFields } from "./drain.ts";
 import type { EngineEvents } from "./engine-events.ts";
+import { EngineHealth } from "./engine-health.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
 import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
@@ -59,6 +60,8 @@ export class Engine implements AsyncDisposable {
    * `limits.maxPoolBytes`.
    */
   readonly pool: Pool;
+  /** Whether the engine and its services serve, as peers and health checks learn it. */
+  readonly health: EngineHealth;
   readonly #options: ResolvedEngineOptions;
   readonly #parts: EngineParts;
   #drain: Drain | undefined;
@@ -71,6 +74,7 @@ export class Engine implements AsyncDisposable {
     this.#options = options;
     this.#parts = new EngineParts(options);
     this.pool = this.#parts.memory.pool;
+    this.health = new EngineHealth(this.#parts.health);
   }
 
   /**
@@ -294,15 +298,16 @@ export class Engine implements AsyncDisposable {
   }
 
   /**
-   * How long the calls of a method took, in milliseconds. `method` is `service/method`. The histogram is the caller's
-   * own, and can be merged with those of other engines or other times. It is empty when there were no calls.
+   * How long the calls of a method took, in milliseconds. `method` is `service/method`. With `code` only the calls that
+   * ended so. The histogram is the caller's own, and can be merged with those of other engines or other times. It is
+   * empty when there were no calls.
    *
    * @example
    * const latency = engine.latency("greeter.v1/greet", "out");
    * console.log(latency.count, latency.percentile(99));
    */
-  latency(method: string, direction: CallDirection): Histogram {
-    return this.#parts.metrics.latencyMs(method, direction);
+  latency(method: string, direction: CallDirection, code?: RpcCode | "ok"): Histogram {
+    return this.#parts.metrics.latencyMs(method, direction, code);
   }
 
   /**
@@ -345,6 +350,7 @@ export class Engine implements AsyncDisposable {
         gate: parts.gate,
         announce: () => {
           for (const session of parts.sessions) session.ping();
+          parts.health.onDraining();
         },
         serves: () => parts.serves,
         works: () => parts.works,

@@ -1,4 +1,4 @@
-import type { CallDirection } from "../base/observe/call-metrics.ts";
+import type { CallDirection } from "../base/observe/channels.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
 import type { IncomingPhase } from "../call/incoming-call.ts";

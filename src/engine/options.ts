@@ -5,6 +5,7 @@ import {
   leastMemoryBytes,
   processMemory,
 } from "../base/flow/engine-limits.ts";
+import type { Logger } from "../base/observe/call-log.ts";
 import {
   anything,
   boolean,
@@ -98,6 +99,13 @@ export interface EngineOptionsOf<E> {
    */
   readonly slowCallMs?: number;
   /**
+   * Gets one line for each call that has failed, and for each that took `slowCallMs` or longer, on each side when the
+   * call ends: an object as that of `cinnabar:call.slow`, with the error's message, and a sentence. A logger of pino fits
+   * as it is, and so does `console`. Failures are `warn`; `internal`, `unknown` and `data_loss` are `error`; what a caller
+   * has cancelled is `info`. A stream is logged by its caller when it fails. Default: nothing is logged.
+   */
+  readonly logger?: Logger;
+  /**
    * Records the latency of calls by method (`stats().methods`, `engine.latency`). It costs one reading of the clock
    * for each call and side. Default true.
    */
@@ -107,6 +115,11 @@ export interface EngineOptionsOf<E> {
    * false refuses all: no time is spent on it. Default true.
    */
   readonly compression?: boolean;
+  /**
+   * Whether peers may ask what the engine serves, by the built-in service `cinnabar.reflection.v1`: services, methods,
+   * declared errors and JSON Schemas. They learn only of methods that `security.allow` lets them call. Default false.
+   */
+  readonly reflection?: boolean;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
@@ -141,9 +154,11 @@ export interface ResolvedEngineOptions {
   readonly slowCallMs: number;
   readonly measureLatency: boolean;
   readonly compression: boolean;
+  readonly reflection: boolean;
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
+  readonly logger: Logger | undefined;
   /** Undefined: the engine prints them. */
   readonly onHandlerError: HandlerErrorListener | undefined;
 }
@@ -182,6 +197,7 @@ export const cloneableFields = {
   slowCallMs: milliseconds({ low: 0 }),
   measureLatency: boolean(true),
   compression: boolean(true),
+  reflection: boolean(false),
   limits: group(limitFields),
   admission: group(admissionFields),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;
@@ -196,6 +212,18 @@ export const listenField = checkedBy((where, name, value): readonly string[] => 
   return fail(TypeError, where, name, "a URL or an array of URLs", value);
 });
 
+const loggerField = checkedBy((where, name, value): Logger => {
+  const isLogger =
+    typeof value === "object" &&
+    value !== null &&
+    (["debug", "info", "warn", "error"] as const).every(
+      (level) => typeof (value as Logger)[level] === "function",
+    );
+  return isLogger
+    ? (value as Logger)
+    : fail(TypeError, where, name, "a logger with debug, info, warn and error", value);
+});
+
 const engineFields = {
   ...cloneableFields,
   listen: { ...listenField, fallback: [] as readonly string[] },
@@ -204,6 +232,7 @@ const engineFields = {
   // `ServedServices` checks them, since a function may make them.
   serve: anything(),
   middleware: group(engineMiddlewareFields),
+  logger: loggerField,
   onHandlerError: callback<HandlerErrorListener>(),
 } satisfies FieldsOf<EngineOptionsOf<never>>;
 

@@ -1,3 +1,4 @@
+import { healthMethod } from "../connect/health-board.ts";
 import { lanesMethod } from "../connect/lane-board.ts";
 import { Exchange } from "../session/calls/exchange.ts";
 import type { SessionPartFactory } from "../session/connection/session-part.ts";
@@ -23,11 +24,12 @@ export const sessionParts: readonly SessionPartFactory[] = [
   (session) => new Streams(session),
 ];
 
-/** The control methods that an engine serves, by number from `firstBuiltin` on. */
+/** The control methods that an engine serves, by number from `firstBuiltin` on. `services`: the built-in ones. */
 export function controlMethods(
   shares: Shares,
   borrowing: Borrowing,
   incarnation: bigint,
+  services: readonly (readonly [place: number, ServedMethod])[] = [],
 ): (ServedMethod | undefined)[] {
   const methods: (ServedMethod | undefined)[] = [];
   const add = (number: number, method: ServedMethod) => {
@@ -46,5 +48,7 @@ export function controlMethods(
   add(builtin.getPiece, getPieceMethod);
   add(builtin.putPiece, putPieceMethod);
   add(builtin.releasePieces, releasePiecesMethod);
+  add(builtin.health, healthMethod);
+  for (const [place, method] of services) methods[place] = method;
   return methods;
 }

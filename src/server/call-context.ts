@@ -67,6 +67,11 @@ export class HandlerCall {
     return this.#session.identity;
   }
 
+  /** @internal Whether `security.allow` lets the caller call a method. */
+  permits(path: string): boolean {
+    return this.#session.permits(path);
+  }
+
   /** Whether nobody but the caller can read the answer: the session is sealed, or does not leave this host. */
   get isConfidential(): boolean {
     return this.#session.isConfidential;

@@ -1,9 +1,10 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
+import { type CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import { channels } from "../base/observe/channels.ts";
 import { serveInside } from "../call/current-call.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { Middleware } from "../call/middleware.ts";
+import type { HandlersOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import {
   formatIssues,
@@ -14,15 +15,16 @@ import {
   validatorOf,
   voidSchema,
 } from "../contract/schema.ts";
-import { methodPath } from "../contract/service.ts";
+import { type AnyService, methodPath, servedName } from "../contract/service.ts";
 import type { ItemDirections, ServedMethod } from "../transfer/control/control-method.ts";
 import type { PeerLink } from "../transfer/control/peer-link.ts";
+import { builtinServices } from "../wire/builtin.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import { greetingLimits, methodKindNumbers, type TableMethod } from "../wire/handshake.ts";
 import type { Admission } from "./admission.ts";
 import { type AdmissionQueue, HandlerTimes } from "./admission-queue.ts";
 import type { AdmittedRequest, Startable } from "./admitted-request.ts";
-import { DeclaredFailure, HandlerCall } from "./call-context.ts";
+import { type CallContext, DeclaredFailure, HandlerCall } from "./call-context.ts";
 import type { HandlerErrorListener } from "./handler-error-log.ts";
 import { toldMessage } from "./hidden-addresses.ts";
 import { type Handler, type Implementation, isImplementation } from "./implement.ts";
@@ -47,6 +49,8 @@ export interface ServerTerms {
 export class ServedServices {
   readonly services: [string, TableMethod[]][] = [];
   readonly methods: ServedMethod[] = [];
+  /** In the order of `services`. */
+  readonly implementations: Implementation[] = [];
   readonly #terms: ServerTerms;
 
   constructor(terms: ServerTerms) {
@@ -67,7 +71,8 @@ export class ServedServices {
     for (const [index, each] of implementations.entries()) {
       if (!isImplementation(each))
         throw new TypeError(`${where}: serve[${index}] must be made by implement()`);
-      const { name } = each.service;
+      const name = servedName(each.service, each.instance);
+      if (builtinServices.has(name)) throw new TypeError(`${where}: service "${name}" is built in`);
       if (seen.has(name)) throw new TypeError(`${where}: service "${name}" is implemented twice`);
       seen.add(name);
       methods += Object.keys(each.service.methods).length;
@@ -79,21 +84,40 @@ export class ServedServices {
     for (const each of implementations) this.#add(each);
   }
 
-  #add({ service, handlers, admission: options, middleware = [] }: Implementation): void {
+  /**
+   * What serves a method of a built-in service. No middleware, no admission control and no metrics: it is served in any
+   * state of the engine.
+   */
+  builtin<S extends AnyService>(
+    service: S,
+    name: string,
+    handlers: HandlersOf<S, CallContext>,
+  ): ServedMethod {
+    const { onHandlerError, replays, admission } = this.#terms;
+    const metric = new MethodMetrics(methodPath(service, name), "in");
+    const method = service.methods[name] as AnyMethod;
+    const handler = (handlers as Readonly<Record<string, unknown>>)[name] as Handler;
+    return new Dispatcher(method, metric, handler, onHandlerError, replays, admission, undefined);
+  }
+
+  #add(implementation: Implementation): void {
+    const { service, instance, handlers, admission: options, middleware = [] } = implementation;
     const { onHandlerError, replays, admission, metrics } = this.#terms;
     const names = Object.keys(service.methods);
-    const queue = admission.queueOf(service.name, options);
+    const served = { name: servedName(service, instance) };
+    const queue = admission.queueOf(served.name, options);
     const chain = [...this.#terms.middleware, ...middleware];
+    this.implementations.push(implementation);
     this.services.push([
-      service.name,
+      served.name,
       names.map((name) => tableMethod(name, service.methods[name] as AnyMethod)),
     ]);
     for (const name of names) {
       const handler = handlers[name] as Handler;
-      const served = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
+      const run = chain.length === 0 ? handler : handleThrough(chain, service, name, handler);
       const method = service.methods[name] as AnyMethod;
-      const metric = metrics.of(methodPath(service, name), "in");
-      this.methods.push(new Dispatcher(method, metric, served, onHandlerError, replays, admission, queue));
+      const metric = metrics.of(methodPath(served, name), "in");
+      this.methods.push(new Dispatcher(method, metric, run, onHandlerError, replays, admission, queue));
     }
   }
 }

@@ -1,13 +1,15 @@
 import { checkOptions, type FieldsOf } from "../base/options/options.ts";
 import { type Middleware, middlewareField } from "../call/middleware.ts";
 import type { HandlersOf } from "../contract/infer.ts";
-import { type AnyService, isService } from "../contract/service.ts";
+import { type AnyService, instanceField, isService, servedName } from "../contract/service.ts";
 import { type AdmissionOptions, admissionFields } from "./admission-options.ts";
 import type { CallContext, HandlerCall } from "./call-context.ts";
 
 /** A service with its handlers, made by `implement`. */
 export interface Implementation {
   readonly service: AnyService;
+  /** Which of several implementations of the service in one engine it is; undefined for the only one. */
+  readonly instance?: string | undefined;
   /** @internal For the engine. */
   readonly handlers: Readonly<Record<string, Handler>>;
   /** Admission control of this service; the engine's options apply to what is left out. */
@@ -16,8 +18,14 @@ export interface Implementation {
   readonly middleware?: readonly Middleware[] | undefined;
 }
 
-/** Options of `implement`: admission control and middleware of one service. */
+/** Options of `implement`: admission control, middleware and the instance of one service. */
 export interface ImplementOptions extends AdmissionOptions {
+  /**
+   * Names this implementation, so that one engine can serve a service several times: 1 to 64 letters, digits, `.`, `_`
+   * and `-`. `peer.client(service, { instance })` calls it. Everything that has the service's name, as `call.method`,
+   * `allow`, metrics and health, has `#` and the instance behind it: `kv.v1#shard-3/get`. Default: none.
+   */
+  readonly instance?: string;
   /** Around every handler of this service, inside the middleware of the engine. Default: none. */
   readonly middleware?: readonly Middleware[];
 }
@@ -25,6 +33,7 @@ export interface ImplementOptions extends AdmissionOptions {
 const implementFields = {
   ...admissionFields,
   middleware: middlewareField,
+  instance: instanceField,
 } satisfies FieldsOf<ImplementOptions>;
 
 /** A handler without its types, which `implement` has checked. */
@@ -76,9 +85,10 @@ export function implement<S extends AnyService>(
       throw new TypeError(`${where}: handler "${name}" is not a method of the service`);
   }
   checkOptions(where, options, implementFields);
-  const { middleware, ...limits } = options;
+  const { middleware, instance, ...limits } = options;
+  servedName(service, instance);
   const admission = Object.keys(limits).length === 0 ? undefined : limits;
-  return Object.freeze({ service, handlers: Object.freeze(table), admission, middleware });
+  return Object.freeze({ service, handlers: Object.freeze(table), admission, middleware, instance });
 }
 
 /** Whether a value was made by `implement`. */

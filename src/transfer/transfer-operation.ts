@@ -1,4 +1,6 @@
+import type { RpcCode } from "../base/errors/code.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { channels, publisherHere } from "../base/observe/channels.ts";
 import type { CallOperations, CallSettler } from "../call/call-operations.ts";
 import { useAll } from "../memory/memory-users.ts";
 import { putNotificationBytes, putNotificationData } from "../memory/put-notification.ts";
@@ -53,6 +55,8 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   #cancelTimer: (() => void) | undefined;
   /** The provider rejected the transfer, and the owner is being asked why. */
   #refusal: RpcError | undefined;
+  /** Undefined where nobody wanted to hear of transfers when this one was begun. */
+  readonly #publish = publisherHere(channels.transfer);
   #beganMs = 0;
   #settledMs = 0;
 
@@ -248,6 +252,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
 
   #succeed(): void {
     this.#settle();
+    this.#tell("ok");
     this.#settler.resolve(this.total);
   }
 
@@ -283,6 +288,7 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle();
+    this.#tell(error instanceof RpcError ? error.code : "internal");
     this.#settler.reject(error);
     this.#chunked?.stop();
   }
@@ -296,6 +302,13 @@ export class TransferOperation implements OneSidedListener, SealedTransferListen
       this.#cancelTimer?.();
     }
     this.#step();
+  }
+
+  #tell(code: RpcCode | "ok"): void {
+    if (this.#publish === undefined) return;
+    const { op, moved: bytes } = this;
+    const tookMs = this.#beganMs === 0 ? 0 : this.#settledMs - this.#beganMs;
+    this.#publish({ op, peer: this.route.peerName, callId: this.#scope.id, bytes, tookMs, code });
   }
 
   #letGo(begun: number): void {

@@ -29,7 +29,34 @@ export const builtin = {
   putPiece: 0xff0b,
   /** The pieces that were asked for have been read. */
   releasePieces: 0xff0c,
+  /** Tells which services of the sender do not serve. */
+  health: 0xff0d,
 } as const;
+
+/**
+ * The methods of the built-in services, by path. They are control methods with a fixed number, and in no service table.
+ * So they cost a greeting nothing, and are answered while the engine drains and while it is full.
+ */
+export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
+  "cinnabar.health.v1/check": { number: 0xff0e, kind: "unary" },
+  "cinnabar.health.v1/watch": { number: 0xff0f, kind: "serverStream" },
+  "cinnabar.reflection.v1/list": { number: 0xff10, kind: "unary" },
+  "cinnabar.reflection.v1/describe": { number: 0xff11, kind: "unary" },
+};
+
+/** The number and the kind of a method of a built-in service. */
+export interface BuiltinNumber {
+  readonly number: number;
+  readonly kind: "unary" | "serverStream";
+}
+
+/** The services that every engine knows, whether it serves them or not. */
+export const builtinServices: ReadonlySet<string> = new Set(
+  Object.keys(builtinMethods).map((path) => path.slice(0, path.lastIndexOf("/"))),
+);
+
+/** How many streams of built-in services a session may have open at once, in each direction. */
+export const maxBuiltinStreams = 64;
 
 export const firstBuiltin = 0xff00;
 

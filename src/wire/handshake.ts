@@ -33,6 +33,8 @@ export interface Greeting extends ReturnPath {
   readonly repeats?: ReturnPath["nonce"] | undefined;
   /** The lanes of a dispatcher, in the order of their numbers; empty for other engines. Only in a welcome. */
   readonly lanes: readonly LaneAddress[];
+  /** Which services of the sender do not serve. Absent: all do. Only in a welcome. */
+  readonly health?: ToldHealth | undefined;
   /** What the sender serves. Empty in a hello, which must fit one message: the connector sends its table later. */
   readonly services: ServiceTable;
 }
@@ -51,6 +53,14 @@ export interface LaneAddress {
   readonly url: string;
   /** The incarnation of the engine that listens there; 0 while none does. */
   readonly incarnation: bigint;
+}
+
+/** Which services of an engine do not serve, as it tells its peers. */
+export interface ToldHealth {
+  /** Counts the changes. A lower one is older. */
+  readonly edition: number;
+  /** The names of services with the reason, "" for none. The service "" is the whole engine. */
+  readonly notServing: readonly (readonly [service: string, reason: string])[];
 }
 
 /** The part of a greeting that an answer needs. It is the same in every version, so that any version can be refused. */
@@ -88,6 +98,8 @@ export interface GreetingLimits {
   readonly maxLanes: number;
   readonly maxUrlLength: number;
   readonly maxFeatures: number;
+  readonly maxNotServing: number;
+  readonly maxReasonLength: number;
 }
 
 export const greetingLimits: GreetingLimits = {
@@ -100,6 +112,8 @@ export const greetingLimits: GreetingLimits = {
   maxLanes: 256,
   maxUrlLength: 320,
   maxFeatures: 64,
+  maxNotServing: 256,
+  maxReasonLength: 256,
 };
 
 /** The heartbeat of a peer whose greeting has none. */
@@ -131,12 +145,23 @@ export function packGreeting(greeting: Greeting): Record<string, unknown> {
     ...(greeting.plainBulk === true ? { blk: 1 } : {}),
     ...(greeting.features === undefined ? {} : { fea: greeting.features }),
     ...(greeting.lanes.length > 0 ? { lan: packLanes(greeting.lanes) } : {}),
+    ...(greeting.health === undefined ? {} : { hea: packHealth(greeting.health) }),
   };
 }
 
 /** Lanes as they are sent. */
 export function packLanes(lanes: readonly LaneAddress[]): [string, bigint][] {
   return lanes.map(({ url, incarnation }) => [url, incarnation]);
+}
+
+/** What does not serve, as it is sent. */
+export function packHealth({ edition, notServing }: ToldHealth): unknown[] {
+  return [edition, notServing];
+}
+
+/** Whether the peer has said this after that. A long list may be overtaken by the next. */
+export function isNewer(health: ToldHealth, than: ToldHealth | undefined): boolean {
+  return than === undefined || health.edition > than.edition;
 }
 
 /** The fault of a greeting without a common protocol version, or "". */
@@ -188,6 +213,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     blk,
     fea = [],
     lan = [],
+    hea,
   } = body as Record<string, unknown>;
   const opening = parseVersions(body);
   if (typeof opening === "string") return opening;
@@ -202,6 +228,8 @@ export function parseGreeting(body: unknown): Greeting | string {
   if (!isFeatures(fea)) return "greeting has no list of features";
   const lanes = parseLanes(lan);
   if (typeof lanes === "string") return lanes;
+  const health = hea === undefined ? undefined : parseHealth(hea);
+  if (typeof health === "string") return health;
   const fault = servicesFault(svc);
   if (fault !== "") return fault;
   return {
@@ -217,6 +245,7 @@ export function parseGreeting(body: unknown): Greeting | string {
     ...(blk === 1 ? { plainBulk: true } : {}),
     ...(fea.length > 0 ? { features: fea } : {}),
     lanes,
+    ...(health === undefined ? {} : { health }),
     services: svc as ServiceTable,
   };
 }
@@ -237,6 +266,25 @@ export function parseLanes(value: unknown): LaneAddress[] | string {
     lanes.push({ url, incarnation: whole });
   }
   return lanes;
+}
+
+/** What does not serve, in a decoded value, or a sentence that names the fault. */
+export function parseHealth(value: unknown): ToldHealth | string {
+  if (!Array.isArray(value) || value.length !== 2) return "greeting has a malformed health";
+  const [edition, notServing] = value as [unknown, unknown];
+  const { maxNotServing, maxNameLength, maxReasonLength } = greetingLimits;
+  if (!isUint32(edition) || !Array.isArray(notServing)) return "greeting has a malformed health";
+  if (notServing.length > maxNotServing)
+    return `greeting names ${notServing.length} services that do not serve`;
+  for (const entry of notServing as unknown[]) {
+    if (!Array.isArray(entry) || entry.length !== 2) return "greeting has a malformed health";
+    const [service, reason] = entry as [unknown, unknown];
+    if (typeof service !== "string" || service.length > maxNameLength)
+      return "greeting has a health without a service";
+    if (typeof reason !== "string" || reason.length > maxReasonLength)
+      return "greeting has a health without a reason";
+  }
+  return { edition, notServing: notServing as [string, string][] };
 }
 
 /** The service table in a decoded body, or a sentence that names the fault. */

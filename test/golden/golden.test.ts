@@ -349,6 +349,7 @@ describe("golden vectors", () => {
       "welcome of a side with features",
       "welcome of a side that keeps bodies for 2 s",
       "welcome of a side that takes compressed bodies",
+      "welcome of a side with services that do not serve",
     ]) {
       const [frame] = vector(name).frames as [VectorFrame];
       const body = fromJson(frame.body) as Record<string, unknown>;

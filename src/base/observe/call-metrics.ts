@@ -1,9 +1,8 @@
 import type { RpcCode } from "../errors/code.ts";
-import { codeFromNumber, okNumber } from "../errors/code.ts";
+import { codeFromNumber, codeToNumber, okNumber } from "../errors/code.ts";
+import type { CallLog } from "./call-log.ts";
+import type { CallDirection } from "./channels.ts";
 import { Histogram, type HistogramSummary } from "./histogram.ts";
-
-/** Direction of a call: outgoing ("out") or incoming ("in"). */
-export type CallDirection = "out" | "in";
 
 /** Statistics of one method in one direction, over all peers, since the engine opened. */
 export interface MethodStats {
@@ -28,7 +27,8 @@ const codes = 17;
 export class MethodMetrics {
   readonly method: string;
   readonly direction: CallDirection;
-  readonly latencyMs = new Histogram();
+  /** By the number of the code, each made when the code first occurs. */
+  readonly #latencies: (Histogram | undefined)[] = new Array(codes).fill(undefined);
   /** Counts by the number of the code; 0 is success. */
   readonly #ends: number[] = new Array(codes).fill(0);
 
@@ -40,6 +40,24 @@ export class MethodMetrics {
   /** Counts a call that ended; `code` is the wire number of its error code, or 0. */
   count(code: number): void {
     this.#ends[code] = (this.#ends[code] as number) + 1;
+  }
+
+  /** Records how long a call took that ended with the code of this number. */
+  record(code: number, tookMs: number): void {
+    let latency = this.#latencies[code];
+    if (latency === undefined) {
+      latency = new Histogram();
+      this.#latencies[code] = latency;
+    }
+    latency.record(tookMs);
+  }
+
+  /** A copy of the latencies of the calls that ended with this code, or of all. */
+  latencyMs(code?: number): Histogram {
+    if (code !== undefined) return this.#latencies[code]?.copy() ?? new Histogram();
+    const all = new Histogram();
+    for (const latency of this.#latencies) if (latency !== undefined) all.merge(latency);
+    return all;
   }
 
   get called(): boolean {
@@ -60,7 +78,7 @@ export class MethodMetrics {
       succeeded: this.#ends[okNumber] as number,
       failed,
       failures,
-      latencyMs: this.latencyMs.summary(),
+      latencyMs: this.latencyMs().summary(),
     };
   }
 }
@@ -74,9 +92,18 @@ export class CallMetrics {
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
 
-  constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true) {
+  /** Has a line for each slow or failed call. Undefined: nobody wants one. */
+  readonly log: CallLog | undefined;
+
+  constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true, log?: CallLog) {
     this.slowCallMs = slowCallMs;
-    this.timed = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY;
+    this.timed = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY || log !== undefined;
+    this.log = log;
+  }
+
+  /** Whether somebody wants to hear of a call that took so long and ended so. */
+  tells(tookMs: number, code: RpcCode | "ok"): boolean {
+    return tookMs >= this.slowCallMs || (code !== "ok" && this.log !== undefined);
   }
 
   /** The metrics of a method; creates them at first use. */
@@ -90,10 +117,11 @@ export class CallMetrics {
     return metrics;
   }
 
-  /** A copy of the method's latency histogram; empty when nothing was recorded. */
-  latencyMs(method: string, direction: CallDirection): Histogram {
+  /** A copy of the method's latencies, of calls that ended with `code` or of all; empty when nothing was recorded. */
+  latencyMs(method: string, direction: CallDirection, code?: RpcCode | "ok"): Histogram {
     const metrics = (direction === "out" ? this.#out : this.#in).get(method);
-    return metrics === undefined ? new Histogram() : metrics.latencyMs.copy();
+    if (metrics === undefined) return new Histogram();
+    return metrics.latencyMs(code === undefined || code === "ok" ? code && okNumber : codeToNumber(code));
   }
 
   /** Statistics of the methods that were called at least once. */

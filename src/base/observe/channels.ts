@@ -1,6 +1,9 @@
-import { channel } from "node:diagnostics_channel";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { type Channel, channel } from "node:diagnostics_channel";
 import type { RpcCode } from "../errors/code.ts";
-import type { CallDirection } from "./call-metrics.ts";
+
+/** Direction of a call: outgoing ("out") or incoming ("in"). */
+export type CallDirection = "out" | "in";
 
 /**
  * Events on `node:diagnostics_channel`. Publishing costs nothing without subscribers. Node reports an error that a
@@ -27,6 +30,18 @@ export const channels = {
   /** A call took `slowCallMs` or longer: a `SlowCall`. */
   slowCall: channel("cinnabar:call.slow"),
   /**
+   * A call makes another attempt: { kind, method, peer, callId, attempt, code, waitMs }. `kind` is "retry", because
+   * attempt number `attempt` has failed with `code`, and the next follows after `waitMs`; or "hedge", because that attempt
+   * is slow. Published in the async context in which the call was made, if there was a subscriber then.
+   */
+  retry: channel("cinnabar:call.retry"),
+  /**
+   * A get or a put of a handler or of a borrowed region has ended: { op, peer, callId, bytes, tookMs, code }. `bytes` have
+   * surely moved. `callId` is undefined for a borrowed region. Published in the async context in which the transfer was
+   * begun, if there was a subscriber then.
+   */
+  transfer: channel("cinnabar:transfer"),
+  /**
    * Admission control rejected a request before its handler ran: { method, peer, priority, cause, waitedMs }. `cause`
    * is a `ShedCause`.
    */
@@ -46,6 +61,16 @@ export const channels = {
   /** The statistics that `engine.publishStats()` publishes: { incarnation, urls, stats }. */
   stats: channel("cinnabar:stats"),
 } as const;
+
+/** Publishes later, in the async context in which it was made. */
+export type Publisher = (event: object) => void;
+
+/** Undefined while nobody subscribes to the channel: keeping the context costs nothing then. */
+export function publisherHere(to: Channel): Publisher | undefined {
+  if (!to.hasSubscribers) return undefined;
+  const inContext = AsyncLocalStorage.snapshot();
+  return (event) => inContext(() => to.publish(event));
+}
 
 /**
  * A call that took `slowCallMs` or longer, as published on `cinnabar:call.slow` when it ends. Times are in

@@ -125,4 +125,22 @@ describe("a histogram", () => {
     histogram.record(6);
     expect([copy.count, histogram.count]).toEqual([1, 2]);
   });
+
+  it("counts values up to bounds, as systems with fixed buckets want them", () => {
+    const histogram = of([0.1, 1, 1, 2, 50, 1000]);
+    expect(histogram.countsAt([0.05, 0.102, 0.5, 1.1, 2.1, 60, 1000, 5000])).toEqual([
+      0, 1, 1, 3, 4, 5, 6, 6,
+    ]);
+    expect(histogram.countsAt([])).toEqual([]);
+    expect(histogram.countsAt([Number.POSITIVE_INFINITY])).toEqual([6]);
+    expect(new Histogram().countsAt([1, 2])).toEqual([0, 0]);
+    // A bound that a value lies on is at most the width of half a bucket off.
+    const many = of(Array.from({ length: 10_000 }, (_, i) => (i + 1) / 100));
+    for (const bound of [0.5, 5, 33, 99]) {
+      const [count = 0] = many.countsAt([bound]);
+      expect(Math.abs(count - bound * 100)).toBeLessThanOrEqual(bound * 100 * histogramError + 1);
+    }
+    for (const bounds of [[2, 1], [1, 1], [Number.NaN]])
+      expect(() => histogram.countsAt(bounds)).toThrow(RangeError);
+  });
 });

@@ -3,6 +3,7 @@ import type { ByteShare } from "../../base/flow/byte-budget.ts";
 import type { Awaited, IncomingCall } from "../../call/incoming-call.ts";
 import type { Allow, Authorize } from "../../security/authorization-options.ts";
 import type { SecurityRefusal } from "../../security/security-meter.ts";
+import { methodAt } from "../../transfer/control/control-method.ts";
 import { noMetadata } from "../../wire/metadata/metadata.ts";
 import type { SessionContext } from "../connection/context.ts";
 
@@ -30,10 +31,10 @@ export class Authorization {
     this.#authorize = authorize;
   }
 
-  /** Whether a call of a user's method may run. Its input has not been decoded. */
+  /** Whether a call of a method that has a path may run. Its input has not been decoded. */
   check(call: IncomingCall): RpcError | undefined | PendingVerdict {
-    const method = this.#session.services.methods[call.method];
-    // It will be answered with `unimplemented`.
+    const method = methodAt(this.#session.services, call.method);
+    // It will be answered with `unimplemented`, or engines ask it each other.
     if (method?.path === undefined) return undefined;
     const refused = this.refusalOf(method.path);
     if (refused !== undefined || this.#authorize === undefined) return refused;
@@ -53,6 +54,17 @@ export class Authorization {
       );
     } catch (error) {
       return thrown(error);
+    }
+  }
+
+  /** Whether `allow` lets the peer call a method. Nobody has called it, so nothing is counted. */
+  permits(path: string): boolean {
+    if (this.#allow === undefined) return true;
+    if (this.#allowed.has(path)) return this.#allowed.get(path) === undefined;
+    try {
+      return (this.#allow(this.#session.identity, path) as unknown) === true;
+    } catch {
+      return false;
     }
   }
 

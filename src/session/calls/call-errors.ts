@@ -1,4 +1,5 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
+import { maxBuiltinStreams } from "../../wire/builtin.ts";
 import { EncodeError, TooLongError } from "../../wire/codec.ts";
 
 // What a session's own doings are to the calls that they end.
@@ -29,6 +30,15 @@ export function answerTooLarge(peerName: string, maxValueBytes: number): RpcErro
     code: "resource_exhausted",
     message: `the answer of ${peerName} takes more than ${maxValueBytes} bytes of memory once decoded, limits.maxValueBytes is reached`,
     origin: "local",
+  });
+}
+
+/** A peer has opened more streams of built-in services than it may. */
+export function tooManyBuiltinStreams(): RpcError {
+  return new RpcError({
+    code: "resource_exhausted",
+    message: `a session has at most ${maxBuiltinStreams} streams of built-in services open`,
+    origin: "remote",
   });
 }
 

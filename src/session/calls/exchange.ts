@@ -12,7 +12,7 @@ import type { RefusedTransfer } from "../../transfer/control/transfer-route.ts";
 import { SessionMover } from "../../transfer/sealed/mover.ts";
 import { SessionOwner } from "../../transfer/sealed/owner.ts";
 import { frameKind } from "../../wire/frame.ts";
-import { feature, type Greeting, type LaneAddress } from "../../wire/handshake.ts";
+import { feature, type Greeting, type LaneAddress, type ToldHealth } from "../../wire/handshake.ts";
 import type { SessionContext, SessionState } from "../connection/context.ts";
 import type { EngineServices } from "../connection/engine-services.ts";
 import type { SessionPart } from "../connection/session-part.ts";
@@ -177,6 +177,10 @@ export class Exchange implements SessionPart, PeerLink {
     return this.incoming.authorization?.refusalOf(path);
   }
 
+  permits(path: string): boolean {
+    return this.incoming.authorization?.permits(path) ?? true;
+  }
+
   onOtherIdentity(why: string): void {
     const { services, peerName, identity } = this.session;
     services.securityMeter.onRefused({ refusal: "other_identity", peer: peerName, identity, why });
@@ -184,6 +188,10 @@ export class Exchange implements SessionPart, PeerLink {
 
   onLanes(lanes: readonly LaneAddress[]): void {
     this.session.onLanes(lanes);
+  }
+
+  onHealth(health: ToldHealth): void {
+    this.session.onHealth(health);
   }
 
   wakeProgress(): void {

@@ -4,10 +4,10 @@ import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
 import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
-import { publishSlowIncoming } from "../../call/slow-calls.ts";
-import type { ItemDirections } from "../../transfer/control/control-method.ts";
+import { tellIncoming } from "../../call/slow-calls.ts";
+import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { builtinSlots, firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
+import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";
 import { type CompressionBlock, compressionBlockBytes } from "../../wire/compressed-body.ts";
 import { errorWord, packError } from "../../wire/fault.ts";
 import {
@@ -27,7 +27,13 @@ import { answerBody, type RendezvousOffers } from "../connection/rendezvous.ts";
 import type { FrameHandler } from "../connection/session-part.ts";
 import { Authorization, onceAuthorized, type PendingVerdict } from "./authorization.ts";
 import { type BodyCompression, notAgreed, type PackedBody } from "./body-compression.ts";
-import { answerError, beyondCredits, beyondShare, inputTooLarge } from "./call-errors.ts";
+import {
+  answerError,
+  beyondCredits,
+  beyondShare,
+  inputTooLarge,
+  tooManyBuiltinStreams,
+} from "./call-errors.ts";
 import type { ExecutedCalls } from "./executed-calls.ts";
 import { answerPrefix, joined, RequestPrefix } from "./frame-prefix.ts";
 import { GrantedCredits } from "./granted-credits.ts";
@@ -70,6 +76,8 @@ export class IncomingCalls implements Answering {
   #readMs = -1;
   /** Those of `#size` that are streams, and may be open for long. */
   #streams = 0;
+  /** Those of built-in services. */
+  #builtinStreams = 0;
   /** Tells of one-way calls; undefined where the peer wants an answer for each. */
   executed: ExecutedCalls | undefined;
   /** Undefined where the two sides have no format in common. */
@@ -183,10 +191,14 @@ export class IncomingCalls implements Answering {
     call.bodyBytes = bodyBytes - prefixBytes;
     call.deadlineMs = call.startedMs + timeLeftMs;
     this.#fresh.push(call);
-    const directions = isBuiltin(method) ? undefined : services.methods[method]?.items;
+    const directions = methodAt(services, method)?.items;
     if (directions !== undefined) {
       call.items = this.openItems(call, directions);
       this.#streams++;
+      if (isBuiltin(method) && ++this.#builtinStreams > maxBuiltinStreams) {
+        call.settle({ error: tooManyBuiltinStreams() });
+        return;
+      }
     }
 
     // What engines ask each other belongs to calls that have begun: they need it to end.
@@ -199,7 +211,7 @@ export class IncomingCalls implements Answering {
       call.settle({ error: beyond });
       return;
     }
-    const verdict = isBuiltin(method) ? undefined : this.authorization?.check(call);
+    const verdict = this.authorization?.check(call);
     if (verdict instanceof RpcError) return void call.settle({ error: verdict });
     const bodyAt = at + prefixBytes;
     if (block?.answerFormat !== undefined && directions === undefined) this.#asking.set(call, block);
@@ -294,12 +306,13 @@ export class IncomingCalls implements Answering {
   /** `room`: how much memory the input was allowed. `pulledBytes`: how long the memory is that it was pulled into. */
   #serve(call: IncomingCall, input: unknown, room: number, pulledBytes = 0): void {
     if (input === malformed) return;
-    const { methods, builtins, limits } = this.#session.services;
+    const { services } = this.#session;
+    const { limits } = services;
     if (input === tooLarge)
       return void call.settle({ error: inputTooLarge(room, limits.maxValueBytes, limits.maxDecodedBytes) });
     if (!holdInput(this.#session, call, pulledBytes))
       return void call.settle({ error: this.#session.bodies.failure(noRoom) });
-    const method = isBuiltin(call.method) ? builtins[call.method - firstBuiltin] : methods[call.method];
+    const method = methodAt(services, call.method);
     if (method === undefined) {
       call.settle({
         error: new RpcError({
@@ -361,7 +374,7 @@ export class IncomingCalls implements Answering {
     }
     giveBackInput(this.#session, call);
     services.wheel.disarm(call);
-    if (call.items !== undefined) this.#finishStream(call.items);
+    if (call.items !== undefined) this.#finishStream(call, call.items);
     if (outcome.error !== undefined) return this.#fail(call, outcome.error);
     if (this.executed?.add(call) === true) return this.#succeed(call);
     const metadata = this.#metadataOf(call);
@@ -417,8 +430,9 @@ export class IncomingCalls implements Answering {
     this.#readMs = countSucceeded(this.#session, call);
   }
 
-  #finishStream(items: ServedItems): void {
+  #finishStream({ method }: IncomingCall, items: ServedItems): void {
     this.#streams--;
+    if (isBuiltin(method)) this.#builtinStreams--;
     items.onFinished();
   }
 
@@ -471,7 +485,7 @@ export class IncomingCalls implements Answering {
       giveBackInput(this.#session, call);
       countFailed(this.#session, call, reason);
       call.abandon(reason);
-      if (call.items !== undefined) this.#finishStream(call.items);
+      if (call.items !== undefined) this.#finishStream(call, call.items);
     }
     this.#size = 0;
     this.#asking.clear();
@@ -537,20 +551,26 @@ function countFailed(session: SessionContext, call: IncomingCall, error: RpcErro
   if (isBuiltin(call.method)) return;
   const { counters, methods } = session.services;
   counters.requestsFailed++;
-  record(session, call, error.code);
+  record(session, call, error.code, error);
   methods[call.method]?.onFailed?.(call, error);
 }
 
-function record({ services, peerName }: SessionContext, call: IncomingCall, code: RpcCode | "ok"): number {
+function record(
+  { services, peerName }: SessionContext,
+  call: IncomingCall,
+  code: RpcCode | "ok",
+  error?: RpcError,
+): number {
   const metrics = services.methods[call.method]?.metrics;
   // A number that no method has is counted nowhere: what peers send must not make us keep more.
   if (metrics === undefined) return -1;
-  metrics.count(code === "ok" ? okNumber : codeToNumber(code));
+  const number = code === "ok" ? okNumber : codeToNumber(code);
+  metrics.count(number);
   if (!services.metrics.timed) return -1;
   const nowMs = services.clock.now();
   const tookMs = nowMs - call.startedMs;
-  metrics.latencyMs.record(tookMs);
-  if (tookMs >= services.metrics.slowCallMs)
-    publishSlowIncoming(call, metrics.method, peerName, tookMs, code);
+  metrics.record(number, tookMs);
+  if (services.metrics.tells(tookMs, code))
+    tellIncoming(services.metrics, call, metrics.method, peerName, tookMs, code, error?.plainMessage);
   return nowMs;
 }

@@ -262,8 +262,10 @@ export class OutgoingCalls implements ControlRequestSender {
       throw sendError(error);
     }
     call.id = id;
-    if (call.items !== undefined) this.#streams++;
-    if (table === this.#calls) call.sentUs = call.elapsedUs(nowMs);
+    if (table === this.#calls) {
+      if (call.items !== undefined) this.#streams++;
+      call.sentUs = call.elapsedUs(nowMs);
+    }
     // A getter of the input's may have ended the call, or the session with it, while the request was encoded.
     if (this.#session.state === "ended") call.releaseGrants();
     else if (!call.settled) {
@@ -418,7 +420,7 @@ export class OutgoingCalls implements ControlRequestSender {
     table.release(call.id);
     this.#offers.release(requestBody(call.id));
     if (call.items !== undefined) {
-      this.#streams--;
+      if (table === this.#calls) this.#streams--;
       call.items.onFinished();
     }
     call.releaseGrants();

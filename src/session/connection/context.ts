@@ -6,7 +6,7 @@ import type { Port } from "../../fabric/port.ts";
 import type { Identity } from "../../security/identity.ts";
 import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
-import type { Greeting, LaneAddress, ReturnPath } from "../../wire/handshake.ts";
+import type { Greeting, LaneAddress, ReturnPath, ToldHealth } from "../../wire/handshake.ts";
 import type { Nonce } from "../../wire/message.ts";
 import type { Confirmation } from "./confirmation.ts";
 import type { EngineServices } from "./engine-services.ts";
@@ -57,6 +57,8 @@ export interface SessionObserver {
   onDraining(): void;
   /** It speaks for worker lanes, and says where they are now. */
   onLanes(lanes: readonly LaneAddress[]): void;
+  /** It says which of its services do not serve. */
+  onHealth(health: ToldHealth): void;
   onEnded(reason: RpcError): void;
   /** A call of a client that had left over the session has ended. */
   onSettled(code: RpcCode | "ok"): void;
@@ -155,6 +157,8 @@ export interface SessionContext extends WatchedSession {
   watch(): void;
   /** The peer says where the worker lanes are that it speaks for. */
   onLanes(lanes: readonly LaneAddress[]): void;
+  /** The peer says which of its services do not serve. */
+  onHealth(health: ToldHealth): void;
   /** The peer broke the protocol: counts it, says so, ends. */
   fault(text: string): void;
 }

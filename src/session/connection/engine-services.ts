@@ -11,7 +11,7 @@ import type { ResolvedSecurity } from "../../security/security-options.ts";
 import type { TlsEndpoint } from "../../security/tls-endpoint.ts";
 import type { ServedMethod } from "../../transfer/control/control-method.ts";
 import type { LinkServices } from "../../transfer/control/peer-link.ts";
-import type { LaneAddress, ServiceTable } from "../../wire/handshake.ts";
+import type { LaneAddress, ServiceTable, ToldHealth } from "../../wire/handshake.ts";
 import type { DrainGate } from "./drain-gate.ts";
 import type { DeferredGoodbye } from "./teardown.ts";
 
@@ -57,6 +57,8 @@ export interface EngineServices extends LinkServices {
   readonly methods: readonly ServedMethod[];
   /** Control methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
+  /** Which services do not serve; undefined while nobody has said so. */
+  readonly toldHealth?: ToldHealth | undefined;
   /** The worker lanes that this engine speaks for, as they are told to whoever says hello at the port. */
   lanesFor(port: Port): readonly LaneAddress[];
 }

@@ -169,6 +169,11 @@ export class Opening implements TlsListener {
     this.#onOpened = undefined;
   }
 
+  /** This side has said hello. */
+  get isConnector(): boolean {
+    return this.#isConnector;
+  }
+
   /**
    * Whether the acceptor has proven who it is, and has sent nothing sealed yet. What the connector still sends of TLS is
    * in the clear. So is a refusal of the acceptor, which judges the connector last. Nobody proves that word, and whoever
@@ -421,7 +426,11 @@ export class Opening implements TlsListener {
     const { services, port } = this.#session;
     this.#awaitsServices = true;
     this.#told = services.services.length;
-    this.#sayAtOnce(frameKind.welcome, this.#greeting(services.services, services.lanesFor(port)));
+    const { toldHealth: health } = services;
+    this.#sayAtOnce(frameKind.welcome, {
+      ...this.#greeting(services.services, services.lanesFor(port)),
+      health,
+    });
   }
 
   #sayAtOnce(kind: number, greeting: Greeting): void {

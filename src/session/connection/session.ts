@@ -9,7 +9,13 @@ import type { SessionCiphers } from "../../security/sealing/session-ciphers.ts";
 import { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { builtinSlots } from "../../wire/builtin.ts";
 import { type FrameHead, frameFault, frameHeaderBytes, frameKind } from "../../wire/frame.ts";
-import type { Greeting, LaneAddress, ReturnPath } from "../../wire/handshake.ts";
+import {
+  type Greeting,
+  isNewer,
+  type LaneAddress,
+  type ReturnPath,
+  type ToldHealth,
+} from "../../wire/handshake.ts";
 import { alignFrame, messageFault, messageHeaderBytes, type Nonce } from "../../wire/message.ts";
 import * as endReason from "../opening/end-reasons.ts";
 import type { AcceptingTls, TlsProof } from "../opening/tls-handshake.ts";
@@ -314,6 +320,13 @@ export class Session implements OpeningSession, OutboxListener {
     // The welcome came just before, and whoever connected has not looked at it yet. Told by an engine that has
     // connected to this one: nobody sends it calls, nor looks.
     else if (this.remote !== undefined) this.remote = { ...this.remote, lanes };
+  }
+
+  onHealth(health: ToldHealth): void {
+    if (this.observer !== undefined) this.observer.onHealth(health);
+    // As with lanes: whoever connected looks at the greeting. A side that accepted sends no calls, and keeps nothing.
+    else if (this.#opening.isConnector && this.remote !== undefined && isNewer(health, this.remote.health))
+      this.remote = { ...this.remote, health };
   }
 
   // ---- what it says -----------------------------------------------------------------------------------------------

@@ -2,11 +2,12 @@ import type { RpcCode } from "../../base/errors/code.ts";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { MethodMetrics } from "../../base/observe/call-metrics.ts";
 import type { IncomingCall } from "../../call/incoming-call.ts";
+import { firstBuiltin, isBuiltin } from "../../wire/builtin.ts";
 import type { PeerLink } from "./peer-link.ts";
 
 /** A method as the session needs it: somebody takes the decoded input and settles the call, sooner or later. */
 export interface ServedMethod {
-  /** `service/method`, for those who are told; absent from built-in methods. */
+  /** `service/method`, for those who are told; absent from control methods of engines. */
   readonly path?: string;
   /** What is counted of it. */
   readonly metrics?: MethodMetrics;
@@ -19,6 +20,20 @@ export interface ServedMethod {
   onThrown?(call: IncomingCall, error: unknown): void;
   /** A call of it has ended with an error. */
   onFailed?(call: IncomingCall, error: RpcError): void;
+}
+
+/** The method with this number, a control method or one of the service table. */
+export function methodAt(
+  {
+    methods,
+    builtins,
+  }: {
+    readonly methods: readonly ServedMethod[];
+    readonly builtins: readonly (ServedMethod | undefined)[];
+  },
+  number: number,
+): ServedMethod | undefined {
+  return isBuiltin(number) ? builtins[number - firstBuiltin] : methods[number];
 }
 
 /** Who sends items in the calls of a method. */

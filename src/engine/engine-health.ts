@@ -1,0 +1,44 @@
+import type { HealthBook, ServiceHealth } from "../server/health-book.ts";
+
+/**
+ * The health of an engine and its services. Everything serves until `set` says otherwise. Peers learn each change by a
+ * control message, and balanced peers send no calls to a service that does not serve. Health checks ask by the built-in
+ * service `cinnabar.health.v1`.
+ */
+export class EngineHealth {
+  readonly #book: HealthBook;
+
+  /** @internal Made with its engine. */
+  constructor(book: HealthBook) {
+    this.#book = book;
+  }
+
+  /**
+   * Says whether a service serves; "" is the whole engine. A service that does not serve still answers the calls that
+   * reach it: of one peer, and those that were under way. The service need not be served yet. `reason` says why, in 1
+   * to 256 characters; default: none.
+   *
+   * @example
+   * const server = await Engine.open({
+   *   listen: "tcp://0.0.0.0:7400",
+   *   serve: (opening) => {
+   *     opening.health.set("files.v1", "not_serving", { reason: "reading the index" });
+   *     return [files];
+   *   },
+   * });
+   * server.health.set("files.v1", "serving"); // when the index has been read
+   *
+   * @throws TypeError for a bad name, status or option. RangeError where more than 256 services do not serve.
+   */
+  set(service: string, status: "serving" | "not_serving", options: { readonly reason?: string } = {}): void {
+    this.#book.set(service, status, options);
+  }
+
+  /**
+   * The health of a service as a check gets it; "" is the whole engine. Undefined for a service that is neither served
+   * nor was ever set.
+   */
+  of(service = ""): ServiceHealth | undefined {
+    return this.#book.of(service);
+  }
+}

@@ -1,0 +1,98 @@
+import { checkOptions, type FieldsOf, text } from "../base/options/options.ts";
+import { greetingLimits, type ToldHealth } from "../wire/handshake.ts";
+
+/** What an engine says of one of its services, or of itself. */
+export interface ServiceHealth {
+  /** `draining`: the engine finishes what runs, and takes no new calls. */
+  readonly status: "serving" | "not_serving" | "draining";
+  /** Why, for people. */
+  readonly reason?: string;
+}
+
+const healthFields = {
+  reason: text(1, greetingLimits.maxReasonLength),
+} satisfies FieldsOf<Pick<ServiceHealth, "reason">>;
+
+/** How many services an engine keeps a health of. */
+const maxNames = greetingLimits.maxServices;
+
+/** What an engine says of its services, whom it must tell of changes, and who watches. Everything serves at first. */
+export class HealthBook {
+  readonly #services = new Map<string, ServiceHealth>();
+  readonly #isServed: (service: string) => boolean;
+  readonly #onChanged: () => void;
+  readonly #watchers = new Set<() => void>();
+  #edition = 0;
+  #drains = false;
+
+  /** `onChanged`: peers must be told. */
+  constructor(isServed: (service: string) => boolean, onChanged: () => void) {
+    this.#isServed = isServed;
+    this.#onChanged = onChanged;
+  }
+
+  /** @throws as `EngineHealth.set`. */
+  set(service: string, status: "serving" | "not_serving", options: { readonly reason?: string } = {}): void {
+    const { maxNameLength, maxNotServing } = greetingLimits;
+    if (typeof service !== "string" || service.length > maxNameLength)
+      throw new TypeError(`health.set: service must be a string of at most ${maxNameLength} characters`);
+    if (status !== "serving" && status !== "not_serving")
+      throw new TypeError(
+        `health.set: status must be "serving" or "not_serving", not ${JSON.stringify(status)}`,
+      );
+    checkOptions("health.set", options, healthFields);
+    const { reason } = options;
+    const before = this.#services.get(service);
+    if (before?.status === status && before.reason === reason) return;
+    if (before === undefined && this.#services.size >= maxNames)
+      throw new RangeError(`health.set: an engine has the health of at most ${maxNames} services`);
+    if (status === "not_serving" && before?.status !== status && this.#notServing().length >= maxNotServing)
+      throw new RangeError(`health.set: at most ${maxNotServing} services can be not serving`);
+    this.#services.set(service, reason === undefined ? { status } : { status, reason });
+    this.#edition++;
+    this.#onChanged();
+    this.#tellWatchers();
+  }
+
+  /** The health of a service; undefined for one that is neither served nor was ever set. */
+  of(service = ""): ServiceHealth | undefined {
+    const own = this.#services.get(service);
+    if (own === undefined && service !== "" && !this.#isServed(service)) return undefined;
+    if (this.#drains) return { status: "draining" };
+    const whole = this.#services.get("");
+    return whole?.status === "not_serving" ? whole : (own ?? { status: "serving" });
+  }
+
+  /** What peers are told. Undefined while nothing was ever set. */
+  get told(): ToldHealth | undefined {
+    if (this.#edition === 0) return undefined;
+    return { edition: this.#edition, notServing: this.#notServing() };
+  }
+
+  /** The engine drains. Peers are told otherwise. */
+  onDraining(): void {
+    this.#drains = true;
+    this.#tellWatchers();
+  }
+
+  /** More is served. */
+  onServed(): void {
+    this.#tellWatchers();
+  }
+
+  /** Calls `watcher` after each change, until the returned function is called. */
+  watch(watcher: () => void): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  #notServing(): [string, string][] {
+    return [...this.#services].flatMap(([service, { status, reason = "" }]) =>
+      status === "not_serving" ? [[service, reason] as [string, string]] : [],
+    );
+  }
+
+  #tellWatchers(): void {
+    for (const watcher of this.#watchers) watcher();
+  }
+}

@@ -1,0 +1,97 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { Health } from "../contract/health-service.ts";
+import type { HandlersOf } from "../contract/infer.ts";
+import { type JsonSchema, jsonSchemaOf } from "../contract/json-schema.ts";
+import type { AnyMethod } from "../contract/method.ts";
+import {
+  type DescribedMethod,
+  type ReflectedMethod,
+  type ReflectedService,
+  Reflection,
+} from "../contract/reflection-service.ts";
+import { isVoidSchema, type Schema } from "../contract/schema.ts";
+import { type AnyService, methodPath, servedName } from "../contract/service.ts";
+import type { CallContext } from "./call-context.ts";
+
+/** What is served, as far as reflection tells it. */
+interface Reflectable {
+  readonly service: AnyService;
+  readonly instance?: string | undefined;
+}
+
+/** The handlers of `cinnabar.reflection.v1`, over what is served whenever somebody asks. Loaded when somebody does. */
+export function reflectionHandlers(
+  served: readonly Reflectable[],
+): HandlersOf<typeof Reflection, CallContext> {
+  const builtins: readonly Reflectable[] = [{ service: Health }, { service: Reflection }];
+  return {
+    list: (_, call) =>
+      [...served, ...builtins].flatMap((each): ReflectedService[] => {
+        const methods = permittedOf(each, call).map(([name, method]) => summaryOf(name, method));
+        return methods.length === 0 ? [] : [{ ...nameOf(each), methods }];
+      }),
+    describe({ service, instance }, call) {
+      const each = [...served, ...builtins].find(
+        (candidate) => candidate.service.name === service && candidate.instance === instance,
+      );
+      const methods = each === undefined ? [] : permittedOf(each, call);
+      // A caller that may call nothing of it learns nothing of it.
+      if (each === undefined || methods.length === 0)
+        throw new RpcError({
+          code: "not_found",
+          message: `there is no service "${servedName({ name: service }, instance)}" here`,
+          origin: "remote",
+        });
+      return {
+        ...nameOf(each),
+        methods: methods.map(([name, method]) => describe(name, method)),
+      };
+    },
+  };
+}
+
+function nameOf({ service, instance }: Reflectable): Omit<ReflectedService, "methods"> {
+  return instance === undefined ? { service: service.name } : { service: service.name, instance };
+}
+
+/** The methods that `allow` lets the caller call. */
+function permittedOf({ service, instance }: Reflectable, call: CallContext): [string, AnyMethod][] {
+  const served = { name: servedName(service, instance) };
+  return Object.entries(service.methods).filter(([name]) => call.permits(methodPath(served, name)));
+}
+
+function summaryOf(name: string, { kind, idempotent, replay, priority }: AnyMethod): ReflectedMethod {
+  return { name, kind, idempotent, replay, priority };
+}
+
+/** Each method is described once: a contract does not change. */
+const described = new WeakMap<AnyMethod, Omit<DescribedMethod, "name">>();
+
+function describe(name: string, method: AnyMethod): DescribedMethod {
+  let known = described.get(method);
+  if (known === undefined) {
+    const { timeoutMs, input, items, output, errors } = method;
+    known = {
+      ...summaryOf("", method),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      ...schemaOf("input", input, "input"),
+      ...schemaOf("items", items, "input"),
+      ...schemaOf("output", output, "output"),
+      errors: Object.fromEntries(
+        Object.entries(errors).map(([reason, schema]) => [reason, jsonSchemaOf(schema, "output")]),
+      ),
+    };
+    described.set(method, known);
+  }
+  return { ...known, name };
+}
+
+function schemaOf(
+  name: "input" | "items" | "output",
+  schema: Schema,
+  side: "input" | "output",
+): { readonly [part in "input" | "items" | "output"]?: JsonSchema } {
+  return isVoidSchema(schema) ? {} : { [name]: jsonSchemaOf(schema, side) };
+}
+
+export { Reflection } from "../contract/reflection-service.ts";

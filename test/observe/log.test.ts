@@ -1,0 +1,146 @@
+import { type EngineOptions, implement, type Logger, RpcError, serverStream, service, unary } from "cinnabar";
+import { describe, expect, it } from "vitest";
+import { z } from "zod";
+import { openEngine, pair } from "../matrix/pair.ts";
+import { type Provider, providers, transports } from "../matrix/providers.ts";
+import { deferred, failure, until } from "../matrix/wait.ts";
+
+const Work = service("work.v1", {
+  run: unary({ input: z.enum(["well", "refused", "broken", "held"]), output: z.string(), idempotent: true }),
+  items: serverStream({ output: z.int() }),
+});
+const gate = deferred();
+const work = implement(Work, {
+  async run(how) {
+    if (how === "refused") throw new RpcError({ code: "not_found", message: "there is no such thing" });
+    if (how === "broken") throw new Error("the handler's secret");
+    if (how === "held") await gate.promise;
+    return how;
+  },
+  items: async function* () {
+    yield 1;
+    throw new RpcError({ code: "data_loss", message: "the rest is lost" });
+  },
+});
+
+/** A logger that keeps its lines. */
+function lines() {
+  const kept: { level: string; object: Record<string, unknown>; message: string }[] = [];
+  const at = (level: string) => (object: object, message: string) =>
+    void kept.push({ level, object: object as Record<string, unknown>, message });
+  const logger: Logger = { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  return { kept, logger };
+}
+
+const first = providers[0] as Provider;
+const quiet: EngineOptions = { onHandlerError: () => {} };
+
+describe.each(transports)("the logger over $name", (provider) => {
+  it("has one line for each failed call, on each side, and none for others", async () => {
+    const [atServer, atClient] = [lines(), lines()];
+    const { api, peer } = await pair(provider, [work], {
+      server: { ...quiet, logger: atServer.logger },
+      client: { logger: atClient.logger },
+    });
+    await api(Work).run("well");
+    await failure(api(Work).run("refused"));
+    await failure(api(Work).run("broken"));
+    await failure(api(Work, { retry: { attempts: 2, baseDelayMs: 1, codes: ["not_found"] } }).run("refused"));
+    const stream = api(Work).items();
+    const items: number[] = [];
+    await failure(
+      (async () => {
+        for await (const item of stream) items.push(item);
+      })(),
+    );
+    await until(() => atServer.kept.length === 5, "each attempt has a line at the server");
+    const codes = (kept: typeof atServer.kept) => kept.map(({ level, object }) => [level, object.code]);
+    expect(codes(atClient.kept)).toEqual([
+      ["warn", "not_found"],
+      ["error", "internal"],
+      ["warn", "not_found"],
+      ["error", "data_loss"],
+    ]);
+    expect(codes(atServer.kept)).toEqual([
+      ["warn", "not_found"],
+      ["error", "internal"],
+      ["warn", "not_found"],
+      ["warn", "not_found"],
+      ["error", "data_loss"],
+    ]);
+    expect(atClient.kept[0]).toMatchObject({
+      message: expect.stringMatching(/^call of work\.v1\/run failed with not_found after [\d.]+ ms$/),
+      object: { direction: "out", method: "work.v1/run", peer: peer.url, error: "there is no such thing" },
+    });
+    expect(atServer.kept[0]).toMatchObject({
+      message: expect.stringMatching(/^request for work\.v1\/run failed with not_found after/),
+      object: { direction: "in", method: "work.v1/run", error: "there is no such thing" },
+    });
+    // What a handler threw is for `onHandlerError`.
+    expect(JSON.stringify([...atServer.kept, ...atClient.kept])).not.toContain("secret");
+  });
+});
+
+describe("the logger", () => {
+  it("has a line for a slow call, with its phases", async () => {
+    const { kept, logger } = lines();
+    const { api, server } = await pair(first, [work], { server: { logger, slowCallMs: 0 } });
+    expect(await api(Work).run("well")).toBe("well");
+    await until(() => kept.length === 1, "the call is logged");
+    expect(kept[0]).toMatchObject({
+      level: "warn",
+      message: expect.stringMatching(/^request for work\.v1\/run took [\d.]+ ms$/),
+      object: { code: "ok", phases: [{ phase: "serving" }] },
+    });
+    expect(server.stats().counters.requestsSucceeded).toBe(1);
+  });
+
+  it("says at another level that a caller gave up, and cannot end a call by throwing", async () => {
+    const { kept, logger } = lines();
+    const { api } = await pair(first, [work], {
+      client: {
+        logger: {
+          ...logger,
+          info(object, message) {
+            logger.info(object, message);
+            throw new Error("the disk is full");
+          },
+        },
+      },
+    });
+    const giveUp = new AbortController();
+    const held = failure(api(Work).run("held", { signal: giveUp.signal }));
+    giveUp.abort();
+    expect(await held).toMatchObject({ code: "cancelled" });
+    expect(kept.map(({ level, object }) => [level, object.code])).toEqual([["info", "cancelled"]]);
+    gate.resolve();
+  });
+
+  it("must have what a logger has", async () => {
+    for (const logger of [null, 5, {}, { ...console, warn: undefined }])
+      await expect(openEngine({ logger: logger as never })).rejects.toThrow(
+        "logger must be a logger with debug, info, warn and error",
+      );
+    const { kept: _, logger } = lines();
+    expect((await openEngine({ logger })).state).toBe("open");
+  });
+});
+
+describe.each(transports)("latency by code over $name", (provider) => {
+  it("tells successes from failures, and both add up", async () => {
+    const { server, client, api } = await pair(provider, [work], { server: quiet });
+    for (let i = 0; i < 3; i++) await api(Work).run("well");
+    for (let i = 0; i < 2; i++) await failure(api(Work).run("refused"));
+    await until(() => server.latency("work.v1/run", "in").count === 5, "all have ended");
+    for (const [engine, direction] of [
+      [server, "in"],
+      [client, "out"],
+    ] as const) {
+      const of = (code?: "ok" | "not_found" | "internal") => engine.latency("work.v1/run", direction, code);
+      expect([of().count, of("ok").count, of("not_found").count, of("internal").count]).toEqual([5, 3, 2, 0]);
+      expect(of().max).toBe(Math.max(of("ok").max, of("not_found").max));
+      const method = engine.stats().methods.find((each) => each.method === "work.v1/run");
+      expect(method).toMatchObject({ succeeded: 3, failures: { not_found: 2 }, latencyMs: { count: 5 } });
+    }
+  });
+});
