@@ -7,9 +7,18 @@ const ping = implement(Ping, { ping: () => {} });
 
 describe("Engine.open", () => {
   it.each([
-    ["carrier-pigeon://roof", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
-    ["", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
-    ["mem", "expected tcp://host:port, verbs://host:port, shm://name or mem://name"],
+    [
+      "carrier-pigeon://roof",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
+    [
+      "",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
+    [
+      "mem",
+      "expected tcp://host:port, verbs://host:port, net://host:port, net+unix:///path, shm://name or mem://name",
+    ],
     ["mem://", "a name has 1 to 64 characters"],
     ["mem://a b", "a name has 1 to 64 characters"],
     ["shm://a/b", "a name has 1 to 64 characters"],
