@@ -151,7 +151,8 @@ export abstract class InboxPort {
     this.#inbox.push(entry);
     if (!this.#armed) return;
     this.#armed = false;
-    realTimers.setImmediate(() => this.onWake());
+    // Not within the turn of the sender. What runs then only sets the next turn of this engine.
+    realTimers.nextTick(() => this.onWake());
   }
 
   /** Something has come while nothing of the port runs: a sleeping port wakes within this call. */

@@ -119,34 +119,28 @@ export class Progress implements Turns {
     this.#run(nowMs, port);
   };
 
-  /** The next turn begins behind this one's microtasks if this one found something, else when the loop has turned. */
+  /**
+   * The next turn begins behind this one's microtasks if this one found something, else when the loop has turned. The
+   * loop's turn is set at once, so it keeps its place among those of others.
+   */
   #schedule(active: boolean): void {
-    if (this.#ticks || this.#scheduled !== undefined) return;
-    const ticksMs = this.#busyLoops > 0 ? busyTicksMs : mostTicksMs;
-    this.#ticks = active && this.#turnMs - this.#loopedMs < ticksMs;
-    if (!this.#ticks) this.#leave();
+    this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
+    if (!active) this.#leftMs = realTimers.now();
+    if (!active || this.#ticks) return;
+    this.#ticks = this.#turnMs - this.#loopedMs < (this.#busyLoops > 0 ? busyTicksMs : mostTicksMs);
     // Ticks run before microtasks, unless a microtask has set them: then they run when no microtask is left.
-    if (active) void resolved.then(this.#setTick);
+    void resolved.then(this.#setTick);
   }
 
   readonly #setTick = (): void => realTimers.nextTick(this.#tick);
 
   readonly #tick = (): void => {
-    const nowMs = realTimers.now();
-    // The loop has its turn now: what ran up to here was this turn's.
-    if (!this.#ticks) {
-      this.#leftMs = nowMs;
-      return;
-    }
-    this.#ticks = false;
-    if (!this.#closed) this.#run(nowMs);
-  };
-
-  /** The event loop has its turn. */
-  #leave(): void {
+    // Up to here the time was this engine's and its callers', and not the loop's.
     this.#leftMs = realTimers.now();
-    this.#scheduled = realTimers.setImmediate(this.#loopTurn);
-  }
+    if (!this.#ticks) return;
+    this.#ticks = false;
+    if (!this.#closed) this.#run(this.#leftMs);
+  };
 
   readonly #loopTurn = (): void => {
     const nowMs = realTimers.now();
@@ -159,12 +153,13 @@ export class Progress implements Turns {
 
   /** A message was queued, work was posted, or a port has woken: makes progress soon. */
   wake(): void {
-    if (this.#scheduled !== undefined || this.#ticks || this.#closed) return;
+    if (this.#closed) return;
     if (this.#runs) {
       this.#wanted = true;
       this.#activeMs = this.#turnMs;
       return;
     }
+    if (this.#scheduled !== undefined || this.#ticks) return;
     this.#disarm();
     this.#activeMs = realTimers.now();
     this.#leftMs = this.#activeMs;
@@ -275,7 +270,9 @@ export class Progress implements Turns {
     }
     // While ports block, one more turn lets the answers to what arrived leave.
     const answers = this.#putOff || this.#wanted || this.#received() !== received;
-    const lingers = this.#goesOn || (blocks ? answers : nowMs - this.#activeMs < lingerMs);
+    // While they spin, only a turn of the loop ends the traffic.
+    const isRecent = this.#scheduled !== undefined || nowMs - this.#activeMs < lingerMs;
+    const lingers = this.#goesOn || (blocks ? answers : isRecent);
     if (lingers || !this.#sleep()) this.#schedule(arrived || this.#goesOn);
   }
 
@@ -321,13 +318,16 @@ export class Progress implements Turns {
     }
     this.#polledMs = Number.POSITIVE_INFINITY;
     this.#looking = false;
+    realTimers.clearImmediate(this.#scheduled);
+    this.#scheduled = undefined;
     return true;
   }
 
   /** Runs a turn that does not count as traffic. */
   #glance(): void {
     this.#disarm();
-    if (this.#scheduled === undefined) this.#leave();
+    this.#leftMs = realTimers.now();
+    this.#scheduled ??= realTimers.setImmediate(this.#loopTurn);
   }
 }
 

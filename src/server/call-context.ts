@@ -67,7 +67,7 @@ export class HandlerCall {
     return this.#session.identity;
   }
 
-  /** @internal Whether `security.allow` lets the caller call a method. */
+  /** Whether `security.allow` lets the caller call the method of this path, such as `files.v1/read`. True without it. */
   permits(path: string): boolean {
     return this.#session.permits(path);
   }
