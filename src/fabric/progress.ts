@@ -318,8 +318,10 @@ export class Progress implements Turns {
     }
     this.#polledMs = Number.POSITIVE_INFINITY;
     this.#looking = false;
+    // A turn that is due would find the ports asleep.
     realTimers.clearImmediate(this.#scheduled);
     this.#scheduled = undefined;
+    this.#ticks = false;
     return true;
   }
 
