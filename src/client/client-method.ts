@@ -77,12 +77,12 @@ export class ClientMethod {
   readonly whenFull: "wait" | "fail";
   readonly priority: Priority;
   readonly lane: number | undefined;
-  /** Of unary calls that say nothing of compression themselves. */
+  /** The compression of unary calls that set none themselves. */
   readonly #compression: ResolvedCompression | undefined;
   /** What every call carries, and its block. */
   readonly #metadata: Metadata | undefined;
   readonly #block: Uint8Array | undefined;
-  /** Of calls that say nothing of attempts themselves. Undefined: they make one. */
+  /** The attempts of calls that set none themselves. Undefined: they make one. */
   readonly policy: RetryPolicy | undefined;
   readonly budget: RetryBudget;
   /** Where its number was looked up last. */

@@ -64,7 +64,7 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   /** From the first request that has left, where there is an idle bound. */
   #quiet: Quiet | undefined;
   #inputsEnded = false;
-  /** Who waits until headers, an item or the end has come. */
+  /** Waits until headers, an item or the end has come. */
   #onBegun: ((error?: RpcError) => void) | undefined;
 
   constructor(

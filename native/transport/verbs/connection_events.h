@@ -85,8 +85,8 @@ struct Refusal {
 /// its guard's. The connection manager is asked as for ConnectionWatch.
 class RefusalWatch {
  public:
-  /// Of connections from the host of `own`. nullptr where the patch is switched off. It tells of
-  /// nothing where libfabric cannot be patched.
+  /// Watches connections from the host of `own`. nullptr where the patch is switched off. It
+  /// reports nothing where libfabric cannot be patched.
   static std::unique_ptr<RefusalWatch> open(const fabric::RawAddress& own);
   ~RefusalWatch();
   RefusalWatch(const RefusalWatch&) = delete;

@@ -195,7 +195,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.#lose(link, connectionAborted);
   }
 
-  /** A connection has ended, or ends now: whoever uses it hears of it. */
+  /** A connection has ended, or ends now. Its users hear of it. */
   #lose(link: Link, status: number): void {
     if (!this.#links.delete(link)) return;
     this.#ungreeted.delete(link);
