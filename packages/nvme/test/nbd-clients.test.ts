@@ -1,10 +1,12 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { mkdir, mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { blocksOf, modulesOf, root } from "../../../test/docs/pages.test-support.ts";
 import { type BlockDevice, memoryDevice, openFileDevice, serveNbd } from "../src/index.ts";
 
 /** The stage disks-clients of `npm test` installs the programs and sets it. */
@@ -106,5 +108,28 @@ describe.skipIf(!hasClients).each(devices)("an NBD server on %s", (_, newDevice)
     await run("nbdcopy", server.uri, "fs-back.img");
     await run("e2fsck", "-fn", "fs-back.img");
     expect((await stat(join(folder, "fs-back.img"))).size).toBe(bytes);
+  });
+});
+
+describe.skipIf(!hasClients)("the guide", () => {
+  it("has a program and commands that work", async () => {
+    const page = "docs/guide/disks.md";
+    const [program] = modulesOf(page).filter(({ name }) => name === "serve.mjs");
+    const [commands] = blocksOf(page).filter(({ comment }) => comment === "runs: serve.mjs");
+    // Beside the packages, which the program imports by their names.
+    await mkdir(join(root, "build"), { recursive: true });
+    const own = await mkdtemp(join(root, "build/disk-guide-"));
+    await writeFile(join(own, "serve.mjs"), program?.text ?? "");
+    const server = spawn(process.execPath, ["serve.mjs"], { cwd: own, stdio: ["ignore", "pipe", "inherit"] });
+    try {
+      const [uri] = await once(server.stdout.setEncoding("utf8"), "data");
+      expect(uri).toBe("nbd+unix:///disk?socket=disk.sock\n");
+      await execute("bash", ["-ec", commands?.text ?? "false"], { cwd: own });
+    } finally {
+      const ended = once(server, "exit");
+      server.kill("SIGTERM");
+      expect(await ended).toEqual([0, null]);
+      await rm(own, { recursive: true });
+    }
   });
 });
