@@ -12,7 +12,7 @@ async function valueAt(device: BlockDevice, index: number): Promise<number> {
   const into = Buffer.alloc(block);
   await device.read(index * block, into);
   const value = into.readUInt32LE(0);
-  for (let at = 4; at < block; at += 4) expect(into.readUInt32LE(at), "a torn block").toBe(value);
+  if (!into.equals(valued(value))) throw new Error(`block ${index} is torn`);
   return value;
 }
 
@@ -91,7 +91,7 @@ describe("a device that loses power", () => {
         await device.restorePower();
         for (const [at, values] of may.entries()) {
           const found = await valueAt(device, at);
-          expect(values, `block ${at} after step ${step}`).toContain(found);
+          if (!values.includes(found)) expect(values, `block ${at} after step ${step}`).toContain(found);
           // What a cut left is on the disk.
           may[at] = [found];
         }
