@@ -10,4 +10,10 @@ export { type FileDevice, type FileDeviceOptions, openFileDevice } from "./devic
 export { type LosesPowerOptions, type LosingDevice, losesPower } from "./device/loses-power.ts";
 export { type DeviceOptions, memoryDevice, nullDevice } from "./device/memory-device.ts";
 export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
+export {
+  type NvmeSubsystem,
+  NvmeTarget,
+  type NvmeTargetOptions,
+  type NvmeTargetStats,
+} from "./nvme/target.ts";
 export type { ConnectionCounts, ConnectionLimits } from "./socket/socket-server.ts";

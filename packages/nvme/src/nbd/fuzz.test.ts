@@ -1,7 +1,7 @@
-import { Duplex } from "node:stream";
 import { expect, it } from "vitest";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice } from "../device/memory-device.ts";
+import { FakeSocket } from "../fake-socket.test-support.ts";
 import { numbersFrom } from "../numbers.test-support.ts";
 import { contextMessage, goMessage, optionMessage, requestMessage } from "./nbd-client.test-support.ts";
 import { nbdConnection } from "./nbd-server.ts";
@@ -9,16 +9,6 @@ import { magic, option } from "./protocol.ts";
 
 /** How many mutated messages are tried. The stage disks-fuzz of `npm test` sets ten million. */
 const messages = Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 20_000);
-
-/** A socket without a network: the test pushes what the server reads and collects what it writes. */
-class FakeSocket extends Duplex {
-  readonly sent: Buffer[] = [];
-  override _read(): void {}
-  override _write(part: Buffer, _encoding: string, done: () => void): void {
-    this.sent.push(part);
-    done();
-  }
-}
 
 const extremes32 = [0, 1, 511, 4096, 65_536, 65_537, 2 ** 25, 2 ** 25 + 1, 2 ** 31, 2 ** 32 - 1];
 const extremes64 = [

@@ -41,6 +41,18 @@ export class ByteWriter {
       else this.#socket.write(part);
   }
 
+  /** Resolves when the socket does not ask for a pause: a peer that reads no answers gets no more of them. */
+  async drained(): Promise<void> {
+    if (!this.#socket.writableNeedDrain || this.isGone) return;
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        this.#socket.off("drain", done).off("close", done);
+        resolve();
+      };
+      this.#socket.on("drain", done).on("close", done);
+    });
+  }
+
   /** Sends what waits, then ends the socket. Resolves when it has left, or the socket is gone. */
   async end(): Promise<void> {
     if (this.isGone) return;
