@@ -11,7 +11,7 @@ export class ByteWriter {
     socket.once("close", () => (this.#hasEnded = true));
   }
 
-  /** Nobody takes what is written. */
+  /** Nobody takes what is written: the socket is gone, or is ending. */
   get isGone(): boolean {
     return this.#hasEnded || this.#socket.destroyed;
   }
@@ -56,6 +56,7 @@ export class ByteWriter {
   /** Sends what waits, then ends the socket. Resolves when it has left, or the socket is gone. */
   async end(): Promise<void> {
     if (this.isGone) return;
+    this.#hasEnded = true;
     await new Promise<void>((resolve) => {
       this.#socket.once("close", resolve);
       this.#socket.end(resolve);
