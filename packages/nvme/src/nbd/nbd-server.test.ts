@@ -3,7 +3,7 @@ import { lstat, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
 import { losesPower } from "../device/loses-power.ts";
 import { memoryDevice, nullDevice } from "../device/memory-device.ts";
@@ -311,7 +311,7 @@ describe("a client that breaks the protocol", () => {
     client.send(requestMessage({ type: command.write, bytes: 4096 }), Buffer.alloc(4000, 1));
     client.socket.end();
     await client.ended();
-    await vi.waitFor(() => expect(server.stats().open).toBe(0));
+    await expect.poll(() => server.stats().open).toBe(0);
     expect(await device.compare(0, Buffer.alloc(4096))).toBe(true);
   });
 });
@@ -338,7 +338,6 @@ describe("clients that are silent or slow", () => {
   it("are ended when their handshake takes too long", async () => {
     const { uri } = await serve(nullDevice({ bytes }), { handshakeTimeoutMs: 20 });
     const client = await NbdClient.connect(uri);
-    await client.greet();
     await client.ended();
   });
 
@@ -370,8 +369,8 @@ describe("clients that are silent or slow", () => {
     const request = requestMessage({ type: command.read, bytes: 32 * mib });
     client.send(...Array.from({ length: 1000 }, () => request));
     const good = await NbdClient.open(uri);
-    expect((await good.read(0, mib)).length).toBe(mib);
-    await vi.waitFor(() => expect(servers[0]?.stats().open).toBe(1));
+    expect((await good.read(0, 4096)).length).toBe(4096);
+    await expect.poll(() => servers[0]?.stats().open).toBe(1);
     // 4 MiB of the connection, what the kernel took of it, and what the other client read; of 31 GiB asked for.
     expect(bytesRead).toBeLessThan(16 * mib);
     client.socket.destroy();
@@ -395,7 +394,7 @@ describe("serving", () => {
     const { uri, server } = await serve(withOperation(nullDevice({ bytes }), { flush: () => isHeld }));
     const client = await NbdClient.open(uri);
     client.send(requestMessage({ type: command.flush, cookie: 5 }));
-    await vi.waitFor(() => expect(server.stats().others).toBe(1));
+    await expect.poll(() => server.stats().others).toBe(1);
     const closed = server.close();
     finish();
     expect((await client.chunk()).cookie).toBe(5);
