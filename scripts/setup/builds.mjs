@@ -110,7 +110,7 @@ export async function buildTypeScript(purpose) {
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
   // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
   const examples = fingerprint([...forPrograms, "tsconfig.examples.json", "packages/group"]);
-  const programs = fingerprint([...forPrograms, "packages/group", "bench", "test"]);
+  const programs = fingerprint([...forPrograms, "packages/group", "packages/nvme", "bench", "test"]);
   const forBuild = { stamp: "build", output: "build/examples" };
   if (purpose === "demo") {
     const project = "tsconfig.examples.json";
@@ -124,16 +124,27 @@ export async function buildTypeScript(purpose) {
     return;
   }
   await buildGroups(forPackage);
+  await buildOther("nvme", "disks", forPackage);
   await buildPart({
     ...{ ...forBuild, what: "the programs", args: compile("tsconfig.programs.json"), prints: [programs] },
   });
 }
 
 /** An example and processes of tests use them. @param {readonly string[]} forPackage */
-function buildGroups(forPackage) {
+const buildGroups = (forPackage) => buildOther("group", "groups", forPackage);
+
+/**
+ * Builds a package that uses `cinnabar` into its own dist/.
+ *
+ * @param {string} name of its folder in packages/
+ * @param {string} what
+ * @param {readonly string[]} forPackage
+ */
+function buildOther(name, what, forPackage) {
+  const folder = `packages/${name}`;
   return buildPart({
-    ...{ stamp: "group", what: "groups", args: compile("packages/group/tsconfig.json") },
-    ...{ output: "packages/group/dist/index.js", prints: [fingerprint([...forPackage, "packages/group"])] },
+    ...{ stamp: name, what, args: compile(`${folder}/tsconfig.json`) },
+    ...{ output: `${folder}/dist/index.js`, prints: [fingerprint([...forPackage, folder])] },
   });
 }
 

@@ -2,6 +2,7 @@ import { ask, live, root } from "../setup/command.mjs";
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
 import { runConsumers } from "./consumers.mjs";
+import { fuzzDisks, installClientsOfDisks, runClientsOfDisks } from "./disks.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
@@ -162,6 +163,20 @@ export const stages = [
     when: "alone",
     what: "ten million mutated messages of each kind that native code reads, under ASan and UBSan",
     run: fuzzUnderSanitizers,
+  },
+  {
+    name: "disks-clients",
+    when: "often",
+    what: "disks of packages/nvme under clients of others: libnbd and QEMU, which it installs",
+    prepare: installClientsOfDisks,
+    lack: "NO TEST WITH CLIENTS OF DISKS",
+    run: runClientsOfDisks,
+  },
+  {
+    name: "disks-fuzz",
+    when: "alone",
+    what: "ten million mutated messages of each protocol of packages/nvme",
+    run: fuzzDisks,
   },
   { name: "tsan", when: "often", what: "C++ tests under ThreadSanitizer", run: runUnderThreadSanitizer },
   {
