@@ -93,6 +93,7 @@ function reference() {
     options: "cinnabar/options",
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
+    otel: "cinnabar-otel",
   }).map(([entry, text]) => ({
     text,
     items: [
