@@ -151,7 +151,7 @@ class CallTrace {
   /** `error`: what the items ended with; null when their reader wants no more. */
   #endItems(error: unknown): void {
     if (error === undefined) this.#end(this.#abortCode() ?? "ok");
-    else if (error === null) this.#end(this.#abortCode() ?? "cancelled", "the reader wants no more items");
+    else if (error === null) this.#end(this.#abortCode() ?? "cancelled");
     else this.#fail(error);
   }
 

@@ -1,11 +1,10 @@
 import type { Attributes, HrTime, ValueType } from "@opentelemetry/api";
-import type { CallDirection } from "cinnabar/inspect";
 import { anything, boolean, type FieldsOf, resolveOptions } from "cinnabar/options";
-import { durationMetric } from "../conventions.ts";
 import {
   type Collection,
   cumulative,
   dataPointType,
+  durations,
   type HistogramValue,
   type Metric,
   type MetricData,
@@ -36,11 +35,6 @@ export const durationBoundsSeconds: readonly number[] = Object.freeze([
   ...[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
 ]);
 const boundsMs = durationBoundsSeconds.map((seconds) => seconds * 1000);
-
-const descriptions: Readonly<Record<CallDirection, string>> = {
-  out: "Duration of outgoing calls, with their retries",
-  in: "Duration of incoming calls, from the request's arrival to the answer's departure",
-};
 
 /** `ValueType.DOUBLE`, without loading the API. */
 const double: ValueType = 1;
@@ -143,12 +137,7 @@ function durationData(totals: Totals, times: Times): MetricData[] {
       };
       return { ...times, attributes, value };
     });
-    const descriptor = {
-      name: durationMetric[direction],
-      description: descriptions[direction],
-      unit: "s",
-      valueType: double,
-    };
+    const descriptor = descriptorOf(durations[direction]);
     return [
       {
         descriptor,
@@ -174,7 +163,7 @@ function valueData(totals: Totals, times: Times): MetricData[] {
   });
 }
 
-function descriptorOf({ name, unit, description }: Metric) {
+function descriptorOf({ name, unit, description }: Pick<Metric, "name" | "unit" | "description">) {
   return { name, unit, description, valueType: double };
 }
 

@@ -1,5 +1,5 @@
 import type { Attributes, HrTime, ValueType } from "@opentelemetry/api";
-import { own } from "../conventions.ts";
+import { durationMetric, own } from "../conventions.ts";
 
 /** How values of one series that come from several engines become one. */
 export type Combination = "sum" | "max" | "min";
@@ -33,6 +33,22 @@ function counter(
 ): Metric {
   return { name: `cinnabar.${name}`, unit, description, kind: "counter", combination: "sum", attributes };
 }
+
+/** The two metrics of the conventions: histograms of seconds. */
+export const durations = {
+  out: {
+    name: durationMetric.out,
+    unit: "s",
+    description: "Duration of outgoing calls, with their retries",
+    kind: "histogram",
+  },
+  in: {
+    name: durationMetric.in,
+    unit: "s",
+    description: "Duration of incoming calls, from the request's arrival to the answer's departure",
+    kind: "histogram",
+  },
+} as const;
 
 /** All metrics of Cinnabar's own, each of which is read from the statistics of engines, lanes and peers. */
 export const metrics = {
@@ -76,14 +92,14 @@ export const metrics = {
   stallTime: counter("event_loop.stall.time", "s", "How long the event loop of an engine was blocked"),
   backendState: gauge(
     "backend.state",
-    "1",
+    "{backend}",
     "1 for the state that a backend is in, 0 for the others",
     ["server.address", own.state],
     "max",
   ),
   healthServing: gauge(
     "health.serving",
-    "1",
+    "{service}",
     "1 while a service serves, else 0; without a name: the whole engine",
     [own.service],
     "min",
