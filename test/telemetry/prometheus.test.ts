@@ -199,8 +199,10 @@ describe("Prometheus, which scrapes a server that is called", () => {
       prometheus.kill();
       return exited;
     });
-    // Rates need two samples of each job.
-    const sampled = 'count by (job) (count_over_time(cinnabar_sessions{job=~"plain|units"}[1m]) > 2)';
+    // Rates need two samples of each series: those of calls that succeed and fail, on both sides.
+    // They were there some scrapes ago.
+    const durations = '{__name__=~"rpc_(client|server)_call_duration(_seconds)?_count"}';
+    const sampled = `count by (job) (${durations} offset 4s) == 4`;
     await vi.waitFor(async () => expect(await query(sampled)).toHaveLength(2), {
       timeout: 60_000,
       interval: 200,
