@@ -197,6 +197,11 @@ const scatterSizes = ["4KiB", "64KiB"];
 
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  ...["metrics", "traces1", "traces100"].map((observed) => ({
+    name: `shm.${observed}.ops_vs_off`,
+    ours: [`shm.telemetry.${observed}.ops`],
+    theirs: ["shm.telemetry.off.ops"],
+  })),
   {
     name: "shm.small.1.p50_vs_ring",
     ours: ["shm.small.1.p50_us"],

@@ -1,6 +1,7 @@
 import { ask, live, root } from "../setup/command.mjs";
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
+import { getPrometheus } from "../setup/test-programs.mjs";
 import { runConsumers } from "./consumers.mjs";
 import { fuzzDisks, installClientsOfDisks, runClientsOfDisks } from "./disks.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
@@ -196,6 +197,14 @@ export const stages = [
         run: () => runAreas(name, areas),
       }),
   ),
+  {
+    name: "telemetry",
+    when: "often",
+    what: "Debian's Prometheus scrapes servers; rules and dashboard are asked of it",
+    prepare: getPrometheus,
+    lack: "NO TEST WITH PROMETHEUS",
+    run: () => runVitest({ name: "telemetry", args: ["test/telemetry/"], env: { CINNABAR_PROMETHEUS: "1" } }),
+  },
   {
     name: "consumers",
     when: "often",

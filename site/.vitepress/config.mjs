@@ -94,6 +94,7 @@ function reference() {
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
     nvme: "cinnabar-nvme",
+    otel: "cinnabar-otel",
   }).map(([entry, text]) => ({
     text,
     items: [

@@ -1,5 +1,6 @@
 import type { MethodStats } from "../base/observe/call-metrics.ts";
 import type { Counters } from "../base/observe/counters.ts";
+import { boolean, type FieldsOf } from "../base/options/options.ts";
 import type { PortDescription } from "../fabric/libfabric/port-report.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
 import { type LockedMemory, lockedMemory } from "../fabric/rdma/pinned-memory.ts";
@@ -9,9 +10,18 @@ import { registrations } from "../memory/registration-cache.ts";
 import type { Identity } from "../security/identity.ts";
 import type { SecurityStats } from "../security/security-meter.ts";
 import type { AdmissionStats } from "../server/admission.ts";
+import type { ServiceHealth } from "../server/health-book.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
 import type { EngineParts } from "./engine-parts.ts";
+
+/** The options of `engine.stats`. */
+export interface StatsOptions {
+  /** Adds the histograms of the latencies to `methods`, by code. Each has up to some kilobytes. Default false. */
+  readonly histograms?: boolean;
+}
+
+export const statsFields = { histograms: boolean(false) } satisfies FieldsOf<StatsOptions>;
 
 /** State and counters of one port of an engine. */
 export interface PortStats extends PortGauges, PortDescription {
@@ -68,11 +78,13 @@ export interface EngineStats extends Traffic {
   readonly security: SecurityStats;
   /** Calls by method and direction: how many, with which codes, and their latency. */
   readonly methods: readonly MethodStats[];
+  /** The health of each service, as checks get it; that of the whole engine is named "". */
+  readonly health: readonly (ServiceHealth & { readonly service: string })[];
   readonly ports: readonly PortStats[];
 }
 
 /** What the parts of an engine hold now. */
-export function statsOf(parts: EngineParts): EngineStats {
+export function statsOf(parts: EngineParts, histograms = false): EngineStats {
   const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
     parts;
   return {
@@ -92,7 +104,8 @@ export function statsOf(parts: EngineParts): EngineStats {
     replayBytes: replays.bytes,
     admission: parts.admission.stats(),
     security: parts.securityMeter.stats(identitiesOf(sessions), forgeriesOf(parts.counters)),
-    methods: parts.metrics.stats(),
+    methods: parts.metrics.stats(histograms),
+    health: parts.health.all(parts.served.services.map(([name]) => name)),
     ports: ports.all.map(portStats),
   };
 }

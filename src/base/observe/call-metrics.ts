@@ -2,7 +2,7 @@ import type { RpcCode } from "../errors/code.ts";
 import { codeFromNumber, codeToNumber, okNumber } from "../errors/code.ts";
 import type { CallLog } from "./call-log.ts";
 import type { CallDirection } from "./channels.ts";
-import { Histogram, type HistogramSummary } from "./histogram.ts";
+import { Histogram, type HistogramData, type HistogramSummary } from "./histogram.ts";
 
 /** Statistics of one method in one direction, over all peers, since the engine opened. */
 export interface MethodStats {
@@ -19,6 +19,11 @@ export interface MethodStats {
    * `measureLatency` is false.
    */
   readonly latencyMs: HistogramSummary;
+  /**
+   * The histogram behind `latencyMs` for each code that occurred, as plain data for `Histogram.from`. There only where
+   * `stats({ histograms: true })` asks for it.
+   */
+  readonly latencyMsByCode?: Readonly<Partial<Record<RpcCode | "ok", HistogramData>>>;
 }
 
 const codes = 17;
@@ -64,7 +69,14 @@ export class MethodMetrics {
     return this.#ends.some((times) => times > 0);
   }
 
-  stats(): MethodStats {
+  #latencyMsByCode(): Partial<Record<RpcCode | "ok", HistogramData>> {
+    const byCode: Partial<Record<RpcCode | "ok", HistogramData>> = {};
+    for (const [number, latency] of this.#latencies.entries())
+      if (latency !== undefined) byCode[codeFromNumber(number) ?? "ok"] = latency.toJSON();
+    return byCode;
+  }
+
+  stats(histograms = false): MethodStats {
     const failures: Partial<Record<RpcCode, number>> = {};
     let failed = 0;
     for (let number = okNumber + 1; number < codes; number++) {
@@ -79,6 +91,7 @@ export class MethodMetrics {
       failed,
       failures,
       latencyMs: this.latencyMs().summary(),
+      ...(histograms ? { latencyMsByCode: this.#latencyMsByCode() } : {}),
     };
   }
 }
@@ -125,9 +138,9 @@ export class CallMetrics {
   }
 
   /** Statistics of the methods that were called at least once. */
-  stats(): MethodStats[] {
+  stats(histograms = false): MethodStats[] {
     return [...this.#out.values(), ...this.#in.values()]
       .filter(({ called }) => called)
-      .map((metrics) => metrics.stats());
+      .map((metrics) => metrics.stats(histograms));
   }
 }
