@@ -50,4 +50,14 @@ export const commands: readonly ListedCommand[] = [
     summary: "Prints whether a server or a service serves, once or at each change.",
     load: async () => (await import("./commands/health.ts")).health,
   },
+  {
+    name: "completion",
+    summary: "Prints the completion of a shell, which knows the methods of servers.",
+    load: async () => (await import("./commands/completion.ts")).completion,
+  },
+  {
+    name: "man",
+    summary: "Prints the manual page.",
+    load: async () => (await import("./commands/man.ts")).man,
+  },
 ];

@@ -14,7 +14,7 @@ const shownUrl = "net://127.0.0.1:7400";
 /** The lines of a page's shell blocks that look at it. */
 function commandsOf(page: string): string[] {
   const text = readFileSync(fileURLToPath(new URL(`../../../docs/guide/${page}`, import.meta.url)), "utf8");
-  const blocks = [...text.matchAll(/```sh\n([^]*?)```/g)].map(([, block = ""]) => block);
+  const blocks = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = ""]) => block);
   return [...new Set(blocks.flatMap((block) => block.split("\n")))].filter((line) => line.includes(shownUrl));
 }
 
