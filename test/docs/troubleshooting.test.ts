@@ -79,8 +79,10 @@ const noMessages: readonly RegExp[] = [
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
   /^Usage: cinnabar|^ {2}--cert FILE|^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
-  /^(Builds|Prints|Makes|Calls|Measures) .*\.$|^any amount can be pinned$/,
+  /^(Builds|Prints|Makes|Calls|Measures|Loads) .*\.$|^any amount can be pinned$/,
   /^…: connected in … to …$|^… sent, (…|none) answered|^its event loop does not answer$/,
+  // Scripts for shells, and the manual page.
+  /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.
   /native\/build\/Release|^\/proc\/sys|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
 ];

@@ -51,6 +51,11 @@ export const commands: readonly ListedCommand[] = [
     load: async () => (await import("./commands/health.ts")).health,
   },
   {
+    name: "bench",
+    summary: "Loads a server, in a closed loop or by a rate, and prints its latency.",
+    load: async () => (await import("./commands/bench.ts")).bench,
+  },
+  {
     name: "completion",
     summary: "Prints the completion of a shell, which knows the methods of servers.",
     load: async () => (await import("./commands/completion.ts")).completion,

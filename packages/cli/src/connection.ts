@@ -1,7 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
 import type { ParseArgsConfig } from "node:util";
-import { Engine, type Peer, type RpcCode, RpcError, type SecurityOptions } from "cinnabar/standard";
+import {
+  Engine,
+  type EngineOptions,
+  type Peer,
+  type RpcCode,
+  RpcError,
+  type SecurityOptions,
+} from "cinnabar/standard";
 import { UsageError } from "./command.ts";
 import { milliseconds } from "./quantities.ts";
 import type { Terminal } from "./terminal.ts";
@@ -89,7 +96,7 @@ export interface Connection {
 }
 
 /**
- * Runs `work` with an engine that only connects, and returns the exit status. It prints one line for a failure, with
+ * Runs `work` with an engine, and returns the exit status. The engine only connects, unless `serving` says otherwise. It prints one line for a failure, with
  * the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command ends with the status of that. The
  * engine is closed in any case. A second Ctrl-C ends the process at once.
  *
@@ -100,13 +107,14 @@ export async function withEngine(
   values: ConnectionValues,
   terminal: Terminal,
   work: (connection: Connection) => Promise<number>,
+  serving: EngineOptions = {},
 ): Promise<number> {
   const timeoutMs =
     values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
   const ending = endOfProcess();
   let engine: Engine | undefined;
   try {
-    engine = await openEngine(values);
+    engine = await openEngine(values, serving);
     const status = await work({
       engine,
       signal: ending.signal,
@@ -162,10 +170,10 @@ async function dial(engine: Engine, url: string, timeoutMs: number, name: string
   }
 }
 
-async function openEngine(values: ConnectionValues): Promise<Engine> {
+async function openEngine(values: ConnectionValues, serving: EngineOptions): Promise<Engine> {
   const security = securityOf(values);
   try {
-    return await Engine.open(security === undefined ? {} : { security });
+    return await Engine.open(security === undefined ? serving : { ...serving, security });
   } catch (error) {
     // The options are right: what is wrong is in the files.
     if (error instanceof TypeError || error instanceof RangeError)

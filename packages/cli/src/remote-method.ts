@@ -140,18 +140,19 @@ async function told<T>(answer: Promise<T>, url: string): Promise<T> {
     return await answer;
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
-    const remedy = reflectionRemedies[error.code];
-    if (remedy === undefined) throw commandError(error);
-    throw new CommandError(`${url} ${remedy}`, statusOf(error.code), error);
+    const message = silence(url)[error.code];
+    if (message === undefined) throw commandError(error);
+    throw new CommandError(message, statusOf(error.code), error);
   }
 }
 
-const reflectionRemedies: { readonly [code in RpcError["code"]]?: string } = {
-  unimplemented:
-    "does not tell its methods: open its engine with reflection: true, or give --contract FILE to call and describe",
-  permission_denied:
-    "does not let this identity ask for its methods: let security.allow permit cinnabar.reflection.v1/list and cinnabar.reflection.v1/describe, or give --contract FILE",
-};
+/** Why a server does not tell its methods, by the code of its answer. */
+function silence(url: string): { readonly [code in RpcError["code"]]?: string } {
+  return {
+    unimplemented: `${url} does not tell its methods: open its engine with reflection: true, or give --contract FILE to call and describe`,
+    permission_denied: `${url} does not let this identity ask for its methods: let security.allow permit cinnabar.reflection.v1/list and cinnabar.reflection.v1/describe, or give --contract FILE`,
+  };
+}
 
 /**
  * The services that a module of JavaScript or TypeScript exports.
