@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Engine, type EngineOptions } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { cinnabar, program, start } from "./cli.test-support.ts";
-import { names, servedFiles } from "./files.test-support.ts";
-import { run } from "./run.ts";
+import { cinnabar, program, start } from "./support/command-line.ts";
+import { names, servedFiles } from "./support/files-service.ts";
+import { run } from "../../packages/cli/src/run.ts";
 
 // Real processes against an engine of this process. It needs neither the addon nor libfabric.
 
@@ -232,7 +232,7 @@ describe("a server that does not answer as wished", () => {
       /^cinnabar call: net:\/\/\S+ does not tell its methods: .*--contract FILE[^\n]*\n$/,
     );
     const contract = join(folder, "contract.mjs");
-    const cinnabarAt = pathToFileURL(fileURLToPath(new URL("../../../dist/index.js", import.meta.url))).href;
+    const cinnabarAt = pathToFileURL(fileURLToPath(new URL("../../dist/index.js", import.meta.url))).href;
     const zodAt = import.meta.resolve("zod");
     writeFileSync(
       contract,

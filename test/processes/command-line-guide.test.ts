@@ -5,15 +5,15 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Engine } from "cinnabar";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { program } from "./cli.test-support.ts";
-import { servedFiles } from "./files.test-support.ts";
+import { program } from "./support/command-line.ts";
+import { servedFiles } from "./support/files-service.ts";
 
 /** The server that the pages call. */
 const shownUrl = "net://127.0.0.1:7400";
 
 /** The lines of a page's shell blocks that look at it. */
 function commandsOf(page: string): string[] {
-  const text = readFileSync(fileURLToPath(new URL(`../../../docs/guide/${page}`, import.meta.url)), "utf8");
+  const text = readFileSync(fileURLToPath(new URL(`../../docs/guide/${page}`, import.meta.url)), "utf8");
   const blocks = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = ""]) => block);
   return [...new Set(blocks.flatMap((block) => block.split("\n")))].filter((line) => line.includes(shownUrl));
 }
