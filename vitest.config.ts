@@ -20,6 +20,15 @@ const inProcess = [
   ...["regression", "retry", "unary"],
 ];
 
+/** Folders of `test/` that take minutes to start programs: a stage of its own, `programs`. */
+const startPrograms = ["bench", "demo", "package", "processes"];
+
+/** What `npm test` has of `test/processes/`: a process that dies, that closes, that is sent a signal. */
+const smokeOfProcesses = ["close", "death", "missing", "shm-places", "signals"];
+
+const folders = (names: readonly string[]) => names.map((folder) => `test/${folder}/**/*.test.ts`);
+const smoke = smokeOfProcesses.map((name) => `test/processes/${name}.test.ts`);
+
 /**
  * Files share a process and what it has imported: their tests leave nothing behind, and importing takes longer than
  * testing. Where leaks are looked for and on devices, whose ports hold much of a small machine, each file has a
@@ -74,7 +83,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "behaviour",
-          include: inProcess.map((folder) => `test/${folder}/**/*.test.ts`),
+          include: folders(inProcess),
           setupFiles: ["test/matrix/nothing-left.ts"],
           ...inSharedProcesses,
         },
@@ -82,13 +91,24 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "processes",
+          name: "apart",
           include: ["test/**/*.test.ts", ...needProcess],
           exclude: [
             ...configDefaults.exclude,
             ...notInstalled,
-            ...inProcess.map((folder) => `test/${folder}/**`),
+            ...folders(inProcess),
+            ...folders(startPrograms.filter((folder) => folder !== "processes")),
+            `test/processes/!(${smokeOfProcesses.join("|")}).test.ts`,
           ],
+          setupFiles: ["test/matrix/nothing-left.ts"],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "programs",
+          include: folders(startPrograms),
+          exclude: [...configDefaults.exclude, ...smoke],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },
       },

@@ -9,7 +9,7 @@ endChildrenOnSignal();
 
 const usage = `npm test [-- STAGE …] [-- PATH | OPTION …]
 
-Without a STAGE: what every commit must pass. A STAGE is a name below, the beginning of several, such as "rdma", or
+Without a STAGE: those of the kind "always". A STAGE is a name below, the beginning of several, such as "rdma", or
 "all". The other words go to the stages vitest (files, folders, options such as --changed=main), native and
 native-debug (options of ctest), both smokes and consumers (files, folders). Without a STAGE they go to vitest.
 `;
@@ -30,7 +30,7 @@ if (unknown.length > 0) {
 }
 const chosen = stages.filter((stage) => {
   if (named.size > 0) return named.has(stage);
-  return args.length > 0 ? stage.name === "vitest" : stage.when === "always" || stage.when === "smoke";
+  return args.length > 0 ? stage.name === "vitest" : stage.when === "always";
 });
 
 /** @type {{ name: string, seconds: number, outcome: import("./test/outcome.mjs").Outcome }[]} */

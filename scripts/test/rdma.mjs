@@ -38,15 +38,8 @@ export const filesOnDevices = () =>
     )
     .sort();
 
-/**
- * What every run has: peers that find each other, connections that end, transfers, and bodies too long for a message.
- */
-export const smokeOnDevices = [
-  "test/rdma/peers",
-  "test/rdma/connections",
-  "test/bulk/transfer",
-  "test/unary/overflow",
-];
+/** What every run has: peers that find each other, connections that end, transfers. */
+export const smokeOnDevices = ["test/rdma/peers", "test/rdma/connections", "test/bulk/transfer"];
 
 /**
  * The parts of a whole run, each some minutes; a file belongs to the first that has it, and to the last where none

@@ -28,9 +28,9 @@ import { runVitest } from "./vitest.mjs";
 /**
  * @typedef {object} Stage
  * @property {string} name of groups with its part behind a dash, as "rdma-bulk"
- * @property {"always" | "smoke" | "often" | "alone"} when `npm test` without names runs "always" and "smoke"; the tests
- * of a smoke are part of longer stages. Continuous integration adds some of "often". "alone" needs a machine that does
- * nothing else, or takes many minutes. Tests take their long form in "often" and "alone"
+ * @property {"always" | "commit" | "often" | "alone"} when `npm test` without names runs "always". Continuous integration
+ * adds every "commit", in the short form too, and some of "often". "alone" needs a machine that does nothing else, or
+ * takes many minutes. Tests take their long form in "often" and "alone"
  * @property {string} what
  * @property {() => Promise<unknown>} [prepare] makes what the stage needs; where it cannot, the stage is skipped
  * @property {string} [lack] what to say then
@@ -66,10 +66,15 @@ export const stages = [
     what: "C++ tests, release build",
     run: (args) => runNativeTests("release", {}, args),
   },
-  { name: "vitest", when: "always", what: "all TypeScript tests", run: (args) => runVitest({ args }) },
+  {
+    name: "vitest",
+    when: "always",
+    what: "TypeScript tests, but for most of those that start programs",
+    run: (args) => runVitest({ args: args.length > 0 ? args : ["--project=!programs"] }),
+  },
   {
     name: "rdma-smoke",
-    when: "smoke",
+    when: "always",
     what: "a smoke of the tests on RDMA devices, in the guest",
     prepare: async () => {
       if ((await kernelOfGuest()) === undefined)
@@ -79,8 +84,14 @@ export const stages = [
     run: (args) => runPartOnDevices("smoke", args.length > 0 ? args : smokeOnDevices),
   },
   {
+    name: "programs",
+    when: "commit",
+    what: "TypeScript tests that start programs: processes, the demo, the package, the benchmarks",
+    run: () => runVitest({ name: "programs", args: ["--project=programs"] }),
+  },
+  {
     name: "sanitizers-smoke",
-    when: "smoke",
+    when: "commit",
     what: "a smoke of the tests under ASan, UBSan and LSan",
     run: (args) =>
       runUnderSanitizers({ name: "smoke", filters: args.length > 0 ? args : smokeUnderSanitizers.filters }),
@@ -197,7 +208,7 @@ export function stagesOf(word) {
   const own = stages.filter(({ name }) => name === word);
   if (own.length > 0) return own;
   return stages.filter(
-    ({ name, when }) => when !== "smoke" && (word === "all" || name.startsWith(`${word}-`)),
+    ({ name }) => !name.endsWith("-smoke") && (word === "all" || name.startsWith(`${word}-`)),
   );
 }
 

@@ -290,9 +290,7 @@ export class EngineParts {
       services: this.served.services,
       methods: this.served.methods,
       builtins: controlMethods(this.memory.shares, this.borrowing, this.incarnation, builtins),
-      get toldHealth() {
-        return health.told;
-      },
+      toldHealth: () => health.told,
       lanesFor: (port) => this.laneBoard.at(port),
     };
   }

@@ -58,7 +58,7 @@ export interface EngineServices extends LinkServices {
   /** Control methods by their number from `firstBuiltin` on. */
   readonly builtins: readonly (ServedMethod | undefined)[];
   /** Which services do not serve; undefined while nobody has said so. */
-  readonly toldHealth?: ToldHealth | undefined;
+  readonly toldHealth?: () => ToldHealth | undefined;
   /** The worker lanes that this engine speaks for, as they are told to whoever says hello at the port. */
   lanesFor(port: Port): readonly LaneAddress[];
 }

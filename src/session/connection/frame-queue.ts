@@ -1,12 +1,34 @@
 import type { ByteShare } from "../../base/flow/byte-budget.ts";
+import type { EncodeTarget } from "../../wire/codec.ts";
 
 /** Short frames share a chunk: a peer that makes millions of them wait makes this side keep their bytes, no more. */
 const chunkBytes = 2048;
 
-interface Chunk {
-  readonly bytes: Uint8Array;
+/** Memory of frames, one behind the other. What lies behind the used bytes may be of former frames. */
+export interface Chunk {
+  readonly bytes: EncodeTarget;
+  readonly view: DataView;
   used: number;
   frames: number;
+}
+
+/**
+ * Chunks whose frames have left, for the next ones of any queue. Where requests wait by the thousand, to allocate and
+ * collect a chunk for every few of them takes longer than to encode them.
+ */
+const spares: Chunk[] = [];
+const mostSpares = 64;
+
+function chunkOf(byteLength: number): Chunk {
+  const bytes = Buffer.allocUnsafeSlow(byteLength);
+  return { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, byteLength), used: 0, frames: 0 };
+}
+
+function spare(chunk: Chunk): void {
+  if (chunk.bytes.byteLength !== chunkBytes || spares.length === mostSpares) return;
+  chunk.used = 0;
+  chunk.frames = 0;
+  spares.push(chunk);
 }
 
 /** Whole encoded frames that wait to be sent, in order. The memory of their chunks is taken from the peer's share. */
@@ -16,6 +38,10 @@ export class FrameQueue {
   /** Chunks before this one have left. */
   #first = 0;
   #bytes = 0;
+  /** A frame is being made in it. */
+  #reserved: Chunk | undefined;
+  /** Where that frame begins. */
+  reservedAt = 0;
 
   constructor(share: ByteShare) {
     this.#share = share;
@@ -29,23 +55,52 @@ export class FrameQueue {
     return this.#first === this.#chunks.length;
   }
 
-  /** Puts a frame last. False, and nothing has changed, where the peer's share has no room for it. */
-  add(frame: Uint8Array): boolean {
-    const { byteLength } = frame;
-    const last = this.#chunks.at(-1);
-    if (!this.empty && last !== undefined && last.used + byteLength <= last.bytes.byteLength) {
-      last.bytes.set(frame, last.used);
-      last.used += byteLength;
-      last.frames++;
-    } else {
-      const isLong = byteLength > chunkBytes / 2;
-      if (!this.#share.take(isLong ? byteLength : chunkBytes)) return false;
-      const bytes = isLong ? frame : new Uint8Array(chunkBytes);
-      if (!isLong) bytes.set(frame);
-      this.#chunks.push({ bytes, used: byteLength, frames: 1 });
-    }
+  /**
+   * Makes room for a frame of `byteLength` bytes behind the others: the last bytes that are used of the chunk that it
+   * returns. The caller fills them at once. Undefined, and nothing has changed, where the peer's share has no room.
+   */
+  place(byteLength: number): Chunk | undefined {
+    const chunk = this.#chunkFor(byteLength);
+    if (chunk !== undefined) this.#add(chunk, byteLength);
+    return chunk;
+  }
+
+  /**
+   * The chunk in which a frame of up to `mostBytes` can be made, behind what is used of it. All of it counts as used
+   * until `keep`, so that what is put in meanwhile lies elsewhere. Undefined where that is too long for a chunk, or the
+   * peer's share has no room for it.
+   */
+  reserve(mostBytes: number): Chunk | undefined {
+    const chunk = mostBytes > chunkBytes / 2 ? undefined : this.#chunkFor(mostBytes);
+    if (chunk === undefined) return undefined;
+    this.#reserved = chunk;
+    this.reservedAt = chunk.used;
+    chunk.used = chunk.bytes.byteLength;
+    return chunk;
+  }
+
+  /** The frame in the reserved chunk has this length. 0: there is none. */
+  keep(byteLength: number): void {
+    const chunk = this.#reserved as Chunk;
+    this.#reserved = undefined;
+    chunk.used = this.reservedAt;
+    if (byteLength > 0) this.#add(chunk, byteLength);
+  }
+
+  #chunkFor(byteLength: number): Chunk | undefined {
+    const last = this.empty ? undefined : this.#chunks.at(-1);
+    if (last !== undefined && last.used + byteLength <= last.bytes.byteLength) return last;
+    const isLong = byteLength > chunkBytes / 2;
+    if (!this.#share.take(isLong ? byteLength : chunkBytes)) return undefined;
+    const chunk = isLong ? chunkOf(byteLength) : (spares.pop() ?? chunkOf(chunkBytes));
+    this.#chunks.push(chunk);
+    return chunk;
+  }
+
+  #add(chunk: Chunk, byteLength: number): void {
+    chunk.used += byteLength;
+    chunk.frames++;
     this.#bytes += byteLength;
-    return true;
   }
 
   /**
@@ -62,6 +117,7 @@ export class FrameQueue {
       frames += chunk.frames;
       this.#share.give(chunk.bytes.byteLength);
       this.#first++;
+      spare(chunk);
     }
     if (this.#first > 64 && 2 * this.#first > this.#chunks.length) {
       this.#chunks.splice(0, this.#first);
@@ -82,8 +138,9 @@ export class FrameQueue {
 
   clear(): void {
     for (let i = this.#first; i < this.#chunks.length; i++) {
-      const { bytes } = this.#chunks[i] as Chunk;
-      this.#share.give(bytes.byteLength);
+      const chunk = this.#chunks[i] as Chunk;
+      this.#share.give(chunk.bytes.byteLength);
+      if (chunk !== this.#reserved) spare(chunk);
     }
     this.#chunks.length = 0;
     this.#first = 0;

@@ -426,7 +426,7 @@ export class Opening implements TlsListener {
     const { services, port } = this.#session;
     this.#awaitsServices = true;
     this.#told = services.services.length;
-    const { toldHealth: health } = services;
+    const health = services.toldHealth?.();
     this.#sayAtOnce(frameKind.welcome, {
       ...this.#greeting(services.services, services.lanesFor(port)),
       health,

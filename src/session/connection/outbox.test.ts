@@ -406,8 +406,13 @@ describe("outbox", () => {
     expect(port.frames.map((frame) => frame.callId)).toEqual([2, 3]);
   });
 
-  it("keeps messages whole when a getter sends, flushes or encodes meanwhile", () => {
+  it.each([
+    ["in a message", 4],
+    ["in what waits", 0],
+  ])("keeps messages whole when a getter sends, flushes or encodes meanwhile, %s", (_, freeSlots) => {
     const { port, outbox } = setUp();
+    const taken: number[] = [];
+    for (let i = freeSlots; i < 4; i++) taken.push(port.takeSlot());
     let inner: unknown;
     const meddler = {
       before: "b",
@@ -426,6 +431,7 @@ describe("outbox", () => {
     outbox.bare(head(1));
     outbox.value(head(4), meddler, noOffer);
     outbox.bare(head(5));
+    for (const slot of taken) port.returnSlot(slot);
     outbox.flush();
     outbox.flush();
     expect(inner).toBeInstanceOf(EncodeError);
@@ -447,6 +453,36 @@ describe("outbox", () => {
     };
     outbox.value(head(1), closer, noOffer);
     expect([port.freeSlots, port.sent.length]).toEqual([2, 0]);
+  });
+
+  it("drops the value that waits when a getter closes it, and gives back the memory", () => {
+    const { outbox, port, share } = setUp({ slots: 0 });
+    outbox.bare(head(1));
+    const closer = {
+      get last() {
+        outbox.close();
+        return "x".repeat(100);
+      },
+    };
+    outbox.value(head(2), closer, noOffer);
+    expect([outbox.queuedBytes, share.bytes, port.sent.length]).toEqual([0, 0, 0]);
+  });
+
+  it("lets a value wait that is longer than the one before, and one that is longer than a chunk", () => {
+    const { outbox, port } = setUp({ slots: 1 });
+    const slot = port.takeSlot();
+    const values = ["a", "b".repeat(600), "c".repeat(1500), "d", { refused: () => 1 }, "e".repeat(3000), "f"];
+    values.forEach((value, i) => {
+      const send = () => outbox.value(head(i + 1), value, noOffer);
+      if (typeof value === "string") send();
+      else expect(send).toThrow(EncodeError);
+    });
+    port.returnSlot(slot);
+    while (outbox.queuedBytes > 0) {
+      outbox.flush();
+      port.complete();
+    }
+    expect(port.frames.map(decoded)).toEqual(values.filter((value) => typeof value === "string"));
   });
 
   it("drops what has not been posted when it is closed, and tells when the last has left", () => {

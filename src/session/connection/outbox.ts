@@ -23,7 +23,7 @@ import {
   numberAfter,
   writeMessageHeader,
 } from "../../wire/message.ts";
-import { FrameQueue } from "./frame-queue.ts";
+import { type Chunk, FrameQueue } from "./frame-queue.ts";
 
 /** What an outbox tells its session. */
 export interface OutboxListener {
@@ -50,6 +50,8 @@ export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
 
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
 const usefulRoom = 2048;
+/** Likewise in a chunk of what waits, where the last value was not longer. */
+const leastRoom = 256;
 
 /** Messages of one session that are posted and not completed; more wait, so that a slow peer cannot take all slots. */
 const maxPosted = 16;
@@ -188,13 +190,7 @@ export class Outbox implements SendListener, Flushable {
   raw(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array = noBytes): void {
     const bodyBytes = prefix.byteLength + body.byteLength;
     const bytes = frameHeaderBytes + bodyBytes;
-    if (!this.#openFor(bytes)) {
-      const frame = new Uint8Array(alignFrame(bytes));
-      writeHead(new DataView(frame.buffer), 0, head, flags, bodyBytes);
-      frame.set(prefix, frameHeaderBytes);
-      frame.set(body, frameHeaderBytes + prefix.byteLength);
-      return this.#wait(frame);
-    }
+    if (!this.#openFor(bytes)) return this.#wait(head, flags, body, prefix);
     const start = this.#at + frameHeaderBytes;
     if (prefix !== noBytes) this.#target.set(prefix, start);
     this.#target.set(body, start + prefix.byteLength);
@@ -225,9 +221,10 @@ export class Outbox implements SendListener, Flushable {
     const prefixBytes = prefix === noBytes ? 0 : prefix.byteLength;
     const before = frameHeaderBytes + prefixBytes;
     const inPlace = this.#openFor(before + usefulRoom);
-    const target = inPlace ? this.#target : scratch;
-    const start = inPlace ? this.#at + before : 0;
-    const encoded = this.#encode(target, start, value, regions);
+    const chunk = inPlace ? undefined : this.#chunkFor(before);
+    const target = inPlace ? this.#target : (chunk?.bytes ?? scratch);
+    const start = inPlace ? this.#at + before : chunk === undefined ? 0 : this.#waiting.reservedAt + before;
+    const encoded = this.#encode(target, start, value, regions, chunk);
     const bytes = encoded.end - encoded.start;
     this.valueBytes = bytes;
     if (this.#closed) return;
@@ -239,6 +236,11 @@ export class Outbox implements SendListener, Flushable {
       if (prefix !== noBytes) target.set(prefix, this.#at + frameHeaderBytes);
       this.#commit(head, flags, prefixBytes + bytes);
       return;
+    }
+    if (chunk !== undefined) {
+      const fits = mayGo && encoded.buffer === target;
+      this.#waiting.keep(fits ? alignFrame(before + bytes) : 0);
+      if (fits) return this.#fill(chunk, head, flags, prefix, prefixBytes + bytes);
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
     if (mayGo && messageHeaderBytes + before + bytes <= this.#messageBytes)
@@ -266,13 +268,27 @@ export class Outbox implements SendListener, Flushable {
     this.raw(head, flags | frameFlag.rendezvous, descriptor, prefix);
   }
 
-  #encode(target: EncodeTarget, start: number, value: unknown, regions: RegionCodec | undefined): Encoded {
+  /** Where a value can be encoded that has to wait. None where that is not sure, as while what comes is held back. */
+  #chunkFor(before: number): Chunk | undefined {
+    if (this.#closed || this.#encoding || this.#held !== undefined) return undefined;
+    // As long as the last one: one that grows out of the chunk is copied twice.
+    return this.#waiting.reserve(before + Math.max(leastRoom, 2 * this.valueBytes));
+  }
+
+  #encode(
+    target: EncodeTarget,
+    start: number,
+    value: unknown,
+    regions: RegionCodec | undefined,
+    chunk: Chunk | undefined,
+  ): Encoded {
     // From inside another value: refused there.
     if (this.#encoding) return encodeAt(target, start, value, regions);
     this.#encoding = true;
     try {
       return encodeAt(target, start, value, regions);
     } catch (error) {
+      if (chunk !== undefined) this.#waiting.keep(0);
       this.#returnUnused();
       throw error;
     } finally {
@@ -414,12 +430,26 @@ export class Outbox implements SendListener, Flushable {
     return !this.#waiting.empty || (this.#latest !== undefined && this.#held === undefined);
   }
 
-  #wait(frame: Uint8Array): void {
+  /** The frame leaves behind those that wait. */
+  #wait(head: FrameHead, flags: number, body: Uint8Array, prefix: Uint8Array): void {
     if (this.#closed) return;
+    const bodyBytes = prefix.byteLength + body.byteLength;
+    const frameBytes = alignFrame(frameHeaderBytes + bodyBytes);
+    const chunk = (this.#held ?? this.#waiting).place(frameBytes);
+    if (chunk === undefined) return this.#listener.onOverrun(this.queuedBytes + frameBytes);
+    const bodyAt = chunk.used - frameBytes + frameHeaderBytes + prefix.byteLength;
+    chunk.bytes.set(body, bodyAt);
+    this.#fill(chunk, head, flags, prefix, bodyBytes);
+  }
+
+  /** Fills in the last frame of a chunk, whose body is in its place. */
+  #fill(chunk: Chunk, head: FrameHead, flags: number, prefix: Uint8Array, bodyBytes: number): void {
     if (!this.#listener.isWatched) this.#listener.watch();
-    const taken = (this.#held ?? this.#waiting).add(frame);
-    const bytes = this.queuedBytes + (taken ? 0 : frame.byteLength);
-    if (!taken || bytes > this.#maxWaitingBytes) this.#listener.onOverrun(bytes);
+    const at = chunk.used - alignFrame(frameHeaderBytes + bodyBytes);
+    writeHead(chunk.view, at, head, flags, bodyBytes);
+    if (prefix !== noBytes) chunk.bytes.set(prefix, at + frameHeaderBytes);
+    for (let i = at + frameHeaderBytes + bodyBytes; i < chunk.used; i++) chunk.bytes[i] = 0;
+    if (this.queuedBytes > this.#maxWaitingBytes) this.#listener.onOverrun(this.queuedBytes);
     else this.#progress.flushSoon(this);
   }
 
