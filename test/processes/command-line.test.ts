@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Engine, type EngineOptions } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { run } from "../../packages/cli/src/run.ts";
 import { cinnabar, program, start } from "./support/command-line.ts";
 import { names, servedFiles } from "./support/files-service.ts";
-import { run } from "../../packages/cli/src/run.ts";
 
 // Real processes against an engine of this process. It needs neither the addon nor libfabric.
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { bytes } from "../quantities.ts";
 import { distribution, seededRandom } from "./distribution.ts";
 import { faultOfRun, Tally } from "./load.ts";
-import { bytes } from "../quantities.ts";
 
 const read = (text: string) => bytes("--size", text);
 
