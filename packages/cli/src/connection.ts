@@ -96,9 +96,9 @@ export interface Connection {
 }
 
 /**
- * Runs `work` with an engine, and returns the exit status. The engine only connects, unless `serving` says otherwise. It prints one line for a failure, with
- * the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command ends with the status of that. The
- * engine is closed in any case. A second Ctrl-C ends the process at once.
+ * Runs `work` with an engine, and returns the exit status. The engine only connects, unless `serving` says otherwise. A
+ * failure is printed as one line, with the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command
+ * ends with the status of that. The engine is closed in any case. A second Ctrl-C ends the process at once.
  *
  * @throws UsageError for wrong options, before anything is opened.
  */
@@ -120,7 +120,8 @@ export async function withEngine(
       signal: ending.signal,
       timeoutMs,
       hasTimeout: values.timeout !== undefined,
-      dial: (url) => dial(engine as Engine, url, timeoutMs, values.name),
+      // Connecting takes no signal: Ctrl-C does not wait for it.
+      dial: (url) => Promise.race([dial(engine as Engine, url, timeoutMs, values.name), ending.aborted]),
     });
     return ending.status ?? status;
   } catch (error) {
@@ -233,10 +234,16 @@ function endOfProcess() {
   };
   process.on("SIGINT", onInterrupt).on("SIGTERM", onTerminate);
   process.stdout.on("error", onClosedOutput);
+  const aborted = new Promise<never>((_, reject) => {
+    controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
+  });
+  aborted.catch(() => {});
   // An engine that only connects does not keep the process alive, but the command does until it has ended.
   const alive = setInterval(() => {}, 2 ** 30);
   return {
     signal: controller.signal,
+    /** Rejects when the signal is aborted. */
+    aborted,
     get status() {
       return status;
     },
