@@ -1,5 +1,7 @@
 import { constants } from "node:crypto";
 import type { SecureContext, SecureContextOptions, TlsOptions } from "node:tls";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { otherRuntime } from "../fabric/libfabric/runtime.ts";
 import type { Credentials, Pem } from "./credential-options.ts";
 import { applicationProtocol } from "./tls-exchange.ts";
 import { Trust } from "./trust.ts";
@@ -7,6 +9,26 @@ import { Trust } from "./trust.ts";
 /** Node's TLS. It loads at first use: a program without `security` starts without it. */
 export function nodeTls(): typeof import("node:tls") {
   return process.getBuiltinModule("node:tls");
+}
+
+/**
+ * Other runtimes than Node lack parts of its TLS.
+ * @throws RpcError `unimplemented` where `security` needs one of them.
+ */
+export function assertSupported({ kind }: Credentials): void {
+  const { openssl_is_boringssl } = process.features as { openssl_is_boringssl?: boolean };
+  if (typeof nodeTls().TLSSocket.prototype.exportKeyingMaterial !== "function")
+    throw lacking("security needs exportKeyingMaterial of node:tls");
+  if (kind === "psk" && openssl_is_boringssl) throw lacking("security.psk needs pre-shared keys in TLS 1.3");
+}
+
+function lacking(what: string): RpcError {
+  return new RpcError({
+    code: "unimplemented",
+    message: `${what}, which ${otherRuntime() || "this Node"} does not have`,
+    origin: "local",
+    retryable: false,
+  });
 }
 
 /**
