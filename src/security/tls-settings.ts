@@ -16,19 +16,15 @@ export function nodeTls(): typeof import("node:tls") {
  * @throws RpcError `unimplemented` where `security` needs one of them.
  */
 export function assertSupported({ kind }: Credentials): void {
+  const runtime = otherRuntime() || "this Node";
   const { openssl_is_boringssl } = process.features as { openssl_is_boringssl?: boolean };
+  let message = "";
   if (typeof nodeTls().TLSSocket.prototype.exportKeyingMaterial !== "function")
-    throw lacking("security needs exportKeyingMaterial of node:tls");
-  if (kind === "psk" && openssl_is_boringssl) throw lacking("security.psk needs pre-shared keys in TLS 1.3");
-}
-
-function lacking(what: string): RpcError {
-  return new RpcError({
-    code: "unimplemented",
-    message: `${what}, which ${otherRuntime() || "this Node"} does not have`,
-    origin: "local",
-    retryable: false,
-  });
+    message = `security needs exportKeyingMaterial of node:tls, which ${runtime} does not have`;
+  else if (kind === "psk" && openssl_is_boringssl)
+    message = `security.psk needs pre-shared keys in TLS 1.3, which ${runtime} does not have`;
+  if (message !== "")
+    throw new RpcError({ code: "unimplemented", message, origin: "local", retryable: false });
 }
 
 /**

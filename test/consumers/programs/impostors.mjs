@@ -2,19 +2,21 @@
 // that expects another name, and one that trusts another authority. `impostors.mjs KEYS OTHER_KEYS`. Prints what came of
 // each.
 import { Engine, implement } from "cinnabar";
-import { patience, securityOf, Vault } from "./sealed-service.mjs";
+import { patience, tlsOf, Vault } from "./sealed-service.mjs";
 
 const [, , keys = "", otherKeys = ""] = process.argv;
-const own = securityOf(keys, "certificates", "client").tls;
-const other = securityOf(otherKeys, "certificates", "client").tls;
-const security = securityOf(keys, "certificates", "server");
+const own = tlsOf(keys, "client");
+const other = tlsOf(otherKeys, "client");
+const security = { tls: tlsOf(keys, "server") };
 const vault = implement(Vault, { who: () => "anybody", turn() {} });
 const server = await Engine.open({ ...patience, listen: "net://127.0.0.1:0", serve: [vault], security });
 
 /** @param {string} what @param {typeof own} tls @param {string} name */
 async function connect(what, tls, name) {
   const engine = await Engine.open({ ...patience, security: { tls } });
-  const peer = await engine.connect(server.urls[0], { name }).catch(({ code }) => code);
+  const peer = await engine
+    .connect(/** @type {string} */ (server.urls[0]), { name })
+    .catch(({ code }) => code);
   console.log(`${what}: ${typeof peer === "string" ? peer : await peer.client(Vault).who()}`);
   await engine.close();
 }
