@@ -1,5 +1,5 @@
 import type { OnReadOpts } from "node:net";
-import { MessageChannel, type MessagePort } from "node:worker_threads";
+import type { MessagePort } from "node:worker_threads";
 import { otherRuntime } from "../libfabric/runtime.ts";
 
 /*
