@@ -208,7 +208,7 @@ export const stages = [
   {
     name: "consumers",
     when: "often",
-    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1 GB of tools",
+    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1.2 GB of tools",
     run: (args) => runConsumers(args.length > 0 ? { filters: args } : {}),
   },
   {
