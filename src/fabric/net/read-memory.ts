@@ -10,7 +10,11 @@ import { otherRuntime } from "../libfabric/runtime.ts";
 const isNode = otherRuntime() === "";
 const bufferBytes = 256 * 1024;
 
-/** One for all sockets of this thread: what was read is taken out before anything else is read. */
+/**
+ * One for all sockets of this thread: what was read is taken out before anything else is read. Windows gives the memory
+ * to the kernel before the bytes come, so there sockets cannot share it.
+ */
+const canShare = isNode && process.platform !== "win32";
 let shared: Buffer | undefined;
 
 /**
@@ -18,7 +22,7 @@ let shared: Buffer | undefined;
  * keeps none of it. Undefined where the socket tells by "data".
  */
 export function readInPlace(take: (bytes: Buffer) => void): { readonly onread: OnReadOpts } | undefined {
-  if (!isNode) return undefined;
+  if (!canShare) return undefined;
   shared ??= Buffer.allocUnsafeSlow(bufferBytes);
   const buffer = shared;
   const callback = (bytes: number): boolean => {
