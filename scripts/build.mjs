@@ -68,7 +68,12 @@ async function bundle() {
     tsconfig: false,
     transform: { target: "es2022" },
     // The command line imports the package by its name.
-    resolve: { alias: { "cinnabar/inspect": join(root, "src/inspect.ts") } },
+    resolve: {
+      alias: {
+        "cinnabar/inspect": join(root, "src/inspect.ts"),
+        "cinnabar/standard": join(root, "src/standard.ts"),
+      },
+    },
     external: /^[^./]/,
     onLog(/** @type {string} */ level, /** @type {{ message: string }} */ { message }) {
       if (level === "warn") fail(message);
@@ -80,8 +85,8 @@ async function bundle() {
     entryFileNames: "[name].js",
     // As deep as src/fabric/libfabric/, whose code finds native/ from its own place.
     chunkFileNames: "internal/chunks/[name].js",
-    // Each group takes what its entry needs and no group before it has. Browsers load the first alone. The second is
-    // all that the command line needs of the package.
+    // Each group takes what its entry needs and no group before it has. Browsers load the first alone. Commands that
+    // only look at the machine need the third of the package, and those with a URL the fourth.
     codeSplitting: {
       groups: [
         { name: "contract", test: /\/src\/contract\/standard\.ts$/, priority: 4 },
@@ -89,7 +94,12 @@ async function bundle() {
         { name: "machine", test: /\/src\/inspect\.ts$/, priority: 2 },
         { name: "engine", test: /\/src\/standard\.ts$/, priority: 1 },
         // Not the program itself: its commands load while it runs, and would wait for it.
-        { name: "command-line", test: /\/packages\/cli\/src\/(arguments|command|table)\.ts$/, priority: 1 },
+        {
+          name: "command-line",
+          test: /\/packages\/cli\/src\/(arguments|command|table|quantities)\.ts$/,
+          priority: 1,
+        },
+        { name: "command-line-connection", test: /\/packages\/cli\/src\/connection\.ts$/, priority: 1 },
       ],
     },
     // They are in the declarations and in the maps. Those that other bundlers read stay.

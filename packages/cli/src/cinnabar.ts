@@ -1,5 +1,13 @@
 #!/usr/bin/env node
 import { run } from "./run.ts";
 
+// `cinnabar … | head`: the reader has what it wants, and nobody waits for the rest. 128 and the number of SIGPIPE.
+process.stdout.on("error", ({ code, message }: NodeJS.ErrnoException) => {
+  if (code !== "EPIPE") process.stderr.write(`cinnabar: standard output: ${message}\n`);
+  process.exitCode = code === "EPIPE" ? 141 : 1;
+});
+process.stderr.on("error", () => {});
+
 // Not process.exit: what is still being written to a pipe would be cut off.
-process.exitCode = await run(process.argv.slice(2));
+const status = await run(process.argv.slice(2));
+process.exitCode ??= status;

@@ -1,4 +1,4 @@
-import { parseArgs } from "node:util";
+import { argumentsOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import type { Validity } from "../keys/certificate.ts";
 import { day, type FoundCertificate, KeysError, KeysFolder } from "../keys/folder.ts";
@@ -49,7 +49,7 @@ const options = {
   within: { type: "string" },
 } as const;
 
-type Values = ReturnType<typeof parse>["values"];
+type Values = ReturnType<typeof argumentsOf<typeof options>>["values"];
 
 interface Verb {
   /** The options that it has beside `dir`. */
@@ -98,7 +98,7 @@ const verbs: Readonly<Record<string, Verb>> = {
 export const keys: Command = {
   help,
   run(args, terminal) {
-    const { values, positionals } = parse(args);
+    const { values, positionals } = argumentsOf(args, options);
     const [name = "", ...names] = positionals;
     const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
     if (verb === undefined)
@@ -118,15 +118,6 @@ export const keys: Command = {
     }
   },
 };
-
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], options, strict: true, allowPositionals: true });
-  } catch (error) {
-    const [sentence = ""] = (error as Error).message.split(/\.\s|\n/);
-    throw new UsageError(sentence.charAt(0).toLowerCase() + sentence.slice(1));
-  }
-}
 
 function validity(days: string | undefined, defaultDays: number): Validity {
   const nowMs = Date.now();

@@ -1,0 +1,241 @@
+import { existsSync, readFileSync } from "node:fs";
+import { basename, dirname, extname, join } from "node:path";
+import type { ParseArgsConfig } from "node:util";
+import { Engine, type Peer, type RpcCode, RpcError, type SecurityOptions } from "cinnabar/standard";
+import { UsageError } from "./command.ts";
+import { milliseconds } from "./quantities.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** The options that every command with a URL has. Spread them into those of the command. */
+export const connectionOptions = {
+  cert: { type: "string" },
+  key: { type: "string" },
+  ca: { type: "string" },
+  crl: { type: "string" },
+  psk: { type: "string" },
+  identity: { type: "string" },
+  name: { type: "string" },
+  timeout: { type: "string" },
+} as const satisfies NonNullable<ParseArgsConfig["options"]>;
+
+/** What `--help` says of them. */
+export const connectionHelp = `  --cert FILE      The certificate to show to a server with security, as
+                   \`cinnabar keys issue\` makes it.
+  --key FILE       Its private key. Default: the certificate's file with .key.
+  --ca FILE        The authority to trust. Default: ca.pem beside the certificate.
+  --crl FILE       The authority's revocation list. Default: none.
+  --psk FILE       A shared key instead, as \`cinnabar keys psk\` makes it.
+  --identity NAME  The name of the shared key. Default: its file without .psk.
+  --name NAME      The name that the server's certificate must have. Default: the
+                   host of the URL.
+  --timeout TIME   How long to wait for the server's welcome and for an answer,
+                   such as 500ms, 2s or 1m. Default: 5s.`;
+
+/** The values of these options, as `parseArgs` gives them. */
+export type ConnectionValues = { readonly [name in keyof typeof connectionOptions]?: string | undefined };
+
+const defaultTimeoutMs = 5000;
+
+/** Statuses of commands that a signal or a closed output ended, as shells count them: 128 and the signal's number. */
+const interruptions = { SIGINT: 130, SIGPIPE: 141, SIGTERM: 143 } as const;
+
+/** gRPC's codes by their numbers, from 1 on. A failed call ends a command with 64 and the number. */
+const codesFrom1: readonly RpcCode[] = [
+  "cancelled",
+  "unknown",
+  "invalid_argument",
+  "deadline_exceeded",
+  "not_found",
+  "already_exists",
+  "permission_denied",
+  "resource_exhausted",
+  "failed_precondition",
+  "aborted",
+  "out_of_range",
+  "unimplemented",
+  "internal",
+  "unavailable",
+  "data_loss",
+  "unauthenticated",
+];
+
+/** The exit status of a command whose call failed: 65 `cancelled` to 80 `unauthenticated`. */
+export function statusOf(code: RpcCode): number {
+  return 65 + codesFrom1.indexOf(code);
+}
+
+/** Why a command cannot do its work: one line with the remedy, and the exit status. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+  readonly status: number;
+
+  constructor(message: string, status = 1, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.status = status;
+  }
+}
+
+/** What a command works with while it has an engine. */
+export interface Connection {
+  readonly engine: Engine;
+  /** Aborted when the command must end: by Ctrl-C, SIGTERM, or because the reader of its output is gone. */
+  readonly signal: AbortSignal;
+  /** The time limit that the user gave, or the default: for an answer. */
+  readonly timeoutMs: number;
+  /** Whether the user gave a time limit. Streams have none otherwise. */
+  readonly hasTimeout: boolean;
+  /** Connects. @throws UsageError for a malformed URL, CommandError with the remedy. */
+  dial(url: string): Promise<Peer>;
+}
+
+/**
+ * Runs `work` with an engine that only connects, and returns the exit status. It prints one line for a failure, with
+ * the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command ends with the status of that. The
+ * engine is closed in any case. A second Ctrl-C ends the process at once.
+ *
+ * @throws UsageError for wrong options, before anything is opened.
+ */
+export async function withEngine(
+  command: string,
+  values: ConnectionValues,
+  terminal: Terminal,
+  work: (connection: Connection) => Promise<number>,
+): Promise<number> {
+  const timeoutMs =
+    values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
+  const ending = endOfProcess();
+  let engine: Engine | undefined;
+  try {
+    engine = await openEngine(values);
+    const status = await work({
+      engine,
+      signal: ending.signal,
+      timeoutMs,
+      hasTimeout: values.timeout !== undefined,
+      dial: (url) => dial(engine as Engine, url, timeoutMs, values.name),
+    });
+    return ending.status ?? status;
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    if (ending.status !== undefined) return ending.status;
+    const { message, status } = commandError(error);
+    terminal.complain(`cinnabar ${command}: ${message}`);
+    return status;
+  } finally {
+    await engine?.close();
+    ending.release();
+  }
+}
+
+/** What an error comes to for the person at the terminal. What no command expects passes through, with its stack. */
+export function commandError(error: unknown, where = ""): CommandError {
+  if (error instanceof CommandError) return error;
+  if (!(error instanceof RpcError)) throw error;
+  const remedy = remedies[error.code];
+  const said = where === "" ? error.message : `${where}: ${error.message}`;
+  return new CommandError(
+    remedy === undefined ? oneLine(said) : `${oneLine(said)}; ${remedy}`,
+    statusOf(error.code),
+    error,
+  );
+}
+
+/** What to do about a failure, where the code alone tells. */
+const remedies: { readonly [code in RpcCode]?: string } = {
+  unauthenticated: "give --cert, --key and --ca, or --psk, as the server asks",
+  permission_denied: "let the server's security.allow permit it for this identity",
+};
+
+/** Messages of peers may have lines. */
+function oneLine(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is being removed
+  return text.replaceAll(/[\u0000-\u001f\u007f\u2028\u2029]+/g, " ");
+}
+
+async function dial(engine: Engine, url: string, timeoutMs: number, name: string | undefined): Promise<Peer> {
+  try {
+    return await engine.connect(url, { timeoutMs, ...(name === undefined ? {} : { name }) });
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof RangeError)
+      throw new UsageError(oneLine(error.message));
+    throw commandError(error);
+  }
+}
+
+async function openEngine(values: ConnectionValues): Promise<Engine> {
+  const security = securityOf(values);
+  try {
+    return await Engine.open(security === undefined ? {} : { security });
+  } catch (error) {
+    // The options are right: what is wrong is in the files.
+    if (error instanceof TypeError || error instanceof RangeError)
+      throw new CommandError(oneLine(error.message));
+    throw commandError(error);
+  }
+}
+
+/** @throws UsageError for options that do not fit together, CommandError for files that cannot be read. */
+function securityOf({ cert, key, ca, crl, psk, identity }: ConnectionValues): SecurityOptions | undefined {
+  if (psk !== undefined) {
+    if (cert !== undefined || key !== undefined || ca !== undefined || crl !== undefined)
+      throw new UsageError("--psk and --cert, --key, --ca, --crl exclude each other");
+    return { psk: { identity: identity ?? basename(psk, ".psk"), key: read("--psk", psk) } };
+  }
+  if (identity !== undefined)
+    throw new UsageError("--identity is the name of a shared key: give --psk as well");
+  if (cert === undefined) {
+    if (key !== undefined || ca !== undefined || crl !== undefined)
+      throw new UsageError("--key, --ca and --crl belong to a certificate: give --cert as well");
+    return undefined;
+  }
+  const stem = cert.slice(0, cert.length - extname(cert).length);
+  return {
+    tls: {
+      cert: read("--cert", cert),
+      key: read("--key", key ?? `${stem}.key`),
+      ca: read("--ca", ca ?? join(dirname(cert), "ca.pem")),
+      ...(crl === undefined ? {} : { crl: read("--crl", crl) }),
+    },
+  };
+}
+
+function read(option: string, file: string): Uint8Array {
+  if (!existsSync(file)) throw new CommandError(`${option}: there is no file ${file}`);
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new CommandError(`${option}: ${(error as Error).message}`);
+  }
+}
+
+/** Notices what ends a command from outside, until `release`. */
+function endOfProcess() {
+  const controller = new AbortController();
+  let status: number | undefined;
+  const end = (with_: number) => {
+    if (status !== undefined) process.exit(with_);
+    status = with_;
+    controller.abort();
+  };
+  const onInterrupt = () => end(interruptions.SIGINT);
+  const onTerminate = () => end(interruptions.SIGTERM);
+  // `cinnabar.ts` takes the error itself. Each further write fails as well.
+  const onClosedOutput = () => {
+    if (status === undefined) end(interruptions.SIGPIPE);
+  };
+  process.on("SIGINT", onInterrupt).on("SIGTERM", onTerminate);
+  process.stdout.on("error", onClosedOutput);
+  // An engine that only connects does not keep the process alive, but the command does until it has ended.
+  const alive = setInterval(() => {}, 2 ** 30);
+  return {
+    signal: controller.signal,
+    get status() {
+      return status;
+    },
+    release() {
+      clearInterval(alive);
+      process.off("SIGINT", onInterrupt).off("SIGTERM", onTerminate);
+      process.stdout.off("error", onClosedOutput);
+    },
+  };
+}
