@@ -1,5 +1,5 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
-import type { CallMetrics } from "../base/observe/call-metrics.ts";
+import type { CallMetrics, MethodMetrics } from "../base/observe/call-metrics.ts";
 import type { SlowCall } from "../base/observe/channels.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { HandlersOf } from "../contract/infer.ts";
@@ -102,8 +102,8 @@ class Changes extends LookingStream<InspectedChange> {
   readonly #parts: InspectedParts;
   readonly #everyMs: number;
   readonly #permits: (path: string) => boolean;
-  /** How many calls each method had at the item before. */
-  readonly #seen = new Map<object, number>();
+  /** What each method had at the item before. */
+  readonly #seen: SeenMethods = new Map();
   #seq = 0;
   #dueMs = Number.NEGATIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
@@ -226,43 +226,63 @@ function isOf(path: string, service: string | undefined): boolean {
   return service === undefined || path.slice(0, path.lastIndexOf("/")) === service;
 }
 
-/** `seen`: only methods that had calls since; it is brought up to date. */
+/** How many calls of each method have ended and are open, when it was told last. */
+type SeenMethods = Map<MethodMetrics, { readonly ended: number; readonly inFlight: number }>;
+
+/** `seen`: only methods that have changed since; it is brought up to date. */
 function stateOf(
   parts: InspectedParts,
   permits: (path: string) => boolean,
-  seen?: Map<object, number>,
+  seen?: SeenMethods,
 ): InspectedState {
+  const { lentBytes, windows, inFlight } = openOf(parts);
   const changed = parts.metrics
-    .called()
-    .filter((metrics) => permits(metrics.method) && seen?.get(metrics) !== metrics.ended)
+    .all()
+    .map((metrics) => ({
+      metrics,
+      ended: metrics.ended,
+      inFlight: inFlight[metrics.direction].get(metrics.method) ?? 0,
+    }))
+    .filter(({ metrics, ended, inFlight }) => {
+      const before = seen?.get(metrics) ?? { ended: 0, inFlight: 0 };
+      return (ended !== before.ended || inFlight !== before.inFlight) && permits(metrics.method);
+    })
     .sort((a, b) => b.ended - a.ended);
   const told = changed.slice(0, mostMethods);
-  if (seen !== undefined) for (const metrics of told) seen.set(metrics, metrics.ended);
-  const methods = told.map(
-    (metrics): InspectedMethod => ({ ...metrics.counts(), latencyMs: metrics.latencyMs().toJSON() }),
-  );
+  const methods = told.map(({ metrics, ended, inFlight }): InspectedMethod => {
+    seen?.set(metrics, { ended, inFlight });
+    return { ...metrics.counts(), inFlight, latencyMs: metrics.latencyMs().toJSON() };
+  });
   return {
     atMs: Date.now(),
     upMs: systemClock.now() - parts.openedMs,
     health: parts.health.of() ?? { status: "serving" },
     stats: levelsOf(parts),
-    ...outgoingOf(parts.exchanges),
+    lentBytes,
+    windows,
     methods,
     methodsLeftOut: changed.length - told.length,
   };
 }
 
-/** What the calls that the engine makes lend and fill. */
-function outgoingOf(exchanges: Iterable<Exchange>): Pick<InspectedState, "lentBytes" | "windows"> {
+/** What the open calls lend and fill, and how many each method has. */
+function openOf({ exchanges, served }: InspectedParts) {
   let lentBytes = 0;
   const windows = { limit: 0, inFlight: 0, narrowed: 0 };
-  for (const { outgoing } of exchanges) {
-    for (const call of outgoing) lentBytes += call.grantedBytes;
+  const inFlight = { out: new Map<string, number>(), in: new Map<string, number>() };
+  const count = (counts: Map<string, number>, method: string) =>
+    counts.set(method, (counts.get(method) ?? 0) + 1);
+  for (const { outgoing, incoming } of exchanges) {
+    for (const call of outgoing) {
+      lentBytes += call.grantedBytes;
+      count(inFlight.out, call.methodPath);
+    }
+    for (const { method } of incoming) count(inFlight.in, served.methods[method]?.path ?? "");
     windows.limit += outgoing.window.limit;
     windows.inFlight += outgoing.usersSize;
     if (outgoing.window.narrowed) windows.narrowed++;
   }
-  return { lentBytes, windows };
+  return { lentBytes, windows, inFlight };
 }
 
 function peersOf(exchanges: Iterable<Exchange>): Pick<InspectedEngine, "peers" | "peersLeftOut"> {

@@ -12,8 +12,10 @@ import type { CallsGauge } from "../session/calls/traffic.ts";
 import type { OpenCall } from "./open-call.ts";
 import type { EngineStats } from "./stats.ts";
 
-/** A method as inspection tells it. All values are since the engine opened. */
+/** A method as inspection tells it. All values but `inFlight` are since the engine opened. */
 export interface InspectedMethod extends Omit<MethodStats, "latencyMs"> {
+  /** Calls that are open now: those that were sent (out), or that have not been answered (in). */
+  readonly inFlight: number;
   /** Of calls that succeeded and that failed. `Histogram.from` reads it, and `Histogram.since` subtracts two. */
   readonly latencyMs: HistogramData;
 }
@@ -30,7 +32,7 @@ export interface InspectedState {
   readonly lentBytes: number;
   /** The in-flight windows of all sessions together; `narrowed`: how many the load of their peers has narrowed. */
   readonly windows: { readonly limit: number; readonly inFlight: number; readonly narrowed: number };
-  /** The methods that were called at least once, by the most calls, 1,000 at most. */
+  /** The methods that were called at least once, those with the most calls first, 1,000 at most. */
   readonly methods: readonly InspectedMethod[];
   /** How many methods were left out. */
   readonly methodsLeftOut: number;

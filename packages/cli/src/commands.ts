@@ -25,4 +25,19 @@ export const commands: readonly ListedCommand[] = [
     summary: "Makes certificates, revocation lists and shared keys for engines.",
     load: async () => (await import("./commands/keys.ts")).keys,
   },
+  {
+    name: "top",
+    summary: "Shows rates, latency, errors and memory of engines as they run.",
+    load: async () => (await import("./commands/top.ts")).top,
+  },
+  {
+    name: "why",
+    summary: "Prints where open calls stand, phase by phase, at both ends.",
+    load: async () => (await import("./commands/why.ts")).why,
+  },
+  {
+    name: "tail",
+    summary: "Prints calls as they end.",
+    load: async () => (await import("./commands/tail.ts")).tail,
+  },
 ];

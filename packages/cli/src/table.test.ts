@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { table, wrap } from "./table.ts";
+import { numbers, table, wrap } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 
 function terminal(columns: number): Terminal {
@@ -22,6 +22,29 @@ describe("table", () => {
     expect(table(terminal(32), ["X", "WHY"], rows)).toBe(
       "<bold>X       WHY\na       one two three four five\n        six seven\nlonger",
     );
+  });
+});
+
+describe("numbers", () => {
+  const rows = [
+    ["a long name of something", "1", "2.5k"],
+    ["b", "12345", ""],
+  ];
+
+  it("stand below each other behind the name", () => {
+    expect(numbers(terminal(Number.POSITIVE_INFINITY), ["NAME", "N", "RATE"], rows)).toBe(
+      [
+        "<bold>NAME                            N  RATE",
+        "a long name of something      1  2.5k",
+        "b                         12345      ",
+      ].join("\n"),
+    );
+  });
+
+  it("leave the name what room there is, and at least twelve characters", () => {
+    const lines = (columns: number) => numbers(terminal(columns), ["NAME", "N", "RATE"], rows).split("\n");
+    expect(lines(30)[1]).toBe("a long name of s…      1  2.5k");
+    expect(lines(5)[1]).toBe("a long name…      1  2.5k");
   });
 });
 

@@ -160,12 +160,15 @@ export class CallMetrics {
     return metrics.latencyMs(code === undefined || code === "ok" ? code && okNumber : codeToNumber(code));
   }
 
-  /** The metrics of the methods that were called at least once. */
-  called(): MethodMetrics[] {
-    return [...this.#out.values(), ...this.#in.values()].filter(({ ended }) => ended > 0);
+  /** The metrics of all methods, called or not. */
+  all(): MethodMetrics[] {
+    return [...this.#out.values(), ...this.#in.values()];
   }
 
+  /** Statistics of the methods that were called at least once. */
   stats(): MethodStats[] {
-    return this.called().map((metrics) => metrics.stats());
+    return this.all()
+      .filter(({ ended }) => ended > 0)
+      .map((metrics) => metrics.stats());
   }
 }

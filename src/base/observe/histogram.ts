@@ -196,8 +196,10 @@ export class Histogram {
     since.#counts = counts;
     since.#count = this.#count - earlier.#count;
     since.#sum = Math.max(0, this.#sum - earlier.#sum);
-    since.#min = Math.max(middleOf(lowest), this.#min);
-    since.#max = Math.min(middleOf(highest), this.#max);
+    // No value exceeds the sum of all.
+    const within = (bucket: number) => Math.min(Math.max(middleOf(bucket), this.#min), this.#max, since.#sum);
+    since.#min = within(lowest);
+    since.#max = within(highest);
     return since;
   }
 
