@@ -31,20 +31,21 @@ describe("numbers", () => {
     ["b", "12345", ""],
   ];
 
+  const lines = (columns: number) => numbers(terminal(columns), ["NAME", "N", "RATE"], rows).split("\n");
+
   it("stand below each other behind the name", () => {
-    expect(numbers(terminal(Number.POSITIVE_INFINITY), ["NAME", "N", "RATE"], rows)).toBe(
-      [
-        "<bold>NAME                            N  RATE",
-        "a long name of something      1  2.5k",
-        "b                         12345      ",
-      ].join("\n"),
-    );
+    expect(lines(Number.POSITIVE_INFINITY)).toEqual([
+      `<bold>NAME${" ".repeat(26)}N  RATE`,
+      "a long name of something      1  2.5k",
+      "b                         12345      ",
+    ]);
   });
 
-  it("leave the name what room there is, and at least twelve characters", () => {
-    const lines = (columns: number) => numbers(terminal(columns), ["NAME", "N", "RATE"], rows).split("\n");
-    expect(lines(30)[1]).toBe("a long name of s…      1  2.5k");
-    expect(lines(5)[1]).toBe("a long name…      1  2.5k");
+  it("move together, and leave the end of the name what room there is, at least eight characters", () => {
+    expect(lines(37)[1]).toBe("a long name of something      1  2.5k");
+    expect(lines(36)[1]).toBe("a long name of something     1 2.5k");
+    expect(lines(30)[1]).toBe("… name of something     1 2.5k");
+    expect(lines(5)[1]).toBe("…mething     1 2.5k");
   });
 });
 

@@ -4,7 +4,7 @@ const gap = 2;
 /** A wrapped column of fewer characters is harder to read than a line that is too long. */
 const narrowest = 24;
 /** A name of fewer characters says too little. */
-const narrowestName = 12;
+const narrowestName = 8;
 
 /**
  * Lays out rows in columns under a heading. Only the last column wraps, to the width of the terminal. Without a
@@ -34,7 +34,8 @@ export function table(
 }
 
 /**
- * Lays out rows of numbers, to the right, behind a name, to the left. On a terminal that is too narrow the name is cut.
+ * Lays out rows of numbers, to the right, behind a name, to the left. On a terminal that is too narrow the columns move
+ * together, and names lose their beginnings: the ends of URLs and paths tell them apart.
  */
 export function numbers(
   terminal: Terminal,
@@ -43,12 +44,15 @@ export function numbers(
 ): string {
   const all = [heading, ...rows];
   const widths = heading.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
-  const taken = widths.slice(1).reduce((sum, width) => sum + width + gap, 0);
-  const nameWidth = Math.min(widths[0] ?? 0, Math.max(narrowestName, terminal.columns - taken));
+  const width = widths.reduce((sum, width) => sum + width, 0);
+  const between = width + gap * (widths.length - 1) <= terminal.columns ? gap : 1;
+  const [longest = 0, ...others] = widths;
+  const taken = others.reduce((sum, width) => sum + width + between, 0);
+  const nameWidth = Math.min(longest, Math.max(narrowestName, terminal.columns - taken));
   const lines = all.map(([name = "", ...cells]) =>
     [
-      (name.length > nameWidth ? `${name.slice(0, nameWidth - 1)}…` : name).padEnd(nameWidth),
-      ...cells.map((cell, at) => cell.padStart((widths[at + 1] as number) + gap)),
+      (name.length > nameWidth ? `…${name.slice(name.length - nameWidth + 1)}` : name).padEnd(nameWidth),
+      ...cells.map((cell, at) => cell.padStart((others[at] as number) + between)),
     ].join(""),
   );
   return [terminal.paint("bold", lines[0] as string), ...lines.slice(1)].join("\n");
