@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Engine, type EngineOptions, implement, oneWay, serverStream, service, unary } from "cinnabar";
 import { Inspection } from "cinnabar/inspect";
@@ -18,6 +19,7 @@ const env = { ...process.env, NODE_OPTIONS: "" };
 const Work = service("work.v1", {
   ping: unary({ input: z.string(), output: z.string() }),
   hold: unary({ output: z.string() }),
+  slow: unary(),
   fail: unary(),
   count: serverStream({ output: z.int() }),
 });
@@ -55,6 +57,8 @@ async function serve(options: EngineOptions = {}): Promise<Served> {
       await gate;
       return "done";
     },
+    // Longer than the shortest time that a command can ask for.
+    slow: () => pause(5),
     fail: () => {
       throw new Error(secret);
     },
@@ -453,5 +457,51 @@ describe("an engine that cannot be looked into", () => {
     expect({ status, stdout }).toEqual({ status: 2, stdout: "" });
     expect(stderr).toContain(message);
     expect(stderr.trimEnd().split("\n")).toHaveLength(1);
+  });
+});
+
+describe("commands of the guide", () => {
+  const page = readFileSync(`${root}docs/guide/cli.md`, "utf8");
+  const shown = [...page.matchAll(/^npx (cinnabar (?:top|why|tail) [^|>\n]*)/gm)].map(([, text = ""]) =>
+    text.trim(),
+  );
+
+  it("are found", () => {
+    expect(shown.length).toBeGreaterThan(8);
+  });
+
+  it.each(shown)("can be run: %s", { timeout: 60_000 }, async (text) => {
+    const servers = [await serve(), await serve()];
+    const urls = servers.map(({ url }) => url);
+    const work = (await (await open()).connect(urls[0] as string)).client(Work);
+    const words = text.split(" ").slice(1);
+    let at = 0;
+    const args = words.map((word) => (word.startsWith("tcp://") ? (urls[at++] as string) : word));
+    // What goes on without an end is given one. Shorter intervals show the same.
+    const [command] = args;
+    const every = args.indexOf("--every");
+    if (every >= 0) args[every + 1] = "100ms";
+    const count = args.indexOf("--count");
+    if (command === "tail") {
+      if (count >= 0) args[count + 1] = "3";
+      else args.push("--count", "3");
+      for (const filter of ["--slower-than", "--service"]) {
+        const where = args.indexOf(filter);
+        if (where >= 0) args[where + 1] = filter === "--service" ? "work.v1" : "1ms";
+      }
+    } else if (command === "top" && !args.includes("--once")) args.push("--once");
+    const ended = cinnabar(...args);
+    let isOver = false;
+    void ended.then(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      await work.slow();
+      await work.fail().catch(() => {});
+    }
+    const { status, stdout, stderr } = await ended;
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout).not.toBe("");
+    if (args.includes("--json")) for (const line of stdout.trimEnd().split("\n")) JSON.parse(line);
   });
 });

@@ -214,5 +214,5 @@ function sideLines(name: string, side: Side | undefined): string[] {
   const parts = phases.map(({ phase, ms }) => `${phase} ${inWords(ms)}`);
   if (grantedBytes > 0) parts.push(`lends ${grantedBytes} bytes`);
   if (itemsSent + itemsReceived > 0) parts.push(`${itemsSent} items sent, ${itemsReceived} received`);
-  return [`  ${name} ${url} (peer ${peer}): ${parts.join(", ")}`];
+  return [`  ${name} ${url} with ${peer}: ${parts.join(", ")}`];
 }
