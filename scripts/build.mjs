@@ -96,10 +96,14 @@ async function bundle() {
         // Not the program itself: its commands load while it runs, and would wait for it.
         {
           name: "command-line",
-          test: /\/packages\/cli\/src\/(arguments|command|table|quantities)\.ts$/,
+          test: /\/packages\/cli\/src\/(arguments|command|nearest|quantities|table)\.ts$/,
           priority: 1,
         },
-        { name: "command-line-connection", test: /\/packages\/cli\/src\/connection\.ts$/, priority: 1 },
+        {
+          name: "command-line-calls",
+          test: /\/packages\/cli\/src\/(bulk-arguments|connection|json-values|remote-method|schema-check|schema-text)\.ts$/,
+          priority: 1,
+        },
       ],
     },
     // They are in the declarations and in the maps. Those that other bundlers read stay.

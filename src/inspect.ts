@@ -9,6 +9,7 @@ export type { MethodStats } from "./base/observe/call-metrics.ts";
 export type { CallDirection } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramSummary } from "./base/observe/histogram.ts";
+export { describeService } from "./contract/describe-service.ts";
 export { Health } from "./contract/health-service.ts";
 export type { JsonSchema } from "./contract/json-schema.ts";
 export {

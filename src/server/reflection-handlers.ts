@@ -1,15 +1,9 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { describeMethod, summaryOf } from "../contract/describe-service.ts";
 import { Health } from "../contract/health-service.ts";
 import type { HandlersOf } from "../contract/infer.ts";
-import { type JsonSchema, jsonSchemaOf } from "../contract/json-schema.ts";
 import type { AnyMethod } from "../contract/method.ts";
-import {
-  type DescribedMethod,
-  type ReflectedMethod,
-  type ReflectedService,
-  Reflection,
-} from "../contract/reflection-service.ts";
-import { isVoidSchema, type Schema } from "../contract/schema.ts";
+import { type ReflectedService, Reflection } from "../contract/reflection-service.ts";
 import { type AnyService, methodPath, servedName } from "../contract/service.ts";
 import type { CallContext } from "./call-context.ts";
 
@@ -48,7 +42,7 @@ export function reflectionHandlers(
         });
       return {
         ...nameOf(each),
-        methods: methods.map(([name, method]) => describe(name, method)),
+        methods: methods.map(([name, method]) => describeMethod(name, method)),
       };
     },
   };
@@ -62,40 +56,6 @@ function nameOf({ service, instance }: Reflectable): Omit<ReflectedService, "met
 function permittedOf({ service, instance }: Reflectable, call: CallContext): [string, AnyMethod][] {
   const served = { name: servedName(service, instance) };
   return Object.entries(service.methods).filter(([name]) => call.permits(methodPath(served, name)));
-}
-
-function summaryOf(name: string, { kind, idempotent, replay, priority }: AnyMethod): ReflectedMethod {
-  return { name, kind, idempotent, replay, priority };
-}
-
-/** Each method is described once: a contract does not change. */
-const described = new WeakMap<AnyMethod, Omit<DescribedMethod, "name">>();
-
-function describe(name: string, method: AnyMethod): DescribedMethod {
-  let known = described.get(method);
-  if (known === undefined) {
-    const { timeoutMs, input, items, output, errors } = method;
-    known = {
-      ...summaryOf("", method),
-      ...(timeoutMs === undefined ? {} : { timeoutMs }),
-      ...schemaOf("input", input, "input"),
-      ...schemaOf("items", items, "input"),
-      ...schemaOf("output", output, "output"),
-      errors: Object.fromEntries(
-        Object.entries(errors).map(([reason, schema]) => [reason, jsonSchemaOf(schema, "output")]),
-      ),
-    };
-    described.set(method, known);
-  }
-  return { ...known, name };
-}
-
-function schemaOf(
-  name: "input" | "items" | "output",
-  schema: Schema,
-  side: "input" | "output",
-): { readonly [part in "input" | "items" | "output"]?: JsonSchema } {
-  return isVoidSchema(schema) ? {} : { [name]: jsonSchemaOf(schema, side) };
 }
 
 export { Reflection } from "../contract/reflection-service.ts";

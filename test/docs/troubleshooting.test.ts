@@ -63,7 +63,7 @@ const noMessages: readonly RegExp[] = [
   // Parts of messages whose whole has an entry.
   /^(before it could be sent|by another process at this address|its caller was silent for too long)$/,
   /^(its answer is not kept any more|… keeps no answers|a kind of method that is unknown here)$/,
-  /^…, and (…|whenFull is "fail")$|^…: the call has ended$/,
+  /^…, and (…|whenFull is "fail")$|^…: the call has ended$|^the input$|^line … of the items$/,
   /^……; net:\/\/ and mem:\/\/ work without it$/,
   /^(the port is missing; write|expected) …:\/\/|^an array that holds something else$/,
   /^an? (RDMA device or a port|address and a prefix|global identifier)/,
@@ -84,8 +84,12 @@ const noMessages: readonly RegExp[] = [
   // Code that is generated.
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.
-  /^Usage: cinnabar|^ {2}--cert FILE|^`cinnabar COMMAND --help`|^(Builds|Prints|Makes) .*\.$|^Built …|^Locked memory|^Fork safety/,
-  /^any amount can be pinned$/,
+  /^Usage: cinnabar|^ {2}--cert FILE|^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
+  /^(Builds|Prints|Makes|Calls|Measures|Loads) .*\.$|^any amount can be pinned$/,
+  /^…: connected in … to …$|^… sent, (…|none) answered|^its event loop does not answer$/,
+  /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
+  // Scripts for shells, and the manual page.
+  /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.
   /native\/build\/Release|^\/proc\/sys|^\.\.\/\.\.\/native|^TLS_|^Linux on x64 and arm64 with glibc 2\.28 or later$/,
 ];

@@ -26,6 +26,31 @@ export const commands: readonly ListedCommand[] = [
     load: async () => (await import("./commands/keys.ts")).keys,
   },
   {
+    name: "list",
+    summary: "Prints the services and methods of a server.",
+    load: async () => (await import("./commands/list.ts")).list,
+  },
+  {
+    name: "describe",
+    summary: "Prints what the methods of a server take and give.",
+    load: async () => (await import("./commands/describe.ts")).describe,
+  },
+  {
+    name: "call",
+    summary: "Calls a method with JSON, files or lines of standard input.",
+    load: async () => (await import("./commands/call.ts")).call,
+  },
+  {
+    name: "ping",
+    summary: "Measures how long a server takes to answer.",
+    load: async () => (await import("./commands/ping.ts")).ping,
+  },
+  {
+    name: "health",
+    summary: "Prints whether a server or a service serves, once or at each change.",
+    load: async () => (await import("./commands/health.ts")).health,
+  },
+  {
     name: "top",
     summary: "Shows rates, latency, errors and memory of engines as they run.",
     load: async () => (await import("./commands/top.ts")).top,
@@ -39,5 +64,20 @@ export const commands: readonly ListedCommand[] = [
     name: "tail",
     summary: "Prints calls as they end.",
     load: async () => (await import("./commands/tail.ts")).tail,
+  },
+  {
+    name: "bench",
+    summary: "Loads a server, in a closed loop or by a rate, and prints its latency.",
+    load: async () => (await import("./commands/bench.ts")).bench,
+  },
+  {
+    name: "completion",
+    summary: "Prints the completion of a shell, which knows the methods of servers.",
+    load: async () => (await import("./commands/completion.ts")).completion,
+  },
+  {
+    name: "man",
+    summary: "Prints the manual page.",
+    load: async () => (await import("./commands/man.ts")).man,
   },
 ];

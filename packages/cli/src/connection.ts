@@ -1,7 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
 import type { ParseArgsConfig } from "node:util";
-import { Engine, type Peer, type RpcCode, RpcError, type SecurityOptions } from "cinnabar/standard";
+import {
+  Engine,
+  type EngineOptions,
+  type Peer,
+  type RpcCode,
+  RpcError,
+  type SecurityOptions,
+} from "cinnabar/standard";
 import { UsageError } from "./command.ts";
 import { milliseconds } from "./quantities.ts";
 import type { Terminal } from "./terminal.ts";
@@ -89,9 +96,9 @@ export interface Connection {
 }
 
 /**
- * Runs `work` with an engine that only connects, and returns the exit status. It prints one line for a failure, with
- * the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command ends with the status of that. The
- * engine is closed in any case. A second Ctrl-C ends the process at once.
+ * Runs `work` with an engine, and returns the exit status. The engine only connects, unless `serving` says otherwise. A
+ * failure is printed as one line, with the remedy. Ctrl-C, SIGTERM and a closed output abort `signal`, and the command
+ * ends with the status of that. The engine is closed in any case. A second Ctrl-C ends the process at once.
  *
  * @throws UsageError for wrong options, before anything is opened.
  */
@@ -100,19 +107,21 @@ export async function withEngine(
   values: ConnectionValues,
   terminal: Terminal,
   work: (connection: Connection) => Promise<number>,
+  serving: EngineOptions = {},
 ): Promise<number> {
   const timeoutMs =
     values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
   const ending = endOfProcess();
   let engine: Engine | undefined;
   try {
-    engine = await openEngine(values);
+    engine = await openEngine(values, serving);
     const status = await work({
       engine,
       signal: ending.signal,
       timeoutMs,
       hasTimeout: values.timeout !== undefined,
-      dial: (url) => dial(engine as Engine, url, timeoutMs, values.name),
+      // Connecting takes no signal: Ctrl-C does not wait for it.
+      dial: (url) => Promise.race([dial(engine as Engine, url, timeoutMs, values.name), ending.aborted]),
     });
     return ending.status ?? status;
   } catch (error) {
@@ -162,10 +171,10 @@ async function dial(engine: Engine, url: string, timeoutMs: number, name: string
   }
 }
 
-async function openEngine(values: ConnectionValues): Promise<Engine> {
+async function openEngine(values: ConnectionValues, serving: EngineOptions): Promise<Engine> {
   const security = securityOf(values);
   try {
-    return await Engine.open(security === undefined ? {} : { security });
+    return await Engine.open(security === undefined ? serving : { ...serving, security });
   } catch (error) {
     // The options are right: what is wrong is in the files.
     if (error instanceof TypeError || error instanceof RangeError)
@@ -225,10 +234,16 @@ function endOfProcess() {
   };
   process.on("SIGINT", onInterrupt).on("SIGTERM", onTerminate);
   process.stdout.on("error", onClosedOutput);
+  const aborted = new Promise<never>((_, reject) => {
+    controller.signal.addEventListener("abort", () => reject(controller.signal.reason), { once: true });
+  });
+  aborted.catch(() => {});
   // An engine that only connects does not keep the process alive, but the command does until it has ended.
   const alive = setInterval(() => {}, 2 ** 30);
   return {
     signal: controller.signal,
+    /** Rejects when the signal is aborted. */
+    aborted,
     get status() {
       return status;
     },

@@ -1,0 +1,162 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { Histogram, RpcError } from "cinnabar/standard";
+
+/** What is asked of a run. Times are in milliseconds. */
+export interface Load {
+  /** Makes one call. The signal ends it. */
+  readonly call: (signal: AbortSignal) => Promise<number>;
+  readonly durationMs: number;
+  /** Calls that were meant to start before this time are made, and not counted. */
+  readonly warmupMs: number;
+  /** The most calls at once. Closed loop: exactly as many. Open loop: one more is skipped, and counted. */
+  readonly concurrency: number;
+  /** Calls a second, whatever the server answers: an open loop. Undefined: a closed one. */
+  readonly rate: number | undefined;
+  /** Time between two calls of an open loop: all equal, or as independent callers make them. */
+  readonly arrivals: "constant" | "poisson";
+  readonly random: () => number;
+  /** How long calls are waited for that have not ended with the run. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** Called about once a second. */
+  onProgress(done: Tally, elapsedMs: number): void;
+}
+
+/** What was counted, of the calls after the warm-up. */
+export class Tally {
+  /** Of calls that succeeded: from the time that a call was meant to start. */
+  readonly latencyMs = new Histogram();
+  /** Of calls that succeeded: from the time that it did start. */
+  readonly serviceMs = new Histogram();
+  /** Of calls that failed, from the intended start. */
+  readonly failedMs = new Histogram();
+  /** How late calls started. */
+  readonly lateMs = new Histogram();
+  readonly failures: Record<string, number> = {};
+  bytes = 0;
+  /** Calls that an open loop did not start, because too many were in flight. */
+  skipped = 0;
+  started = 0;
+
+  get failed(): number {
+    return this.failedMs.count;
+  }
+}
+
+/** Runs a load to its end, and waits for the calls that are in flight then. */
+export async function runLoad(load: Load): Promise<{ readonly tally: Tally; readonly countedMs: number }> {
+  const tally = new Tally();
+  const startMs = performance.now();
+  const countFromMs = startMs + load.warmupMs;
+  const endMs = countFromMs + load.durationMs;
+  const ending = new AbortController();
+  const inFlight = new Set<Promise<void>>();
+  const progress = setInterval(() => load.onProgress(tally, performance.now() - startMs), 1000);
+  const begin = (intendedMs: number): Promise<void> => {
+    const made = one(load, tally, intendedMs, intendedMs >= countFromMs, ending.signal);
+    inFlight.add(made);
+    return made.finally(() => inFlight.delete(made));
+  };
+  try {
+    if (load.rate === undefined) await closedLoop(load, endMs, begin);
+    else await openLoop(load, load.rate, tally, { startMs, countFromMs, endMs }, () => inFlight.size, begin);
+    const stragglers = Promise.all(inFlight);
+    await Promise.race([
+      stragglers,
+      pause(load.timeoutMs, undefined, { ref: false, signal: load.signal }).catch(() => {}),
+    ]);
+  } finally {
+    clearInterval(progress);
+    // What has not ended by now counts as failed, with `cancelled`.
+    ending.abort();
+    await Promise.all(inFlight);
+  }
+  return { tally, countedMs: load.durationMs };
+}
+
+/** As many callers as may be at once, each of which calls again when it has an answer. */
+async function closedLoop(
+  load: Load,
+  endMs: number,
+  begin: (intendedMs: number) => Promise<void>,
+): Promise<void> {
+  const caller = async () => {
+    for (;;) {
+      const nowMs = performance.now();
+      if (nowMs >= endMs || load.signal.aborted) return;
+      await begin(nowMs);
+    }
+  };
+  await Promise.all(Array.from({ length: load.concurrency }, caller));
+}
+
+/** Calls by a schedule that answers have no influence on. One turn of the event loop starts all that are due. */
+async function openLoop(
+  load: Load,
+  rate: number,
+  tally: Tally,
+  {
+    startMs,
+    countFromMs,
+    endMs,
+  }: { readonly startMs: number; readonly countFromMs: number; readonly endMs: number },
+  inFlight: () => number,
+  begin: (intendedMs: number) => Promise<void>,
+): Promise<void> {
+  const meanMs = 1000 / rate;
+  const gapMs = () => (load.arrivals === "constant" ? meanMs : -Math.log(1 - load.random()) * meanMs);
+  let dueMs = startMs;
+  while (dueMs < endMs && !load.signal.aborted) {
+    const nowMs = performance.now();
+    for (; dueMs <= nowMs && dueMs < endMs; dueMs += gapMs()) {
+      if (inFlight() < load.concurrency) void begin(dueMs);
+      else if (dueMs >= countFromMs) tally.skipped++;
+    }
+    // Timers are a millisecond coarse: the last two are spent in turns of the event loop.
+    const leftMs = dueMs - performance.now();
+    if (leftMs > 2) await pause(Math.floor(leftMs - 1));
+    else await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+}
+
+async function one(
+  load: Load,
+  tally: Tally,
+  intendedMs: number,
+  isCounted: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const startedMs = performance.now();
+  if (isCounted) {
+    tally.started++;
+    tally.lateMs.record(startedMs - intendedMs);
+  }
+  try {
+    const bytes = await load.call(signal);
+    if (!isCounted) return;
+    const nowMs = performance.now();
+    tally.latencyMs.record(nowMs - intendedMs);
+    tally.serviceMs.record(nowMs - startedMs);
+    tally.bytes += bytes;
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    if (!isCounted) return;
+    tally.failedMs.record(performance.now() - intendedMs);
+    tally.failures[error.code] = (tally.failures[error.code] ?? 0) + 1;
+  }
+}
+
+/** Why the figures of a run say nothing about the server; undefined where they do. */
+export function faultOfRun(tally: Tally, isOpenLoop: boolean): string | undefined {
+  const { started, skipped, latencyMs, lateMs } = tally;
+  if (started === 0) return "no call was started after the warm-up: give a longer --duration";
+  if (!isOpenLoop) return undefined;
+  const offered = started / (started + skipped);
+  if (offered < 0.99)
+    return `only ${(100 * offered).toFixed(1)} % of the rate was offered: ${skipped} calls found too many in flight`;
+  const late = lateMs.percentile(50);
+  const median = latencyMs.percentile(50);
+  if (latencyMs.count > 0 && late > median / 10)
+    return `this process started calls ${late.toFixed(3)} ms late, which is more than a tenth of the median: give a lower --rate, or a machine that is less busy`;
+  return undefined;
+}

@@ -1,0 +1,206 @@
+import { readFileSync } from "node:fs";
+import type { JsonSchema } from "cinnabar/inspect";
+import { UsageError } from "./command.ts";
+import { nearest } from "./nearest.ts";
+
+/*
+ * Values as JSON, in both directions. JSON has no bigint, Date, Map, Set and bytes: the schema that a server tells says
+ * where one is meant (docs/guide/operate.md).
+ */
+
+/** What surrounds a part of a value while it is converted. */
+interface Around {
+  /** The whole schema, for references in it. */
+  readonly root: JsonSchema;
+  /** As in `input.items[2].id`. */
+  readonly path: string;
+}
+
+const none: JsonSchema = {};
+
+/**
+ * The value that JSON stands for, by its schema. Where the schema says nothing, it is the JSON itself.
+ *
+ * @throws UsageError that names the path: an unknown key, or a text that is no bigint, date or base64.
+ */
+export function valueOfJson(json: unknown, schema: JsonSchema | undefined, path: string): unknown {
+  const root = schema ?? none;
+  return convert(json, root, { root, path });
+}
+
+function convert(json: unknown, given: JsonSchema, around: Around): unknown {
+  const schema = branchFor(json, resolved(given, around.root), around.root);
+  const { path } = around;
+  const type = schema["x-cinnabar-type"];
+  for (const kind of ["x-cinnabar-bulk", "x-cinnabar-bulk-stream"])
+    if (kind in schema) throw new UsageError(`${path} is memory: give it by --bulk, not in the JSON`);
+  if ("x-cinnabar-handle" in schema)
+    throw new UsageError(`${path} is a handle of a region, which only a program can pass`);
+  if (type === "bigint") return bigintOf(json, path);
+  if (type === "date") return dateOf(json, path);
+  if (type === "map") return mapOf(json, schema, around);
+  if (type === "set") return new Set(arrayOf(json, schema, around));
+  if (schema.contentEncoding === "base64") return bytesOf(json, path);
+  if (schema.const === "NaN" && json === "NaN") return Number.NaN;
+  if (Array.isArray(json)) return arrayOf(json, schema, around);
+  if (typeof json === "object" && json !== null)
+    return objectOf(json as Record<string, unknown>, schema, around);
+  return json;
+}
+
+function bigintOf(json: unknown, path: string): bigint {
+  const isWhole = typeof json === "number" ? Number.isSafeInteger(json) : /^-?\d+$/.test(String(json));
+  if (isWhole && (typeof json === "number" || typeof json === "string")) return BigInt(json);
+  throw new UsageError(`${path} is a bigint: write it as a text of digits, such as "123"`);
+}
+
+function dateOf(json: unknown, path: string): Date {
+  const date = new Date(typeof json === "string" ? json : Number.NaN);
+  if (!Number.isNaN(date.getTime())) return date;
+  throw new UsageError(`${path} is a date: write it as "2026-11-24T10:00:00.000Z"`);
+}
+
+/** Bytes: base64 of both alphabets, with and without padding, or `@FILE`. */
+function bytesOf(json: unknown, path: string): Uint8Array {
+  if (typeof json === "string" && json.startsWith("@")) return fileOf(json.slice(1), path);
+  if (typeof json === "string" && /^[A-Za-z0-9+/_-]*={0,2}$/.test(json)) return Buffer.from(json, "base64");
+  throw new UsageError(`${path} takes bytes: write them as base64, or "@FILE" for those of a file`);
+}
+
+/** @throws UsageError that names what wants the file. */
+export function fileOf(file: string, wanted: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new UsageError(`${wanted}: ${code === "ENOENT" ? `there is no file ${file}` : message}`);
+  }
+}
+
+function mapOf(json: unknown, schema: JsonSchema, around: Around): Map<unknown, unknown> {
+  const pairs = arrayOf(json, schema, around);
+  if (pairs.every((pair): pair is [unknown, unknown] => Array.isArray(pair) && pair.length === 2))
+    return new Map(pairs);
+  throw new UsageError(`${around.path} is a map: write it as pairs, [["key", "value"]]`);
+}
+
+function arrayOf(json: unknown, { items, prefixItems }: JsonSchema, { root, path }: Around): unknown[] {
+  if (!Array.isArray(json)) throw new UsageError(`${path} must be an array`);
+  const first = Array.isArray(prefixItems) ? (prefixItems as JsonSchema[]) : [];
+  return json.map((item, index) =>
+    convert(item, first[index] ?? schemaIn(items), { root, path: `${path}[${index}]` }),
+  );
+}
+
+function objectOf(json: Record<string, unknown>, schema: JsonSchema, { root, path }: Around): unknown {
+  const known = propertiesOf(schema, root);
+  const others = schema.additionalProperties ?? schema.patternProperties ?? schema.propertyNames;
+  const mayHaveOthers = known.size === 0 || (others !== undefined && others !== false);
+  const entries = Object.entries(json).map(([key, part]) => {
+    const found = known.get(key);
+    const inside = `${path}${pathStep(key)}`;
+    if (found === undefined && !mayHaveOthers) {
+      const near = nearest(key, [...known.keys()]);
+      const hint =
+        near === undefined ? `the keys are ${[...known.keys()].join(", ")}` : `did you mean ${near}?`;
+      throw new UsageError(`${inside}: unknown key; ${hint}`);
+    }
+    return [key, convert(part, found ?? schemaIn(schema.additionalProperties), { root, path: inside })];
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The properties of a schema, and of those that it is put together of. */
+function propertiesOf(schema: JsonSchema, root: JsonSchema): Map<string, JsonSchema> {
+  const own = Object.entries(schemaIn(schema.properties)) as [string, JsonSchema][];
+  const more = schemasIn(schema.allOf).flatMap((part) => [...propertiesOf(resolved(part, root), root)]);
+  return new Map([...more, ...own]);
+}
+
+const pathStep = (key: string): string =>
+  /^[A-Za-z_$][\w$]*$/.test(key) ? `.${key}` : `[${JSON.stringify(key)}]`;
+
+/** The schema in a place that may have one; `true` and none say nothing. */
+function schemaIn(part: unknown): JsonSchema {
+  return typeof part === "object" && part !== null ? (part as JsonSchema) : none;
+}
+
+function schemasIn(part: unknown): readonly JsonSchema[] {
+  return Array.isArray(part) ? part.map(schemaIn) : [];
+}
+
+/** Follows references within the same schema: `#` and `#/$defs/name`. */
+function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
+  let at = schema;
+  // A chain of references that leads nowhere ends.
+  for (let steps = 0; typeof at.$ref === "string" && steps < 32; steps++) {
+    const words = at.$ref.split("/").slice(1);
+    at = words.reduce<JsonSchema>(
+      (inside, word) => schemaIn(inside[word.replaceAll("~1", "/").replaceAll("~0", "~")]),
+      at.$ref.startsWith("#") ? root : none,
+    );
+  }
+  return at;
+}
+
+/** Of alternatives the first that JSON of this form can be meant for. */
+function branchFor(json: unknown, schema: JsonSchema, root: JsonSchema): JsonSchema {
+  const branches = [...schemasIn(schema.anyOf), ...schemasIn(schema.oneOf)].map((part) =>
+    resolved(part, root),
+  );
+  if (branches.length === 0) return schema;
+  const fitting = branches.find((branch) => mayBe(json, branch, root));
+  return fitting === undefined ? none : branchFor(json, fitting, root);
+}
+
+function mayBe(json: unknown, schema: JsonSchema, root: JsonSchema): boolean {
+  const { type, const: constant, enum: words } = schema;
+  if (constant !== undefined && constant !== json) return false;
+  if (Array.isArray(words) && !words.includes(json)) return false;
+  if (schema["x-cinnabar-type"] === "bigint")
+    return typeof json === "number" || (typeof json === "string" && /^-?\d+$/.test(json));
+  if (schema["x-cinnabar-type"] === "date") return !Number.isNaN(Date.parse(String(json)));
+  if (type !== undefined && !(Array.isArray(type) ? type : [type]).includes(typeOf(json, type))) return false;
+  if (typeof json !== "object" || json === null || Array.isArray(json)) return true;
+  const properties = propertiesOf(schema, root);
+  const required = Array.isArray(schema.required) ? (schema.required as string[]) : [];
+  return (
+    required.every((name) => Object.hasOwn(json, name)) &&
+    Object.entries(json).every(([key, part]) => {
+      const { const: fixed } = properties.get(key) ?? none;
+      return fixed === undefined || fixed === part;
+    })
+  );
+}
+
+/** JSON Schema's word for the type of a JSON value. */
+function typeOf(json: unknown, wanted: unknown): string {
+  if (json === null) return "null";
+  if (Array.isArray(json)) return "array";
+  if (typeof json === "number" && Number.isInteger(json) && wanted === "integer") return "integer";
+  return typeof json;
+}
+
+/** A value as JSON text, on one line. `undefined` is the empty text. */
+export function jsonOfValue(value: unknown): string {
+  return value === undefined ? "" : JSON.stringify(plain(value));
+}
+
+/** A value of what JSON has. */
+export function plain(value: unknown): unknown {
+  if (typeof value === "bigint") return String(value);
+  if (typeof value === "number") return Number.isFinite(value) ? value : String(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? null : value.toISOString();
+  if (value instanceof Map) return [...value].map(([key, of]) => [plain(key), plain(of)]);
+  if (value instanceof Set) return [...value].map(plain);
+  if (ArrayBuffer.isView(value))
+    return Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64");
+  if (value instanceof ArrayBuffer) return Buffer.from(value).toString("base64");
+  if (Array.isArray(value)) return value.map((item) => (item === undefined ? null : plain(item)));
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, part]) => part !== undefined)
+      .map(([key, part]) => [key, plain(part)]),
+  );
+}
