@@ -50,8 +50,11 @@ const sourceOfEntry = {
   "cinnabar/lanes": "src/lanes/index.ts",
 };
 
-/** Tests that need what `npm test -- consumers` installs. */
-const notInstalled = process.env.CINNABAR_CONSUMERS === undefined ? ["test/consumers/**"] : [];
+/** Tests that need what `npm test -- consumers` and `npm test -- telemetry` install. */
+const notInstalled = [
+  ...(process.env.CINNABAR_CONSUMERS === undefined ? ["test/consumers/**"] : []),
+  ...(process.env.CINNABAR_PROMETHEUS === undefined ? ["test/telemetry/**"] : []),
+];
 
 export default defineConfig({
   resolve: {

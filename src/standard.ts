@@ -51,7 +51,7 @@ export type { EngineEvents, SessionEvent } from "./engine/engine-events.ts";
 export type { EngineHealth } from "./engine/engine-health.ts";
 export type { OpenCall, OpenCallPhase } from "./engine/open-call.ts";
 export type { EngineOptionsOf, ServeOption } from "./engine/options.ts";
-export type { EngineStats, PortStats } from "./engine/stats.ts";
+export type { EngineStats, PortStats, StatsOptions } from "./engine/stats.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
 export type { Pool, PooledMemory, TakeOptions, ViewConstructor } from "./memory/pool.ts";

@@ -75,6 +75,7 @@ export function subjects(verbsHost?: string): readonly Subject[] {
     grpc("unix"),
     cinnabar("tcp", "tcp://127.0.0.1:0", true),
     net("tcp"),
+    cinnabar("net", "net://127.0.0.1:0", true),
     grpc("tcp"),
     ...(verbsHost === undefined
       ? []

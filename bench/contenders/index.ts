@@ -55,6 +55,7 @@ export function contenders(verbsHost?: string): readonly ContenderEntry[] {
       isInQuick: true,
       load: async () => (await import("./net.ts")).netMsgpack({ host: "127.0.0.1", port: 0 }),
     },
+    cinnabar("net", true, () => "net://127.0.0.1:0"),
     cinnabar("tcp", true, () => "tcp://127.0.0.1:0"),
     {
       key: "grpc-unix",

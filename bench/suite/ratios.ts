@@ -182,6 +182,12 @@ export const quickRatios: readonly Definition[] = [
     ours: ["get", "put"].map((op) => `tcp.bulk_floor.1MiB.4.${op}_gbps`),
     theirs: ["read", "write"].map((op) => `floor-tcp.bulk_floor.1MiB.4.${op}_gbps`),
   },
+  small("net", 1, "p50_us", "net", overTcp.net),
+  small("net", 1, "p50_us", "grpc", overTcp.grpc),
+  small("net", 64, "ops", "net", overTcp.net),
+  small("net", 64, "ops", "grpc", overTcp.grpc),
+  bulk("net", "16MiB", "net", ["net-tcp"]),
+  bulk("net", "16MiB", "grpc", ["grpc-tcp"]),
   stream("shm", "net", overShm.net),
   stream("shm", "grpc", overShm.grpc),
   stream("tcp", "net", overTcp.net),
@@ -197,6 +203,11 @@ const scatterSizes = ["4KiB", "64KiB"];
 
 /** Those that only a whole run brings, or one over an RDMA device. */
 const furtherRatios: readonly Definition[] = [
+  ...["metrics", "traces1", "traces100"].map((observed) => ({
+    name: `shm.${observed}.ops_vs_off`,
+    ours: [`shm.telemetry.${observed}.ops`],
+    theirs: ["shm.telemetry.off.ops"],
+  })),
   {
     name: "shm.small.1.p50_vs_ring",
     ours: ["shm.small.1.p50_us"],

@@ -29,6 +29,7 @@ import { stall } from "./stall.ts";
 import { start } from "./start.ts";
 import { streamBeside } from "./stream-beside.ts";
 import { streams } from "./streams.ts";
+import { telemetry } from "./telemetry.ts";
 import { webBeside } from "./web-beside.ts";
 import { wheel } from "./wheel.ts";
 
@@ -69,4 +70,5 @@ export const workloads: readonly Workload[] = [
   along,
   security,
   wheel,
+  telemetry,
 ];

@@ -93,9 +93,12 @@ export function whyNativeFailed(output) {
   return errors.length > 0 ? errors.slice(0, 12).join("\n") : lastLines(output, 30);
 }
 
+/** Packages beside `cinnabar` that examples, benchmarks and processes of tests use. */
+const otherPackages = ["group", "nvme", "otel"];
+
 /**
- * Builds the package with its command line into dist/, then what uses it: groups into their own dist/, the programs
- * (examples, benchmarks, processes of tests) into build/. The demo needs the package, groups and the examples alone.
+ * Builds the package with its command line into dist/, then what uses it: the other packages into their own dist/, and
+ * the programs (examples, benchmarks, processes of tests) into build/. The demo needs no programs but the examples.
  *
  * @param {"demo" | "bench" | "test"} purpose
  */
@@ -108,13 +111,14 @@ export async function buildTypeScript(purpose) {
   });
   linkCommand();
   const forPrograms = [...forPackage, "tsconfig.programs.json", "examples"];
+  const others = otherPackages.map((name) => `packages/${name}`);
   // Both are in build/, so one stamp tells which of them it is. Where all programs are, the examples are too.
-  const examples = fingerprint([...forPrograms, "tsconfig.examples.json", "packages/group"]);
-  const programs = fingerprint([...forPrograms, "packages/group", "bench", "test"]);
+  const examples = fingerprint([...forPrograms, "tsconfig.examples.json", ...others]);
+  const programs = fingerprint([...forPrograms, ...others, "bench", "test"]);
   const forBuild = { stamp: "build", output: "build/examples" };
   if (purpose === "demo") {
     const project = "tsconfig.examples.json";
-    await buildGroups(forPackage);
+    await buildOthers(forPackage);
     await buildPart({
       ...forBuild,
       what: "the examples",
@@ -123,18 +127,22 @@ export async function buildTypeScript(purpose) {
     });
     return;
   }
-  await buildGroups(forPackage);
+  await buildOthers(forPackage);
   await buildPart({
     ...{ ...forBuild, what: "the programs", args: compile("tsconfig.programs.json"), prints: [programs] },
   });
 }
 
-/** An example and processes of tests use them. @param {readonly string[]} forPackage */
-function buildGroups(forPackage) {
-  return buildPart({
-    ...{ stamp: "group", what: "groups", args: compile("packages/group/tsconfig.json") },
-    ...{ output: "packages/group/dist/index.js", prints: [fingerprint([...forPackage, "packages/group"])] },
-  });
+/** @param {readonly string[]} forPackage */
+async function buildOthers(forPackage) {
+  for (const name of otherPackages)
+    await buildPart({
+      ...{ stamp: name, what: `cinnabar-${name}`, args: compile(`packages/${name}/tsconfig.json`) },
+      ...{
+        output: `packages/${name}/dist/index.js`,
+        prints: [fingerprint([...forPackage, `packages/${name}`])],
+      },
+    });
 }
 
 /** @param {string} project */

@@ -21,6 +21,13 @@ export async function getProgramsOfTests() {
   ]);
 }
 
+/** Puts Prometheus and its promtool into `build/`, for the stage that asks it for what an engine exports. */
+export async function getPrometheus() {
+  await getProgram("prometheus", "usr/bin/prometheus", ["prometheus"]);
+  if (onPath("prometheus") === undefined && !existsSync(join(root, "build/prometheus/usr/bin/prometheus")))
+    throw new Error("Debian's package prometheus cannot be had here");
+}
+
 /**
  * @param {string} name of the program, and of its folder in `build/`
  * @param {string} program below that

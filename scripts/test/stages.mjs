@@ -1,7 +1,9 @@
 import { ask, live, root } from "../setup/command.mjs";
 import { newerLibfabric } from "../setup/newer-libfabric.mjs";
 import { findClangFormat } from "../setup/system-packages.mjs";
+import { getPrometheus } from "../setup/test-programs.mjs";
 import { runConsumers } from "./consumers.mjs";
+import { fuzzDisks, installClientsOfDisks, runClientsOfDisks } from "./disks.mjs";
 import { areasOfStages, runAreas } from "./libfabric.mjs";
 import { nativeSourceFiles, runNativeTests, runUnderThreadSanitizer } from "./native-tests.mjs";
 import { preparePackage, testPackage } from "./package.mjs";
@@ -163,6 +165,20 @@ export const stages = [
     what: "ten million mutated messages of each kind that native code reads, under ASan and UBSan",
     run: fuzzUnderSanitizers,
   },
+  {
+    name: "disks-clients",
+    when: "often",
+    what: "disks of packages/nvme under clients of others: libnbd and QEMU, which it installs",
+    prepare: installClientsOfDisks,
+    lack: "NO TEST WITH CLIENTS OF DISKS",
+    run: runClientsOfDisks,
+  },
+  {
+    name: "disks-fuzz",
+    when: "alone",
+    what: "ten million mutated messages of each protocol of packages/nvme",
+    run: fuzzDisks,
+  },
   { name: "tsan", when: "often", what: "C++ tests under ThreadSanitizer", run: runUnderThreadSanitizer },
   {
     name: "site",
@@ -182,9 +198,17 @@ export const stages = [
       }),
   ),
   {
+    name: "telemetry",
+    when: "often",
+    what: "Debian's Prometheus scrapes servers; rules and dashboard are asked of it",
+    prepare: getPrometheus,
+    lack: "NO TEST WITH PROMETHEUS",
+    run: () => runVitest({ name: "telemetry", args: ["test/telemetry/"], env: { CINNABAR_PROMETHEUS: "1" } }),
+  },
+  {
     name: "consumers",
     when: "often",
-    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1 GB of tools",
+    what: "the package under bundlers, compilers, test runners and versions of Node; installs 1.2 GB of tools",
     run: (args) => runConsumers(args.length > 0 ? { filters: args } : {}),
   },
   {

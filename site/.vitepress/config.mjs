@@ -93,6 +93,8 @@ function reference() {
     options: "cinnabar/options",
     lanes: "cinnabar/lanes",
     group: "cinnabar-group",
+    nvme: "cinnabar-nvme",
+    otel: "cinnabar-otel",
   }).map(([entry, text]) => ({
     text,
     items: [

@@ -27,7 +27,7 @@ import { EngineHealth } from "./engine-health.ts";
 import { EngineParts } from "./engine-parts.ts";
 import { type OpenCall, openCalls } from "./open-call.ts";
 import { type EngineOptionsOf, type ResolvedEngineOptions, resolveEngineOptions } from "./options.ts";
-import { type EngineStats, statsOf } from "./stats.ts";
+import { type EngineStats, type StatsOptions, statsFields, statsOf } from "./stats.ts";
 
 /** The options of `engine.expose`. */
 export interface ExposeOptions<A extends Access> {
@@ -286,9 +286,13 @@ export class Engine implements AsyncDisposable {
     this.#parts.sessions.judgePeers(tls);
   }
 
-  /** Counters since the engine opened, and what the engine holds now. Plain data. */
-  stats(): EngineStats {
-    return statsOf(this.#parts);
+  /**
+   * Counters since the engine opened, and what the engine holds now. Plain data.
+   *
+   * @throws TypeError for bad options.
+   */
+  stats(options: StatsOptions = {}): EngineStats {
+    return statsOf(this.#parts, resolveOptions("stats", options, statsFields).histograms);
   }
 
   /** Every call that is in flight, of both directions, oldest first. It costs nothing until it is asked for. */

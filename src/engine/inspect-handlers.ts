@@ -6,7 +6,6 @@ import type { HandlersOf } from "../contract/infer.ts";
 import { ownVersion } from "../fabric/rdma/fabrics.ts";
 import { principalOf } from "../security/identity.ts";
 import type { CallContext } from "../server/call-context.ts";
-import type { HealthBook } from "../server/health-book.ts";
 import { WatchStream } from "../server/watch-stream.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
@@ -30,8 +29,7 @@ import { levelsOf, type MeasuredParts } from "./stats.ts";
 export interface InspectedParts extends MeasuredParts {
   readonly incarnation: bigint;
   readonly openedMs: number;
-  readonly health: HealthBook;
-  readonly served: { readonly methods: readonly ServedMethod[] };
+  readonly served: MeasuredParts["served"] & { readonly methods: readonly ServedMethod[] };
   readonly ports: MeasuredParts["ports"] & { readonly urls: readonly string[] };
 }
 

@@ -13,7 +13,7 @@ import type { OpenCall } from "./open-call.ts";
 import type { EngineStats } from "./stats.ts";
 
 /** A method as inspection tells it. All values but `inFlight` are since the engine opened. */
-export interface InspectedMethod extends Omit<MethodStats, "latencyMs"> {
+export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
   /** Calls that are open now: those that were sent (out), or that have not been answered (in). */
   readonly inFlight: number;
   /** Of calls that succeeded and that failed. `Histogram.from` reads it, and `Histogram.since` subtracts two. */
@@ -27,7 +27,7 @@ export interface InspectedState {
   /** How long the engine has been open, in milliseconds. */
   readonly upMs: number;
   readonly health: { readonly status: "serving" | "not_serving" | "draining"; readonly reason?: string };
-  readonly stats: Omit<EngineStats, "methods">;
+  readonly stats: Omit<EngineStats, "methods" | "health">;
   /** Bytes of memory that open calls grant to peers. */
   readonly lentBytes: number;
   /** The in-flight windows of all sessions together; `narrowed`: how many the load of their peers has narrowed. */

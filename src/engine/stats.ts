@@ -1,6 +1,7 @@
 import type { ByteBudget } from "../base/flow/byte-budget.ts";
 import type { CallMetrics, MethodStats } from "../base/observe/call-metrics.ts";
 import type { Counters } from "../base/observe/counters.ts";
+import { boolean, type FieldsOf } from "../base/options/options.ts";
 import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import type { PortDescription } from "../fabric/libfabric/port-report.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
@@ -12,10 +13,19 @@ import { registrations } from "../memory/registration-cache.ts";
 import type { Identity } from "../security/identity.ts";
 import type { SecurityMeter, SecurityStats } from "../security/security-meter.ts";
 import type { Admission, AdmissionStats } from "../server/admission.ts";
+import type { HealthBook, ServiceHealth } from "../server/health-book.ts";
 import type { ReplayCache } from "../server/replay-cache.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
+
+/** The options of `engine.stats`. */
+export interface StatsOptions {
+  /** Adds the histograms of the latencies to `methods`, by code. Each has up to some kilobytes. Default false. */
+  readonly histograms?: boolean;
+}
+
+export const statsFields = { histograms: boolean(false) } satisfies FieldsOf<StatsOptions>;
 
 /** State and counters of one port of an engine. */
 export interface PortStats extends PortGauges, PortDescription {
@@ -72,6 +82,8 @@ export interface EngineStats extends Traffic {
   readonly security: SecurityStats;
   /** Calls by method and direction: how many, with which codes, and their latency. */
   readonly methods: readonly MethodStats[];
+  /** The health of each service, as checks get it; that of the whole engine is named "". */
+  readonly health: readonly (ServiceHealth & { readonly service: string })[];
   readonly ports: readonly PortStats[];
 }
 
@@ -91,16 +103,22 @@ export interface MeasuredParts {
   readonly admission: Admission;
   readonly securityMeter: SecurityMeter;
   readonly metrics: CallMetrics;
+  readonly health: HealthBook;
+  readonly served: { readonly services: readonly (readonly [service: string, ...more: unknown[]])[] };
   readonly ports: { readonly all: readonly Port[] };
 }
 
 /** What the parts of an engine hold now. */
-export function statsOf(parts: MeasuredParts): EngineStats {
-  return { ...levelsOf(parts), methods: parts.metrics.stats() };
+export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
+  return {
+    ...levelsOf(parts),
+    methods: parts.metrics.stats(histograms),
+    health: parts.health.all(parts.served.services.map(([name]) => name)),
+  };
 }
 
-/** The same without the methods. */
-export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods"> {
+/** The same without what names methods and services. */
+export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods" | "health"> {
   const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
     parts;
   return {

@@ -184,7 +184,9 @@ export class NativePort implements Port {
 
   vouch(address: number, { mark, message, everyMs, forMs, seal }: Vouch): void {
     // Without it, peers lose this engine while its event loop is blocked.
-    this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs, seal?.release());
+    const aead = seal?.release();
+    if (aead === -1) return;
+    this.#addon.vouch(this.#id, address, mark, message, everyMs, forMs, aead);
   }
 
   unvouch(address: number): void {

@@ -92,7 +92,7 @@ export interface Vouch {
 
 /** A cipher of the addon that its owner gives away. */
 export interface NativeCipher {
-  /** The addon's handle. It has another owner from now on. */
+  /** The addon's handle. It has another owner from now on. -1: the cipher is not of the addon. */
   release(): number;
 }
 

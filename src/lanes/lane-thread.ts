@@ -31,7 +31,7 @@ export class LaneThread {
   readonly #name: string;
   readonly #asked = new Map<number, Asked>();
   #asks = 0;
-  #stats: Promise<LaneAnswers["stats"]> | undefined;
+  readonly #stats = new Map<boolean, Promise<LaneAnswers["stats"]>>();
   #isOver: Error | undefined;
   #error: Error | undefined;
   #onListening!: (listening: LaneListening) => void;
@@ -72,7 +72,11 @@ export class LaneThread {
   /** What the thread answers; rejects when it ends without an answer. */
   ask<A extends keyof LaneAnswers>(
     ask: A,
-    input: { readonly graceMs?: number; readonly security?: LaneCredentials } = {},
+    input: {
+      readonly graceMs?: number;
+      readonly security?: LaneCredentials;
+      readonly histograms?: boolean;
+    } = {},
   ): Promise<LaneAnswers[A]> {
     const id = ++this.#asks;
     return new Promise((resolve, reject) => {
@@ -83,11 +87,13 @@ export class LaneThread {
   }
 
   /** What its engine holds. Requests made while the thread computes share one answer. */
-  stats(): Promise<LaneAnswers["stats"]> {
-    this.#stats ??= this.ask("stats").finally(() => {
-      this.#stats = undefined;
-    });
-    return this.#stats;
+  stats(histograms: boolean): Promise<LaneAnswers["stats"]> {
+    let stats = this.#stats.get(histograms);
+    if (stats === undefined) {
+      stats = this.ask("stats", { histograms }).finally(() => this.#stats.delete(histograms));
+      this.#stats.set(histograms, stats);
+    }
+    return stats;
   }
 
   /** Ends it wherever it stands. */

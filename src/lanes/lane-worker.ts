@@ -26,7 +26,7 @@ async function serve(orders: LaneOrders): Promise<void> {
   const engine = await Engine.open({ ...own, ...secured, listen, serve: services.serve });
   let closed: Promise<void> | undefined;
   const answer = async (question: LaneQuestion): Promise<unknown> => {
-    if (question.ask === "stats") return engine.stats();
+    if (question.ask === "stats") return engine.stats({ histograms: question.histograms });
     if (question.ask === "reloadSecurity") return security.reload(engine, question.security);
     const report = question.ask === "drain" ? await engine.drain({ graceMs: question.graceMs }) : undefined;
     await engine.close();

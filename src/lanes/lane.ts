@@ -83,10 +83,14 @@ export class Lane implements LaneEntry {
   }
 
   /** The stats of its engine; undefined if it does not serve, or does not answer in time. */
-  async stats(): Promise<EngineStats | undefined> {
+  async stats(histograms: boolean): Promise<EngineStats | undefined> {
     if (this.#state !== "serving" || this.#thread === undefined) return undefined;
     try {
-      return await withTimeout(statsMs, `lane ${this.number} has not answered`, this.#thread.stats());
+      return await withTimeout(
+        statsMs,
+        `lane ${this.number} has not answered`,
+        this.#thread.stats(histograms),
+      );
     } catch {
       return undefined;
     }

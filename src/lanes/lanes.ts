@@ -4,7 +4,7 @@ import { resolveOptions } from "../base/options/options.ts";
 import { systemClock } from "../base/time/clock.ts";
 import { type DrainOptions, type DrainReport, drainFields } from "../engine/drain.ts";
 import { announceLanes, Engine } from "../engine/engine.ts";
-import type { EngineStats } from "../engine/stats.ts";
+import { type EngineStats, type StatsOptions, statsFields } from "../engine/stats.ts";
 import { publishedUrls } from "./addresses.ts";
 import { Lane, type LaneListener, type LaneState } from "./lane.ts";
 import { closeServices, type LaneContext, type LaneServices, loadServices } from "./lane-module.ts";
@@ -169,10 +169,18 @@ export class Lanes implements AsyncDisposable {
     return this.#lanes.map(statusOf);
   }
 
-  /** State and counters of the dispatcher and all lanes. Waits for each lane for at most a second. */
-  async stats(): Promise<LanesStats> {
-    const lanes = this.#lanes.map(async (lane) => ({ ...statusOf(lane), engine: await lane.stats() }));
-    return { dispatcher: this.#dispatcher.stats(), lanes: await Promise.all(lanes) };
+  /**
+   * State and counters of the dispatcher and all lanes. Waits for each lane for at most a second.
+   *
+   * @throws TypeError for bad options.
+   */
+  async stats(options: StatsOptions = {}): Promise<LanesStats> {
+    const { histograms } = resolveOptions("stats", options, statsFields);
+    const lanes = this.#lanes.map(async (lane) => ({
+      ...statusOf(lane),
+      engine: await lane.stats(histograms),
+    }));
+    return { dispatcher: this.#dispatcher.stats({ histograms }), lanes: await Promise.all(lanes) };
   }
 
   /**

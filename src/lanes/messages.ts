@@ -28,7 +28,7 @@ export interface LaneListening {
  * do.
  */
 export type LaneQuestion = { readonly id: number } & (
-  | { readonly ask: "stats" }
+  | { readonly ask: "stats"; readonly histograms: boolean }
   | { readonly ask: "close" }
   | { readonly ask: "reloadSecurity"; readonly security: LaneCredentials }
   | { readonly ask: "drain"; readonly graceMs: number }

@@ -6,6 +6,7 @@ import type { Identify, Identity } from "./identity.ts";
 import type { TlsExchange, TlsExchangeListener } from "./tls-exchange.ts";
 import {
   acceptorOptions,
+  assertSupported,
   contextOf,
   type ReadCredentials,
   readCredentials,
@@ -35,8 +36,12 @@ export class TlsEndpoint {
   /** Servers without an exchange. As many are made as there are handshakes at once, and these are bounded. */
   #servers: AcceptingServer[] = [];
 
-  /** @throws TypeError when OpenSSL cannot use the certificates; what functions that read them throw. */
+  /**
+   * @throws RpcError `unimplemented` where the runtime lacks what it needs. TypeError when OpenSSL cannot use the
+   * certificates; what functions that read them throw.
+   */
   constructor(credentials: Credentials, identify: Identify) {
+    assertSupported(credentials);
     this.#credentials = credentials;
     this.#identify = identify;
     this.#read = readCredentials(credentials);

@@ -1,5 +1,7 @@
 import { constants } from "node:crypto";
 import type { SecureContext, SecureContextOptions, TlsOptions } from "node:tls";
+import { RpcError } from "../base/errors/rpc-error.ts";
+import { otherRuntime } from "../fabric/libfabric/runtime.ts";
 import type { Credentials, Pem } from "./credential-options.ts";
 import { applicationProtocol } from "./tls-exchange.ts";
 import { Trust } from "./trust.ts";
@@ -7,6 +9,22 @@ import { Trust } from "./trust.ts";
 /** Node's TLS. It loads at first use: a program without `security` starts without it. */
 export function nodeTls(): typeof import("node:tls") {
   return process.getBuiltinModule("node:tls");
+}
+
+/**
+ * Other runtimes than Node lack parts of its TLS.
+ * @throws RpcError `unimplemented` where `security` needs one of them.
+ */
+export function assertSupported({ kind }: Credentials): void {
+  const runtime = otherRuntime() || "this Node";
+  const { openssl_is_boringssl } = process.features as { openssl_is_boringssl?: boolean };
+  let message = "";
+  if (typeof nodeTls().TLSSocket.prototype.exportKeyingMaterial !== "function")
+    message = `security needs exportKeyingMaterial of node:tls, which ${runtime} does not have`;
+  else if (kind === "psk" && openssl_is_boringssl)
+    message = `security.psk needs pre-shared keys in TLS 1.3, which ${runtime} does not have`;
+  if (message !== "")
+    throw new RpcError({ code: "unimplemented", message, origin: "local", retryable: false });
 }
 
 /**

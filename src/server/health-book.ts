@@ -63,6 +63,12 @@ export class HealthBook {
     return whole?.status === "not_serving" ? whole : (own ?? { status: "serving" });
   }
 
+  /** The health of the whole engine, named "", of each of these services, and of those that `set` has named. */
+  all(served: Iterable<string>): (ServiceHealth & { readonly service: string })[] {
+    const names = new Set(["", ...served, ...this.#services.keys()]);
+    return [...names].map((service) => ({ service, ...(this.of(service) ?? { status: "serving" }) }));
+  }
+
   /** What peers are told. Undefined while nothing was ever set. */
   get told(): ToldHealth | undefined {
     if (this.#edition === 0) return undefined;

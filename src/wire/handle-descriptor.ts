@@ -8,7 +8,7 @@
  *   8  u64  incarnation of the owner
  *   16 u64  length of the region in bytes
  *   24      token, 16 bytes
- *   40      the URLs, each one byte of length and that many bytes of ASCII
+ *   40      the URLs, each one byte of length and that many bytes of UTF-8
  */
 export const handleExtension = 0x7a;
 export const handleTokenBytes = 16;
@@ -20,7 +20,7 @@ const maxUrlBytes = 255;
 export const minHandleBytes = headerBytes;
 export const maxHandleBytes = headerBytes + maxUrls * (1 + maxUrlBytes);
 /** The form of a URL here. Whether it can be connected to is found out later. */
-const urlPattern = /^[a-z]{1,16}:\/\/[\x21-\x7e]{1,200}$/;
+const urlPattern = /^[a-z][a-z0-9+]{0,15}:\/\/[^\p{Cc}]{1,200}$/u;
 
 export interface HandleDescriptor {
   readonly urls: readonly string[];
@@ -33,7 +33,7 @@ export interface HandleDescriptor {
 }
 
 export function writeHandleDescriptor(handle: HandleDescriptor): Uint8Array {
-  const urls = handle.urls.slice(0, maxUrls).map((url) => Buffer.from(url, "latin1"));
+  const urls = handle.urls.slice(0, maxUrls).map((url) => Buffer.from(url));
   const payload = new Uint8Array(urls.reduce((sum, url) => sum + 1 + url.byteLength, headerBytes));
   const view = new DataView(payload.buffer);
   view.setUint8(0, version);
@@ -68,7 +68,7 @@ export function readHandleDescriptor(payload: Uint8Array): HandleDescriptor | st
   for (let i = 0; i < count; i++) {
     const end = at + 1 + (payload[at] ?? 0);
     if (at >= payload.byteLength || end > payload.byteLength) return "handle is cut off";
-    const url = Buffer.from(payload.subarray(at + 1, end)).toString("latin1");
+    const url = Buffer.from(payload.subarray(at + 1, end)).toString();
     if (!urlPattern.test(url)) return "handle has a URL that is none";
     urls.push(url);
     at = end;

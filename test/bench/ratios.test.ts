@@ -19,6 +19,11 @@ describe("the named ratios", () => {
         "shm.bulk.16MiB.gbps_vs_grpc",
         "tcp.bulk.16MiB.gbps_vs_net",
         "tcp.bulk.1MiB.gbps_vs_floor",
+        ...["p50", "ops"].flatMap((measure) =>
+          ["net", "grpc"].map((peer) => `net.small.${measure === "p50" ? 1 : 64}.${measure}_vs_${peer}`),
+        ),
+        "net.bulk.16MiB.gbps_vs_net",
+        "net.bulk.16MiB.gbps_vs_grpc",
         "shm.stream.items_vs_net",
         "shm.stream.items_vs_grpc",
         "tcp.stream.items_vs_net",

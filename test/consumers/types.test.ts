@@ -118,6 +118,22 @@ const members = `
   export type Options = Parameters<typeof FailureDetector.open>[0];
 `;
 
+const telemetry = `
+  import { Engine } from "cinnabar";
+  import { EngineMetrics, tracing } from "cinnabar-otel";
+  import { MeterProvider, type MetricProducer } from "@opentelemetry/sdk-metrics";
+  import { PrometheusExporter } from "@opentelemetry/exporter-prometheus";
+  export async function main(): Promise<MeterProvider> {
+    await using engine = await Engine.open({ middleware: { client: [tracing()], server: [tracing()] } });
+    const metrics = new EngineMetrics();
+    metrics.add(engine, { attributes: { "service.part": "a" } });
+    const producer: MetricProducer = metrics;
+    // @ts-expect-error a source has statistics
+    metrics.add({});
+    return new MeterProvider({ readers: [new PrometheusExporter({ metricProducers: [producer] })] });
+  }
+`;
+
 const common = {
   target: "es2022",
   strict: true,
@@ -129,6 +145,12 @@ const common = {
 const settings: readonly (readonly [name: string, options: object, file: string, text: string])[] = [
   ["nodenext", { module: "nodenext", lib: ["es2023", "esnext.disposable"] }, "program.mts", program],
   ["nodenext, groups", { module: "nodenext", lib: ["es2023", "esnext.disposable"] }, "members.mts", members],
+  [
+    "nodenext, telemetry",
+    { module: "nodenext", lib: ["es2023", "esnext.disposable"] },
+    "telemetry.mts",
+    telemetry,
+  ],
   [
     "nodenext, CommonJS",
     { module: "nodenext", lib: ["es2023", "esnext.disposable"] },

@@ -16,11 +16,11 @@ const sources = ["src", "packages"]
   .filter((file) => /(^|\/)src\/.*\.ts$/.test(file) && !file.includes(".test"));
 
 /**
- * Sentences of these files stand behind "broke the protocol", or in no message: they judge bytes, or make code and
- * stand-ins for tests.
+ * Sentences of these files stand behind "broke the protocol", or in no message: they judge bytes, describe metrics, or
+ * make code and stand-ins for tests.
  */
 const ofBytes =
-  /^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^src\/(wire\/(?!codec|encode-value|extension|value-path|work|metadata\/(?!metadata-block))|fabric\/(mem-port|net\/(frame|transfers)\.)|session\/connection\/opening)/;
+  /^packages\/otel\/src\/(metrics\/metric|prometheus\/|bin\/)|^packages\/group\/src\/(collective\/(message|offer)-schema|coordinator\/membership-service|detector\/codec)|^src\/(wire\/(?!codec|encode-value|extension|value-path|work|metadata\/(?!metadata-block))|fabric\/(mem-port|net\/(frame|transfers)\.)|session\/connection\/opening)/;
 
 /** Parameters that take the text of an error. */
 const textParameter = /^(message|text|why|reason|said)$/;

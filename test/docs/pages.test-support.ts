@@ -113,6 +113,8 @@ const exports: readonly (readonly [module: string, names: readonly string[]])[] 
   ["cinnabar/inspect", exportsOf("src/inspect.ts")],
   ["cinnabar/lanes", exportsOf("src/lanes/index.ts")],
   ["cinnabar-group", exportsOf("packages/group/src/index.ts")],
+  ["cinnabar-nvme", exportsOf("packages/nvme/src/index.ts")],
+  ["cinnabar-otel", exportsOf("packages/otel/src/index.ts")],
   ["zod", ["z"]],
 ];
 

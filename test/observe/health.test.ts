@@ -38,6 +38,11 @@ describe.each(transports)("health over $name", (provider) => {
       reason: "the index is away",
     });
     expect(await health.check({ service: "other.v1" })).toEqual({ status: "serving" });
+    expect(server.stats().health).toEqual([
+      { service: "", status: "serving" },
+      { service: "name.v1", status: "not_serving", reason: "the index is away" },
+      { service: "other.v1", status: "serving" },
+    ]);
     server.health.set("", "not_serving");
     expect(await health.check({ service: "other.v1" })).toEqual({ status: "not_serving" });
     server.health.set("", "serving");

@@ -141,6 +141,10 @@ describe.each(transports)("latency by code over $name", (provider) => {
       expect(of().max).toBe(Math.max(of("ok").max, of("not_found").max));
       const method = engine.stats().methods.find((each) => each.method === "work.v1/run");
       expect(method).toMatchObject({ succeeded: 3, failures: { not_found: 2 }, latencyMs: { count: 5 } });
+      expect(method?.latencyMsByCode).toBe(undefined);
+      const full = engine.stats({ histograms: true }).methods.find((each) => each.method === "work.v1/run");
+      expect(full?.latencyMsByCode).toEqual({ ok: of("ok").toJSON(), not_found: of("not_found").toJSON() });
+      expect(() => engine.stats({ histogram: true } as never)).toThrow("stats: unknown option");
     }
   });
 });

@@ -52,6 +52,8 @@ function run(cwd: string, command: string, ...args: string[]) {
 const foldersOfSources: Readonly<Record<string, string>> = {
   "cinnabar:": "",
   "cinnabar-group:": "packages/group",
+  "cinnabar-nvme:": "packages/nvme",
+  "cinnabar-otel:": "packages/otel",
 };
 
 /**
@@ -223,12 +225,12 @@ describe("the package that `npm pack` makes of a clone", () => {
       const name = basename(other, `-${version}.tgz`);
       const project = join(folder, `project-of-${name}`);
       mkdirSync(project);
-      // No registry is asked: what `cinnabar` depends on is here.
-      const spec = `file:${join(root, "node_modules/@standard-schema/spec")}`;
-      writeFileSync(
-        join(project, "package.json"),
-        JSON.stringify({ type: "module", dependencies: { "@standard-schema/spec": spec } }),
+      // No registry is asked: what `cinnabar` and the package depend on is here.
+      const needed = ["@standard-schema/spec", ...(name === "cinnabar-otel" ? ["@opentelemetry/api"] : [])];
+      const dependencies = Object.fromEntries(
+        needed.map((each) => [each, `file:${join(root, "node_modules", each)}`]),
       );
+      writeFileSync(join(project, "package.json"), JSON.stringify({ type: "module", dependencies }));
       const install = run(project, "npm", "install", "--no-audit", "--no-fund", archive, other);
       expect(install, install.stderr).toMatchObject({ status: 0 });
       const names = readdirSync(join(project, "node_modules", name), { recursive: true }).map(String);

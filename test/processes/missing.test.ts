@@ -26,6 +26,7 @@ describe.each([
     await child.report("imported");
     expect(await child.report("mem")).toMatchObject({ token: "t" });
     expect(await child.report("net")).toMatchObject({ token: "n" });
+    expect(await child.report("sealed")).toMatchObject({ token: "x", isConfidential: true });
     expect(await child.report("mem again")).toMatchObject({ token: "u" });
     const report = await child.report("providers");
     expect(await child.ended).toBe(0);

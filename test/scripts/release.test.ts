@@ -47,6 +47,7 @@ describe("the version", () => {
   it("is looked for in every package of packages/", () => {
     expect(versionedFiles).toContain("packages/group/package.json");
     expect(versionedFiles).toContain("packages/cli/package.json");
+    expect(versionedFiles).toContain("packages/otel/package.json");
   });
 
   it.each(versionedFiles)("stands in %s, and can be changed there without another change", (file) => {

@@ -2,7 +2,7 @@ import type { RpcCode } from "../errors/code.ts";
 import { codeFromNumber, codeToNumber, okNumber } from "../errors/code.ts";
 import type { CallLog } from "./call-log.ts";
 import type { CallDirection, SlowCall } from "./channels.ts";
-import { Histogram, type HistogramSummary } from "./histogram.ts";
+import { Histogram, type HistogramData, type HistogramSummary } from "./histogram.ts";
 
 /** Statistics of one method in one direction, over all peers, since the engine opened. */
 export interface MethodStats {
@@ -19,6 +19,11 @@ export interface MethodStats {
    * `measureLatency` is false.
    */
   readonly latencyMs: HistogramSummary;
+  /**
+   * The histogram behind `latencyMs` for each code that occurred, as plain data for `Histogram.from`. There only where
+   * `stats({ histograms: true })` asks for it.
+   */
+  readonly latencyMsByCode?: Readonly<Partial<Record<RpcCode | "ok", HistogramData>>>;
 }
 
 const codes = 17;
@@ -65,8 +70,15 @@ export class MethodMetrics {
     return this.#ends.reduce((sum, times) => sum + times, 0);
   }
 
+  #latencyMsByCode(): Partial<Record<RpcCode | "ok", HistogramData>> {
+    const byCode: Partial<Record<RpcCode | "ok", HistogramData>> = {};
+    for (const [number, latency] of this.#latencies.entries())
+      if (latency !== undefined) byCode[codeFromNumber(number) ?? "ok"] = latency.toJSON();
+    return byCode;
+  }
+
   /** How many calls have ended, and how. */
-  counts(): Omit<MethodStats, "latencyMs"> {
+  counts(): Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
     const failures: Partial<Record<RpcCode, number>> = {};
     let failed = 0;
     for (let number = okNumber + 1; number < codes; number++) {
@@ -83,8 +95,12 @@ export class MethodMetrics {
     };
   }
 
-  stats(): MethodStats {
-    return { ...this.counts(), latencyMs: this.latencyMs().summary() };
+  stats(histograms = false): MethodStats {
+    return {
+      ...this.counts(),
+      latencyMs: this.latencyMs().summary(),
+      ...(histograms ? { latencyMsByCode: this.#latencyMsByCode() } : {}),
+    };
   }
 }
 
@@ -166,9 +182,9 @@ export class CallMetrics {
   }
 
   /** Statistics of the methods that were called at least once. */
-  stats(): MethodStats[] {
+  stats(histograms = false): MethodStats[] {
     return this.all()
       .filter(({ ended }) => ended > 0)
-      .map((metrics) => metrics.stats());
+      .map((metrics) => metrics.stats(histograms));
   }
 }

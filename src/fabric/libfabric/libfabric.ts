@@ -4,6 +4,7 @@ import { addonFault, fileFault, loadFault } from "./addon-file.ts";
 import { addonCandidates, type Candidate, libfabricCandidates, type Origin, ownFiles } from "./candidates.ts";
 import { adviceForMissingAddon, thisMachine } from "./missing-addon.ts";
 import { ownRequire } from "./own-files.ts";
+import { otherRuntime } from "./runtime.ts";
 import type { SocketScheme } from "./url.ts";
 
 /*
@@ -39,8 +40,11 @@ let loadReport: LoadReport | undefined;
 function findAddon(): Addon | undefined {
   if (addon !== undefined) return addon;
   addonAttempts = [];
+  // It would end the process: it uses functions of libuv that only Node has.
+  const runtime = otherRuntime();
+  const fault = runtime === "" ? "" : `the addon needs Node, and this is ${runtime}`;
   for (const { path, origin } of addonCandidates(process.env, ownFiles())) {
-    const reason = fileFault(path) || tryAddon(path);
+    const reason = fileFault(path) || fault || tryAddon(path);
     addonAttempts.push({ path, origin, reason });
     if (reason === "") return addon;
   }

@@ -1,22 +1,28 @@
+import { otherRuntime } from "./runtime.ts";
+
 /** What a machine is, as far as it decides whether there is an addon for it. */
 export interface Machine {
   readonly platform: NodeJS.Platform;
   readonly arch: string;
   /** Whether this Node uses glibc; only asked on Linux. */
   readonly hasGlibc: boolean;
+  /** What runs instead of Node, with its version; "" for Node. */
+  readonly otherRuntime: string;
 }
 
 /** This machine. */
 export function thisMachine(): Machine {
   const { platform, arch } = process;
-  return { platform, arch, hasGlibc: platform === "linux" && runsOnGlibc() };
+  const runtime = otherRuntime();
+  return { platform, arch, hasGlibc: platform === "linux" && runsOnGlibc(), otherRuntime: runtime };
 }
 
 /** Platforms that the package has binaries for, in words. */
 const supported = "Linux on x64 and arm64 with glibc 2.28 or later";
 
 /** What to do where the addon was not found. */
-export function adviceForMissingAddon({ platform, arch, hasGlibc }: Machine): string {
+export function adviceForMissingAddon({ platform, arch, hasGlibc, otherRuntime }: Machine): string {
+  if (otherRuntime !== "") return `Run Node, or use net:// and mem://, which work on ${otherRuntime}`;
   if (platform !== "linux")
     return `The package has binaries for ${supported}, and its sources build on Linux only; net:// and mem:// work everywhere`;
   if (!hasGlibc)

@@ -3,6 +3,7 @@ import { firstParked } from "../completion-ring.ts";
 import { FrameFault, frameKind, headerBytes, magic, version } from "./frame.ts";
 import { FrameReader, type FrameSink } from "./frame-reader.ts";
 import { FrameWriter, type WriteBuffers } from "./frame-writer.ts";
+import { release } from "./read-memory.ts";
 import { type TransferOwner, Transfers } from "./transfers.ts";
 
 /** What a connection needs of its port. */
@@ -65,9 +66,14 @@ export class Link implements FrameSink {
   #chunks: Buffer[] = [];
   #at = 0;
   #unreadBytes = 0;
+  /** Something points to the chunk that is read. */
+  #isChunkKept = false;
+  /** The chunk that is read lies in memory of the socket. */
+  #isChunkLent = false;
   #hasEnded = false;
 
-  constructor(owner: LinkOwner, socket: Socket, isDialed: boolean) {
+  /** `readsInPlace`: the socket calls `onRead`, and has no "data". */
+  constructor(owner: LinkOwner, socket: Socket, isDialed: boolean, readsInPlace = false) {
     this.#owner = owner;
     this.socket = socket;
     this.isDialed = isDialed;
@@ -75,7 +81,8 @@ export class Link implements FrameSink {
     this.#writer = new FrameWriter(socket, owner.buffers, () => this.#write());
     this.transfers = new Transfers(owner, this.#writer);
     socket.setNoDelay(true);
-    socket.on("data", (chunk: Buffer) => this.#onData(chunk));
+    if (readsInPlace) socket.resume();
+    else socket.on("data", (chunk: Buffer) => this.#onData(chunk));
     socket.on("error", (error: NodeJS.ErrnoException) => {
       this.error ??= error;
     });
@@ -162,13 +169,33 @@ export class Link implements FrameSink {
 
   // ---- what arrives -------------------------------------------------------------------------------------------------
 
+  /** The socket has read bytes to memory that it uses again. */
+  onRead(bytes: Buffer): void {
+    this.#onBytes(bytes, true);
+  }
+
   #onData(chunk: Buffer): void {
+    this.#onBytes(chunk, false);
+    if (!this.#isChunkKept) release(chunk);
+  }
+
+  /**
+   * Bytes of transfers are in place at once; what the layers above must hear waits in the inbox for the next turn. A
+   * socket that pauses for each turn would leave the kernel's buffer full, and TCP slow.
+   */
+  #onBytes(chunk: Buffer, isLent: boolean): void {
     if (this.isOver) return;
+    this.#isChunkKept = false;
+    this.#isChunkLent = isLent;
     this.#chunks.push(chunk);
     this.#unreadBytes += chunk.byteLength;
-    // Bytes of transfers are in place at once; what the layers above must hear waits in the inbox for the next turn. A
-    // socket that pauses for each turn would leave the kernel's buffer full, and TCP slow.
     this.read();
+    const last = this.#chunks.length - 1;
+    if (this.#chunks[last] === chunk) {
+      this.#isChunkKept = true;
+      if (isLent) this.#chunks[last] = Buffer.from(chunk);
+    }
+    this.#isChunkLent = false;
     if (this.#unreadBytes >= mostUnreadBytes) this.socket.pause();
     if (this.isGreeted) this.#owner.onReadable(this);
   }
@@ -212,7 +239,8 @@ export class Link implements FrameSink {
         this.isGreeted = true;
         return this.#owner.onHello(this, body());
       case frameKind.message:
-        return this.#owner.deliver(body());
+        this.#isChunkKept = true;
+        return this.#owner.deliver(this.#isChunkLent ? Buffer.from(body()) : body());
       case frameKind.done:
         return this.transfers.onDone(request, word);
       default:

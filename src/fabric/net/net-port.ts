@@ -28,6 +28,7 @@ import { FrameFault, mostExtents, mostTransferBytes, notificationBytes, version 
 import { WriteBuffers } from "./frame-writer.ts";
 import { Link, type LinkOwner } from "./link.ts";
 import { connectError, listenError, placeOf, provider, returnAddress, urlOf } from "./place.ts";
+import { readInPlace } from "./read-memory.ts";
 
 const cancelled = 125; // ECANCELED
 const timedOut = 110; // ETIMEDOUT
@@ -126,8 +127,9 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
       if (this.isClosed) return reject(connectError({ code: "ECANCELED" } as NodeJS.ErrnoException));
       const place = placeOf(target);
       // A socket keeps the async context in which it was made.
-      const socket = armDetached(() => connect(place));
-      const link = this.#add(socket, true);
+      const inPlace = readInPlace((bytes) => link.onRead(bytes));
+      const socket = armDetached(() => connect({ ...place, ...inPlace }));
+      const link = this.#add(socket, true, inPlace !== undefined);
       this.#dials.set(link, { resolve, reject });
       this.#limit(link, Math.max(1, Math.min(timeoutMs, longestTimerMs)));
       link.sayHello(new Uint8Array(0));
@@ -147,8 +149,8 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
       this.#turnOut([...this.#links].find((other) => !other.isDialed && other.addresses.size === 0) ?? link);
   }
 
-  #add(socket: Socket, isDialed: boolean): Link {
-    const link = new Link(this, socket, isDialed);
+  #add(socket: Socket, isDialed: boolean, readsInPlace = false): Link {
+    const link = new Link(this, socket, isDialed, readsInPlace);
     this.#links.add(link);
     if (!this.#keepsAlive && !isDialed) socket.unref();
     socket.on("timeout", () => {

@@ -1,7 +1,9 @@
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import { afterEach, describe, expect, it } from "vitest";
+import type { CryptoAddon } from "../../fabric/libfabric/crypto-addon.ts";
 import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { Aead } from "./aead.ts";
+import { NodeCrypto } from "./node-crypto.ts";
 import { referenceSeal, textSealedTo } from "./reference-ciphers.test-support.ts";
 import { suiteNames, tagBytes } from "./suites.ts";
 
@@ -23,22 +25,29 @@ function nonceOf(number: number): Buffer {
   return nonce;
 }
 
+const libraries = { "the addon": addonIfThere() as CryptoAddon, "node:crypto": new NodeCrypto() };
+const combinations = Object.values(suiteNames).flatMap((suite) =>
+  Object.entries(libraries).map(([name, library]) => ({ suite, name, library })),
+);
+
 const open: Aead[] = [];
-function pair(suite: (typeof suiteNames)[number]) {
-  const sealing = Aead.create(suite, "seal", key, iv);
-  const opening = Aead.create(suite, "open", key, iv);
+function pairOf(suite: (typeof suiteNames)[number], library: CryptoAddon) {
+  const sealing = Aead.create(suite, "seal", key, iv, library);
+  const opening = Aead.create(suite, "open", key, iv, library);
   open.push(sealing, opening);
   return { sealing, opening };
 }
 
 afterEach(() => {
   for (const aead of open.splice(0)) aead.close();
-  expect(addonIfThere()?.aeads()).toBe(0);
+  for (const library of Object.values(libraries)) expect(library.aeads()).toBe(0);
 });
 
-describe.each(suiteNames)("%s", (suite) => {
+describe.each(combinations)("$suite by $name", ({ suite, library }) => {
+  const pair = () => pairOf(suite, library);
+
   it("seals as node:crypto does, and opens what that sealed, at lengths from 0 to 16 KiB", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     let number = 0;
     for (let length = 0; length <= 16_384; length += length < 260 ? 1 : 1237) {
       number++;
@@ -64,7 +73,7 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("seals in place behind what stays clear, and touches nothing else", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     const memory = new Uint8Array(200).fill(0xaa);
     const text = bytesOf("message", 50);
     memory.set(text, 40);
@@ -81,7 +90,7 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("gives the answers of an implementation by big integers, for extreme ciphertext too", () => {
-    const { sealing } = pair(suite);
+    const { sealing } = pair();
     const patterns = [
       ...[0x00, 0xff, 0x80, 0x01, 0x7f, 0xfe].map((byte) => (i: number) => (i < 0 ? 0 : byte)),
       // Limbs of 26, 32, 44 and 64 bits of which each is full, or one short of it.
@@ -107,7 +116,7 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("refuses tags that come close", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     const text = bytesOf("text", 35);
     const aad = bytesOf("aad", 9);
     const sealed = new Uint8Array(35);
@@ -141,7 +150,7 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("takes memory that is the same or apart, and none that overlaps", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     const memory = new Uint8Array(100);
     const tag = new Uint8Array(tagBytes);
     const part = (at: number) => memory.subarray(at, at + 40);
@@ -157,7 +166,7 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("refuses numbers that were sealed before, and places outside of the memory", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     const memory = new Uint8Array(64);
     sealing.sealMessage(memory, 0, 24, 24, 5);
     for (const number of [5, 4, 0, -1, 5.5, 2 ** 53, Number.NaN])
@@ -179,12 +188,12 @@ describe.each(suiteNames)("%s", (suite) => {
   });
 
   it("does nothing more once it is closed, also when its handle has another owner", () => {
-    const { sealing, opening } = pair(suite);
+    const { sealing, opening } = pair();
     const memory = new Uint8Array(64);
     sealing.sealMessage(memory, 0, 24, 24, 1);
     sealing.close();
     opening.close();
-    const others = pair(suite);
+    const others = pair();
     expect(() => sealing.sealMessage(memory, 0, 24, 24, 2)).toThrow("the keys of this session are gone");
     expect(opening.openMessage(memory, 0, 24, 24, 1)).toBe(false);
     sealing.close();

@@ -1,34 +1,39 @@
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { CryptoAddon } from "../../fabric/libfabric/crypto-addon.ts";
 import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
+import { NodeCrypto } from "./node-crypto.ts";
 import { ivBytes, keyBytes, type SuiteName, suites } from "./suites.ts";
 
 /**
- * One key in one direction: it seals or it opens, on the OpenSSL of the running node. The key lies in native memory
- * until `close`, which cleanses it. The nonce of a text is the iv XOR the text's number, a whole number up to 2^53-1.
+ * One key in one direction: it seals or it opens, on the OpenSSL of the running node. The key lies in memory of the
+ * library until `close`, which cleanses it. The nonce of a text is the iv XOR the text's number, a whole number up to 2^53-1.
  */
 export class Aead {
-  readonly #addon: CryptoAddon;
-  /** -1: closed. The addon refuses it. */
+  readonly #library: CryptoAddon;
+  /** -1: closed. The library refuses it. */
   #handle: number;
 
-  private constructor(addon: CryptoAddon, handle: number) {
-    this.#addon = addon;
+  private constructor(library: CryptoAddon, handle: number) {
+    this.#library = library;
     this.#handle = handle;
   }
 
   /**
    * The key and the iv are copied: the caller fills them with zeros.
-   * @throws RpcError `unavailable` without the addon, or without a libcrypto that has the suite.
+   * @throws RpcError `unavailable` where the library does not have the suite.
    */
-  static create(suite: SuiteName, direction: "seal" | "open", key: Uint8Array, iv: Uint8Array): Aead {
+  static create(
+    suite: SuiteName,
+    direction: "seal" | "open",
+    key: Uint8Array,
+    iv: Uint8Array,
+    library = sealingLibrary(),
+  ): Aead {
     if (key.byteLength !== keyBytes || iv.byteLength !== ivBytes)
       throw new RangeError(`a cipher takes a key of ${keyBytes} bytes and an iv of ${ivBytes}`);
-    const addon = cryptoAddon();
-    const handle = addon.openAead(suites[suite], direction === "seal", key, iv);
-    if (handle >= 0) return new Aead(addon, handle);
-    const { loaded, version } = addon.libcrypto();
-    throw missing(loaded ? `${version} has no ${suite}` : noLibcrypto(addon));
+    const handle = library.openAead(suites[suite], direction === "seal", key, iv);
+    if (handle < 0) throw missing(`${library.libcrypto().version} has no ${suite}`);
+    return new Aead(library, handle);
   }
 
   /**
@@ -36,13 +41,13 @@ export class Aead {
    * them. Throws for a number that is not higher than the last one, because no nonce may be used twice.
    */
   sealMessage(memory: Uint8Array, at: number, aadBytes: number, bytes: number, number: number): void {
-    const status = this.#addon.sealMessage(this.#handle, memory, at, aadBytes, bytes, number);
+    const status = this.#library.sealMessage(this.#handle, memory, at, aadBytes, bytes, number);
     if (status !== 0) throw this.#refused(number);
   }
 
   /** The reverse. False for what is not genuine, and then the text is zeros. */
   openMessage(memory: Uint8Array, at: number, aadBytes: number, bytes: number, number: number): boolean {
-    return this.#addon.openMessage(this.#handle, memory, at, aadBytes, bytes, number) === 0;
+    return this.#library.openMessage(this.#handle, memory, at, aadBytes, bytes, number) === 0;
   }
 
   /**
@@ -50,7 +55,7 @@ export class Aead {
    * Throws as `sealMessage`.
    */
   sealPiece(number: number, aad: Uint8Array, source: Uint8Array, target: Uint8Array, tag: Uint8Array): void {
-    const status = this.#addon.sealPiece(this.#handle, number, aad, source, target, tag);
+    const status = this.#library.sealPiece(this.#handle, number, aad, source, target, tag);
     if (status !== 0) throw this.#refused(number);
   }
 
@@ -62,20 +67,27 @@ export class Aead {
     target: Uint8Array,
     tag: Uint8Array,
   ): boolean {
-    if (this.#addon.openPiece(this.#handle, number, aad, source, target, tag) === 0) return true;
+    if (this.#library.openPiece(this.#handle, number, aad, source, target, tag) === 0) return true;
     target.fill(0);
     return false;
   }
 
-  /** Hands the native cipher to another part of the addon, which closes it. This one is closed from now on. */
+  /**
+   * Hands the native cipher to another part of the addon, which closes it. This one is closed from now on. -1 where the
+   * cipher is not native: it stays as it is.
+   */
   release(): number {
-    const handle = this.#handle;
-    this.#handle = -1;
-    return handle;
+    return this.#library instanceof NodeCrypto ? -1 : this.#taken();
   }
 
   close(): void {
-    if (this.#handle >= 0) this.#addon.closeAead(this.release());
+    if (this.#handle >= 0) this.#library.closeAead(this.#taken());
+  }
+
+  #taken(): number {
+    const handle = this.#handle;
+    this.#handle = -1;
+    return handle;
   }
 
   #refused(number: number): Error {
@@ -86,23 +98,18 @@ export class Aead {
   }
 }
 
-/** The addon, if it can seal. Throws `unavailable` with the reason where it cannot. */
-export function cryptoAddon(): CryptoAddon {
-  const addon = addonIfThere();
-  if (addon === undefined) throw missing("Cinnabar's native addon was not found");
-  if (!addon.libcrypto().loaded) throw missing(noLibcrypto(addon));
-  return addon;
-}
+const nodeCrypto = new NodeCrypto();
 
-function noLibcrypto(addon: CryptoAddon): string {
-  const tried = addon.libcrypto().tried.map(({ path, reason }) => `${path} (${reason})`);
-  return `OpenSSL's libcrypto was not found; tried ${tried.join(", ")}`;
+/** What seals on this machine: the addon, or `node:crypto` where the addon or OpenSSL's libcrypto is missing. */
+export function sealingLibrary(): CryptoAddon {
+  const addon = addonIfThere();
+  return addon?.libcrypto().loaded ? addon : nodeCrypto;
 }
 
 function missing(reason: string): RpcError {
   return new RpcError({
     code: "unavailable",
-    message: `sessions cannot be sealed: ${reason}. Run Node's own builds, or install OpenSSL 3 (libcrypto.so.3)`,
+    message: `sessions cannot be sealed: ${reason}. Let security.suites name a cipher that both sides have`,
     origin: "local",
     retryable: false,
   });

@@ -1,15 +1,15 @@
 import { realTimers } from "../../base/time/real-timers.ts";
 import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
-import { Aead } from "./aead.ts";
+import { Aead, sealingLibrary } from "./aead.ts";
 import { ivBytes, keyBytes, type SuiteName, suiteNames, tagBytes } from "./suites.ts";
 
 /** Whether sessions can be sealed on this machine, by which library, and how fast. */
 export interface SealingReport {
-  /** Whether OpenSSL's libcrypto was found. */
+  /** Whether there is a library that seals. */
   readonly available: boolean;
-  /** The file that has it: mostly the node binary. "" if none. */
+  /** The file that has it: mostly the node binary. "node:crypto" where the addon is missing. */
   readonly path: string;
-  /** "OpenSSL 3.5.8 …"; "" if none. */
+  /** "OpenSSL 3.5.8 …". */
   readonly version: string;
   /** Where it was looked for; `reason` is empty for what is used. */
   readonly tried: readonly { readonly path: string; readonly reason: string }[];
@@ -30,14 +30,9 @@ const measuredMs = 10;
  * console.log(available, version, suites.map(({ name, bytesPerSecond }) => `${name}: ${bytesPerSecond / 1e9} GB/s`));
  */
 export function describeSealing(): SealingReport {
-  const report = addonIfThere()?.libcrypto();
-  const suites = suiteNames.map((name) => ({ name, bytesPerSecond: report?.loaded ? measured(name) : 0 }));
-  if (report === undefined) {
-    const tried = [{ path: "OpenSSL's libcrypto", reason: "needs the addon" }];
-    return { available: false, path: "", version: "", tried, suites };
-  }
-  const { loaded, path, version, tried } = report;
-  return { available: loaded, path, version, tried, suites };
+  const { loaded, path, version, tried } = sealingLibrary().libcrypto();
+  const suites = suiteNames.map((name) => ({ name, bytesPerSecond: measured(name) }));
+  return { available: loaded, path, version, tried: addonIfThere()?.libcrypto().tried ?? tried, suites };
 }
 
 function measured(suite: SuiteName): number {

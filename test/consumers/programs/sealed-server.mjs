@@ -1,4 +1,4 @@
-// Serves over tcp to those that have proven who they are, until its input ends. Prints where.
+// Serves to those that have proven who they are, over tcp or at `LISTEN`, until its input ends. Prints where.
 import { Engine, implement } from "cinnabar";
 import { nameOf, patience, securityOf, Vault } from "./sealed-service.mjs";
 
@@ -11,7 +11,8 @@ const vault = implement(Vault, {
   },
 });
 const security = securityOf(keys, how, "server");
-const engine = await Engine.open({ ...patience, listen: "tcp://127.0.0.1:0", serve: [vault], security });
+const listen = process.env.LISTEN ?? "tcp://127.0.0.1:0";
+const engine = await Engine.open({ ...patience, listen, serve: [vault], security });
 console.log(engine.urls[0]);
 process.stdin.resume();
 process.stdin.on("end", () => engine.close());

@@ -18,9 +18,14 @@ export const patience = { heartbeatMs: 20_000, connectTimeoutMs: 60_000 };
  * @param {string} name of this side's certificate
  */
 export function securityOf(keys, how, name) {
+  if (how === "shared-key") return { psk: { identity: "pair", key: readFileSync(join(keys, "pair.psk")) } };
+  return { tls: tlsOf(keys, name) };
+}
+
+/** @param {string} keys @param {string} name */
+export function tlsOf(keys, name) {
   const read = (/** @type {string} */ file) => readFileSync(join(keys, file));
-  if (how === "shared-key") return { psk: { identity: "pair", key: read("pair.psk") } };
-  return { tls: { cert: read(`${name}.pem`), key: read(`${name}.key`), ca: read("ca.pem") } };
+  return { cert: read(`${name}.pem`), key: read(`${name}.key`), ca: read("ca.pem") };
 }
 
 /** @param {import("cinnabar").Identity | undefined} identity */

@@ -35,8 +35,14 @@ try {
   obey({
     lanes: () => host.lanes.map(({ lane, state, urls, deaths }) => ({ lane, state, urls, deaths })),
     stats: async () => {
-      const { dispatcher, lanes } = await host.stats();
+      // Both at once: a lane is asked for each.
+      const [{ dispatcher, lanes }, full] = await Promise.all([
+        host.stats(),
+        host.stats({ histograms: true }),
+      ]);
       return {
+        timed: full.lanes.map(({ engine }) => engine?.methods[0]?.latencyMsByCode?.ok?.count),
+        histograms: lanes.some(({ engine }) => engine?.methods[0]?.latencyMsByCode !== undefined),
         dispatcher: dispatcher.counters.requestsStarted,
         sessions: dispatcher.sessions,
         lanes: lanes.map(({ engine }) => engine?.counters.requestsStarted),

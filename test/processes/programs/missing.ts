@@ -1,4 +1,5 @@
 // Opens what it can where the addon or libfabric is not to be found, and tells what happened.
+import { randomBytes } from "node:crypto";
 import { Engine, RpcError } from "cinnabar";
 import { providers } from "cinnabar/inspect";
 import { tell } from "./commands.ts";
@@ -15,6 +16,18 @@ const trial = (await engine.connect("mem://here")).client(Trial);
 tell("mem", await trial.echo({ token: "t" }));
 const overNet = (await engine.connect(server.urls[1] as string)).client(Trial);
 tell("net", await overNet.echo({ token: "n" }));
+const security = { psk: { identity: "pair", key: randomBytes(32) } };
+await using sealedServer = await Engine.open({
+  listen: "net://127.0.0.1:0",
+  serve: [serveTrial(() => "net")],
+  security,
+});
+await using sealedEngine = await Engine.open({ security });
+const sealed = await sealedEngine.connect(sealedServer.urls[0] as string);
+tell("sealed", {
+  isConfidential: sealed.isConfidential,
+  ...(await sealed.client(Trial).echo({ token: "x" })),
+});
 const name = `shm://missing-${process.pid}`;
 const opened: Engine[] = [];
 for (const [how, open] of Object.entries({

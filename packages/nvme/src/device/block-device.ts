@@ -1,0 +1,236 @@
+/** Why a block device did not do what it was asked. */
+export type BlockDeviceErrorCode =
+  /** The blocks lie beyond the end of the device. */
+  | "out_of_range"
+  /** Offset or length is no multiple of `blockBytes`. */
+  | "unaligned"
+  /** The device takes no writes. */
+  | "read_only"
+  /** The device is closed. */
+  | "closed"
+  /** The power of the device is off, or went off before the operation was done. */
+  | "power_lost"
+  /** What the device keeps its blocks in is full. */
+  | "no_space"
+  /** The system reported an error, which is `cause`. */
+  | "io";
+
+/** An operation of a block device that failed. */
+export class BlockDeviceError extends Error {
+  override readonly name = "BlockDeviceError";
+  /** What is wrong, for programs. */
+  readonly code: BlockDeviceErrorCode;
+
+  constructor(code: BlockDeviceErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.code = code;
+  }
+}
+
+/** How a write is done. */
+export interface WriteOptions {
+  /** Force unit access: the promise resolves when these blocks survive a loss of power. Default: false. */
+  readonly fua?: boolean;
+}
+
+/** How blocks are zeroed. */
+export interface WriteZeroesOptions extends WriteOptions {
+  /** The device may give up the space of the blocks, where it reads zeroes there. Default: false. */
+  readonly mayTrim?: boolean;
+}
+
+/** Blocks next to each other that are of one kind. */
+export interface Extent {
+  /** How long it is, in bytes. */
+  readonly bytes: number;
+  /** `data`: anything. `hole`: it takes no space and reads as zeroes. */
+  readonly kind: "data" | "hole";
+}
+
+/**
+ * A disk: blocks that are read and written by their offset. Every offset and every length is in bytes and a multiple of
+ * `blockBytes`.
+ *
+ * Operations run at the same time and in no order. One that needs another's effect waits for the other's promise. A
+ * buffer belongs to the device until the promise of its operation settles. Every operation rejects with a
+ * `BlockDeviceError`.
+ */
+export interface BlockDevice extends AsyncDisposable {
+  /** The size, in bytes. It never changes. */
+  readonly bytes: number;
+  /** The smallest unit of reads and writes: a power of two from 512 to 65,536 bytes. */
+  readonly blockBytes: number;
+  /** Writes, zeroes and trims fail. */
+  readonly isReadOnly: boolean;
+  /** Blocks read as zeroes after a trim. Otherwise a trim may leave them as they are. */
+  readonly trimsToZero: boolean;
+  /** Fills a buffer with the bytes from `offset` on. */
+  read(offset: number, into: Uint8Array): Promise<void>;
+  /** Writes bytes from `offset` on. Without `fua`, they may be lost with the power until a flush resolves. */
+  write(offset: number, data: Uint8Array, options?: WriteOptions): Promise<void>;
+  /** Resolves when every operation that resolved before the call survives a loss of power. */
+  flush(): Promise<void>;
+  /** Says that the content of blocks is not needed any more. They hold zeroes or any bytes afterwards. */
+  trim(offset: number, bytes: number): Promise<void>;
+  /** Writes zeroes. */
+  writeZeroes(offset: number, bytes: number, options?: WriteZeroesOptions): Promise<void>;
+  /** Whether the device holds these bytes from `offset` on. */
+  compare(offset: number, data: Uint8Array): Promise<boolean>;
+  /** Which blocks take space. Neighbours differ in kind, and the lengths sum up to `bytes`. */
+  extents(offset: number, bytes: number): Promise<readonly Extent[]>;
+  /** Waits for the operations under way and gives up what the device holds. A second call waits for the first. */
+  close(): Promise<void>;
+}
+
+/** Long operations that a device does in steps go by this length. */
+export const stepBytes = 1024 * 1024;
+
+const zeroes = Buffer.alloc(stepBytes);
+
+/** What an operation on blocks does with them. */
+type Access = "read" | "write";
+
+/**
+ * The checks, counts and ends of a device. A subclass moves the bytes: its operations get ranges that are aligned and
+ * within the device.
+ */
+export abstract class CheckedDevice implements BlockDevice {
+  readonly bytes: number;
+  readonly blockBytes: number;
+  readonly isReadOnly: boolean;
+  abstract readonly trimsToZero: boolean;
+  /** What the device is called in errors. */
+  readonly #label: string;
+  #underWay = 0;
+  #whenIdle: (() => void) | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(
+    label: string,
+    { bytes, blockBytes, isReadOnly }: Pick<BlockDevice, "bytes" | "blockBytes" | "isReadOnly">,
+  ) {
+    if (bytes % blockBytes !== 0)
+      throw new RangeError(`${label}: bytes must be a multiple of blockBytes, ${blockBytes}, it is ${bytes}`);
+    this.#label = label;
+    this.bytes = bytes;
+    this.blockBytes = blockBytes;
+    this.isReadOnly = isReadOnly;
+  }
+
+  read(offset: number, into: Uint8Array): Promise<void> {
+    return this.#run("read", "read", offset, into.length, () => this.readBlocks(offset, into));
+  }
+
+  write(offset: number, data: Uint8Array, { fua = false }: WriteOptions = {}): Promise<void> {
+    return this.#run("write", "write", offset, data.length, () => this.writeBlocks(offset, data, fua));
+  }
+
+  flush(): Promise<void> {
+    return this.#run("read", "flush", 0, 0, () => this.flushBlocks());
+  }
+
+  trim(offset: number, bytes: number): Promise<void> {
+    return this.#run("write", "trim", offset, bytes, () => this.trimBlocks(offset, bytes));
+  }
+
+  writeZeroes(
+    offset: number,
+    bytes: number,
+    { fua = false, mayTrim = false }: WriteZeroesOptions = {},
+  ): Promise<void> {
+    return this.#run("write", "writeZeroes", offset, bytes, async () => {
+      if (mayTrim && this.trimsToZero) await this.trimBlocks(offset, bytes);
+      else {
+        for (let at = 0; at < bytes; at += stepBytes)
+          await this.writeBlocks(offset + at, zeroes.subarray(0, Math.min(stepBytes, bytes - at)), false);
+      }
+      if (fua) await this.flushBlocks();
+    });
+  }
+
+  compare(offset: number, data: Uint8Array): Promise<boolean> {
+    return this.#run("read", "compare", offset, data.length, async () => {
+      const found = Buffer.allocUnsafe(Math.min(stepBytes, data.length));
+      for (let at = 0; at < data.length; at += stepBytes) {
+        const expected = data.subarray(at, at + stepBytes);
+        const part = found.subarray(0, expected.length);
+        await this.readBlocks(offset + at, part);
+        if (part.compare(expected) !== 0) return false;
+      }
+      return true;
+    });
+  }
+
+  extents(offset: number, bytes: number): Promise<readonly Extent[]> {
+    return this.#run("read", "extents", offset, bytes, async () => this.extentsOf(offset, bytes));
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#idle().then(() => this.closeBlocks());
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  protected abstract readBlocks(offset: number, into: Uint8Array): Promise<void>;
+  protected abstract writeBlocks(offset: number, data: Uint8Array, fua: boolean): Promise<void>;
+  protected abstract flushBlocks(): Promise<void>;
+  protected abstract trimBlocks(offset: number, bytes: number): Promise<void>;
+
+  /** All of it is data, for a device that does not know better. */
+  protected extentsOf(_offset: number, bytes: number): readonly Extent[] | Promise<readonly Extent[]> {
+    return bytes === 0 ? [] : [{ bytes, kind: "data" }];
+  }
+
+  protected async closeBlocks(): Promise<void> {}
+
+  async #run<T>(
+    access: Access,
+    operation: string,
+    offset: number,
+    bytes: number,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    this.#check(access, operation, offset, bytes);
+    this.#underWay++;
+    try {
+      return await work();
+    } finally {
+      this.#underWay--;
+      if (this.#underWay === 0) this.#whenIdle?.();
+    }
+  }
+
+  #check(access: Access, operation: string, offset: number, bytes: number): void {
+    const where = `${this.#label}: ${operation}`;
+    if (this.#closed !== undefined) throw new BlockDeviceError("closed", `${where}: the device is closed`);
+    if (access === "write" && this.isReadOnly)
+      throw new BlockDeviceError("read_only", `${where}: the device is read-only`);
+    for (const [name, value] of [
+      ["offset", offset],
+      ["bytes", bytes],
+    ] as const) {
+      if (!Number.isSafeInteger(value) || value < 0)
+        throw new BlockDeviceError(
+          "out_of_range",
+          `${where}: ${name} must be an integer from 0 on, it is ${value}`,
+        );
+      if (value % this.blockBytes !== 0)
+        throw new BlockDeviceError(
+          "unaligned",
+          `${where}: ${name} must be a multiple of the block, ${this.blockBytes} bytes, it is ${value}`,
+        );
+    }
+    if (offset > this.bytes - bytes)
+      throw new BlockDeviceError(
+        "out_of_range",
+        `${where}: ${bytes} bytes from ${offset} on end beyond the device, which has ${this.bytes} bytes`,
+      );
+  }
+
+  async #idle(): Promise<void> {
+    if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve));
+  }
+}

@@ -1,0 +1,200 @@
+import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { BlockDevice } from "./block-device.ts";
+import { openFileDevice } from "./file-device.ts";
+import { losesPower } from "./loses-power.ts";
+import { memoryDevice, nullDevice } from "./memory-device.ts";
+
+const mib = 1024 * 1024;
+const bytes = 4 * mib;
+let folder = "";
+let files = 0;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "cinnabar-device-"));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+const newFile = () => join(folder, `disk-${files++}.img`);
+
+/** Bytes that tell their place, so that a swap of blocks is seen. */
+function stamped(length: number, seed: number): Buffer {
+  const data = Buffer.alloc(length);
+  for (let at = 0; at < length; at += 4) data.writeUInt32LE((at * 2_654_435_761 + seed) >>> 0, at);
+  return data;
+}
+
+async function readAt(device: BlockDevice, offset: number, length: number): Promise<Buffer> {
+  const into = Buffer.alloc(length, 0xee);
+  await device.read(offset, into);
+  return into;
+}
+
+const kinds: readonly [string, (options?: { isReadOnly: boolean }) => Promise<BlockDevice>][] = [
+  ["memory", async (options) => memoryDevice({ bytes, ...options })],
+  ["a file, direct where it can be", async () => openFileDevice(newFile(), { bytes })],
+  ["a file in the page cache", async () => openFileDevice(newFile(), { bytes, isDirect: false })],
+  ["memory that loses power", async () => losesPower(memoryDevice({ bytes }), { cacheBytes: 64 * 1024 })],
+];
+
+describe.each(kinds)("a device on %s", (_, open) => {
+  it("reads what was written, over the borders of its parts, and zeroes where nothing was written", async () => {
+    await using device = await open();
+    expect(device).toMatchObject({ bytes, blockBytes: 4096, isReadOnly: false });
+    const data = stamped(mib + 8192, 7);
+    await device.write(61_440, data);
+    expect((await readAt(device, 61_440, data.length)).equals(data)).toBe(true);
+    expect((await readAt(device, 57_344, 4096)).equals(Buffer.alloc(4096))).toBe(true);
+    expect((await readAt(device, bytes - 4096, 4096)).equals(Buffer.alloc(4096))).toBe(true);
+  });
+
+  it("takes a buffer that begins anywhere", async () => {
+    await using device = await open();
+    const data = Buffer.concat([Buffer.alloc(1), stamped(12_288, 3)]).subarray(1);
+    await device.write(4096, data, { fua: true });
+    const into = Buffer.alloc(12_291).subarray(3);
+    await device.read(4096, into);
+    expect(into.equals(data)).toBe(true);
+  });
+
+  it("writes zeroes, trims and compares", async () => {
+    await using device = await open();
+    const data = stamped(mib, 1);
+    await device.write(0, data);
+    await device.flush();
+    expect(await device.compare(0, data)).toBe(true);
+    expect(await device.compare(4096, data)).toBe(false);
+    await device.writeZeroes(4096, 8192, { fua: true });
+    expect(await device.compare(4096, Buffer.alloc(8192))).toBe(true);
+    expect(await device.compare(12_288, data.subarray(12_288))).toBe(true);
+    await device.writeZeroes(65_536, 262_144, { mayTrim: true });
+    expect(await device.compare(65_536, Buffer.alloc(262_144))).toBe(true);
+    await device.trim(0, 4096);
+    if (device.trimsToZero) expect(await device.compare(0, Buffer.alloc(4096))).toBe(true);
+    await device.trim(0, bytes);
+    if (device.trimsToZero) expect(await device.compare(0, Buffer.alloc(bytes))).toBe(true);
+  });
+
+  it("says which blocks take space", async () => {
+    await using device = await open();
+    await device.write(131_072, stamped(65_536, 1));
+    const extents = await device.extents(65_536, 262_144);
+    expect(extents.reduce((sum, extent) => sum + extent.bytes, 0)).toBe(262_144);
+    for (const [index, extent] of extents.entries()) expect(extent.kind).not.toBe(extents[index - 1]?.kind);
+    expect(await device.extents(0, 0)).toEqual([]);
+  });
+
+  it("does many operations at the same time", async () => {
+    await using device = await open();
+    const blocks = Array.from({ length: 64 }, (_, index) => stamped(16_384, index));
+    await Promise.all(blocks.map((block, index) => device.write(index * 65_536, block)));
+    const read = await Promise.all(blocks.map((_, index) => readAt(device, index * 65_536, 16_384)));
+    for (const [index, block] of blocks.entries()) expect(read[index]?.equals(block)).toBe(true);
+  });
+
+  it("refuses ranges that do not fit, naming field and limit", async () => {
+    await using device = await open();
+    const block = Buffer.alloc(4096);
+    await expect(device.read(bytes, block)).rejects.toMatchObject({
+      code: "out_of_range",
+      message: expect.stringMatching(/read: 4096 bytes from 4194304 on end beyond .* 4194304 bytes$/),
+    });
+    await expect(device.write(bytes - 4096, Buffer.alloc(8192))).rejects.toMatchObject({
+      code: "out_of_range",
+    });
+    await expect(device.read(512, block)).rejects.toMatchObject({
+      code: "unaligned",
+      message: expect.stringMatching(/offset must be a multiple of the block, 4096 bytes, it is 512$/),
+    });
+    await expect(device.compare(0, Buffer.alloc(100))).rejects.toMatchObject({ code: "unaligned" });
+    for (const offset of [-4096, 1.5, Number.NaN, 2 ** 60, Number.POSITIVE_INFINITY])
+      await expect(device.trim(offset, 4096)).rejects.toMatchObject({ code: "out_of_range" });
+  });
+
+  it("closes when nothing is under way, and refuses later operations", async () => {
+    const device = await open();
+    const writing = device.write(0, stamped(mib, 1));
+    const closing = device.close();
+    await writing;
+    await closing;
+    await device.close();
+    await expect(device.flush()).rejects.toMatchObject({ code: "closed", name: "BlockDeviceError" });
+  });
+});
+
+describe("a null device", () => {
+  it("reads as zeroes whatever was written, and may be as large as numbers count", async () => {
+    await using device = nullDevice({ bytes: 2 ** 50 });
+    await device.write(2 ** 49, stamped(4096, 1));
+    expect(await device.compare(2 ** 49, Buffer.alloc(4096))).toBe(true);
+    expect(await device.extents(0, 2 ** 50)).toEqual([{ bytes: 2 ** 50, kind: "hole" }]);
+  });
+});
+
+describe("options of devices", () => {
+  it.each<[object, string]>([
+    [{}, "memoryDevice: bytes is missing"],
+    [{ bytes: 1 }, "memoryDevice: bytes must be an integer from 512 to"],
+    [{ bytes: 6000 }, "memoryDevice: bytes must be a multiple of blockBytes, 4096, it is 6000"],
+    [
+      { bytes: 4096, blockBytes: 1000 },
+      "memoryDevice: blockBytes must be a power of two from 512 to 65536, it is 1000",
+    ],
+    [{ bytes: 4096, size: 1 }, 'memoryDevice: unknown option "size"'],
+  ])("%j are refused", (options, message) => {
+    expect(() => memoryDevice(options as { bytes: number })).toThrow(message);
+  });
+
+  it("make a device read-only", async () => {
+    await using device = memoryDevice({ bytes, isReadOnly: true });
+    await expect(device.write(0, Buffer.alloc(4096))).rejects.toMatchObject({ code: "read_only" });
+    await expect(device.trim(0, 4096)).rejects.toMatchObject({ code: "read_only" });
+    await device.flush();
+  });
+});
+
+describe("a device on a file", () => {
+  it("keeps what it has when it is opened again, and never cuts a file", async () => {
+    const path = newFile();
+    const data = stamped(8192, 5);
+    {
+      await using device = await openFileDevice(path, { bytes });
+      await device.write(8192, data);
+    }
+    expect((await readFile(path)).subarray(8192, 16_384).equals(data)).toBe(true);
+    await using device = await openFileDevice(path, { isReadOnly: true });
+    expect(device).toMatchObject({ bytes, isReadOnly: true });
+    expect(await device.compare(8192, data)).toBe(true);
+    await expect(device.write(0, data)).rejects.toMatchObject({ code: "read_only" });
+    await device.flush();
+    await expect(openFileDevice(path, { bytes: 8192 })).rejects.toThrow(
+      /^openFileDevice: bytes must be the size of .*, 4194304, or more for a device that is written, it is 8192$/,
+    );
+  });
+
+  it("says what is wrong with a file", async () => {
+    await expect(openFileDevice(newFile())).rejects.toMatchObject({
+      code: "io",
+      message: expect.stringContaining("ENOENT"),
+    });
+    await expect(openFileDevice(folder)).rejects.toMatchObject({ code: "io" });
+    const odd = newFile();
+    await writeFile(odd, Buffer.alloc(1000));
+    await expect(openFileDevice(odd)).rejects.toThrow(
+      /must have a multiple of blockBytes, 4096, above 0; it has 1000 bytes$/,
+    );
+  });
+
+  it("fails a read of a file that somebody cut, and no other", async () => {
+    const path = newFile();
+    await using device = await openFileDevice(path, { bytes });
+    await truncate(path, mib);
+    await expect(readAt(device, mib - 4096, 8192)).rejects.toMatchObject({
+      code: "io",
+      message: expect.stringMatching(/read: the file ends at \d+: somebody cut it$/),
+    });
+    expect((await readAt(device, 0, 4096)).length).toBe(4096);
+  });
+});

@@ -1,0 +1,19 @@
+export {
+  type BlockDevice,
+  BlockDeviceError,
+  type BlockDeviceErrorCode,
+  type Extent,
+  type WriteOptions,
+  type WriteZeroesOptions,
+} from "./device/block-device.ts";
+export { type FileDevice, type FileDeviceOptions, openFileDevice } from "./device/file-device.ts";
+export { type LosesPowerOptions, type LosingDevice, losesPower } from "./device/loses-power.ts";
+export { type DeviceOptions, memoryDevice, nullDevice } from "./device/memory-device.ts";
+export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/nbd-server.ts";
+export {
+  type NvmeSubsystem,
+  NvmeTarget,
+  type NvmeTargetOptions,
+  type NvmeTargetStats,
+} from "./nvme/target.ts";
+export type { ConnectionCounts, ConnectionLimits } from "./socket/socket-server.ts";

@@ -1,0 +1,135 @@
+import { expect, it } from "vitest";
+import { losesPower } from "../device/loses-power.ts";
+import { memoryDevice } from "../device/memory-device.ts";
+import { FakeSocket } from "../fake-socket.test-support.ts";
+import { numbersFrom } from "../numbers.test-support.ts";
+import { contextMessage, goMessage, optionMessage, requestMessage } from "./nbd-client.test-support.ts";
+import { nbdConnection } from "./nbd-server.ts";
+import { magic, option } from "./protocol.ts";
+
+/** How many mutated messages are tried. The stage disks-fuzz of `npm test` sets ten million. */
+const messages = Number(process.env.CINNABAR_FUZZ_MESSAGES ?? 5_000);
+
+const extremes32 = [0, 1, 511, 4096, 65_536, 65_537, 2 ** 25, 2 ** 25 + 1, 2 ** 31, 2 ** 32 - 1];
+const extremes64 = [
+  0n,
+  1n,
+  4096n,
+  2n ** 20n,
+  2n ** 32n,
+  2n ** 53n,
+  2n ** 63n,
+  2n ** 64n - 4096n,
+  2n ** 64n - 1n,
+];
+
+it(`${messages} mutated messages of NBD get answers of the protocol or the end of the connection`, async () => {
+  const next = numbersFrom(Number(process.env.CINNABAR_FUZZ_SEED ?? 1));
+  const device = losesPower(memoryDevice({ bytes: 2 ** 20, blockBytes: 512 }));
+  const counts = { reads: 0, writes: 0, others: 0, failed: 0 };
+  let connections = 0;
+  for (let tried = 0; tried < messages; connections++) {
+    const socket = new FakeSocket();
+    const connection = nbdConnection(socket, device, { name: "disk", maxBytes: 2 ** 18, counts });
+    const run = connection.run(() => true);
+    const agreed = [Buffer.from([0, 0, 0, 3]), ...opening()];
+    const asked = Array.from({ length: 1 + next(24) }, request).flat();
+    tried += agreed.length + asked.length;
+    // A message that does not reach its part of the server tests nothing: most handshakes are whole.
+    for (const part of agreed) push(socket, mutated(part, 20));
+    for (const part of asked) push(socket, mutated(part, 5));
+    socket.push(null);
+    await run;
+    checkAnswers(Buffer.concat(socket.sent));
+    expect(socket.destroyed).toBe(true);
+  }
+  expect(connections).toBeGreaterThan(messages / 100);
+  for (const count of Object.values(counts)) expect(count).toBeGreaterThan(messages / 100);
+
+  function opening(): Buffer[] {
+    const options = [
+      () => optionMessage(option.list),
+      () => optionMessage(option.structuredReply),
+      () =>
+        contextMessage(["base:allocation"], next(2) === 0 ? option.setMetaContext : option.listMetaContext),
+      () => goMessage("disk", [0, 1, 2, 3], option.info),
+      () => optionMessage(next(20), Buffer.alloc(next(64), next(256))),
+    ];
+    const chosen = Array.from({ length: next(4) }, () => options[next(options.length)]?.() as Buffer);
+    const structured = next(2) === 0 ? [optionMessage(option.structuredReply)] : [];
+    const context = structured.length > 0 && next(2) === 0 ? [contextMessage(["base:allocation"])] : [];
+    const last = next(8) === 0 ? optionMessage(option.exportName, Buffer.from("disk")) : goMessage("disk");
+    return [...chosen, ...structured, ...context, last];
+  }
+
+  function request(): Buffer[] {
+    const type = next(9);
+    const bytes = 512 * (1 + next(16));
+    const fields = { type, flags: next(8) === 0 ? next(64) : 0, cookie: next(2 ** 32), bytes };
+    const head = requestMessage({
+      ...fields,
+      offset: 512 * next(2000),
+      ...(type === 3 ? { offset: 0, bytes: 0 } : {}),
+    });
+    return type === 1 ? [head, Buffer.alloc(bytes, next(256))] : [head];
+  }
+
+  /** Mutates one of `share` messages. */
+  function mutated(message: Buffer, share: number): Buffer {
+    if (next(share) > 0) return message;
+    const copy = Buffer.from(message);
+    const at = next(copy.length);
+    switch (next(6)) {
+      case 0:
+        copy[at] = (copy[at] ?? 0) ^ (1 << next(8));
+        return copy;
+      case 1:
+        if (copy.length >= at + 4) copy.writeUInt32BE(extremes32[next(extremes32.length)] ?? 0, at);
+        return copy;
+      case 2:
+        if (copy.length >= at + 8) copy.writeBigUInt64BE(extremes64[next(extremes64.length)] ?? 0n, at);
+        return copy;
+      case 3:
+        return copy.subarray(0, at);
+      case 4:
+        return Buffer.concat([copy.subarray(0, at), Buffer.alloc(next(40), next(256)), copy.subarray(at)]);
+      default:
+        return Buffer.concat([copy, copy]);
+    }
+  }
+
+  /** In parts of any length, as a network does. */
+  function push(socket: FakeSocket, message: Buffer): void {
+    const cut = next(4) === 0 ? next(message.length + 1) : 0;
+    for (const part of [message.subarray(0, cut), message.subarray(cut)])
+      if (part.length > 0) socket.push(part);
+  }
+});
+
+/** What the server sent is a greeting, replies to options, and one kind of replies to requests, each whole. */
+function checkAnswers(sent: Buffer): void {
+  expect(sent.readBigUInt64BE(0)).toBe(magic.greeting);
+  let at = 18;
+  while (at + 20 <= sent.length && sent.readBigUInt64BE(at) === magic.optionReply)
+    at += 20 + sent.readUInt32BE(at + 16);
+  if (at + 10 <= sent.length && !isReply(at))
+    at += [10, 134].find((length) => at + length >= sent.length || isReply(at + length)) ?? 0;
+  if (at >= sent.length) {
+    expect(at).toBe(sent.length);
+    return;
+  }
+  if (sent.readUInt32BE(at) === magic.chunk) {
+    while (at < sent.length) {
+      if (sent.readUInt32BE(at) !== magic.chunk) throw new Error(`no chunk at ${at}`);
+      at += 20 + sent.readUInt32BE(at + 16);
+    }
+    expect(at).toBe(sent.length);
+  } else expect(sent.readUInt32BE(at)).toBe(magic.simpleReply);
+
+  function isReply(place: number): boolean {
+    return (
+      place + 4 <= sent.length &&
+      [magic.chunk, magic.simpleReply].some((one) => one === sent.readUInt32BE(place))
+    );
+  }
+}

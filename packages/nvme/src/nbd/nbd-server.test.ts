@@ -1,0 +1,436 @@
+import { once } from "node:events";
+import { lstat, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
+import { losesPower } from "../device/loses-power.ts";
+import { memoryDevice, nullDevice } from "../device/memory-device.ts";
+import {
+  contextMessage,
+  goMessage,
+  NbdClient,
+  named,
+  optionMessage,
+  pathOf,
+  requestMessage,
+  uint32,
+} from "./nbd-client.test-support.ts";
+import { type NbdOptions, type NbdServer, serveNbd } from "./nbd-server.ts";
+import { command, errno, option, optionReply } from "./protocol.ts";
+
+const mib = 1024 * 1024;
+const bytes = 64 * mib;
+const servers: NbdServer[] = [];
+
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+});
+
+async function serve(device: BlockDevice = memoryDevice({ bytes }), options: NbdOptions = {}) {
+  const server = await serveNbd(device, options);
+  servers.push(server);
+  return { device, server, uri: server.uri };
+}
+
+/** A device of which one operation is another. */
+const withOperation = (device: BlockDevice, operation: Partial<BlockDevice>): BlockDevice =>
+  new Proxy(device, {
+    get: (target, name) => {
+      const own = Reflect.get(operation, name) ?? Reflect.get(target, name, target);
+      return typeof own === "function" ? own.bind(target) : own;
+    },
+  });
+
+function stamped(length: number, seed: number): Buffer {
+  const data = Buffer.alloc(length);
+  for (let at = 0; at < length; at += 4) data.writeUInt32LE((at * 2_654_435_761 + seed) >>> 0, at);
+  return data;
+}
+
+describe("the handshake", () => {
+  it("greets, lists the export, and describes it", async () => {
+    const { uri } = await serve();
+    const client = await NbdClient.connect(uri);
+    expect((await client.greet()).toString("latin1", 0, 16)).toBe("NBDMAGICIHAVEOPT");
+    client.send(optionMessage(option.list));
+    expect(await client.optionReply()).toMatchObject({ type: optionReply.server, data: named("disk") });
+    expect(await client.optionReply()).toMatchObject({ option: option.list, type: optionReply.ack });
+    client.send(goMessage("disk", [3, 1, 77], option.info));
+    const described = await client.optionReply();
+    expect(described.data.readUInt16BE(0)).toBe(0);
+    expect(described.data.readBigUInt64BE(2)).toBe(BigInt(bytes));
+    // Has flags, flush, FUA, trim, zeroes, several connections; DF comes with structured replies.
+    expect(described.data.readUInt16BE(10)).toBe(1 | 4 | 8 | 32 | 64 | 256);
+    expect((await client.optionReply()).data.toString("latin1", 2)).toBe("disk");
+    const sizes = (await client.optionReply()).data;
+    expect([2, 6, 10].map((at) => sizes.readUInt32BE(at))).toEqual([4096, 4096, 32 * mib]);
+    expect((await client.optionReply()).type).toBe(optionReply.ack);
+    client.send(optionMessage(option.abort));
+    expect((await client.optionReply()).type).toBe(optionReply.ack);
+    await client.ended();
+  });
+
+  it.each<[string, Buffer, number]>([
+    ["an unknown export", goMessage("other"), optionReply.unknown],
+    ["an option that nobody knows", optionMessage(99), optionReply.unsupported],
+    ["TLS", optionMessage(option.startTls), optionReply.unsupported],
+    ["extended headers", optionMessage(11), optionReply.unsupported],
+    ["data where none belongs", optionMessage(option.list, Buffer.alloc(4)), optionReply.invalid],
+    [
+      "structured replies with data",
+      optionMessage(option.structuredReply, Buffer.alloc(1)),
+      optionReply.invalid,
+    ],
+    ["a name longer than the option", optionMessage(option.go, uint32(1000)), optionReply.invalid],
+    ["a name of 2^32 - 1 bytes", optionMessage(option.go, uint32(0xffffffff)), optionReply.invalid],
+    [
+      "more information than is there",
+      optionMessage(option.go, Buffer.concat([named("disk"), Buffer.from([255, 255])])),
+      optionReply.invalid,
+    ],
+    [
+      "bytes behind the end",
+      optionMessage(option.go, Buffer.concat([named("disk"), Buffer.from([0, 0, 9])])),
+      optionReply.invalid,
+    ],
+    ["contexts without structured replies", contextMessage(["base:allocation"]), optionReply.invalid],
+    [
+      "more contexts than are there",
+      optionMessage(option.setMetaContext, Buffer.concat([named("disk"), uint32(0xffffffff)])),
+      optionReply.invalid,
+    ],
+  ])("refuses %s, and goes on", async (_, message, type) => {
+    const { uri } = await serve();
+    const client = await NbdClient.connect(uri);
+    await client.greet();
+    client.send(message);
+    expect((await client.optionReply()).type).toBe(type);
+    client.send(goMessage(""));
+    while ((await client.optionReply()).type !== optionReply.ack);
+    client.send(requestMessage({ type: command.flush }));
+    expect((await client.simple()).error).toBe(0);
+  });
+
+  it.each<[string, Buffer]>([
+    ["unknown flags", uint32(4)],
+    ["another magic number", Buffer.concat([uint32(3), Buffer.alloc(16)])],
+    [
+      "an option longer than 64 KiB",
+      Buffer.concat([uint32(3), optionMessage(3).subarray(0, 12), uint32(65_537)]),
+    ],
+    [
+      "an unknown export by EXPORT_NAME",
+      Buffer.concat([uint32(3), optionMessage(option.exportName, Buffer.from("x"))]),
+    ],
+  ])("ends the connection after %s", async (_, message) => {
+    const { uri } = await serve();
+    const client = await NbdClient.connect(uri);
+    client.send(message);
+    await client.ended();
+  });
+
+  it.each([
+    [3, 10],
+    [1, 134],
+  ])("takes EXPORT_NAME with the flags %i: %i bytes", async (flags, length) => {
+    const { uri } = await serve();
+    const client = await NbdClient.connect(uri);
+    await client.greet(flags);
+    client.send(optionMessage(option.exportName, Buffer.from("disk")));
+    expect((await client.take(length)).readBigUInt64BE(0)).toBe(BigInt(bytes));
+    client.send(requestMessage({ type: command.read, offset: 4096, bytes: 4096 }));
+    expect(await client.simple(4096)).toMatchObject({ error: 0, cookie: 1, data: Buffer.alloc(4096) });
+  });
+
+  it("offers and selects base:allocation", async () => {
+    const { uri } = await serve();
+    const client = await NbdClient.connect(uri);
+    await client.greet();
+    client.send(optionMessage(option.structuredReply));
+    await client.optionReply();
+    for (const queries of [[], ["base:"], ["other:x", "base:allocation"]]) {
+      client.send(contextMessage(queries, option.listMetaContext));
+      expect((await client.optionReply()).data.toString("latin1", 4)).toBe("base:allocation");
+      expect((await client.optionReply()).type).toBe(optionReply.ack);
+    }
+    client.send(contextMessage(["other:x"]));
+    expect((await client.optionReply()).type).toBe(optionReply.ack);
+  });
+});
+
+describe("requests", () => {
+  it("write and read in pieces of any order, and report what takes space", async () => {
+    const { uri } = await serve();
+    const client = await NbdClient.open(uri);
+    const data = stamped(3 * mib + 4096, 1);
+    expect(await client.errorOf({ type: command.write, offset: mib, bytes: data.length }, data)).toBe(0);
+    expect((await client.read(mib, data.length)).equals(data)).toBe(true);
+    client.send(requestMessage({ type: command.blockStatus, bytes: 8 * mib }));
+    const { type, payload } = await client.chunk();
+    expect(type).toBe(5);
+    const numbers = Array.from({ length: payload.length / 4 }, (_, index) => payload.readUInt32BE(4 * index));
+    const written = 3 * mib + 65_536;
+    expect(numbers).toEqual([1, mib, 3, written, 0, 7 * mib - written, 3]);
+    client.send(requestMessage({ type: command.blockStatus, bytes: 8 * mib, flags: 8 }));
+    expect((await client.chunk()).payload.length).toBe(12);
+  });
+
+  it("have simple replies without structured ones, of which a long one is not interrupted", async () => {
+    const { uri, device } = await serve();
+    const data = stamped(4 * mib, 2);
+    await device.write(0, data);
+    const client = await NbdClient.open(uri, { isStructured: false });
+    const long = requestMessage({ type: command.read, cookie: 7, bytes: data.length });
+    const short = (cookie: number) => requestMessage({ type: command.read, cookie, bytes: 4096 });
+    client.send(long, ...Array.from({ length: 100 }, (_, index) => short(100 + index)), long);
+    const seen: number[] = [];
+    for (let count = 0; count < 102; count++) {
+      const head = await client.take(16);
+      const cookie = Number(head.readBigUInt64BE(8));
+      const read = await client.take(cookie === 7 ? data.length : 4096);
+      expect(read.equals(data.subarray(0, read.length))).toBe(true);
+      seen.push(cookie);
+    }
+    expect(new Set(seen).size).toBe(101);
+  });
+
+  it("trim, write zeroes and flush; FUA and flush survive the loss of power, and nothing else", async () => {
+    const device = losesPower(memoryDevice({ bytes }));
+    const { uri } = await serve(device);
+    const client = await NbdClient.open(uri);
+    const block = stamped(4096, 9);
+    const at = (index: number) => ({ offset: index * 4096, bytes: 4096 });
+    expect(await client.errorOf({ type: command.write, ...at(0), flags: 1 }, block)).toBe(0);
+    expect(await client.errorOf({ type: command.write, ...at(1) }, block)).toBe(0);
+    expect(await client.errorOf({ type: command.flush })).toBe(0);
+    expect(await client.errorOf({ type: command.writeZeroes, ...at(1), flags: 1 | 2 })).toBe(0);
+    expect(await client.errorOf({ type: command.write, ...at(2) }, block)).toBe(0);
+    expect(await client.errorOf({ type: command.trim, ...at(0) })).toBe(0);
+    expect((await client.read(0, 4096)).equals(Buffer.alloc(4096))).toBe(true);
+    await device.cutPower();
+    expect(await client.errorOf({ type: command.flush })).toBe(errno.io);
+    await device.restorePower();
+    const after = await client.read(0, 3 * 4096);
+    expect(after.equals(Buffer.concat([block, Buffer.alloc(8192)]))).toBe(true);
+  });
+
+  it.each<[string, object, number]>([
+    ["a read beyond the end", { type: command.read, offset: bytes, bytes: 4096 }, errno.invalid],
+    ["a read from 2^64 - 1", { type: command.read, offset: 2n ** 64n - 1n, bytes: 4096 }, errno.invalid],
+    ["a write beyond the end", { type: command.write, offset: bytes - 4096, bytes: 8192 }, errno.noSpace],
+    ["a write from 2^63", { type: command.write, offset: 2n ** 63n, bytes: 4096 }, errno.noSpace],
+    ["zeroes beyond the end", { type: command.writeZeroes, offset: bytes, bytes: 4096 }, errno.noSpace],
+    ["a trim beyond the end", { type: command.trim, bytes: 0xfffff000 }, errno.invalid],
+    ["an offset within a block", { type: command.read, offset: 512, bytes: 4096 }, errno.invalid],
+    ["a length within a block", { type: command.write, bytes: 100 }, errno.invalid],
+    ["a length of 0", { type: command.read }, errno.invalid],
+    ["a read of more than 32 MiB", { type: command.read, bytes: 32 * mib + 4096 }, errno.invalid],
+    ["a read in one piece that is too long", { type: command.read, bytes: mib, flags: 4 }, errno.overflow],
+    ["an unknown request", { type: 55 }, errno.invalid],
+    ["CACHE, which is not offered", { type: 5, bytes: 4096 }, errno.invalid],
+    ["unknown flags", { type: command.read, bytes: 4096, flags: 0x4000 }, errno.invalid],
+    ["unknown flags of a write", { type: command.write, bytes: 4096, flags: 16 }, errno.invalid],
+    ["a flush of a range", { type: command.flush, bytes: 4096 }, errno.invalid],
+  ])("that are wrong get their error, and the next is served: %s", async (_, request, expected) => {
+    const { uri, server } = await serve();
+    const client = await NbdClient.open(uri);
+    const fields = { type: 0, bytes: 0, ...request };
+    const data = Buffer.alloc(fields.type === command.write ? fields.bytes : 0, 0xaa);
+    expect(await client.errorOf(fields, data)).toBe(expected);
+    expect((await client.read(0, 4096)).equals(Buffer.alloc(4096))).toBe(true);
+    expect(server.stats().failed).toBe(1);
+  });
+
+  it("of block status need its context", async () => {
+    const { uri } = await serve();
+    const client = await NbdClient.open(uri, { hasAllocation: false });
+    expect(await client.errorOf({ type: command.blockStatus, bytes: 4096 })).toBe(errno.invalid);
+  });
+
+  it.each([command.write, command.trim, command.writeZeroes])(
+    "of type %i to a read-only device are not permitted",
+    async (type) => {
+      const { uri } = await serve(memoryDevice({ bytes, isReadOnly: true }));
+      const client = await NbdClient.open(uri);
+      const data = Buffer.alloc(type === command.write ? 4096 : 0);
+      expect(await client.errorOf({ type, bytes: 4096 }, data)).toBe(errno.perm);
+    },
+  );
+
+  it("that the device fails get the number of its error", async () => {
+    const failing = async () => {
+      throw new BlockDeviceError("no_space", "the test's disk is full");
+    };
+    const { uri } = await serve(
+      withOperation(memoryDevice({ bytes }), {
+        write: failing,
+        trim: failing,
+        read: () => Promise.reject(new Error("a fault")),
+      }),
+    );
+    const client = await NbdClient.open(uri);
+    expect(await client.errorOf({ type: command.write, bytes: mib }, Buffer.alloc(mib))).toBe(errno.noSpace);
+    expect(await client.errorOf({ type: command.trim, bytes: mib })).toBe(errno.noSpace);
+    expect(await client.errorOf({ type: command.read, bytes: mib })).toBe(errno.io);
+    expect(await client.errorOf({ type: command.flush })).toBe(0);
+  });
+
+  it("end the connection where a simple reply fails in its middle", async () => {
+    const device = memoryDevice({ bytes });
+    const { uri } = await serve(
+      withOperation(device, {
+        read: (offset, into) =>
+          offset === 0 ? device.read(offset, into) : Promise.reject(new Error("a fault")),
+      }),
+    );
+    const client = await NbdClient.open(uri, { isStructured: false });
+    client.send(requestMessage({ type: command.read, bytes: mib }));
+    await client.take(16 + 256 * 1024);
+    await client.ended();
+  });
+});
+
+describe("a client that breaks the protocol", () => {
+  it.each<[string, Buffer]>([
+    ["with another magic number", Buffer.alloc(28, 1)],
+    ["with a write of 4 GiB", requestMessage({ type: command.write, bytes: 0xffffffff })],
+  ])("loses its connection, and no other does: %s", async (_, message) => {
+    const { uri } = await serve();
+    const other = await NbdClient.open(uri);
+    const client = await NbdClient.open(uri);
+    client.send(message);
+    await client.ended();
+    expect(await other.errorOf({ type: command.flush })).toBe(0);
+  });
+
+  it("by leaving within a write changes nothing of what was not sent", async () => {
+    const { uri, device, server } = await serve();
+    const client = await NbdClient.open(uri);
+    client.send(requestMessage({ type: command.write, bytes: 4096 }), Buffer.alloc(4000, 1));
+    client.socket.end();
+    await client.ended();
+    await expect.poll(() => server.stats().open).toBe(0);
+    expect(await device.compare(0, Buffer.alloc(4096))).toBe(true);
+  });
+});
+
+describe("clients that are silent or slow", () => {
+  it("are ended when a thousand of them wait in their handshake, and no other is disturbed", async () => {
+    const { uri, server } = await serve(nullDevice({ bytes }), { maxHandshakes: 64 });
+    const good = await NbdClient.open(uri);
+    const silent = [];
+    for (let count = 0; count < 1000; count++) {
+      const socket = connect(pathOf(uri)).on("error", () => {});
+      await once(socket, "connect");
+      silent.push(socket);
+    }
+    expect(await good.errorOf({ type: command.flush })).toBe(0);
+    const late = await NbdClient.open(uri);
+    expect(await late.errorOf({ type: command.flush })).toBe(0);
+    expect(server.stats()).toMatchObject({ open: 2 });
+    expect(server.stats().inHandshake).toBeLessThanOrEqual(64);
+    expect(server.stats().refused).toBeGreaterThanOrEqual(1000 - 64);
+    for (const socket of silent) socket.destroy();
+  });
+
+  it("are ended when their handshake takes too long", async () => {
+    const { uri } = await serve(nullDevice({ bytes }), { handshakeTimeoutMs: 20 });
+    const client = await NbdClient.connect(uri);
+    await client.ended();
+  });
+
+  it("are ended when they stop within a write, and not when they ask for nothing", async () => {
+    const { uri, server } = await serve(nullDevice({ bytes }), { stallTimeoutMs: 50 });
+    const idle = await NbdClient.open(uri);
+    const client = await NbdClient.open(uri);
+    client.send(requestMessage({ type: command.write, bytes: mib }), Buffer.alloc(mib - 1));
+    await client.ended();
+    const other = await NbdClient.open(uri);
+    other.send(requestMessage({ type: command.flush }).subarray(0, 5));
+    await other.ended();
+    expect(await idle.errorOf({ type: command.flush })).toBe(0);
+    expect(server.stats()).toMatchObject({ open: 1, refused: 2 });
+  });
+
+  it("take memory for a bounded number of bytes when they do not read their answers, and are ended", async () => {
+    let bytesRead = 0;
+    const device = nullDevice({ bytes });
+    const counting = withOperation(device, {
+      read: (offset, into) => {
+        bytesRead += into.length;
+        return device.read(offset, into);
+      },
+    });
+    const { uri } = await serve(counting, { stallTimeoutMs: 200 });
+    const client = await NbdClient.open(uri);
+    client.socket.pause();
+    const request = requestMessage({ type: command.read, bytes: 32 * mib });
+    client.send(...Array.from({ length: 1000 }, () => request));
+    const good = await NbdClient.open(uri);
+    expect((await good.read(0, 4096)).length).toBe(4096);
+    await expect.poll(() => servers[0]?.stats().open).toBe(1);
+    // 4 MiB of the connection, what the kernel took of it, and what the other client read; of 31 GiB asked for.
+    expect(bytesRead).toBeLessThan(16 * mib);
+    client.socket.destroy();
+  });
+
+  it("are turned away when there are as many as may be", async () => {
+    const { uri } = await serve(nullDevice({ bytes }), { maxConnections: 1 });
+    const first = await NbdClient.open(uri);
+    const second = await NbdClient.connect(uri);
+    await second.greet();
+    second.send(goMessage("disk"));
+    await second.ended();
+    expect(await first.errorOf({ type: command.flush })).toBe(0);
+  });
+});
+
+describe("serving", () => {
+  it("ends with the answers of what was under way", async () => {
+    let finish = () => {};
+    const isHeld = new Promise<void>((resolve) => (finish = resolve));
+    const { uri, server } = await serve(withOperation(nullDevice({ bytes }), { flush: () => isHeld }));
+    const client = await NbdClient.open(uri);
+    client.send(requestMessage({ type: command.flush, cookie: 5 }));
+    await expect.poll(() => server.stats().others).toBe(1);
+    const closed = server.close();
+    finish();
+    expect((await client.chunk()).cookie).toBe(5);
+    await closed;
+    await client.ended();
+    await expect(lstat(pathOf(uri))).rejects.toThrow("ENOENT");
+  });
+
+  it("lets this user alone open the socket, and takes the place of a server that died", async () => {
+    const folder = await mkdtemp(join(tmpdir(), "cinnabar-nbd-test-"));
+    try {
+      const path = join(folder, "disk.sock");
+      await serve(nullDevice({ bytes }), { path });
+      expect((await lstat(path)).mode & 0o777).toBe(0o600);
+      await expect(serveNbd(nullDevice({ bytes }), { path })).rejects.toThrow("serveNbd: cannot listen: ");
+      const file = join(folder, "file");
+      await writeFile(file, "mine");
+      await expect(serveNbd(nullDevice({ bytes }), { path: file })).rejects.toThrow("EADDRINUSE");
+      expect((await lstat(file)).size).toBe(4);
+    } finally {
+      for (const server of servers.splice(0)) await server.close();
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it("listens at a TCP port of the loopback where it is told to", async () => {
+    const { uri } = await serve(nullDevice({ bytes }), { port: 0, name: "a disk" });
+    expect(uri).toMatch(/^nbd:\/\/127\.0\.0\.1:\d+\/a%20disk$/);
+  });
+
+  it.each<[object, string]>([
+    [{ host: "::1" }, "serveNbd: give path for a Unix socket, or port, with host if you like"],
+    [{ path: "/x", port: 1 }, "serveNbd: give path for a Unix socket, or port, with host if you like"],
+    [{ maxConnections: 0 }, "serveNbd: maxConnections must be an integer from 1 to 65536, it is 0"],
+    [{ tls: true }, 'serveNbd: unknown option "tls"'],
+  ])("refuses %j", async (options, message) => {
+    await expect(serveNbd(nullDevice({ bytes }), options)).rejects.toThrow(message);
+  });
+});

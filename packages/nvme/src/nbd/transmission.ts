@@ -1,0 +1,375 @@
+import { type BlockDevice, BlockDeviceError, type Extent } from "../device/block-device.ts";
+import type { ByteReader } from "../socket/byte-reader.ts";
+import type { ByteWriter } from "../socket/byte-writer.ts";
+import { Credit } from "../socket/credit.ts";
+import { type Agreement, allocationContext } from "./handshake.ts";
+import {
+  allocation,
+  chunk,
+  chunkFlag,
+  command,
+  commandFlag,
+  errno,
+  magic,
+  maxRequestBytes,
+  requestBytes,
+} from "./protocol.ts";
+
+/** Reads and writes go to the device in pieces of at most this length, so that a long one takes no more memory. */
+const pieceBytes = 256 * 1024;
+/** Requests of one connection that are under way. The connection is not read while there are as many. */
+const maxRequests = 256;
+/** Of how many bytes one answer tells the status. */
+const maxStatusBytes = 1024 * 1024 * 1024;
+const maxExtents = 1024;
+
+interface Request {
+  readonly type: number;
+  readonly flags: number;
+  readonly cookie: bigint;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+/** Counts of requests. */
+export interface RequestCounts {
+  reads: number;
+  writes: number;
+  others: number;
+  failed: number;
+}
+
+/** The requests of one connection after its handshake. */
+export class Transmission {
+  readonly #reader: ByteReader;
+  readonly #writer: ByteWriter;
+  readonly #device: BlockDevice;
+  readonly #agreement: Agreement;
+  readonly #counts: RequestCounts;
+  /** Memory of pieces. */
+  readonly #memory: Credit;
+  readonly #requests = new Credit(maxRequests);
+  /** The answer that is sent in parts; nothing may come between them. */
+  #exclusive: Promise<void> | undefined;
+  #isEnding = false;
+  #drained: Promise<void> | undefined;
+
+  constructor(
+    reader: ByteReader,
+    writer: ByteWriter,
+    device: BlockDevice,
+    agreement: Agreement,
+    options: { readonly maxBytes: number; readonly counts: RequestCounts },
+  ) {
+    this.#reader = reader;
+    this.#writer = writer;
+    this.#device = device;
+    this.#agreement = agreement;
+    this.#counts = options.counts;
+    this.#memory = new Credit(Math.max(options.maxBytes, pieceBytes));
+  }
+
+  /** Reads requests until the client ends or breaks the protocol, then waits for those under way. */
+  async run(): Promise<void> {
+    try {
+      while (!this.#isEnding && !this.#writer.isGone) {
+        const request = await this.#next();
+        if (request === undefined || request.type === command.disconnect || this.#isEnding) break;
+        await this.#requests.take(1);
+        if (!(await this.#start(request))) break;
+      }
+    } finally {
+      await this.#drain();
+    }
+  }
+
+  /** Takes no more requests, and ends the connection when those under way are answered. */
+  end(): void {
+    this.#isEnding = true;
+    void this.#drain().then(() => this.#writer.end());
+  }
+
+  /** All places are free when nothing is under way. */
+  #drain(): Promise<void> {
+    this.#drained ??= this.#requests.take(maxRequests);
+    return this.#drained;
+  }
+
+  async #next(): Promise<Request | undefined> {
+    const head = await this.#reader.read(requestBytes);
+    if (head === undefined || this.#isEnding || head.readUInt32BE(0) !== magic.request) return undefined;
+    const offset = head.readBigUInt64BE(16);
+    return {
+      flags: head.readUInt16BE(4),
+      type: head.readUInt16BE(6),
+      cookie: head.readBigUInt64BE(8),
+      // One beyond what a number counts is beyond every device.
+      offset: offset > BigInt(Number.MAX_SAFE_INTEGER) ? Number.POSITIVE_INFINITY : Number(offset),
+      bytes: head.readUInt32BE(24),
+    };
+  }
+
+  /** Starts a request whose place is taken. False where the connection must end. */
+  async #start(request: Request): Promise<boolean> {
+    const wrong = this.#faultOf(request);
+    if (request.type === command.write) {
+      this.#counts.writes++;
+      // Data that nobody can keep: the protocol lets the server go.
+      if (request.bytes > maxRequestBytes) {
+        this.#finish();
+        return false;
+      }
+      if (wrong !== undefined) {
+        const isThere = await this.#reader.skip(request.bytes);
+        this.#fail(request, wrong);
+        return isThere;
+      }
+      return this.#write(request);
+    }
+    if (request.type === command.read) this.#counts.reads++;
+    else this.#counts.others++;
+    if (wrong !== undefined) this.#fail(request, wrong);
+    else void this.#work(request).catch((error: unknown) => this.#fail(request, errnoOf(error)));
+    return true;
+  }
+
+  /** The number of the error that a request deserves before the device sees it. */
+  #faultOf({ type, flags, offset, bytes }: Request): number | undefined {
+    const known: Record<number, number> = {
+      [command.read]: this.#agreement.isStructured ? commandFlag.df : 0,
+      [command.write]: commandFlag.fua,
+      [command.flush]: 0,
+      [command.trim]: commandFlag.fua,
+      [command.writeZeroes]: commandFlag.fua | commandFlag.noHole,
+      [command.blockStatus]: commandFlag.reqOne,
+    };
+    const knownFlags = known[type];
+    // Clients may set FUA with any request once it is offered.
+    if (knownFlags === undefined || (flags & ~(knownFlags | commandFlag.fua)) !== 0) return errno.invalid;
+    if (type === command.flush) return offset === 0 && bytes === 0 ? undefined : errno.invalid;
+    const isWrite = type === command.write || type === command.writeZeroes || type === command.trim;
+    if (isWrite && this.#device.isReadOnly) return errno.perm;
+    const { blockBytes } = this.#device;
+    if (offset > this.#device.bytes - bytes)
+      return type === command.write || type === command.writeZeroes ? errno.noSpace : errno.invalid;
+    if (bytes === 0 || bytes % blockBytes !== 0 || offset % blockBytes !== 0) return errno.invalid;
+    if (type === command.blockStatus && !this.#agreement.hasAllocation) return errno.invalid;
+    if (type === command.read && bytes > maxRequestBytes) return errno.invalid;
+    if (type === command.read && (flags & commandFlag.df) !== 0 && bytes > pieceBytes) return errno.overflow;
+    return undefined;
+  }
+
+  /** Reads the data of a write piece by piece, and hands each to the device as it has come. */
+  async #write(request: Request): Promise<boolean> {
+    const { offset, bytes, flags } = request;
+    const fua = (flags & commandFlag.fua) !== 0;
+    const written: Promise<unknown>[] = [];
+    let isThere = true;
+    for (let at = 0; isThere && at < bytes; at += pieceBytes) {
+      const length = Math.min(pieceBytes, bytes - at);
+      await this.#memory.take(length);
+      const piece = Buffer.allocUnsafe(length);
+      isThere = await this.#reader.readInto(piece);
+      const writing = isThere ? this.#device.write(offset + at, piece, { fua }) : Promise.resolve();
+      // Resolves to the error: the last piece's answer is that of all, and none may be unhandled until then.
+      written.push(
+        writing.then(
+          () => this.#memory.giveBack(length),
+          (error: unknown) => {
+            this.#memory.giveBack(length);
+            return errnoOf(error);
+          },
+        ),
+      );
+    }
+    void Promise.all(written).then((errors) => {
+      if (!isThere) return this.#finish();
+      const error = errors.find((one) => one !== undefined);
+      if (error === undefined) this.#acknowledge(request);
+      else this.#fail(request, error as number);
+    });
+    return isThere;
+  }
+
+  async #work(request: Request): Promise<void> {
+    const { type, flags, offset, bytes } = request;
+    const fua = (flags & commandFlag.fua) !== 0;
+    switch (type) {
+      case command.read:
+        return this.#agreement.isStructured ? this.#readChunks(request) : this.#readSimply(request);
+      case command.flush:
+        await this.#device.flush();
+        break;
+      case command.trim:
+        await this.#device.trim(offset, bytes);
+        if (fua) await this.#device.flush();
+        break;
+      case command.writeZeroes:
+        await this.#device.writeZeroes(offset, bytes, { fua, mayTrim: (flags & commandFlag.noHole) === 0 });
+        break;
+      case command.blockStatus:
+        return this.#status(request);
+    }
+    this.#acknowledge(request);
+  }
+
+  /** Answers a read by a chunk for each piece. Each chunk goes out when its piece is there. */
+  async #readChunks(request: Request): Promise<void> {
+    const { offset, bytes, cookie } = request;
+    let left = bytes;
+    let failed: unknown;
+    const piece = async (at: number, length: number) => {
+      try {
+        const data = Buffer.allocUnsafe(length);
+        await this.#device.read(offset + at, data);
+        left -= length;
+        const place = Buffer.allocUnsafe(8);
+        place.writeBigUInt64BE(BigInt(offset + at));
+        const flags = left === 0 ? chunkFlag.done : 0;
+        await this.#send([chunkHead(flags, chunk.data, cookie, 8 + length), place, data], length);
+      } catch (error) {
+        this.#memory.giveBack(length);
+        failed ??= error;
+      }
+    };
+    const pieces: Promise<void>[] = [];
+    for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
+      const length = Math.min(pieceBytes, bytes - at);
+      await this.#memory.take(length);
+      if (this.#writer.isGone) this.#memory.giveBack(length);
+      else pieces.push(piece(at, length));
+    }
+    await Promise.all(pieces);
+    if (failed !== undefined) throw failed;
+    this.#finish();
+  }
+
+  /** Answers a read by one simple reply: a head and the data, which nothing may come between. */
+  async #readSimply(request: Request): Promise<void> {
+    const { offset, bytes, cookie } = request;
+    const length = Math.min(pieceBytes, bytes);
+    await this.#memory.take(length);
+    if (bytes > pieceBytes) return this.#readLong(request);
+    const data = Buffer.allocUnsafe(bytes);
+    try {
+      await this.#device.read(offset, data);
+    } catch (error) {
+      this.#memory.giveBack(length);
+      throw error;
+    }
+    await this.#send([simpleReply(cookie, errno.none), data], length);
+    this.#finish();
+  }
+
+  /**
+   * Answers a long read through the memory of one piece, which is taken. Other answers wait meanwhile. Where a piece
+   * cannot be read after the head was sent, only the end of the connection is left.
+   */
+  async #readLong({ offset, bytes, cookie }: Request): Promise<void> {
+    let isDone = () => {};
+    while (this.#exclusive !== undefined) await this.#exclusive;
+    this.#exclusive = new Promise((resolve) => (isDone = resolve));
+    const memory = Buffer.allocUnsafe(pieceBytes);
+    try {
+      for (let at = 0; at < bytes && !this.#writer.isGone; at += pieceBytes) {
+        const data = memory.subarray(0, Math.min(pieceBytes, bytes - at));
+        try {
+          await this.#device.read(offset + at, data);
+        } catch (error) {
+          if (at === 0) throw error;
+          this.end();
+          break;
+        }
+        const parts = at === 0 ? [simpleReply(cookie, errno.none), data] : [data];
+        await new Promise<void>((sent) => this.#writer.write(parts, sent));
+      }
+    } finally {
+      this.#memory.giveBack(pieceBytes);
+      this.#exclusive = undefined;
+      isDone();
+    }
+    this.#finish();
+  }
+
+  async #status(request: Request): Promise<void> {
+    const { offset, flags, cookie } = request;
+    const bytes = Math.min(request.bytes, maxStatusBytes);
+    const all = await this.#device.extents(offset, bytes);
+    const extents = all.slice(0, (flags & commandFlag.reqOne) !== 0 ? 1 : maxExtents);
+    const payload = Buffer.alloc(4 + 8 * extents.length);
+    payload.writeUInt32BE(allocationContext, 0);
+    extents.forEach((extent, index) => {
+      payload.writeUInt32BE(extent.bytes, 4 + 8 * index);
+      payload.writeUInt32BE(stateOf(extent), 8 + 8 * index);
+    });
+    await this.#answer([chunkHead(chunkFlag.done, chunk.blockStatus, cookie, payload.length), payload]);
+  }
+
+  #acknowledge({ cookie }: Request): void {
+    const parts = this.#agreement.isStructured
+      ? [chunkHead(chunkFlag.done, chunk.none, cookie, 0)]
+      : [simpleReply(cookie, errno.none)];
+    void this.#answer(parts);
+  }
+
+  #fail({ cookie }: Request, number: number): void {
+    this.#counts.failed++;
+    const parts = [simpleReply(cookie, number)];
+    if (this.#agreement.isStructured) {
+      const payload = Buffer.alloc(6);
+      payload.writeUInt32BE(number, 0);
+      parts.splice(0, 1, chunkHead(chunkFlag.done, chunk.error, cookie, payload.length), payload);
+    }
+    void this.#answer(parts);
+  }
+
+  #finish(): void {
+    this.#requests.giveBack(1);
+  }
+
+  /** Sends data. Its memory is given back when the socket has taken it. */
+  async #send(parts: readonly Buffer[], memoryBytes: number): Promise<void> {
+    while (this.#exclusive !== undefined) await this.#exclusive;
+    this.#writer.write(parts, () => this.#memory.giveBack(memoryBytes));
+  }
+
+  /** Sends an answer without data. The place of its request is free when the socket has taken it. */
+  async #answer(parts: readonly Buffer[]): Promise<void> {
+    while (this.#exclusive !== undefined) await this.#exclusive;
+    this.#writer.write(parts, () => this.#finish());
+  }
+}
+
+function stateOf({ kind }: Extent): number {
+  return kind === "hole" ? allocation.hole | allocation.zero : 0;
+}
+
+function simpleReply(cookie: bigint, error: number): Buffer {
+  const head = Buffer.allocUnsafe(16);
+  head.writeUInt32BE(magic.simpleReply, 0);
+  head.writeUInt32BE(error, 4);
+  head.writeBigUInt64BE(cookie, 8);
+  return head;
+}
+
+function chunkHead(flags: number, type: number, cookie: bigint, bytes: number): Buffer {
+  const head = Buffer.allocUnsafe(20);
+  head.writeUInt32BE(magic.chunk, 0);
+  head.writeUInt16BE(flags, 4);
+  head.writeUInt16BE(type, 6);
+  head.writeBigUInt64BE(cookie, 8);
+  head.writeUInt32BE(bytes, 16);
+  return head;
+}
+
+function errnoOf(error: unknown): number {
+  if (!(error instanceof BlockDeviceError)) return errno.io;
+  const numbers: Partial<Record<BlockDeviceError["code"], number>> = {
+    out_of_range: errno.invalid,
+    unaligned: errno.invalid,
+    read_only: errno.perm,
+    no_space: errno.noSpace,
+    closed: errno.shutdown,
+  };
+  return numbers[error.code] ?? errno.io;
+}

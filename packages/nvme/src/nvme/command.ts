@@ -1,0 +1,82 @@
+// Commands of NVMe over Fabrics. All numbers are little-endian.
+
+export const sqeBytes = 64;
+export const cqeBytes = 16;
+
+/** Opcodes of the admin queue. */
+export const admin = {
+  getLogPage: 0x02,
+  identify: 0x06,
+  abort: 0x08,
+  setFeatures: 0x09,
+  getFeatures: 0x0a,
+  asyncEvent: 0x0c,
+  keepAlive: 0x18,
+} as const;
+
+/** Opcodes of I/O queues. */
+export const io = {
+  flush: 0x00,
+  write: 0x01,
+  read: 0x02,
+  compare: 0x05,
+  writeZeroes: 0x08,
+  datasetManagement: 0x09,
+} as const;
+
+export const fabricsOpcode = 0x7f;
+
+/** Types of fabrics commands. */
+export const fabrics = { propertySet: 0x00, connect: 0x01, propertyGet: 0x04, disconnect: 0x08 } as const;
+
+/** Kinds of SGL descriptors: type and subtype. */
+export const sgl = { inCapsule: 0x01, transport: 0x5a } as const;
+
+/** The name of the discovery service. */
+export const discoveryNqn = "nqn.2014-08.org.nvmexpress.discovery";
+
+/** A command as it came. */
+export interface Command {
+  readonly opcode: number;
+  /** FUSE, in bits 0 and 1. */
+  readonly flags: number;
+  readonly id: number;
+  readonly nsid: number;
+  /** The type of a fabrics command. */
+  readonly fabricsType: number;
+  readonly sglKind: number;
+  readonly sglOffset: bigint;
+  /** The length of the data, either way. */
+  readonly bytes: number;
+  /** The whole entry, for the fields of one command. */
+  readonly entry: Buffer;
+}
+
+export function parseCommand(entry: Buffer): Command {
+  return {
+    opcode: entry.readUInt8(0),
+    flags: entry.readUInt8(1),
+    id: entry.readUInt16LE(2),
+    nsid: entry.readUInt32LE(4),
+    fabricsType: entry.readUInt8(4),
+    sglOffset: entry.readBigUInt64LE(24),
+    bytes: entry.readUInt32LE(32),
+    sglKind: entry.readUInt8(39),
+    entry,
+  };
+}
+
+/** The host sends data with it. Bits 0 and 1 of an opcode say which way data go. */
+export const isFromHost = ({ opcode, fabricsType }: Command): boolean =>
+  ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 1;
+
+/** The host gets data for it. */
+export const isToHost = ({ opcode, fabricsType }: Command): boolean =>
+  ((opcode === fabricsOpcode ? fabricsType : opcode) & 3) === 2;
+
+/** A name of at most 223 bytes that ends with a zero byte within its field; undefined where it is none. */
+export function nqnAt(data: Buffer, at: number): string | undefined {
+  const end = data.indexOf(0, at);
+  if (end < 0 || end - at > 223 || end === at) return undefined;
+  return data.toString("utf8", at, end);
+}

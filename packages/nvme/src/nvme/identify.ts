@@ -1,0 +1,121 @@
+// What a controller and its namespaces say about themselves.
+import type { BlockDevice } from "../device/block-device.ts";
+import { discoveryNqn } from "./command.ts";
+
+export const pageBytes = 4096;
+/** The longest transfer of one command: 4096 bytes times two to the power of MDTS. */
+export const maxTransferShift = 8;
+export const maxTransferBytes = pageBytes << maxTransferShift;
+/** Data that a command of an I/O queue carries in its capsule. */
+export const ioInCapsuleBytes = 16_384;
+/** Data that a command of an admin queue, and Connect, may carry in its capsule. */
+export const adminInCapsuleBytes = 8192;
+/** Entries of an I/O queue. */
+export const maxQueueEntries = 128;
+export const maxIoQueues = 64;
+export const version = 0x00010400;
+
+/** A namespace: a device under a number. */
+export interface Namespace {
+  readonly nsid: number;
+  readonly device: BlockDevice;
+  /** 16 bytes that never change for the namespace. */
+  readonly uuid: Buffer;
+}
+
+/** What of a subsystem its controllers tell. */
+export interface SubsystemFacts {
+  readonly nqn: string;
+  readonly serial: string;
+  readonly model: string;
+  readonly namespaces: ReadonlyMap<number, Namespace>;
+}
+
+export function identifyController(subsystem: SubsystemFacts, controllerId: number): Buffer {
+  const data = Buffer.alloc(4096);
+  const isDiscovery = subsystem.nqn === discoveryNqn;
+  data.fill(" ", 4, 72);
+  data.write(subsystem.serial, 4, 20, "latin1");
+  data.write(subsystem.model, 24, 40, "latin1");
+  data.write("1       ", 64, 8, "latin1");
+  data.writeUInt8(2, 76); // CMIC: several controllers
+  data.writeUInt8(maxTransferShift, 77);
+  data.writeUInt16LE(controllerId, 78);
+  data.writeUInt32LE(version, 80);
+  data.writeUInt8(isDiscovery ? 2 : 1, 111);
+  data.writeUInt8(3, 258); // ACL
+  data.writeUInt8(3, 259); // AERL
+  data.writeUInt16LE(1, 320); // KAS: 100 ms
+  data.writeUInt8(0x66, 512);
+  data.writeUInt8(0x44, 513);
+  data.writeUInt16LE(maxQueueEntries, 514);
+  data.writeUInt32LE(Math.max(0, ...subsystem.namespaces.keys()), 516);
+  data.writeUInt16LE(1 | 4 | 8, 520); // compare, DSM, write zeroes
+  data.writeUInt8(1, 525); // a volatile cache
+  data.writeUInt32LE(1 | (1 << 20), 536); // SGLs, and an offset in the capsule
+  data.write(subsystem.nqn, 768, 255, "utf8");
+  data.writeUInt32LE((64 + ioInCapsuleBytes) / 16, 1792);
+  data.writeUInt32LE(1, 1796);
+  data.writeUInt8(1, 1803);
+  return data;
+}
+
+export function identifyNamespace({ device, uuid }: Namespace): Buffer {
+  const data = Buffer.alloc(4096);
+  const blocks = BigInt(device.bytes / device.blockBytes);
+  for (const at of [0, 8, 16]) data.writeBigUInt64LE(blocks, at);
+  data.writeUInt8(1, 30); // NMIC: may be shared
+  data.writeUInt8(device.trimsToZero ? 1 | 8 : 0, 33);
+  data.writeUInt8(device.isReadOnly ? 1 : 0, 99); // NSATTR: write protected
+  uuid.copy(data, 104);
+  data.writeUInt8(Math.log2(device.blockBytes), 130);
+  return data;
+}
+
+/** The list of the namespaces above a number. */
+export function activeNamespaces({ namespaces }: SubsystemFacts, above: number): Buffer {
+  const data = Buffer.alloc(4096);
+  const listed = [...namespaces.keys()].filter((nsid) => nsid > above).sort((a, b) => a - b);
+  for (const [index, nsid] of listed.slice(0, 1024).entries()) data.writeUInt32LE(nsid, 4 * index);
+  return data;
+}
+
+/** The descriptors of a namespace: its UUID. */
+export function namespaceDescriptors({ uuid }: Namespace): Buffer {
+  const data = Buffer.alloc(4096);
+  data.writeUInt8(3, 0);
+  data.writeUInt8(16, 1);
+  uuid.copy(data, 4);
+  return data;
+}
+
+/** The log of the discovery service: a record for each subsystem, at one address. */
+export function discoveryLog(nqns: readonly string[], host: string, port: number): Buffer {
+  const data = Buffer.alloc(1024 * (1 + nqns.length));
+  data.writeBigUInt64LE(1n, 0);
+  data.writeBigUInt64LE(BigInt(nqns.length), 8);
+  for (const [index, nqn] of nqns.entries()) {
+    const at = 1024 * (index + 1);
+    data.writeUInt8(3, at);
+    data.writeUInt8(host.includes(":") ? 2 : 1, at + 1);
+    data.writeUInt8(2, at + 2);
+    data.writeUInt16LE(1, at + 4);
+    data.writeUInt16LE(0xffff, at + 6);
+    data.writeUInt16LE(32, at + 8);
+    data.fill(" ", at + 32, at + 64);
+    data.write(String(port), at + 32, "latin1");
+    data.write(nqn, at + 256, 255, "utf8");
+    data.fill(" ", at + 512, at + 768);
+    data.write(host, at + 512, "latin1");
+  }
+  return data;
+}
+
+/** The log of health: nothing is wrong. */
+export function healthLog(): Buffer {
+  const data = Buffer.alloc(512);
+  data.writeUInt16LE(300, 1); // kelvin
+  data.writeUInt8(100, 3);
+  data.writeUInt8(10, 4);
+  return data;
+}

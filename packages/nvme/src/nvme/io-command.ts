@@ -1,0 +1,114 @@
+import { type BlockDevice, BlockDeviceError } from "../device/block-device.ts";
+import { type Command, io } from "./command.ts";
+import { maxTransferBytes } from "./identify.ts";
+import { type Completion, type Status, status } from "./status.ts";
+
+const fuaBit = 1 << 14;
+const deallocateBit = 1 << 9; // bit 25 of CDW12, of its upper half
+
+/** A command of an I/O queue that is known and whose range lies within the device. */
+export interface IoWork {
+  /** How many bytes the host sends, or gets. */
+  readonly bytes: number;
+  /** Does it with the data that the host has sent. */
+  run(data: Buffer): Promise<Completion>;
+}
+
+/** Checks a command of an I/O queue. Gives the status that it deserves, or the work. */
+export function ioWork(command: Command, device: BlockDevice): IoWork | Status {
+  const { opcode, entry } = command;
+  if (opcode === io.flush) {
+    return { bytes: 0, run: () => done(() => device.flush(), status.writeFault) };
+  }
+  if (opcode === io.datasetManagement) return datasetManagement(command, device);
+  const first = entry.readBigUInt64LE(40);
+  const blocks = entry.readUInt16LE(48) + 1;
+  const control = entry.readUInt16LE(50);
+  const isWrite = opcode === io.write || opcode === io.writeZeroes;
+  if (!isWrite && opcode !== io.read && opcode !== io.compare) return status.invalidOpcode;
+  const range = rangeOf(device, first, blocks);
+  if (range === undefined) return status.lbaRange;
+  if (isWrite && device.isReadOnly) return status.readOnly;
+  const { offset, bytes } = range;
+  const fua = (control & fuaBit) !== 0;
+  if (opcode === io.writeZeroes) {
+    const mayTrim = (control & deallocateBit) !== 0;
+    return {
+      bytes: 0,
+      run: () => done(() => device.writeZeroes(offset, bytes, { fua, mayTrim }), status.writeFault),
+    };
+  }
+  if (bytes > maxTransferBytes) return status.invalidField;
+  if (opcode === io.write)
+    return { bytes, run: (data) => done(() => device.write(offset, data, { fua }), status.writeFault) };
+  if (opcode === io.compare) {
+    return {
+      bytes,
+      run: async (data) => {
+        let isEqual = false;
+        const completion = await done(async () => {
+          isEqual = await device.compare(offset, data);
+        }, status.readError);
+        return completion.status !== status.success || isEqual
+          ? completion
+          : { status: status.compareFailure };
+      },
+    };
+  }
+  return {
+    bytes,
+    run: async () => {
+      const data = Buffer.allocUnsafe(bytes);
+      const completion = await done(() => device.read(offset, data), status.readError);
+      return completion.status === status.success ? { ...completion, data } : completion;
+    },
+  };
+}
+
+/** Trims ranges. The length of the data is that of the SGL: hosts may send more than the ranges that they name. */
+function datasetManagement({ entry, bytes }: Command, device: BlockDevice): IoWork | Status {
+  const count = entry.readUInt8(40) + 1;
+  const isDeallocate = (entry.readUInt32LE(44) & 4) !== 0;
+  if (bytes < 16 * count || bytes > 4096) return status.sglLength;
+  if (device.isReadOnly) return status.readOnly;
+  const run = async (data: Buffer): Promise<Completion> => {
+    const ranges: { readonly offset: number; readonly bytes: number }[] = [];
+    for (let at = 0; at < 16 * count; at += 16) {
+      const blocks = data.readUInt32LE(at + 4);
+      const range = rangeOf(device, data.readBigUInt64LE(at + 8), blocks);
+      if (range === undefined) return { status: status.lbaRange };
+      ranges.push(range);
+    }
+    return done(async () => {
+      if (isDeallocate) for (const range of ranges) await device.trim(range.offset, range.bytes);
+    }, status.writeFault);
+  };
+  return { bytes, run };
+}
+
+/** Blocks as bytes; undefined where they lie beyond the device. A sum beyond 2^64 does. */
+function rangeOf(
+  device: BlockDevice,
+  first: bigint,
+  blocks: number,
+): { offset: number; bytes: number } | undefined {
+  if (first + BigInt(blocks) > BigInt(device.bytes / device.blockBytes)) return undefined;
+  return { offset: Number(first) * device.blockBytes, bytes: blocks * device.blockBytes };
+}
+
+async function done(work: () => Promise<unknown>, otherwise: Status): Promise<Completion> {
+  try {
+    await work();
+    return { status: status.success };
+  } catch (error) {
+    if (!(error instanceof BlockDeviceError)) return { status: status.internal };
+    const statuses: Partial<Record<BlockDeviceError["code"], Status>> = {
+      out_of_range: status.lbaRange,
+      no_space: status.capacity,
+      read_only: status.readOnly,
+      closed: status.notReady,
+      power_lost: status.notReady,
+    };
+    return { status: statuses[error.code] ?? otherwise };
+  }
+}

@@ -1,0 +1,509 @@
+import { afterEach, describe, expect, it, vi } from "vitest";
+import type { BlockDevice } from "../device/block-device.ts";
+import { losesPower } from "../device/loses-power.ts";
+import { memoryDevice, nullDevice } from "../device/memory-device.ts";
+import { crc32c } from "../tcp/crc32c.ts";
+import {
+  blocksOf,
+  type CommandFields,
+  type ConnectFields,
+  commandEntry,
+  HostQueue,
+  icRequest,
+} from "../tcp/host.test-support.ts";
+import { type Digests, pduType } from "../tcp/pdu.ts";
+import { admin, discoveryNqn, fabricsOpcode, io, parseCommand, sgl } from "./command.ts";
+import { Controller } from "./controller.ts";
+import { NvmeTarget, type NvmeTargetOptions } from "./target.ts";
+
+const mib = 1024 * 1024;
+const bytes = 64 * mib;
+const nqn = "nqn.2026-11.test:disk";
+const both: Digests = { header: true, data: true };
+const none: Digests = { header: false, data: false };
+const targets: NvmeTarget[] = [];
+
+afterEach(async () => {
+  for (const target of targets.splice(0)) await target.close();
+});
+
+async function serve(
+  device: BlockDevice = memoryDevice({ bytes }),
+  options: Partial<NvmeTargetOptions> = {},
+) {
+  const subsystems = [{ nqn, namespaces: [device], hosts: "any" as const }];
+  const target = await NvmeTarget.listen({ subsystems, port: 0, ...options });
+  targets.push(target);
+  return { target, device, port: target.address.port };
+}
+
+/** An admin queue with an enabled controller, and an I/O queue. */
+async function associate(port: number, digests = both, fields: Partial<ConnectFields> = {}) {
+  const control = await HostQueue.open(port, digests);
+  await control.greet();
+  const { status, result } = await control.connect(fields);
+  expect(status).toBe(0);
+  const controllerId = Number(result);
+  expect((await control.setProperty(0x14, 0x460001)).status).toBe(0);
+  expect((await control.getProperty(0x1c)).result).toBe(1n);
+  const queue = await HostQueue.open(port, digests);
+  await queue.greet();
+  expect((await queue.connect({ ...fields, queueId: 1, entries: 64, controllerId })).status).toBe(0);
+  return { control, queue, controllerId };
+}
+
+function stamped(length: number, seed: number): Buffer {
+  const data = Buffer.alloc(length);
+  for (let at = 0; at < length; at += 4) data.writeUInt32LE((at * 2_654_435_761 + seed) >>> 0, at);
+  return data;
+}
+
+it("CRC-32C has the values of RFC 3720", () => {
+  expect(crc32c(Buffer.alloc(32))).toBe(0x8a9136aa);
+  expect(crc32c(Buffer.alloc(32, 0xff))).toBe(0x62a8ab43);
+  expect(crc32c(Buffer.from(Array.from({ length: 32 }, (_, index) => index)))).toBe(0x46dd794e);
+  expect(crc32c(Buffer.from("123456789"))).toBe(0xe3069283);
+});
+
+describe.each([both, none, { header: true, data: false }, { header: false, data: true }])(
+  "a target, digests %j",
+  (digests) => {
+    it("reads and writes within capsules and by R2T, compares, zeroes, trims and flushes", async () => {
+      const { device, port } = await serve();
+      const { queue } = await associate(port, digests);
+      for (const [block, length] of [
+        [1, 4096],
+        [10, 16_384],
+        [100, 20_480],
+        [1000, mib],
+      ] as const) {
+        const data = stamped(length, block);
+        expect((await queue.write(block, data)).status).toBe(0);
+        const read = await queue.read(block, length);
+        expect(read.status).toBe(0);
+        expect(read.data.equals(data)).toBe(true);
+        expect(await device.compare(4096 * block, data)).toBe(true);
+      }
+      const compare = {
+        opcode: io.compare,
+        nsid: 1,
+        words: blocksOf(1, 1),
+        bytes: 4096,
+        sglKind: sgl.inCapsule,
+      };
+      expect((await queue.command(compare, { inCapsule: stamped(4096, 1) })).status).toBe(0);
+      expect((await queue.command(compare, { inCapsule: stamped(4096, 2) })).status).toBe(0x285);
+      expect((await queue.command({ opcode: io.flush, nsid: 1 })).status).toBe(0);
+      expect((await queue.command({ opcode: io.writeZeroes, nsid: 1, words: blocksOf(1, 1) })).status).toBe(
+        0,
+      );
+      expect(await device.compare(4096, Buffer.alloc(4096))).toBe(true);
+      // As Linux does: one range, and 4096 bytes in the capsule.
+      const ranges = Buffer.alloc(4096);
+      ranges.writeUInt32LE(4, 4);
+      ranges.writeBigUInt64LE(10n, 8);
+      const trim = {
+        opcode: io.datasetManagement,
+        nsid: 1,
+        words: [0, 4],
+        bytes: 4096,
+        sglKind: sgl.inCapsule,
+      };
+      expect((await queue.command(trim, { inCapsule: ranges })).status).toBe(0);
+      expect(await device.compare(40_960, Buffer.alloc(16_384))).toBe(true);
+    });
+  },
+);
+
+describe("the admin queue", () => {
+  it("describes controller and namespaces as Linux asks for them", async () => {
+    const { port } = await serve();
+    const { control, controllerId } = await associate(port);
+    expect((await control.getProperty(0, 1)).result).toBe(127n | (1n << 16n) | (20n << 24n) | (1n << 37n));
+    expect((await control.getProperty(8)).result).toBe(0x10400n);
+    const controller = (await control.identify(1)).data;
+    expect(controller.readUInt16LE(78)).toBe(controllerId);
+    expect(controller.readUInt16LE(320)).toBeGreaterThan(0);
+    expect(controller.readUInt16LE(514)).toBeGreaterThan(0);
+    expect(controller.readUInt32LE(1792)).toBe((64 + 16_384) / 16);
+    expect(controller.toString("utf8", 768, 768 + nqn.length)).toBe(nqn);
+    const namespace = (await control.identify(0, 1)).data;
+    expect(namespace.readBigUInt64LE(0)).toBe(BigInt(bytes / 4096));
+    expect(namespace[130]).toBe(12);
+    expect((await control.identify(2)).data.readUInt32LE(0)).toBe(1);
+    const uuid = (await control.identify(3, 1)).data.subarray(0, 20);
+    expect(uuid.subarray(0, 2)).toEqual(Buffer.from([3, 16]));
+    expect(uuid.subarray(4).equals(namespace.subarray(104, 120))).toBe(true);
+    expect((await control.identify(5, 1)).status).toBe(2);
+    expect((await control.identify(0, 2)).status).toBe(0x0b);
+    const setFeature = (id: number, value: number) =>
+      control.command({ opcode: admin.setFeatures, words: [id, value] });
+    expect((await setFeature(7, 3 * 65_537)).result).toBe(BigInt(3 * 65_537));
+    expect((await setFeature(0x0b, 0x900)).status).toBe(0);
+    expect((await control.command({ opcode: admin.getFeatures, words: [0x0b] })).result).toBe(0x900n);
+    expect((await setFeature(0x55, 1)).status).toBe(2);
+    const log = { opcode: admin.getLogPage, words: [2 | (127 << 16), 0], bytes: 512 };
+    expect((await control.command(log)).data.length).toBe(512);
+    expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
+    expect((await control.command({ opcode: 0x77 })).status).toBe(1);
+    const tooLong = { opcode: admin.getLogPage, words: [2 | (0xffff << 16), 0xffff], bytes: 0xfffffffc };
+    expect((await control.command(tooLong)).status).toBe(2);
+  });
+
+  it("keeps requests for events, gives them up by Abort, and refuses a fifth", async () => {
+    const { port } = await serve();
+    const { control } = await associate(port);
+    for (const id of [1, 2, 3, 4]) control.sendCommand({ opcode: admin.asyncEvent, id });
+    expect((await control.command({ opcode: admin.asyncEvent })).status).toBe(0x105);
+    control.sendCommand({ opcode: admin.abort, id: 9, words: [3 << 16] });
+    expect((await control.answer(9)).result).toBe(0n);
+    expect((await control.answer(3)).status).toBe(7);
+    expect((await control.command({ opcode: admin.abort, words: [77 << 16] })).result).toBe(1n);
+  });
+
+  it("flushes at a shutdown, and ends I/O queues at a reset", async () => {
+    const device = losesPower(memoryDevice({ bytes }));
+    const { port } = await serve(device);
+    const { control, queue } = await associate(port);
+    expect((await queue.write(0, stamped(4096, 1))).status).toBe(0);
+    expect((await control.setProperty(0x14, 0x464001)).status).toBe(0);
+    expect((await control.getProperty(0x1c)).result).toBe(9n);
+    await device.cutPower();
+    await device.restorePower();
+    expect(await device.compare(0, stamped(4096, 1))).toBe(true);
+    expect((await control.setProperty(0x14, 0)).status).toBe(0);
+    await queue.ended();
+  });
+
+  it("lists for the discovery service what a host may use", async () => {
+    const subsystems = [
+      { nqn, namespaces: [nullDevice({ bytes })], hosts: ["nqn.2026-11.test:host"] },
+      { nqn: `${nqn}-2`, namespaces: [nullDevice({ bytes })], hosts: ["nqn.2026-11.test:other"] },
+    ];
+    const { port } = await serve(undefined, { subsystems });
+    const control = await HostQueue.open(port);
+    await control.greet();
+    expect((await control.connect({ nqn: discoveryNqn })).status).toBe(0);
+    const log = (
+      await control.command({ opcode: admin.getLogPage, words: [0x70 | (511 << 16)], bytes: 2048 })
+    ).data;
+    expect(log.readBigUInt64LE(8)).toBe(1n);
+    expect(log.toString("latin1", 1024 + 32, 1024 + 64).trim()).toBe(String(port));
+    expect(log.toString("utf8", 1024 + 256, 1024 + 256 + nqn.length + 1)).toBe(`${nqn}\0`);
+    expect(log.toString("latin1", 1024 + 512, 1024 + 768).trim()).toBe("127.0.0.1");
+  });
+});
+
+describe("Connect is refused", () => {
+  it.each<[string, Partial<ConnectFields>, number, bigint]>([
+    ["for an unknown subsystem", { nqn: `${nqn}x` }, 0x182, 256n | 65_536n],
+    ["for no subsystem", { nqn: "" }, 0x182, 256n | 65_536n],
+    ["without a host", { host: "" }, 0x182, 512n | 65_536n],
+    ["for a host that is not listed", { host: "nqn.2026-11.test:stranger" }, 0x184, 0n],
+    ["for a controller that it names itself", { controllerId: 5 }, 0x182, 16n | 65_536n],
+    ["for an I/O queue of an unknown controller", { queueId: 1, controllerId: 5 }, 0x182, 16n | 65_536n],
+    ["for a queue that is too long", { entries: 129 }, 0x182, 44n],
+    ["for a queue of one entry", { entries: 1 }, 0x182, 44n],
+    ["in another format", { format: 1 }, 0x180, 0n],
+  ])("%s", async (_, fields, status, result) => {
+    const subsystems = [{ nqn, namespaces: [nullDevice({ bytes })], hosts: ["nqn.2026-11.test:host"] }];
+    const { port, target } = await serve(undefined, { subsystems });
+    const queue = await HostQueue.open(port);
+    await queue.greet();
+    expect(await queue.connect(fields)).toMatchObject({ status, result, doNotRetry: true });
+    await queue.ended();
+    expect(target.stats().controllers).toBe(0);
+  });
+
+  it("for an I/O queue before the controller is enabled, of another host, and for a number in use", async () => {
+    const { port } = await serve();
+    const control = await HostQueue.open(port);
+    await control.greet();
+    const controllerId = Number((await control.connect()).result);
+    const connect = async (fields: Partial<ConnectFields>) => {
+      const queue = await HostQueue.open(port);
+      await queue.greet();
+      return (await queue.connect({ queueId: 1, controllerId, ...fields })).status;
+    };
+    expect(await connect({})).toBe(0x0c);
+    await control.setProperty(0x14, 0x460001);
+    expect(await connect({ hostId: 2 })).toBe(0x182);
+    expect(await connect({})).toBe(0);
+    expect(await connect({})).toBe(0x182);
+    expect(await connect({ queueId: 65 })).toBe(0x182);
+    expect(await connect({ queueId: 2 })).toBe(0);
+  });
+});
+
+describe("a command that is wrong gets its status, and the next is served", () => {
+  const read = { opcode: io.read, nsid: 1, words: blocksOf(0, 1), bytes: 4096 };
+  const write = { ...read, opcode: io.write, sglKind: sgl.inCapsule };
+  it.each<[string, CommandFields, number, Buffer?]>([
+    ["an unknown opcode", { opcode: 0x99, nsid: 1 }, 0x01],
+    ["an unknown namespace", { ...read, nsid: 2 }, 0x0b],
+    ["a range beyond the end", { ...read, words: blocksOf(bytes / 4096, 1) }, 0x80],
+    ["a sum beyond 2^64", { ...read, words: blocksOf(2n ** 64n - 1n, 2) }, 0x80],
+    ["a transfer that is too long", { ...read, words: blocksOf(0, 257), bytes: mib + 4096 }, 0x02],
+    ["a length that differs from the blocks", { ...read, bytes: 8192 }, 0x0f],
+    ["a read into the capsule", { ...read, sglKind: sgl.inCapsule }, 0x11],
+    ["an SGL by address", { ...write, sglKind: 0 }, 0x11, Buffer.alloc(4096)],
+    ["data in the capsule of a read", read, 0x0f, Buffer.alloc(4096)],
+    ["a capsule that is too short", write, 0x0f, Buffer.alloc(2048)],
+    ["an offset in the capsule", { ...write, sglOffset: 4 }, 0x16, Buffer.alloc(4096)],
+    ["PRPs instead of SGLs", { ...read, flags: 0 }, 0x02],
+    ["a fused command", { ...read, flags: 0x41 }, 0x02],
+    ["fabrics commands on an I/O queue", { opcode: fabricsOpcode, nsid: 4 }, 0x0c],
+    ["too few ranges", { opcode: 9, nsid: 1, words: [1, 4], bytes: 16, sglKind: 1 }, 0x0f, Buffer.alloc(16)],
+  ])("%s", async (_, fields, status, inCapsule) => {
+    const { port } = await serve();
+    const { queue } = await associate(port);
+    const answer = await queue.command(fields, inCapsule === undefined ? {} : { inCapsule });
+    expect(answer.status).toBe(status);
+    expect((await queue.read(0, 4096)).data.equals(Buffer.alloc(4096))).toBe(true);
+  });
+
+  it("data with a wrong digest", async () => {
+    const { port, device } = await serve();
+    const { queue } = await associate(port);
+    const damage = (message: Buffer) => {
+      message[message.length - 1] = (message.at(-1) ?? 0) ^ 1;
+      return message;
+    };
+    const original = queue.socket.write.bind(queue.socket);
+    const spy = vi.spyOn(queue.socket, "write");
+    spy.mockImplementation((message) => original(damage(message as Buffer)));
+    expect((await queue.write(0, stamped(4096, 1))).status).toBe(0x22);
+    let sent = 0;
+    // The command is whole, the data are not.
+    spy.mockImplementation((message) =>
+      original(sent++ === 0 ? (message as Buffer) : damage(message as Buffer)),
+    );
+    expect((await queue.write(0, stamped(32_768, 1))).status).toBe(0x22);
+    spy.mockRestore();
+    expect(await device.compare(0, Buffer.alloc(32_768))).toBe(true);
+    expect((await queue.read(0, 4096)).status).toBe(0);
+  });
+
+  it("a tag in use", async () => {
+    let finish = () => {};
+    const isHeld = new Promise<void>((resolve) => (finish = resolve));
+    const device = memoryDevice({ bytes });
+    vi.spyOn(device, "flush").mockImplementation(() => isHeld);
+    const { port } = await serve(device);
+    const { queue } = await associate(port);
+    queue.sendCommand({ opcode: io.flush, nsid: 1, id: 5 });
+    expect((await queue.command({ opcode: io.flush, nsid: 1, id: 5 })).status).toBe(3);
+    finish();
+    expect((await queue.answer(5)).status).toBe(0);
+  });
+});
+
+describe("a PDU that is wrong ends its connection with TermReq, and no other", () => {
+  const asCommand = (fields: CommandFields) => Buffer.concat([Buffer.alloc(8), commandEntry(fields)]);
+  const changed = (message: Buffer, at: number, value: number) => {
+    const copy = Buffer.from(message);
+    copy.writeUInt8(value, at);
+    return copy;
+  };
+  const flush = { opcode: io.flush, nsid: 1 };
+  const cases: readonly [string, number, number, (queue: HostQueue) => void][] = [
+    ["an unknown type", 1, 0, (queue) => queue.send(0x55, 0, asCommand(flush))],
+    ["a type of the target", 2, 0, (queue) => queue.send(pduType.capsuleResp, 0, Buffer.alloc(24))],
+    ["a second ICReq", 2, 0, (queue) => queue.socket.write(icRequest(both))],
+    ["another HLEN", 1, 2, (queue) => queue.send(pduType.capsuleCmd, 0, Buffer.alloc(80))],
+    ["a length above the limit", 1, 4, (queue) => queue.sendCommand(flush, Buffer.alloc(16_388))],
+    ["data that nobody asked for", 1, 10, (queue) => queue.sendData(1, 1, 0, Buffer.alloc(4096))],
+    ["data without data", 1, 3, (queue) => queue.send(pduType.h2cData, 4, Buffer.alloc(24))],
+    [
+      "another digest of the header",
+      3,
+      0x12345678,
+      (queue) => {
+        const digest = Buffer.alloc(4);
+        digest.writeUInt32LE(0x12345678);
+        const header = asCommand(flush);
+        queue.socket.cork();
+        const message = Buffer.concat([header, digest]);
+        message.set([pduType.capsuleCmd, 1, 72, 0, 76, 0, 0, 0]);
+        queue.socket.write(message);
+        queue.socket.uncork();
+      },
+    ],
+    [
+      "no digest where there should be one",
+      1,
+      1,
+      (queue) => {
+        const message = asCommand(flush);
+        message.set([pduType.capsuleCmd, 0, 72, 0, 72, 0, 0, 0]);
+        queue.socket.write(message);
+      },
+    ],
+  ];
+  it.each(cases)("%s", async (_, fes, fei, send) => {
+    const { port } = await serve();
+    const { control, queue } = await associate(port);
+    send(queue);
+    const { type, header } = await queue.pdu();
+    expect([type, header.readUInt16LE(8), header.readUInt32LE(10)]).toEqual([pduType.c2hTermReq, fes, fei]);
+    await queue.ended();
+    expect((await control.command({ opcode: admin.keepAlive })).status).toBe(0);
+  });
+
+  it.each<[string, number, (queue: HostQueue, tag: number) => void]>([
+    ["outside its place", 4, (queue, tag) => queue.sendData(7, tag, 4096, Buffer.alloc(4096), 0)],
+    ["longer than asked for", 4, (queue, tag) => queue.sendData(7, tag, 0, Buffer.alloc(65_536))],
+    ["of another command", 1, (queue, tag) => queue.sendData(8, tag, 0, Buffer.alloc(4096), 0)],
+    ["that end too early", 1, (queue, tag) => queue.sendData(7, tag, 0, Buffer.alloc(4096), 4)],
+    ["that do not end", 1, (queue, tag) => queue.sendData(7, tag, 0, Buffer.alloc(32_768), 0)],
+  ])("data %s", async (_, fes, send) => {
+    const { port, device } = await serve();
+    const { queue } = await associate(port);
+    queue.sendCommand({ opcode: io.write, nsid: 1, id: 7, words: blocksOf(0, 8), bytes: 32_768 });
+    const request = await queue.pdu();
+    expect(request.type).toBe(pduType.r2t);
+    send(queue, request.header.readUInt16LE(10));
+    expect((await queue.pdu()).header.readUInt16LE(8)).toBe(fes);
+    await queue.ended();
+    expect(await device.compare(0, Buffer.alloc(32_768))).toBe(true);
+  });
+
+  it.each<[string, Buffer, number, number]>([
+    ["a command before ICReq", changed(Buffer.alloc(8), 0, pduType.capsuleCmd), 2, 0],
+    ["an ICReq that is too long", changed(changed(icRequest(none), 4, 129), 2, 128), 1, 4],
+    ["an ICReq that is too short", changed(icRequest(none), 2, 24), 1, 2],
+    ["another version", changed(icRequest(none), 8, 1), 6, 8],
+    ["an alignment that the target does not have", changed(icRequest(none), 10, 1), 6, 10],
+    ["unknown digests", changed(icRequest(none), 11, 8), 1, 11],
+  ])("%s", async (_, message, fes, fei) => {
+    const { port } = await serve();
+    const queue = await HostQueue.open(port, none);
+    queue.socket.write(message);
+    const { type, header } = await queue.pdu();
+    expect([type, header.readUInt16LE(8), header.readUInt32LE(10)]).toEqual([pduType.c2hTermReq, fes, fei]);
+    await queue.ended();
+  });
+
+  it("more commands than the queue has entries", async () => {
+    const device = memoryDevice({ bytes });
+    let finish = () => {};
+    const isHeld = new Promise<void>((resolve) => (finish = resolve));
+    vi.spyOn(device, "flush").mockImplementation(() => isHeld);
+    const { port } = await serve(device);
+    const { queue } = await associate(port);
+    for (let id = 0; id < 65; id++) queue.sendCommand({ opcode: io.flush, nsid: 1, id });
+    expect((await queue.pdu()).header.readUInt16LE(8)).toBe(2);
+    await queue.ended();
+    finish();
+  });
+
+  it("a command before Connect", async () => {
+    const { port } = await serve();
+    const queue = await HostQueue.open(port);
+    await queue.greet();
+    expect((await queue.command({ opcode: io.flush, nsid: 1 })).status).toBe(0x0c);
+    await queue.ended();
+  });
+});
+
+describe("a host that is silent", () => {
+  it("loses its controller after the keep-alive time: no write is applied later", async () => {
+    let finish = () => {};
+    const isHeld = new Promise<void>((resolve) => (finish = resolve));
+    const device = memoryDevice({ bytes });
+    const write = vi.spyOn(device, "write");
+    vi.spyOn(device, "flush").mockImplementation(() => isHeld);
+    const { port, target } = await serve(device);
+    const { control, queue } = await associate(port);
+    // One command is in the device, another waits for its data.
+    queue.sendCommand({ opcode: io.flush, nsid: 1, id: 1 });
+    queue.sendCommand({ opcode: io.write, nsid: 1, id: 2, words: blocksOf(0, 8), bytes: 32_768 });
+    expect((await queue.pdu()).type).toBe(pduType.r2t);
+    control.sendCommand({ opcode: admin.setFeatures, words: [0x0f, 50] });
+    await control.ended();
+    await queue.ended();
+    expect(target.stats()).toMatchObject({ controllers: 1 });
+    // The same host waits for what it left in the device; another does not.
+    const next = await HostQueue.open(port);
+    await next.greet();
+    const connecting = next.connect();
+    const other = await HostQueue.open(port);
+    await other.greet();
+    expect((await other.connect({ hostId: 2 })).status).toBe(0);
+    finish();
+    expect((await connecting).status).toBe(0);
+    expect(write).not.toHaveBeenCalled();
+  });
+
+  it("keeps it by keep-alive commands", async () => {
+    vi.useFakeTimers();
+    try {
+      const abort = vi.fn();
+      const controller = new Controller(
+        1,
+        { nqn: "nqn.2026-11.test:host", id: "1" },
+        { nqn, serial: "1", model: "test", namespaces: new Map() },
+        { host: "127.0.0.1", port: 4420, nqns: [] },
+        { keepAliveMs: 1000, adminQueue: { abort, settled: Promise.resolve() } },
+      );
+      for (let count = 0; count < 3; count++) {
+        vi.advanceTimersByTime(900);
+        expect(controller.isEnded).toBe(false);
+        await controller.execute(parseCommand(commandEntry({ opcode: admin.keepAlive })));
+      }
+      vi.advanceTimersByTime(1000);
+      expect(controller.isEnded).toBe(true);
+      expect(abort).toHaveBeenCalledTimes(1);
+      await controller.ended;
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("in its handshake loses its connection", async () => {
+    const { port } = await serve(undefined, { handshakeTimeoutMs: 50 });
+    const silent = await HostQueue.open(port);
+    await silent.ended();
+  });
+
+  it("within a PDU loses its connection", async () => {
+    const { port } = await serve(undefined, { stallTimeoutMs: 50 });
+    const { queue } = await associate(port);
+    queue.socket.write(Buffer.from([pduType.capsuleCmd, 3, 72]));
+    await queue.ended();
+  });
+
+  it("ends its I/O queues with its admin queue", async () => {
+    const { port, target } = await serve();
+    const { control, queue } = await associate(port);
+    control.socket.destroy();
+    await queue.ended();
+    await expect.poll(() => target.stats()).toMatchObject({ controllers: 0, open: 0 });
+  });
+});
+
+describe("options of a target", () => {
+  const device = nullDevice({ bytes });
+  it.each<[object, string]>([
+    [{}, "NvmeTarget.listen: subsystems is missing"],
+    [{ subsystems: [] }, "subsystems must be an array of 1 to 1024 items, it has 0"],
+    [
+      { subsystems: [{ nqn: "disk", namespaces: [device], hosts: "any" }] },
+      "subsystems[0].nqn must be an NVMe qualified",
+    ],
+    [
+      { subsystems: [{ nqn, namespaces: [], hosts: "any" }] },
+      "subsystems[0].namespaces must be an array of 1 to 1024",
+    ],
+    [
+      { subsystems: [{ nqn, namespaces: [device] }] },
+      'subsystems[0].hosts must be an array of NQNs or "any"',
+    ],
+    [
+      { subsystems: [1, 2].map(() => ({ nqn, namespaces: [device], hosts: "any" })) },
+      `NvmeTarget.listen: two subsystems have the name ${nqn}`,
+    ],
+  ])("%# are refused", async (options, message) => {
+    await expect(NvmeTarget.listen(options as NvmeTargetOptions)).rejects.toThrow(message);
+  });
+});

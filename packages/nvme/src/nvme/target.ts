@@ -1,0 +1,228 @@
+import { createHash } from "node:crypto";
+import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
+import type { BlockDevice } from "../device/block-device.ts";
+import {
+  type ConnectionCounts,
+  type ConnectionLimits,
+  limitFields,
+  SocketServer,
+} from "../socket/socket-server.ts";
+import { type Connected, TcpQueue } from "../tcp/queue.ts";
+import { type Command, discoveryNqn, nqnAt } from "./command.ts";
+import { Controller, type HostFacts, type Queue } from "./controller.ts";
+import { maxIoQueues, maxQueueEntries, type Namespace, type SubsystemFacts } from "./identify.ts";
+import { type Completion, type Status, status } from "./status.ts";
+
+/** A subsystem: namespaces under one name, for the hosts that may use them. */
+export interface NvmeSubsystem {
+  /** Its NVMe qualified name, at most 223 bytes, such as `nqn.2026-11.com.example:disk`. */
+  readonly nqn: string;
+  /** The devices, whose namespaces are numbered from 1 on. */
+  readonly namespaces: readonly BlockDevice[];
+  /** The NQNs of the hosts that may connect, or `any` for every host that reaches the port. */
+  readonly hosts: readonly string[] | "any";
+}
+
+/** The options of `NvmeTarget.listen`. */
+export interface NvmeTargetOptions extends ConnectionLimits {
+  /** What is served, at least one subsystem. */
+  readonly subsystems: readonly NvmeSubsystem[];
+  /** The address to listen at. Default: `127.0.0.1`. */
+  readonly host?: string;
+  /** The TCP port; 0 takes a free one. Default: 4420. */
+  readonly port?: number;
+  /** Memory for the data of one queue's commands, in bytes, at least 1 MiB. Default: 4 MiB. */
+  readonly maxBytesPerConnection?: number;
+}
+
+const subsystemField = checkedBy((where, name, value): NvmeSubsystem => {
+  const expected = "a subsystem: an object with nqn, namespaces and hosts";
+  if (typeof value !== "object" || value === null) return fail(TypeError, where, name, expected, value);
+  const { nqn, namespaces, hosts } = value as NvmeSubsystem;
+  if (
+    typeof nqn !== "string" ||
+    !nqn.startsWith("nqn.") ||
+    Buffer.byteLength(nqn) > 223 ||
+    nqn === discoveryNqn
+  )
+    fail(TypeError, where, `${name}.nqn`, "an NVMe qualified name of at most 223 bytes", nqn);
+  if (!Array.isArray(namespaces) || namespaces.length < 1 || namespaces.length > 1024)
+    fail(TypeError, where, `${name}.namespaces`, "an array of 1 to 1024 devices", namespaces);
+  if (hosts !== "any" && !(Array.isArray(hosts) && hosts.every((one) => typeof one === "string")))
+    fail(TypeError, where, `${name}.hosts`, 'an array of NQNs or "any"', hosts);
+  return value as NvmeSubsystem;
+});
+
+const fields = {
+  ...limitFields,
+  subsystems: required(list(subsystemField, 1, 1024)),
+  host: text(1, 255),
+  port: integer(0, 65_535, 4420),
+  maxBytesPerConnection: integer(1024 * 1024, 2 ** 30, 4 * 1024 * 1024),
+};
+
+/** Counts of a target. */
+export interface NvmeTargetStats extends ConnectionCounts {
+  /** Associations with hosts. */
+  readonly controllers: number;
+}
+
+interface Served extends SubsystemFacts {
+  readonly hosts: readonly string[] | "any";
+}
+
+/**
+ * An NVMe/TCP target: it serves devices to hosts of NVMe over Fabrics. Each subsystem has namespaces, and the discovery
+ * service at the same port lists the subsystems that a host may use. Header and data digests are used where the host
+ * asks for them.
+ *
+ * A host that is silent for its keep-alive time loses its controller: every connection ends, and no command that a
+ * device has not begun is done. The host gets another controller when the devices have finished what was under way.
+ */
+export class NvmeTarget implements AsyncDisposable {
+  readonly #server: SocketServer;
+  readonly #subsystems: ReadonlyMap<string, Served>;
+  readonly #controllers = new Set<Controller>();
+  #address = { host: "", port: 0 };
+  #lastId = 0;
+
+  private constructor(
+    subsystems: ReadonlyMap<string, Served>,
+    limits: Required<ConnectionLimits>,
+    maxBytes: number,
+  ) {
+    this.#subsystems = subsystems;
+    this.#server = new SocketServer(
+      limits,
+      (socket) =>
+        new TcpQueue(socket, (queue, command, data) => this.#connect(queue, command, data), maxBytes),
+    );
+  }
+
+  /**
+   * Listens.
+   *
+   * @throws TypeError or RangeError for options that do not fit. Error with the system's error as `cause` where it
+   * cannot listen.
+   */
+  static async listen(options: NvmeTargetOptions): Promise<NvmeTarget> {
+    const where = "NvmeTarget.listen";
+    const resolved = resolveOptions(where, options, fields);
+    const subsystems = new Map<string, Served>();
+    for (const { nqn, namespaces, hosts } of resolved.subsystems) {
+      if (subsystems.has(nqn)) throw new TypeError(`${where}: two subsystems have the name ${nqn}`);
+      subsystems.set(nqn, { ...factsOf(nqn, namespaces), hosts });
+    }
+    const target = new NvmeTarget(subsystems, resolved, resolved.maxBytesPerConnection);
+    const { host = "127.0.0.1", port } = resolved;
+    const address = await target.#server.listen(where, { host, port });
+    if (typeof address !== "string") target.#address = address;
+    return target;
+  }
+
+  /** The host and the port where it listens. */
+  get address(): { readonly host: string; readonly port: number } {
+    return this.#address;
+  }
+
+  /** Counts at this moment. */
+  stats(): NvmeTargetStats {
+    return { ...this.#server.counts, controllers: this.#controllers.size };
+  }
+
+  /** Ends every controller, waits for what devices have under way, and stops listening. The devices stay open. */
+  async close(): Promise<void> {
+    const ended = [...this.#controllers].map((controller) => {
+      controller.end();
+      return controller.ended;
+    });
+    await Promise.all([this.#server.close(), ...ended]);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #connect(queue: Queue, { entry }: Command, data: Buffer): Promise<Connected> {
+    const refuse = (why: Status, offset?: number): Connected => {
+      const refused: Completion = {
+        status: why,
+        ...(offset === undefined ? {} : { result: BigInt(offset) }),
+      };
+      return { refused };
+    };
+    const inData = 1 << 16;
+    if (entry.readUInt16LE(40) !== 0) return refuse(status.connectFormat);
+    const queueId = entry.readUInt16LE(42);
+    const entries = entry.readUInt16LE(44) + 1;
+    if (entries < 2 || entries > maxQueueEntries) return refuse(status.connectParameters, 44);
+    const nqn = nqnAt(data, 256);
+    const host = nqnAt(data, 512);
+    if (host === undefined) return refuse(status.connectParameters, 512 | inData);
+    const subsystem = nqn === undefined ? undefined : this.#find(nqn);
+    if (subsystem === undefined) return refuse(status.connectParameters, 256 | inData);
+    if (subsystem.hosts !== "any" && !subsystem.hosts.includes(host)) return refuse(status.hostNotAllowed);
+    const facts = { nqn: host, id: data.toString("hex", 0, 16) };
+    const controllerId = data.readUInt16LE(16);
+    if (queueId === 0) {
+      if (controllerId !== 0xffff) return refuse(status.connectParameters, 16 | inData);
+      return this.#newController(queue, facts, subsystem, entries, entry.readUInt32LE(48));
+    }
+    const controller = [...this.#controllers].find(({ id }) => id === controllerId);
+    const isSame =
+      controller?.host.nqn === host && controller.host.id === facts.id && controller.subsystem.nqn === nqn;
+    if (controller === undefined || !isSame) return refuse(status.connectParameters, 16 | inData);
+    if (!controller.isReady) return refuse(status.sequence);
+    if (queueId > maxIoQueues || !controller.add(queueId, queue)) return refuse(status.connectParameters, 42);
+    return { controller, queueId, entries };
+  }
+
+  /** A new controller, when what earlier ones of the host left under way is done: it might change blocks afterwards. */
+  async #newController(
+    queue: Queue,
+    host: HostFacts,
+    subsystem: Served,
+    entries: number,
+    keepAliveMs: number,
+  ): Promise<Connected> {
+    const leaving = [...this.#controllers].filter(
+      (one) => one.isEnded && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
+    );
+    await Promise.all(leaving.map(({ ended }) => ended));
+    const used = new Set([...this.#controllers].map(({ id }) => id));
+    if (used.size >= 0xff00) return { refused: { status: status.controllerBusy } };
+    do this.#lastId = (this.#lastId % 0xffef) + 1;
+    while (used.has(this.#lastId));
+    const nqns = [...this.#subsystems.values()]
+      .filter(({ hosts }) => hosts === "any" || hosts.includes(host.nqn))
+      .map(({ nqn }) => nqn);
+    const discovery = { ...this.#address, nqns };
+    const controller = new Controller(this.#lastId, host, subsystem, discovery, {
+      keepAliveMs,
+      adminQueue: queue,
+    });
+    this.#controllers.add(controller);
+    void controller.ended.then(() => this.#controllers.delete(controller));
+    return { controller, queueId: 0, entries };
+  }
+
+  #find(nqn: string): Served | undefined {
+    return nqn === discoveryNqn ? { ...factsOf(discoveryNqn, []), hosts: "any" } : this.#subsystems.get(nqn);
+  }
+}
+
+function factsOf(nqn: string, devices: readonly BlockDevice[]): SubsystemFacts {
+  const digest = createHash("sha256").update(nqn).digest("hex");
+  const namespaces = new Map<number, Namespace>();
+  for (const [index, device] of devices.entries())
+    namespaces.set(index + 1, { nsid: index + 1, device, uuid: uuidOf(nqn, index + 1) });
+  return { nqn, serial: digest.slice(0, 20), model: "Cinnabar", namespaces };
+}
+
+/** Made of the names, so that a target that starts again has the same namespaces: version 8 of RFC 9562. */
+function uuidOf(nqn: string, nsid: number): Buffer {
+  const uuid = createHash("sha256").update(`${nqn} ${nsid}`).digest().subarray(0, 16);
+  uuid[6] = ((uuid[6] ?? 0) & 0x0f) | 0x80;
+  uuid[8] = ((uuid[8] ?? 0) & 0x3f) | 0x80;
+  return uuid;
+}

@@ -1,0 +1,155 @@
+import type { Duplex } from "node:stream";
+
+/** Beyond this, a socket is not read until somebody takes bytes. */
+const maxHeldBytes = 256 * 1024;
+
+/** The bytes of a socket, taken in messages. One reader at a time. */
+export class ByteReader {
+  readonly #socket: Duplex;
+  readonly #chunks: Buffer[] = [];
+  /** How much of the first chunk was taken. */
+  #taken = 0;
+  #held = 0;
+  #wanted = 0;
+  #wake: (() => void) | undefined;
+  #hasEnded = false;
+  #isPaused = false;
+  /** What is read is the rest of a message whose head was read. */
+  #isWithinBody = false;
+
+  constructor(socket: Duplex) {
+    this.#socket = socket;
+    socket.on("data", (chunk: Buffer) => {
+      this.#chunks.push(chunk);
+      this.#held += chunk.length;
+      if (this.#held >= this.#wanted) this.#awaken();
+      if (this.#held >= maxHeldBytes && this.#wake === undefined) {
+        this.#isPaused = true;
+        socket.pause();
+      }
+    });
+    const end = () => {
+      this.#hasEnded = true;
+      this.#awaken();
+    };
+    socket.once("end", end);
+    socket.once("close", () => {
+      // Nobody gets an answer any more.
+      this.#chunks.length = 0;
+      this.#held = 0;
+      this.#taken = 0;
+      end();
+    });
+  }
+
+  /** Some bytes have come of what is waited for, so the rest should come soon. */
+  get isWithinMessage(): boolean {
+    return this.#wake !== undefined && (this.#held > 0 || this.#isWithinBody);
+  }
+
+  /** The next bytes, at most 64 KiB; valid until the next call. Undefined where the socket ends before. */
+  async read(bytes: number): Promise<Buffer | undefined> {
+    if (this.#held < bytes && !(await this.#has(bytes))) return undefined;
+    const first = this.#chunks[0] as Buffer;
+    if (first.length - this.#taken >= bytes) {
+      const part = first.subarray(this.#taken, this.#taken + bytes);
+      this.#take(bytes);
+      return part;
+    }
+    const whole = Buffer.allocUnsafe(bytes);
+    this.#copyInto(whole);
+    return whole;
+  }
+
+  /** As `read`, for the rest of a message whose head was read. */
+  async readRest(bytes: number): Promise<Buffer | undefined> {
+    this.#isWithinBody = true;
+    try {
+      return await this.read(bytes);
+    } finally {
+      this.#isWithinBody = false;
+    }
+  }
+
+  /** Fills a buffer as bytes come. False where the socket ends before. */
+  async readInto(target: Uint8Array): Promise<boolean> {
+    this.#isWithinBody = true;
+    try {
+      for (let at = 0; at < target.length; ) {
+        if (this.#held === 0 && !(await this.#has(1))) return false;
+        at += this.#copyInto(target.subarray(at));
+      }
+      return true;
+    } finally {
+      this.#isWithinBody = false;
+    }
+  }
+
+  /** Drops the next bytes. False where the socket ends before. */
+  async skip(bytes: number): Promise<boolean> {
+    this.#isWithinBody = true;
+    try {
+      for (let left = bytes; left > 0; ) {
+        if (this.#held === 0 && !(await this.#has(1))) return false;
+        const part = Math.min(left, this.#held);
+        this.#take(part);
+        left -= part;
+      }
+      return true;
+    } finally {
+      this.#isWithinBody = false;
+    }
+  }
+
+  async #has(bytes: number): Promise<boolean> {
+    while (this.#held < bytes) {
+      if (this.#hasEnded) return false;
+      this.#wanted = bytes;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        this.#resume();
+      });
+    }
+    return true;
+  }
+
+  #awaken(): void {
+    const wake = this.#wake;
+    this.#wake = undefined;
+    this.#wanted = 0;
+    wake?.();
+  }
+
+  #resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket.resume();
+  }
+
+  /** Copies what is held, as far as it fits. Returns how many bytes. */
+  #copyInto(target: Uint8Array): number {
+    let at = 0;
+    while (at < target.length && this.#held > 0) {
+      const first = this.#chunks[0] as Buffer;
+      const bytes = Math.min(first.length - this.#taken, target.length - at);
+      first.copy(target, at, this.#taken, this.#taken + bytes);
+      this.#take(bytes);
+      at += bytes;
+    }
+    return at;
+  }
+
+  #take(bytes: number): void {
+    this.#held -= bytes;
+    this.#taken += bytes;
+    for (
+      let first = this.#chunks[0];
+      first !== undefined && this.#taken >= first.length;
+      first = this.#chunks[0]
+    ) {
+      this.#taken -= first.length;
+      this.#chunks.shift();
+    }
+    if (this.#held < maxHeldBytes / 2) this.#resume();
+  }
+}

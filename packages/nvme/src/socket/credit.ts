@@ -1,0 +1,38 @@
+/** Bytes that may be under way at the same time. Takers come in order. */
+export class Credit {
+  #free: number;
+  readonly #bytes: number;
+  readonly #waiting: { readonly bytes: number; readonly resolve: () => void }[] = [];
+
+  constructor(bytes: number) {
+    this.#bytes = bytes;
+    this.#free = bytes;
+  }
+
+  /** Bytes that are taken. */
+  get taken(): number {
+    return this.#bytes - this.#free;
+  }
+
+  /** Resolves when the bytes are free, at most all of them. The taker gives them back. */
+  async take(bytes: number): Promise<void> {
+    if (this.#waiting.length === 0 && this.#free >= bytes) {
+      this.#free -= bytes;
+      return;
+    }
+    await new Promise<void>((resolve) => this.#waiting.push({ bytes, resolve }));
+  }
+
+  giveBack(bytes: number): void {
+    this.#free += bytes;
+    for (
+      let next = this.#waiting[0];
+      next !== undefined && this.#free >= next.bytes;
+      next = this.#waiting[0]
+    ) {
+      this.#waiting.shift();
+      this.#free -= next.bytes;
+      next.resolve();
+    }
+  }
+}

@@ -1,0 +1,405 @@
+import type { Duplex } from "node:stream";
+import {
+  type Command,
+  fabrics,
+  fabricsOpcode,
+  isFromHost,
+  isToHost,
+  parseCommand,
+  sgl,
+} from "../nvme/command.ts";
+import type { Controller, Queue } from "../nvme/controller.ts";
+import { adminInCapsuleBytes, ioInCapsuleBytes, maxTransferBytes } from "../nvme/identify.ts";
+import { type IoWork, ioWork } from "../nvme/io-command.ts";
+import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
+import { ByteReader } from "../socket/byte-reader.ts";
+import { ByteWriter } from "../socket/byte-writer.ts";
+import { Credit } from "../socket/credit.ts";
+import type { Connection } from "../socket/socket-server.ts";
+import { crc32c } from "./crc32c.ts";
+import {
+  type CommonHeader,
+  type Digests,
+  fatal,
+  headerBytes,
+  parseCommon,
+  pduFlag,
+  pduParts,
+  pduType,
+} from "./pdu.ts";
+
+/** The longest data of one H2CData, which is told in ICResp. */
+const maxHostDataBytes = 256 * 1024;
+
+/** What a Connect came to: the controller and the number of the queue, or why not. */
+export type Connected =
+  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
+  | { readonly refused: Completion };
+
+/** Data that a host was asked for. */
+interface Transfer {
+  readonly command: Command;
+  readonly data: Buffer;
+  received: number;
+  isDamaged: boolean;
+  readonly complete: (data: Buffer | undefined) => void;
+}
+
+/** The end of a connection by a fault of the host: what a TermReq says. */
+class FatalError extends Error {
+  readonly fes: number;
+  readonly fei: number;
+  readonly header: Buffer;
+
+  constructor(fes: number, fei: number, header: Buffer) {
+    super();
+    this.fes = fes;
+    this.fei = fei;
+    this.header = header;
+  }
+}
+
+/** One queue of a controller: a connection of NVMe/TCP, the target's side. */
+export class TcpQueue implements Connection, Queue {
+  readonly settled: Promise<void>;
+  readonly #socket: Duplex;
+  readonly #reader: ByteReader;
+  readonly #writer: ByteWriter;
+  readonly #connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>;
+  readonly #memory: Credit;
+  readonly #inFlight = new Set<number>();
+  readonly #transfers = new Map<number, Transfer>();
+  #digests: Digests = { header: false, data: false };
+  #controller: Controller | undefined;
+  #queueId = 0;
+  /** Entries of the queue. Before Connect there is room for that alone. */
+  #entries = 1;
+  #head = 0;
+  #nextTag = 0;
+  #isGone = false;
+  /** Commands that a device works on. */
+  #underWay = 0;
+  #settle = () => {};
+
+  constructor(
+    socket: Duplex,
+    connect: (queue: Queue, command: Command, data: Buffer) => Promise<Connected>,
+    maxBytes: number,
+  ) {
+    this.#socket = socket;
+    this.#reader = new ByteReader(socket);
+    this.#writer = new ByteWriter(socket);
+    this.#connect = connect;
+    this.#memory = new Credit(Math.max(maxBytes, maxTransferBytes));
+    this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  get isOwed(): boolean {
+    return this.#reader.isWithinMessage || this.#writer.isPending || this.#transfers.size > 0;
+  }
+
+  async run(admitted: () => boolean): Promise<void> {
+    try {
+      await this.#greet();
+      while (!this.#isGone && (await this.#next(admitted)));
+    } catch (error) {
+      if (!(error instanceof FatalError)) throw error;
+      this.#terminate(error);
+    } finally {
+      this.#isGone = true;
+      for (const { complete } of this.#transfers.values()) complete(undefined);
+      this.#transfers.clear();
+      if (this.#queueId === 0) this.#controller?.end();
+      if (this.#underWay === 0) this.#settle();
+    }
+    await this.#writer.end();
+  }
+
+  end(): void {
+    this.#controller?.end();
+    this.abort();
+  }
+
+  abort(): void {
+    this.#isGone = true;
+    this.#socket.destroy();
+  }
+
+  async #greet(): Promise<void> {
+    const request = Buffer.alloc(128);
+    const head = await this.#reader.read(8);
+    if (head === undefined) return this.abort();
+    head.copy(request);
+    const common = parseCommon(request);
+    if (common.type !== pduType.icReq) throw new FatalError(fatal.sequence, 0, request.subarray(0, 8));
+    if (common.headerBytes !== 128) throw new FatalError(fatal.field, 2, request.subarray(0, 8));
+    if (common.bytes !== 128) throw new FatalError(fatal.field, 4, request.subarray(0, 8));
+    const rest = await this.#reader.readRest(120);
+    if (rest === undefined) return this.abort();
+    rest.copy(request, 8);
+    if (request.readUInt16LE(8) !== 0) throw new FatalError(fatal.parameter, 8, request);
+    if (request.readUInt8(10) !== 0) throw new FatalError(fatal.parameter, 10, request);
+    const digests = request.readUInt8(11);
+    if (digests > 3) throw new FatalError(fatal.field, 11, request);
+    const response = Buffer.alloc(128);
+    response.writeUInt8(digests, 11);
+    response.writeUInt32LE(maxHostDataBytes, 12);
+    this.#writer.write(pduParts(pduType.icResp, 0, response, this.#digests));
+    this.#digests = { header: (digests & 1) !== 0, data: (digests & 2) !== 0 };
+  }
+
+  /** Takes one PDU. False at the end of the connection. */
+  async #next(admitted: () => boolean): Promise<boolean> {
+    await this.#writer.drained();
+    const head = await this.#reader.read(8);
+    if (head === undefined) return false;
+    const first = Buffer.from(head);
+    const common = parseCommon(first);
+    if (common.type === pduType.h2cTermReq) return false;
+    const dataBytes = this.#dataBytes(common, first);
+    const header = Buffer.alloc(common.headerBytes);
+    first.copy(header);
+    const digestBytes = this.#digests.header ? 4 : 0;
+    const rest = await this.#reader.readRest(common.headerBytes - 8 + digestBytes);
+    if (rest === undefined) return false;
+    rest.copy(header, 8, 0, common.headerBytes - 8);
+    if (this.#digests.header) {
+      const digest = rest.readUInt32LE(common.headerBytes - 8);
+      if (digest !== crc32c(header)) throw new FatalError(fatal.headerDigest, digest, header);
+    }
+    if (common.type === pduType.h2cData) return this.#takeData(common, header, dataBytes);
+    const data = Buffer.allocUnsafe(dataBytes);
+    if (!(await this.#reader.readInto(data))) return false;
+    const isWhole = await this.#isDigestRight(data);
+    if (isWhole === undefined) return false;
+    const command = parseCommand(header.subarray(8));
+    if (this.#inFlight.size >= this.#entries) throw new FatalError(fatal.sequence, 0, header);
+    this.#head = (this.#head + 1) % Math.max(this.#entries, 2);
+    if (this.#controller === undefined) return this.#takeConnect(command, data, isWhole, admitted);
+    if (this.#inFlight.has(command.id)) {
+      this.#respond(command, { status: status.idConflict });
+      return true;
+    }
+    this.#inFlight.add(command.id);
+    void this.#execute(this.#controller, command, data, isWhole).then((completion) => {
+      this.#inFlight.delete(command.id);
+      if (completion !== undefined) this.#respond(command, completion);
+    });
+    return true;
+  }
+
+  /** Checks the fields of the common header of a command or of data. Gives the length of the data. */
+  #dataBytes({ type, flags, headerBytes: length, dataOffset, bytes }: CommonHeader, head: Buffer): number {
+    if (type !== pduType.capsuleCmd && type !== pduType.h2cData)
+      throw new FatalError(headerBytes[type] === undefined ? fatal.field : fatal.sequence, 0, head);
+    if (length !== headerBytes[type]) throw new FatalError(fatal.field, 2, head);
+    const digestBytes = this.#digests.header ? 4 : 0;
+    if (((flags & pduFlag.headerDigest) !== 0) !== this.#digests.header)
+      throw new FatalError(fatal.field, 1, head);
+    const hasData = bytes !== length + digestBytes;
+    if (((flags & pduFlag.dataDigest) !== 0) !== (this.#digests.data && hasData))
+      throw new FatalError(fatal.field, 1, head);
+    if (!hasData) {
+      if (type === pduType.h2cData || dataOffset !== 0) throw new FatalError(fatal.field, 3, head);
+      return 0;
+    }
+    if (dataOffset !== length + digestBytes) throw new FatalError(fatal.field, 3, head);
+    const inCapsule = this.#queueId === 0 ? adminInCapsuleBytes : ioInCapsuleBytes;
+    const dataBytes = bytes - dataOffset - (this.#digests.data ? 4 : 0);
+    if (dataBytes <= 0 || dataBytes > (type === pduType.h2cData ? maxHostDataBytes : inCapsule))
+      throw new FatalError(fatal.field, 4, head);
+    return dataBytes;
+  }
+
+  /** Reads the digest of data, where there is one. Undefined at the end of the connection. */
+  async #isDigestRight(data: Buffer): Promise<boolean | undefined> {
+    if (!this.#digests.data || data.length === 0) return true;
+    const digest = (await this.#reader.readRest(4))?.readUInt32LE(0);
+    return digest === undefined ? undefined : digest === crc32c(data);
+  }
+
+  async #takeData({ flags }: CommonHeader, header: Buffer, dataBytes: number): Promise<boolean> {
+    const tag = header.readUInt16LE(10);
+    const transfer = this.#transfers.get(tag);
+    if (transfer === undefined) throw new FatalError(fatal.field, 10, header);
+    if (transfer.command.id !== header.readUInt16LE(8)) throw new FatalError(fatal.field, 8, header);
+    if (header.readUInt32LE(16) !== dataBytes) throw new FatalError(fatal.field, 16, header);
+    const { data, received } = transfer;
+    if (header.readUInt32LE(12) !== received || received + dataBytes > data.length)
+      throw new FatalError(fatal.range, 12, header);
+    const isLast = received + dataBytes === data.length;
+    if (((flags & pduFlag.last) !== 0) !== isLast) throw new FatalError(fatal.field, 1, header);
+    const part = data.subarray(received, received + dataBytes);
+    if (!(await this.#reader.readInto(part))) return false;
+    const isWhole = await this.#isDigestRight(part);
+    if (isWhole === undefined) return false;
+    if (!isWhole) transfer.isDamaged = true;
+    transfer.received += dataBytes;
+    if (isLast) {
+      this.#transfers.delete(tag);
+      transfer.complete(data);
+    }
+    return true;
+  }
+
+  /** The first command must be Connect. Any other, and one that is refused, ends the connection after its answer. */
+  async #takeConnect(
+    command: Command,
+    data: Buffer,
+    isWhole: boolean,
+    admitted: () => boolean,
+  ): Promise<boolean> {
+    const isConnect = command.opcode === fabricsOpcode && command.fabricsType === fabrics.connect;
+    let refused: Status | undefined;
+    if (!isConnect) refused = status.sequence;
+    else if (command.sglKind !== sgl.inCapsule) refused = status.sglType;
+    else if (command.sglOffset !== 0n) refused = status.sglOffset;
+    else if (command.bytes !== 1024 || data.length !== 1024) refused = status.sglLength;
+    else if (!isWhole) refused = status.transport;
+    if (refused !== undefined) {
+      this.#respond(command, { status: refused });
+      return false;
+    }
+    const connected = await this.#connect(this, command, data);
+    if ("refused" in connected) {
+      this.#respond(command, connected.refused);
+      return false;
+    }
+    const { controller, queueId, entries } = connected;
+    this.#controller = controller;
+    this.#queueId = queueId;
+    this.#entries = entries;
+    if (controller.isEnded || this.#isGone || !admitted()) return false;
+    this.#respond(command, { status: status.success, result: BigInt(controller.id) });
+    return true;
+  }
+
+  /** Undefined where the queue ends before there is an answer. */
+  async #execute(
+    controller: Controller,
+    command: Command,
+    inCapsule: Buffer,
+    isWhole: boolean,
+  ): Promise<Completion | undefined> {
+    if (command.flags >>> 6 !== 1 || (command.flags & 3) !== 0) return { status: status.invalidField };
+    const work = this.#workOf(controller, command);
+    if ("code" in work) return { status: work };
+    let data: Buffer | undefined = inCapsule;
+    let memoryBytes = 0;
+    if (work.bytes > 0 && isFromHost(command)) {
+      const wrong = this.#faultOfSgl(command, work.bytes, inCapsule.length);
+      if (wrong !== undefined) return { status: wrong };
+      if (!isWhole) return { status: status.transport };
+      if (command.sglKind === sgl.transport) {
+        memoryBytes = work.bytes;
+        data = await this.#fetch(command, memoryBytes);
+        if (data === damaged) {
+          this.#memory.giveBack(memoryBytes);
+          return { status: status.transport };
+        }
+      }
+    } else if (inCapsule.length > 0) return { status: status.sglLength };
+    else if (work.bytes > 0 && isToHost(command)) {
+      if (command.sglKind !== sgl.transport) return { status: status.sglType };
+      if (command.bytes !== work.bytes) return { status: status.sglLength };
+      memoryBytes = work.bytes;
+      await this.#memory.take(memoryBytes);
+    }
+    if (data === undefined || this.#isGone || controller.isEnded) {
+      this.#memory.giveBack(memoryBytes);
+      return undefined;
+    }
+    this.#underWay++;
+    const completion = await work.run(data).catch(() => ({ status: status.internal }));
+    this.#underWay--;
+    if (this.#isGone && this.#underWay === 0) this.#settle();
+    if ("data" in completion && completion.data !== undefined)
+      this.#sendData(command, completion.data, () => this.#memory.giveBack(memoryBytes));
+    else this.#memory.giveBack(memoryBytes);
+    return completion;
+  }
+
+  #workOf(controller: Controller, command: Command): IoWork | Status {
+    const { opcode, fabricsType, nsid } = command;
+    if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || this.#queueId !== 0))
+      return status.sequence;
+    if (this.#queueId === 0) {
+      const bytes = controller.bytesOf(command);
+      return bytes > maxTransferBytes
+        ? status.invalidField
+        : { bytes, run: () => controller.execute(command) };
+    }
+    if (!controller.isReady) return status.sequence;
+    const namespace = controller.subsystem.namespaces.get(nsid);
+    if (namespace === undefined) return status.invalidNamespace;
+    return ioWork(command, namespace.device);
+  }
+
+  #faultOfSgl(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {
+    if (command.sglKind === sgl.inCapsule) {
+      if (command.sglOffset !== 0n) return status.sglOffset;
+      return command.bytes === bytes && inCapsuleBytes === bytes ? undefined : status.sglLength;
+    }
+    if (command.sglKind !== sgl.transport) return status.sglType;
+    return command.bytes === bytes && inCapsuleBytes === 0 ? undefined : status.sglLength;
+  }
+
+  /** Asks the host for data. Undefined where the queue ends before they came. */
+  async #fetch(command: Command, bytes: number): Promise<Buffer | undefined> {
+    await this.#memory.take(bytes);
+    if (this.#isGone) return undefined;
+    while (this.#transfers.has(this.#nextTag)) this.#nextTag = (this.#nextTag + 1) & 0xffff;
+    const tag = this.#nextTag;
+    this.#nextTag = (tag + 1) & 0xffff;
+    const request = Buffer.alloc(24);
+    request.writeUInt16LE(command.id, 8);
+    request.writeUInt16LE(tag, 10);
+    request.writeUInt32LE(bytes, 16);
+    return new Promise((resolve) => {
+      const transfer: Transfer = {
+        command,
+        data: Buffer.allocUnsafe(bytes),
+        received: 0,
+        isDamaged: false,
+        complete: (data) => resolve(transfer.isDamaged && data !== undefined ? damaged : data),
+      };
+      this.#transfers.set(tag, transfer);
+      this.#writer.write(pduParts(pduType.r2t, 0, request, this.#digests));
+    });
+  }
+
+  #sendData(command: Command, data: Buffer, sent: () => void): void {
+    const header = Buffer.alloc(24);
+    header.writeUInt16LE(command.id, 8);
+    header.writeUInt32LE(data.length, 16);
+    this.#writer.write(pduParts(pduType.c2hData, pduFlag.last, header, this.#digests, data), sent);
+  }
+
+  #respond(command: Command, { status: outcome, result = 0n }: Completion): void {
+    const header = Buffer.alloc(24);
+    header.writeBigUInt64LE(result, 8);
+    header.writeUInt16LE(this.#head, 16);
+    header.writeUInt16LE(command.id, 20);
+    header.writeUInt16LE(statusField(outcome), 22);
+    this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests));
+  }
+
+  #terminate({ fes, fei, header }: FatalError): void {
+    const request = Buffer.alloc(24);
+    request.writeUInt16LE(fes, 8);
+    request.writeUInt32LE(fei, 10);
+    const parts = pduParts(
+      pduType.c2hTermReq,
+      0,
+      request,
+      { header: false, data: false },
+      header.subarray(0, 128),
+    );
+    // The offending header is data without an offset.
+    request.writeUInt8(0, 3);
+    this.#writer.write(parts);
+  }
+}
+
+/** Stands for data whose digest was wrong. */
+const damaged = Buffer.alloc(0);

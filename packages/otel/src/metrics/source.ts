@@ -1,0 +1,125 @@
+import type { Attributes } from "@opentelemetry/api";
+import type { Lanes } from "cinnabar/lanes";
+import type { BalancedPeer, Engine, EngineStats, Peer, PeerState } from "cinnabar/standard";
+import { own } from "../conventions.ts";
+import { metrics } from "./metric.ts";
+import { Totals, totalsOf } from "./totals.ts";
+
+/** What metrics can be read from. */
+export type MetricSource = Engine | Lanes | Peer | BalancedPeer;
+
+/** Reads one source each time that metrics are collected. Its counters never fall, also when a lane was replaced. */
+export interface Reader {
+  /** For what is in this thread. */
+  readNow?(): Totals;
+  read(): Promise<Totals>;
+}
+
+export function readerOf(source: MetricSource, perLane: boolean): Reader {
+  if ("backends" in source) return new BackendReader(() => source.backends);
+  if ("lanes" in source) return new LanesReader(source, perLane);
+  if ("incarnation" in source && "state" in source && "url" in source)
+    return new BackendReader(() => [{ url: source.url, state: source.state }]);
+  return new EngineReader(source);
+}
+
+/** An engine of this thread. */
+class EngineReader implements Reader {
+  readonly #engine: Engine;
+
+  constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  async read(): Promise<Totals> {
+    return this.readNow();
+  }
+
+  readNow(): Totals {
+    return totalsOf(this.#engine.stats({ histograms: true }));
+  }
+}
+
+/** The counters of the engines that have had a lane, one after the other. */
+class LaneHistory {
+  /** Of the engines that are gone. */
+  readonly #past = new Totals();
+  #incarnation: bigint | undefined;
+  #latest = new Totals();
+
+  /** `stats`: undefined when the lane does not answer. What it said last counts then. */
+  update(incarnation: bigint, stats: EngineStats | undefined): void {
+    if (stats === undefined) return;
+    if (this.#incarnation !== undefined && this.#incarnation !== incarnation)
+      this.#past.merge(this.#latest, {}, "counters");
+    this.#incarnation = incarnation;
+    this.#latest = totalsOf(stats);
+  }
+
+  /** Gauges of an engine that does not answer would be old: they are left out. */
+  addTo(totals: Totals, attributes: Attributes, answers: boolean): void {
+    totals.merge(this.#past, attributes);
+    totals.merge(this.#latest, attributes, answers ? "all" : "counters");
+  }
+}
+
+/** The dispatcher and the worker lanes of `openLanes`. */
+class LanesReader implements Reader {
+  readonly #lanes: Lanes;
+  readonly #perLane: boolean;
+  readonly #histories = new Map<number, LaneHistory>();
+
+  constructor(lanes: Lanes, perLane: boolean) {
+    this.#lanes = lanes;
+    this.#perLane = perLane;
+  }
+
+  async read(): Promise<Totals> {
+    const { dispatcher, lanes } = await this.#lanes.stats({ histograms: true });
+    const totals = new Totals();
+    totals.merge(totalsOf(dispatcher), this.#attributes("dispatcher"));
+    for (const { lane, state, deaths, incarnation, engine } of lanes) {
+      let history = this.#histories.get(lane);
+      if (history === undefined) {
+        history = new LaneHistory();
+        this.#histories.set(lane, history);
+      }
+      history.update(incarnation, engine);
+      history.addTo(totals, this.#attributes(String(lane)), engine !== undefined);
+      totals.add(metrics.lanes, 1, { [own.state]: state });
+      totals.add(metrics.laneDeaths, deaths);
+    }
+    return totals;
+  }
+
+  #attributes(lane: string): Attributes {
+    return this.#perLane ? { [own.lane]: lane } : {};
+  }
+}
+
+const peerStates = ["connecting", "connected", "suspect", "draining", "lost", "closed"] as const;
+
+interface Backend {
+  readonly url: string;
+  readonly state: PeerState;
+}
+
+/** Backends that the program has configured. They have no counters of their own. */
+class BackendReader implements Reader {
+  readonly #backends: () => readonly Backend[];
+
+  constructor(backends: () => readonly Backend[]) {
+    this.#backends = backends;
+  }
+
+  async read(): Promise<Totals> {
+    const totals = new Totals();
+    for (const { url, state } of this.#backends())
+      for (const each of peerStates)
+        totals.add(metrics.backendState, each === state ? 1 : 0, {
+          "server.address": url,
+          [own.state]: each,
+        });
+    return totals;
+  }
+}
