@@ -19,6 +19,18 @@ export {
   type ReflectedService,
   Reflection,
 } from "./contract/reflection-service.ts";
+export {
+  type EndedCall,
+  type EndedCalls,
+  type InspectedCalls,
+  type InspectedChange,
+  type InspectedEngine,
+  type InspectedMethod,
+  type InspectedOptions,
+  type InspectedPeer,
+  type InspectedState,
+  Inspection,
+} from "./engine/inspect-service.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {
@@ -60,4 +72,5 @@ export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
 export type { SecurityRefusal, SecurityStats } from "./security/security-meter.ts";
 export type { AdmissionStats, ShedCause } from "./server/admission.ts";
+export type { AdmissionLimits } from "./server/admission-options.ts";
 export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";

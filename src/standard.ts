@@ -6,7 +6,7 @@
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export type { Logger } from "./base/observe/call-log.ts";
-export type { SlowCall } from "./base/observe/channels.ts";
+export type { CallPhase, SlowCall } from "./base/observe/channels.ts";
 export { Histogram, type HistogramData } from "./base/observe/histogram.ts";
 export type { Clock, WakeUp } from "./base/time/clock.ts";
 export type { Compression, CompressionOptions } from "./call/compression.ts";

@@ -5,8 +5,9 @@ import type { RpcError } from "../base/errors/rpc-error.ts";
  * place of a frame's header in the port's slab.
  */
 export interface CallItems {
-  /** Items of the peer that have come. */
+  /** Items of the peer that have come, and those that this side has sent. */
   readonly received: number;
+  readonly sent: number;
   /** An item of the peer's has come. */
   onItem(at: number, bodyBytes: number, flags: number): void;
   /** The peer sends no more items, after so many. Only the caller of a stream says so. */
@@ -19,8 +20,6 @@ export interface CallItems {
 
 /** The same on the side that serves the call. */
 export interface ServedItems extends CallItems {
-  /** Items that this side has sent. */
-  readonly sent: number;
   /** The call has ended: by its handler, or against its will for `reason`. Transfers of it may be under way. */
   onCallEnded(reason: RpcError | undefined): void;
 }

@@ -5,12 +5,12 @@ import { channels, type Publisher, publisherHere } from "../base/observe/channel
 import { Alarm } from "../base/time/deadline-wheel.ts";
 import { timeLeftIn } from "../call/abort-watch.ts";
 import { tellMetadata } from "../call/answer-metadata.ts";
+import { type Audience, tellOutgoing } from "../call/call-phases.ts";
 import type { ResolvedCompression } from "../call/compression.ts";
 import type { IncomingCall } from "../call/incoming-call.ts";
 import type { MetadataListener } from "../call/outgoing-call.ts";
 import { MadeCall, type UnsentPhase } from "../call/outgoing-call.ts";
 import type { Retried } from "../call/retried-calls.ts";
-import { tellOutgoing } from "../call/slow-calls.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallOptions } from "./call-options.ts";
 import { type CheckedCall, checkInput, endWithError } from "./check.ts";
@@ -322,11 +322,16 @@ export abstract class AttemptedCall extends MadeCall implements CheckedCall, Ret
   }
 
   /** Tells of its end, with the times of its last attempt. */
-  protected tellEnd(tookMs: number, code: RpcCode | "ok", message: string | undefined): void {
+  protected tellEnd(
+    tookMs: number,
+    code: RpcCode | "ok",
+    message: string | undefined,
+    audience?: Audience,
+  ): void {
     const { methodPath, peerName } = this;
     const { id = 0, connectingUs = -1, sentUs = -1, pullingUs = -1 } = this.last ?? {};
     const ended = { methodPath, peerName, id, connectingUs, sentUs, pullingUs };
-    tellOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message);
+    tellOutgoing(this.method.source.engine.metrics, ended, tookMs, code, message, audience);
   }
 }
 

@@ -259,7 +259,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
   }
 
   override succeed(value: unknown): void {
-    this.settle("ok");
+    const toldMs = this.settle("ok");
+    if (toldMs !== undefined) this.tellEnd(toldMs, "ok", undefined, "tails");
     this.receiver.end(undefined);
     this.#onBegun?.();
     this.#source?.close(undefined);
@@ -284,7 +285,8 @@ export class StreamCall extends AttemptedCall implements UserStream, ReceiverOwn
     const toldMs = this.settle(code);
     // A stream may be long and well. The one who ends it needs no line.
     const { log } = this.method.source.engine.metrics;
-    if (toldMs !== undefined && log !== undefined && how !== "quiet") this.tellEnd(toldMs, code, message);
+    const audience = log !== undefined && how !== "quiet" ? "all" : "tails";
+    if (toldMs !== undefined) this.tellEnd(toldMs, code, message, audience);
     const error = this.errorOf(code, message, more);
     this.failure = error;
     this.#onBegun?.(error);

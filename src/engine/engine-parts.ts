@@ -38,6 +38,7 @@ import type { ServedMethod } from "../transfer/control/control-method.ts";
 import { Borrowing } from "../transfer/handles/borrowing.ts";
 import type { EngineEvents, SessionEvent } from "./engine-events.ts";
 import { ExposedMemory } from "./exposed-memory.ts";
+import type { InspectionHandlers } from "./inspect-handlers.ts";
 import { hasOpenCalls, isServing } from "./open-call.ts";
 import type { ResolvedEngineOptions } from "./options.ts";
 import { controlMethods, sessionParts } from "./session-parts.ts";
@@ -86,6 +87,10 @@ export class EngineParts {
   readonly borrowConnections: BorrowConnections;
   /** Undefined without credentials. */
   readonly tls: TlsEndpoint | undefined;
+  /** When it was made, on the engine's clock. */
+  readonly openedMs = systemClock.now();
+  /** Made when somebody looks into the engine first. */
+  #inspection: InspectionHandlers | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(options: ResolvedEngineOptions) {
@@ -241,28 +246,39 @@ export class EngineParts {
   }
 
   /** The methods of the built-in services. What serves them is loaded when it is asked for. */
-  #builtinServices(reflects: boolean): [place: number, ServedMethod][] {
+  #builtinServices(options: ResolvedEngineOptions): [place: number, ServedMethod][] {
+    const { reflection: reflects, inspection: inspects } = options;
     const health = async (name: string): Promise<ServedMethod> => {
       const { Health, healthHandlers } = await import("../server/health-handlers.ts");
       return this.served.builtin(Health, name, healthHandlers(this.health));
     };
     const reflection = async (name: string): Promise<ServedMethod> => {
       const { Reflection, reflectionHandlers } = await import("../server/reflection-handlers.ts");
-      return this.served.builtin(Reflection, name, reflectionHandlers(this.served.implementations));
+      const more = inspects ? [(await import("./inspect-service.ts")).Inspection] : [];
+      return this.served.builtin(Reflection, name, reflectionHandlers(this.served.implementations, more));
+    };
+    const inspection = async (name: string): Promise<ServedMethod> => {
+      const { Inspection, inspectionHandlers } = await import("./inspect-handlers.ts");
+      this.#inspection ??= inspectionHandlers(this, options);
+      return this.served.builtin(Inspection, name, this.#inspection);
     };
     const reflectionName = "cinnabar.reflection.v1";
+    const inspectionName = "cinnabar.inspect.v1";
     return [
       ...builtinService("cinnabar.health.v1", health),
       ...(reflects
         ? builtinService(reflectionName, reflection)
         : builtinServiceOff(reflectionName, "open it with reflection: true")),
+      ...(inspects
+        ? builtinService(inspectionName, inspection)
+        : builtinServiceOff(inspectionName, "open it with inspection: true")),
     ];
   }
 
   #createServices(options: ResolvedEngineOptions): EngineServices {
     const { limits, middleware } = options;
     const { health } = this;
-    const builtins = this.#builtinServices(options.reflection);
+    const builtins = this.#builtinServices(options);
     return {
       clock: systemClock,
       realClock,

@@ -1,10 +1,12 @@
-import type { CallDirection } from "../base/observe/channels.ts";
+import { createHash } from "node:crypto";
+import type { CallDirection, CallPhase } from "../base/observe/channels.ts";
 import { systemClock } from "../base/time/clock.ts";
 import type { DeadlineWheel, Timed } from "../base/time/deadline-wheel.ts";
+import { phasesOfIncoming, phasesOfOutgoing } from "../call/call-phases.ts";
 import type { IncomingPhase } from "../call/incoming-call.ts";
-import type { OutgoingCall } from "../call/outgoing-call.ts";
-import { MadeCall } from "../call/outgoing-call.ts";
+import { MadeCall, OutgoingCall } from "../call/outgoing-call.ts";
 import type { Exchange } from "../session/calls/exchange.ts";
+import type { SessionContext } from "../session/connection/context.ts";
 import type { ServedMethod } from "../transfer/control/control-method.ts";
 
 /**
@@ -26,16 +28,20 @@ export type OpenCallPhase =
   | "open"
   | "ended";
 
-/** A call that is in flight, as `engine.calls()` lists it. */
+/** A call that is in flight, as `engine.calls()` lists it. Each attempt of a retried call that has left is one. */
 export interface OpenCall {
   readonly direction: CallDirection;
   /** `service/method`. */
   readonly method: string;
   /** The URL of the peer; if the peer connected to this engine, its incarnation and the fabric. */
   readonly peer: string;
+  /** Names the session, the same on both sides; "" before the request has left. */
+  readonly session: string;
   /** Its number in its session, the same on both sides and in errors. 0 before its request has left. */
   readonly callId: number;
   readonly phase: OpenCallPhase;
+  /** Time in each phase until now, in order. Empty for a call that was tried before and waits for its next attempt. */
+  readonly phases: readonly CallPhase[];
   /** Since it was made (out), or since its request arrived (in), in milliseconds. */
   readonly ageMs: number;
   /** Until its deadline, in milliseconds; 0 when that has passed. */
@@ -44,6 +50,9 @@ export interface OpenCall {
   readonly grantedBytes: number;
   /** Incoming: transfers in progress on the caller's memory. */
   readonly transfers: number;
+  /** Items of a stream that this side has sent, and that have come. */
+  readonly itemsSent: number;
+  readonly itemsReceived: number;
 }
 
 /**
@@ -60,27 +69,48 @@ export function openCalls(
   for (const item of wheel) {
     if (!isUsers(item)) continue;
     const phase = item.unsentPhase;
-    if (phase !== undefined)
-      calls.push({ ...describe(item, item.peerName, nowMs), callId: 0, phase, grantedBytes: 0 });
+    if (phase === undefined) continue;
+    const made = describe(item, item.peerName, nowMs);
+    const phases = item instanceof OutgoingCall ? phasesOfOutgoing(item, made.ageMs) : [];
+    const unsent = { session: "", callId: 0, phase, phases, grantedBytes: 0, itemsSent: 0, itemsReceived: 0 };
+    calls.push({ ...made, ...unsent });
   }
-  for (const { peerName, outgoing, incoming } of exchanges) {
-    for (const call of outgoing) calls.push(describeOutgoing(call, peerName, nowMs));
+  for (const { session, outgoing, incoming } of exchanges) {
+    if (outgoing.size + incoming.size === 0) continue;
+    const { peerName } = session;
+    const name = sessionName(session);
+    for (const call of outgoing) calls.push(describeOutgoing(call, peerName, name, nowMs));
     for (const call of incoming) {
+      const ageMs = nowMs - call.startedMs;
       calls.push({
         direction: "in",
         method: methods[call.method]?.path ?? `method ${call.method}`,
         peer: peerName,
+        session: name,
         callId: call.id,
         // An answered call is in no table.
         phase: call.awaits?.queued ? "queued" : (call.phase as Exclude<IncomingPhase, "answered">),
-        ageMs: nowMs - call.startedMs,
+        phases: phasesOfIncoming(call, ageMs),
+        ageMs,
         timeLeftMs: Math.max(0, call.deadlineMs - nowMs),
         grantedBytes: 0,
         transfers: call.transfers,
+        itemsSent: call.items?.sent ?? 0,
+        itemsReceived: call.items?.received ?? 0,
       });
     }
   }
   return calls.sort((a, b) => b.ageMs - a.ageMs);
+}
+
+/**
+ * A name of a session that both sides derive, and no other session has. It follows from the secret numbers in the
+ * session's messages, and does not reveal them.
+ */
+export function sessionName({ nonce, path }: SessionContext): string {
+  if (path === undefined) return "";
+  const [low, high] = nonce.value < path.nonce ? [nonce.value, path.nonce] : [path.nonce, nonce.value];
+  return createHash("sha256").update(BigUint64Array.of(low, high)).digest("hex").slice(0, 12);
 }
 
 /** Whether any call is open: one that `openCalls` would list, or one whose answer is being checked. */
@@ -112,11 +142,16 @@ function describe(call: MadeCall, peer: string, nowMs: number) {
   } as const;
 }
 
-function describeOutgoing(call: OutgoingCall, peer: string, nowMs: number): OpenCall {
+function describeOutgoing(call: OutgoingCall, peer: string, session: string, nowMs: number): OpenCall {
+  const made = describe(call, peer, nowMs);
   return {
-    ...describe(call, peer, nowMs),
+    ...made,
+    session,
     callId: call.id,
     phase: call.phase === "settled" ? "cancelling" : call.phase,
+    phases: phasesOfOutgoing(call, made.ageMs),
     grantedBytes: call.grantedBytes,
+    itemsSent: call.items?.sent ?? 0,
+    itemsReceived: call.items?.received ?? 0,
   };
 }

@@ -120,6 +120,12 @@ export interface EngineOptionsOf<E> {
    * declared errors and JSON Schemas. They learn only of methods that `security.allow` lets them call. Default false.
    */
   readonly reflection?: boolean;
+  /**
+   * Whether peers may look into this engine, by the built-in service `cinnabar.inspect.v1`: statistics, open calls and
+   * calls as they end. They never see inputs, outputs, metadata, messages of errors or keys, and only calls of methods
+   * that `security.allow` lets them call. Default false.
+   */
+  readonly inspection?: boolean;
   /** Limits of memory, requests and sessions. The defaults derive from one budget, `memoryBytes`. */
   readonly limits?: Partial<EngineLimits>;
   /**
@@ -155,6 +161,7 @@ export interface ResolvedEngineOptions {
   readonly measureLatency: boolean;
   readonly compression: boolean;
   readonly reflection: boolean;
+  readonly inspection: boolean;
   readonly limits: EngineLimits;
   readonly admission: AdmissionLimits;
   readonly middleware: EngineMiddleware;
@@ -198,6 +205,7 @@ export const cloneableFields = {
   measureLatency: boolean(true),
   compression: boolean(true),
   reflection: boolean(false),
+  inspection: boolean(false),
   limits: group(limitFields),
   admission: group(admissionFields),
 } satisfies Partial<FieldsOf<EngineOptionsOf<never>>>;

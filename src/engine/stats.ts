@@ -1,19 +1,23 @@
-import type { MethodStats } from "../base/observe/call-metrics.ts";
+import type { ByteBudget } from "../base/flow/byte-budget.ts";
+import type { CallMetrics, MethodStats } from "../base/observe/call-metrics.ts";
 import type { Counters } from "../base/observe/counters.ts";
 import { boolean, type FieldsOf } from "../base/options/options.ts";
+import type { DeadlineWheel } from "../base/time/deadline-wheel.ts";
 import type { PortDescription } from "../fabric/libfabric/port-report.ts";
 import type { Absences, Port, PortGauges } from "../fabric/port.ts";
 import { type LockedMemory, lockedMemory } from "../fabric/rdma/pinned-memory.ts";
-import type { PoolStats } from "../memory/pool.ts";
+import type { Pool, PoolStats } from "../memory/pool.ts";
+import type { Quarantine } from "../memory/quarantine.ts";
 import type { RegistrationStats } from "../memory/registration-cache.ts";
 import { registrations } from "../memory/registration-cache.ts";
 import type { Identity } from "../security/identity.ts";
-import type { SecurityStats } from "../security/security-meter.ts";
-import type { AdmissionStats } from "../server/admission.ts";
-import type { ServiceHealth } from "../server/health-book.ts";
+import type { SecurityMeter, SecurityStats } from "../security/security-meter.ts";
+import type { Admission, AdmissionStats } from "../server/admission.ts";
+import type { HealthBook, ServiceHealth } from "../server/health-book.ts";
+import type { ReplayCache } from "../server/replay-cache.ts";
+import type { Exchange } from "../session/calls/exchange.ts";
 import { type Traffic, trafficOf } from "../session/calls/traffic.ts";
 import type { Session } from "../session/connection/session.ts";
-import type { EngineParts } from "./engine-parts.ts";
 
 /** The options of `engine.stats`. */
 export interface StatsOptions {
@@ -83,8 +87,38 @@ export interface EngineStats extends Traffic {
   readonly ports: readonly PortStats[];
 }
 
+/** The parts of an engine that statistics are of. */
+export interface MeasuredParts {
+  readonly counters: Readonly<Counters>;
+  readonly sessions: Iterable<Session> & { readonly size: number };
+  readonly exchanges: Iterable<Exchange>;
+  readonly wheel: DeadlineWheel;
+  readonly memory: { readonly regions: number; readonly pool: Pool };
+  readonly quarantine: Quarantine;
+  readonly pullBudget: ByteBudget;
+  readonly offerBudget: ByteBudget;
+  readonly decodeBudget: ByteBudget;
+  readonly streamBudget: ByteBudget;
+  readonly replays: ReplayCache;
+  readonly admission: Admission;
+  readonly securityMeter: SecurityMeter;
+  readonly metrics: CallMetrics;
+  readonly health: HealthBook;
+  readonly served: { readonly services: readonly (readonly [service: string, ...more: unknown[]])[] };
+  readonly ports: { readonly all: readonly Port[] };
+}
+
 /** What the parts of an engine hold now. */
-export function statsOf(parts: EngineParts, histograms = false): EngineStats {
+export function statsOf(parts: MeasuredParts, histograms = false): EngineStats {
+  return {
+    ...levelsOf(parts),
+    methods: parts.metrics.stats(histograms),
+    health: parts.health.all(parts.served.services.map(([name]) => name)),
+  };
+}
+
+/** The same without what names methods and services. */
+export function levelsOf(parts: MeasuredParts): Omit<EngineStats, "methods" | "health"> {
   const { sessions, wheel, memory, quarantine, pullBudget, offerBudget, decodeBudget, ports, replays } =
     parts;
   return {
@@ -104,8 +138,6 @@ export function statsOf(parts: EngineParts, histograms = false): EngineStats {
     replayBytes: replays.bytes,
     admission: parts.admission.stats(),
     security: parts.securityMeter.stats(identitiesOf(sessions), forgeriesOf(parts.counters)),
-    methods: parts.metrics.stats(histograms),
-    health: parts.health.all(parts.served.services.map(([name]) => name)),
     ports: ports.all.map(portStats),
   };
 }

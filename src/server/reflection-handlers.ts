@@ -13,11 +13,15 @@ interface Reflectable {
   readonly instance?: string | undefined;
 }
 
-/** The handlers of `cinnabar.reflection.v1`, over what is served whenever somebody asks. Loaded when somebody does. */
+/**
+ * The handlers of `cinnabar.reflection.v1`, over what is served whenever somebody asks. Loaded when somebody does. `more`:
+ * the built-in services that are on beside health and reflection.
+ */
 export function reflectionHandlers(
   served: readonly Reflectable[],
+  more: readonly AnyService[],
 ): HandlersOf<typeof Reflection, CallContext> {
-  const builtins: readonly Reflectable[] = [{ service: Health }, { service: Reflection }];
+  const builtins: readonly Reflectable[] = [Health, Reflection, ...more].map((service) => ({ service }));
   return {
     list: (_, call) =>
       [...served, ...builtins].flatMap((each): ReflectedService[] => {

@@ -42,6 +42,10 @@ export const builtinMethods: Readonly<Record<string, BuiltinNumber>> = {
   "cinnabar.health.v1/watch": { number: 0xff0f, kind: "serverStream" },
   "cinnabar.reflection.v1/list": { number: 0xff10, kind: "unary" },
   "cinnabar.reflection.v1/describe": { number: 0xff11, kind: "unary" },
+  "cinnabar.inspect.v1/snapshot": { number: 0xff12, kind: "unary" },
+  "cinnabar.inspect.v1/watch": { number: 0xff13, kind: "serverStream" },
+  "cinnabar.inspect.v1/calls": { number: 0xff14, kind: "unary" },
+  "cinnabar.inspect.v1/tail": { number: 0xff15, kind: "serverStream" },
 };
 
 /** The number and the kind of a method of a built-in service. */

@@ -75,6 +75,12 @@ const noMessages: readonly RegExp[] = [
   /^a frame came that|^TLS goes on before|^the acceptor('s terms| wants| chose)|^a cookie has/,
   // Faults of the package itself.
   /^(sessions have|… has) no …?|^no two parts of a session/,
+  // What `cinnabar why` says of calls, and what `top` and `tail` print: their sections explain it.
+  /^(waits (for a place|in admission)|a session with … is being|an attempt has failed, and|the event loop of its)/,
+  /^its (long answer|caller has given|server does not have|handler (has ended|runs))|^sent to …; give the URL/,
+  /^ENGINE STATE |^Shows .*\.$|^(… |cinnabar tail: … )more calls were left out$/,
+  // Descriptions in schemas.
+  /^only calls (of this service|that have failed)/,
   // Code that is generated.
   /^\s*into = roomFor\(|^roomFor, |^"use strict";/,
   // What commands print when all is well.

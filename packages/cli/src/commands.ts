@@ -51,6 +51,21 @@ export const commands: readonly ListedCommand[] = [
     load: async () => (await import("./commands/health.ts")).health,
   },
   {
+    name: "top",
+    summary: "Shows rates, latency, errors and memory of engines as they run.",
+    load: async () => (await import("./commands/top.ts")).top,
+  },
+  {
+    name: "why",
+    summary: "Prints where open calls stand, phase by phase, at both ends.",
+    load: async () => (await import("./commands/why.ts")).why,
+  },
+  {
+    name: "tail",
+    summary: "Prints calls as they end.",
+    load: async () => (await import("./commands/tail.ts")).tail,
+  },
+  {
     name: "bench",
     summary: "Loads a server, in a closed loop or by a rate, and prints its latency.",
     load: async () => (await import("./commands/bench.ts")).bench,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { table, wrap } from "./table.ts";
+import { numbers, table, wrap } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 
 function terminal(columns: number): Terminal {
@@ -22,6 +22,30 @@ describe("table", () => {
     expect(table(terminal(32), ["X", "WHY"], rows)).toBe(
       "<bold>X       WHY\na       one two three four five\n        six seven\nlonger",
     );
+  });
+});
+
+describe("numbers", () => {
+  const rows = [
+    ["a long name of something", "1", "2.5k"],
+    ["b", "12345", ""],
+  ];
+
+  const lines = (columns: number) => numbers(terminal(columns), ["NAME", "N", "RATE"], rows).split("\n");
+
+  it("stand below each other behind the name", () => {
+    expect(lines(Number.POSITIVE_INFINITY)).toEqual([
+      `<bold>NAME${" ".repeat(26)}N  RATE`,
+      "a long name of something      1  2.5k",
+      "b                         12345      ",
+    ]);
+  });
+
+  it("move together, and leave the end of the name what room there is, at least eight characters", () => {
+    expect(lines(37)[1]).toBe("a long name of something      1  2.5k");
+    expect(lines(36)[1]).toBe("a long name of something     1 2.5k");
+    expect(lines(30)[1]).toBe("… name of something     1 2.5k");
+    expect(lines(5)[1]).toBe("…mething     1 2.5k");
   });
 });
 

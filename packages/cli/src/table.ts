@@ -3,6 +3,8 @@ import type { Terminal } from "./terminal.ts";
 const gap = 2;
 /** A wrapped column of fewer characters is harder to read than a line that is too long. */
 const narrowest = 24;
+/** A name of fewer characters says too little. */
+const narrowestName = 8;
 
 /**
  * Lays out rows in columns under a heading. Only the last column wraps, to the width of the terminal. Without a
@@ -29,6 +31,31 @@ export function table(
     return [lineOf([...row.slice(0, last), first]), ...more.map((text) => " ".repeat(indent) + text)];
   });
   return [terminal.paint("bold", lineOf(heading)), ...lines].join("\n");
+}
+
+/**
+ * Lays out rows of numbers, to the right, behind a name, to the left. On a terminal that is too narrow the columns move
+ * together, and names lose their beginnings: the ends of URLs and paths tell them apart.
+ */
+export function numbers(
+  terminal: Terminal,
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+): string {
+  const all = [heading, ...rows];
+  const widths = heading.map((_, at) => Math.max(...all.map((row) => row[at]?.length ?? 0)));
+  const width = widths.reduce((sum, width) => sum + width, 0);
+  const between = width + gap * (widths.length - 1) <= terminal.columns ? gap : 1;
+  const [longest = 0, ...others] = widths;
+  const taken = others.reduce((sum, width) => sum + width + between, 0);
+  const nameWidth = Math.min(longest, Math.max(narrowestName, terminal.columns - taken));
+  const lines = all.map(([name = "", ...cells]) =>
+    [
+      (name.length > nameWidth ? `…${name.slice(name.length - nameWidth + 1)}` : name).padEnd(nameWidth),
+      ...cells.map((cell, at) => cell.padStart((others[at] as number) + between)),
+    ].join(""),
+  );
+  return [terminal.paint("bold", lines[0] as string), ...lines.slice(1)].join("\n");
 }
 
 /** Cuts a text between words into lines of at most `width` characters. A longer word stays whole. */

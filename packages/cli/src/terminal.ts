@@ -8,6 +8,8 @@ export interface Terminal {
   complain(text: string): void;
   /** Characters in a line; Infinity without a terminal. */
   readonly columns: number;
+  /** Lines on the screen; absent without a terminal. */
+  readonly rows?: number;
   paint(style: "bold" | "green" | "red" | "dim", text: string): string;
 }
 
@@ -22,6 +24,7 @@ export function processTerminal(): Terminal {
     print: (text) => stdout.write(`${text}\n`),
     complain: (text) => stderr.write(`${text}\n`),
     columns: stdout.isTTY === true && stdout.columns > 0 ? stdout.columns : Number.POSITIVE_INFINITY,
+    ...(stdout.isTTY === true && stdout.rows > 0 ? { rows: stdout.rows } : {}),
     // Decided once, here: the rules of Node differ between versions.
     paint: (style, text) => (isColored ? styleText(style, text, { validateStream: false }) : text),
   };

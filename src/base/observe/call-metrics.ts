@@ -1,7 +1,7 @@
 import type { RpcCode } from "../errors/code.ts";
 import { codeFromNumber, codeToNumber, okNumber } from "../errors/code.ts";
 import type { CallLog } from "./call-log.ts";
-import type { CallDirection } from "./channels.ts";
+import type { CallDirection, SlowCall } from "./channels.ts";
 import { Histogram, type HistogramData, type HistogramSummary } from "./histogram.ts";
 
 /** Statistics of one method in one direction, over all peers, since the engine opened. */
@@ -65,8 +65,9 @@ export class MethodMetrics {
     return all;
   }
 
-  get called(): boolean {
-    return this.#ends.some((times) => times > 0);
+  /** How many calls have ended. */
+  get ended(): number {
+    return this.#ends.reduce((sum, times) => sum + times, 0);
   }
 
   #latencyMsByCode(): Partial<Record<RpcCode | "ok", HistogramData>> {
@@ -76,7 +77,8 @@ export class MethodMetrics {
     return byCode;
   }
 
-  stats(histograms = false): MethodStats {
+  /** How many calls have ended, and how. */
+  counts(): Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
     const failures: Partial<Record<RpcCode, number>> = {};
     let failed = 0;
     for (let number = okNumber + 1; number < codes; number++) {
@@ -90,6 +92,12 @@ export class MethodMetrics {
       succeeded: this.#ends[okNumber] as number,
       failed,
       failures,
+    };
+  }
+
+  stats(histograms = false): MethodStats {
+    return {
+      ...this.counts(),
       latencyMs: this.latencyMs().summary(),
       ...(histograms ? { latencyMsByCode: this.#latencyMsByCode() } : {}),
     };
@@ -100,23 +108,54 @@ export class MethodMetrics {
 export class CallMetrics {
   /** Calls that take this long are published as slow. Infinity: none. */
   readonly slowCallMs: number;
-  /** Whether the end of a call reads the clock. */
-  readonly timed: boolean;
+  /** Whether the end of a call reads the clock. A plain field, which `tail` sets: each call looks at it. */
+  timed: boolean;
   readonly #out = new Map<string, MethodMetrics>();
   readonly #in = new Map<string, MethodMetrics>();
+  /** Who is told of each call that ends. */
+  readonly #tails = new Set<(call: SlowCall) => void>();
+  readonly #timedAlways: boolean;
+  /** Calls that take this long are told of: `slowCallMs`, or all of them while somebody tails. */
+  #toldFromMs: number;
 
   /** Has a line for each slow or failed call. Undefined: nobody wants one. */
   readonly log: CallLog | undefined;
 
   constructor(slowCallMs = Number.POSITIVE_INFINITY, measuresLatency = true, log?: CallLog) {
     this.slowCallMs = slowCallMs;
-    this.timed = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY || log !== undefined;
+    this.#toldFromMs = slowCallMs;
+    this.#timedAlways = measuresLatency || slowCallMs < Number.POSITIVE_INFINITY || log !== undefined;
+    this.timed = this.#timedAlways;
     this.log = log;
+  }
+
+  /** Tells `listener` of each call that ends, until the returned function is called. It must not throw. */
+  tail(listener: (call: SlowCall) => void): () => void {
+    this.#tails.add(listener);
+    this.#onTailsChanged();
+    return () => {
+      this.#tails.delete(listener);
+      this.#onTailsChanged();
+    };
+  }
+
+  /** Whether somebody is told of each call that ends. */
+  get isTailed(): boolean {
+    return this.#tails.size > 0;
+  }
+
+  tellTails(call: SlowCall): void {
+    for (const listener of this.#tails) listener(call);
+  }
+
+  #onTailsChanged(): void {
+    this.timed = this.#timedAlways || this.isTailed;
+    this.#toldFromMs = this.isTailed ? Number.NEGATIVE_INFINITY : this.slowCallMs;
   }
 
   /** Whether somebody wants to hear of a call that took so long and ended so. */
   tells(tookMs: number, code: RpcCode | "ok"): boolean {
-    return tookMs >= this.slowCallMs || (code !== "ok" && this.log !== undefined);
+    return tookMs >= this.#toldFromMs || (code !== "ok" && this.log !== undefined);
   }
 
   /** The metrics of a method; creates them at first use. */
@@ -137,10 +176,15 @@ export class CallMetrics {
     return metrics.latencyMs(code === undefined || code === "ok" ? code && okNumber : codeToNumber(code));
   }
 
+  /** The metrics of all methods, called or not. */
+  all(): MethodMetrics[] {
+    return [...this.#out.values(), ...this.#in.values()];
+  }
+
   /** Statistics of the methods that were called at least once. */
   stats(histograms = false): MethodStats[] {
-    return [...this.#out.values(), ...this.#in.values()]
-      .filter(({ called }) => called)
+    return this.all()
+      .filter(({ ended }) => ended > 0)
       .map((metrics) => metrics.stats(histograms));
   }
 }

@@ -87,8 +87,15 @@ export interface SlowCall {
   /** The code it ended with. */
   readonly code: RpcCode | "ok";
   /** Time in each phase, in order. Phases that did not occur are absent. The sum is `tookMs`. */
-  readonly phases: readonly {
-    readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
-    readonly ms: number;
-  }[];
+  readonly phases: readonly CallPhase[];
+}
+
+/**
+ * How long a call was in one phase. A call that was made here is `waiting` for its input's check or for the window,
+ * `connecting`, `sent`, or `pulling` its answer. One that is served here is `pulling` its input, `queued` by admission
+ * control, or `serving`.
+ */
+export interface CallPhase {
+  readonly phase: "waiting" | "connecting" | "sent" | "pulling" | "queued" | "serving";
+  readonly ms: number;
 }

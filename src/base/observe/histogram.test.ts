@@ -47,6 +47,28 @@ describe("a histogram", () => {
     expect(histogram.percentile(100)).toBe(1000);
   });
 
+  it("has what was recorded since a former copy, and knows no other", () => {
+    fc.assert(
+      fc.property(many, many, (left, right) => {
+        const since = of([...left, ...right]).since(of(left));
+        expect(since.toJSON().buckets).toEqual(of(right).toJSON().buckets);
+        expect(since.count).toBe(right.length);
+        // The sum of many large values has lost the small ones.
+        const mean = right.reduce((sum, value) => sum + value, 0) / right.length;
+        expect(Math.abs(since.mean - mean)).toBeLessThanOrEqual(1e-9 * (mean + 2 ** 31 * left.length));
+        expect(Histogram.from(since.toJSON()).toJSON()).toEqual(since.toJSON());
+      }),
+    );
+    expect(
+      of([5])
+        .since(of([5]))
+        .toJSON(),
+    ).toEqual(new Histogram().toJSON());
+    expect(of([5]).since(new Histogram()).count).toBe(1);
+    expect(() => of([5]).since(of([5, 6]))).toThrow("no former copy");
+    expect(() => of([5, 6]).since(of([9]))).toThrow(RangeError);
+  });
+
   it("merges as if all had been recorded in one", () => {
     fc.assert(
       fc.property(many, many, (left, right) => {

@@ -105,8 +105,8 @@ function addressesOf({ device }: RdmaDevice, domains: readonly DomainReport[]): 
   return [...new Set(own.map(({ address }) => address))];
 }
 
-function ownVersion(): string {
-  // A bundle that stands alone has lost the number.
+/** The version of the package; "" in a bundle that has lost it. */
+export function ownVersion(): string {
   const folder = packageFolder();
   if (folder === undefined) return "";
   return (JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as { version: string }).version;

@@ -2,9 +2,9 @@ import { codeToNumber, okNumber, type RpcCode } from "../../base/errors/code.ts"
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import { channels } from "../../base/observe/channels.ts";
 import type { ServedItems } from "../../call/call-items.ts";
+import { tellIncoming } from "../../call/call-phases.ts";
 import { type Answering, type AnswerMetadata, IncomingCall, type Outcome } from "../../call/incoming-call.ts";
 import { SlotGenerations } from "../../call/slot-table.ts";
-import { tellIncoming } from "../../call/slow-calls.ts";
 import { type ItemDirections, methodAt } from "../../transfer/control/control-method.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
 import { builtinSlots, isBuiltin, maxBuiltinStreams } from "../../wire/builtin.ts";

@@ -116,6 +116,8 @@ export interface SessionContext extends WatchedSession {
   readonly services: EngineServices;
   readonly port: Port;
   readonly address: number;
+  /** What messages to this side carry. */
+  readonly nonce: Nonce;
   readonly account: PeerAccount;
   /** The heartbeat's time, which advances from tick to tick only. */
   readonly nowMs: number;

@@ -1,0 +1,62 @@
+import { Inspection } from "cinnabar/inspect";
+import { type Client, type Peer, RpcError } from "cinnabar/standard";
+import { UsageError } from "./command.ts";
+import { CommandError, type Connection, commandError, statusOf } from "./connection.ts";
+
+/** An engine that a command looks into. */
+export interface Inspected {
+  readonly url: string;
+  readonly peer: Peer;
+  readonly inspection: Client<typeof Inspection>;
+}
+
+/** @throws UsageError for no URL, and for one that is named twice. */
+export function urlsOf(positionals: readonly string[]): readonly string[] {
+  if (positionals.length === 0) throw new UsageError("expected at least one URL");
+  const twice = positionals.find((url, at) => positionals.indexOf(url) !== at);
+  if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
+  return positionals;
+}
+
+/** Connects to an engine to look into it. @throws UsageError, CommandError. */
+export async function inspect(url: string, connection: Connection): Promise<Inspected> {
+  const peer = await connection.dial(url);
+  return { url, peer, inspection: peer.client(Inspection) };
+}
+
+/** Why an engine cannot be looked into, in one line with the remedy. */
+export function inspectError(error: unknown, url: string, peer?: Peer): CommandError {
+  if (!(error instanceof RpcError)) return commandError(error);
+  // An older engine does not know the service, and a newer one may have it off.
+  if (error.code === "unimplemented" || error.code === "not_found")
+    return new CommandError(
+      `${url}: this engine does not let others look into it; open it with inspection: true`,
+      statusOf("unimplemented"),
+      error,
+    );
+  if (error.code === "deadline_exceeded" && peer?.state === "suspect")
+    return new CommandError(`${url}: ${blocked}`, statusOf("deadline_exceeded"), error);
+  return commandError(error, url);
+}
+
+export const blocked = "its event loop is blocked and does not answer; look at what it computes";
+
+/** A time for people: three digits and a unit. */
+export function inWords(ms: number): string {
+  if (ms < 0.9995) return `${Math.round(ms * 1000)} µs`;
+  if (ms < 999.5) return `${digits(ms)} ms`;
+  if (ms < 59_950) return `${digits(ms / 1000)} s`;
+  if (ms < 3_597_000) return `${digits(ms / 60_000)} min`;
+  return `${digits(ms / 3_600_000)} h`;
+}
+
+/** A number for people: three digits, and k, M or G. */
+export function shortNumber(number: number): string {
+  if (number < 999.5) return number === Math.round(number) ? `${number}` : digits(number);
+  if (number < 999_500) return `${digits(number / 1e3)}k`;
+  return number < 999_500_000 ? `${digits(number / 1e6)}M` : `${digits(number / 1e9)}G`;
+}
+
+function digits(number: number): string {
+  return number < 9.995 ? number.toFixed(2) : number < 99.95 ? number.toFixed(1) : number.toFixed(0);
+}

@@ -1,0 +1,101 @@
+import type { RpcCode } from "../base/errors/code.ts";
+import type { CallMetrics } from "../base/observe/call-metrics.ts";
+import { type CallPhase, channels, type SlowCall } from "../base/observe/channels.ts";
+import type { IncomingCall } from "./incoming-call.ts";
+import type { OutgoingCall } from "./outgoing-call.ts";
+
+/**
+ * What is told of a call that was made here; of one that was tried again, its last attempt's times, from the call's
+ * start.
+ */
+export type SlowOutgoing = Pick<
+  OutgoingCall,
+  "methodPath" | "peerName" | "id" | "connectingUs" | "sentUs" | "pullingUs"
+>;
+
+/** A call that was made here, as far as its phases go. */
+export type TimedOutgoing = Pick<OutgoingCall, "connectingUs" | "sentUs" | "pullingUs">;
+
+/** Who hears of a call that has ended: those who want slow and failed calls too, or only those who want every call. */
+export type Audience = "all" | "tails";
+
+/** Tells of a call that was made here and has ended. `error`: its message. */
+export function tellOutgoing(
+  metrics: CallMetrics,
+  call: SlowOutgoing,
+  tookMs: number,
+  code: RpcCode | "ok",
+  error?: string,
+  audience: Audience = "all",
+): void {
+  if (!isHeard(metrics)) return;
+  const ended: SlowCall = {
+    direction: "out",
+    method: call.methodPath,
+    peer: call.peerName,
+    callId: call.id,
+    tookMs,
+    code,
+    phases: phasesOfOutgoing(call, tookMs),
+  };
+  tell(metrics, error, ended, audience);
+}
+
+/** Tells of a call that was served here and has ended. `error`: its message. */
+export function tellIncoming(
+  metrics: CallMetrics,
+  call: IncomingCall,
+  method: string,
+  peer: string,
+  tookMs: number,
+  code: RpcCode | "ok",
+  error?: string,
+): void {
+  if (!isHeard(metrics)) return;
+  const phases = phasesOfIncoming(call, tookMs);
+  tell(metrics, error, { direction: "in", method, peer, callId: call.id, tookMs, code, phases }, "all");
+}
+
+/** How long a call that was made here has been in each phase, `tookMs` after its start. */
+export function phasesOfOutgoing(call: TimedOutgoing, tookMs: number): CallPhase[] {
+  return phasesOf(
+    [
+      ["waiting", 0],
+      ["connecting", call.connectingUs],
+      ["sent", call.sentUs],
+      ["pulling", call.pullingUs],
+    ],
+    tookMs,
+  );
+}
+
+/** The same of a call that is served here. */
+export function phasesOfIncoming({ pullingUs, queuedUs, awaits }: IncomingCall, tookMs: number): CallPhase[] {
+  const begins: [CallPhase["phase"], number][] = [];
+  if (pullingUs > 0) begins.push(["pulling", 0]);
+  const waits = awaits?.queued === true;
+  if (waits || queuedUs > 0) begins.push(["queued", pullingUs]);
+  if (!waits) begins.push(["serving", pullingUs + queuedUs]);
+  return phasesOf(begins, tookMs);
+}
+
+function isHeard({ log, isTailed }: CallMetrics): boolean {
+  return log !== undefined || isTailed || channels.slowCall.hasSubscribers;
+}
+
+function tell(metrics: CallMetrics, error: string | undefined, call: SlowCall, audience: Audience): void {
+  const isSlow = call.tookMs >= metrics.slowCallMs;
+  if (audience === "all" && isSlow) channels.slowCall.publish(call);
+  if (audience === "all" && (isSlow || call.code !== "ok"))
+    metrics.log?.write(error === undefined ? call : { ...call, error });
+  metrics.tellTails(call);
+}
+
+/** Each phase lasts until the next that was reached; a negative begin was not. */
+function phasesOf(begins: readonly [CallPhase["phase"], number][], tookMs: number): CallPhase[] {
+  const reached = begins.filter(([, beginUs]) => beginUs >= 0);
+  return reached.map(([phase, beginUs], index) => {
+    const endMs = index + 1 < reached.length ? (reached[index + 1] as [string, number])[1] / 1000 : tookMs;
+    return { phase, ms: Math.max(0, endMs - beginUs / 1000) };
+  });
+}

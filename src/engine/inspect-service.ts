@@ -1,0 +1,227 @@
+import type { EngineLimits } from "../base/flow/engine-limits.ts";
+import type { WindowStats } from "../base/flow/in-flight-window.ts";
+import type { MethodStats } from "../base/observe/call-metrics.ts";
+import type { SlowCall } from "../base/observe/channels.ts";
+import type { HistogramData } from "../base/observe/histogram.ts";
+import { type JsonShape, shaped } from "../contract/json-shape.ts";
+import { service } from "../contract/service.ts";
+import { serverStream } from "../contract/stream.ts";
+import { unary } from "../contract/unary.ts";
+import type { AdmissionLimits } from "../server/admission-options.ts";
+import type { CallsGauge } from "../session/calls/traffic.ts";
+import type { OpenCall } from "./open-call.ts";
+import type { EngineStats } from "./stats.ts";
+
+/** A method as inspection tells it. All values but `inFlight` are since the engine opened. */
+export interface InspectedMethod extends Omit<MethodStats, "latencyMs" | "latencyMsByCode"> {
+  /** Calls that are open now: those that were sent (out), or that have not been answered (in). */
+  readonly inFlight: number;
+  /** Of calls that succeeded and that failed. `Histogram.from` reads it, and `Histogram.since` subtracts two. */
+  readonly latencyMs: HistogramData;
+}
+
+/** The state of an engine at one moment. */
+export interface InspectedState {
+  /** When, in milliseconds since 1970, by the engine's clock. */
+  readonly atMs: number;
+  /** How long the engine has been open, in milliseconds. */
+  readonly upMs: number;
+  readonly health: { readonly status: "serving" | "not_serving" | "draining"; readonly reason?: string };
+  readonly stats: Omit<EngineStats, "methods" | "health">;
+  /** Bytes of memory that open calls grant to peers. */
+  readonly lentBytes: number;
+  /** The in-flight windows of all sessions together; `narrowed`: how many the load of their peers has narrowed. */
+  readonly windows: { readonly limit: number; readonly inFlight: number; readonly narrowed: number };
+  /** The methods that were called at least once, those with the most calls first, 1,000 at most. */
+  readonly methods: readonly InspectedMethod[];
+  /** How many methods were left out. */
+  readonly methodsLeftOut: number;
+}
+
+/** A peer that an engine has a session with. */
+export interface InspectedPeer {
+  /** Its URL; if it connected to this engine, its incarnation and the fabric. */
+  readonly peer: string;
+  /** Names the session, the same on both sides. */
+  readonly session: string;
+  readonly agent: string;
+  /** 16 hexadecimal digits. */
+  readonly incarnation: string;
+  /** Who it has proven to be, such as "certificate NAME" or "process UID"; "" for nobody. */
+  readonly identity: string;
+  /** `blocked`: its event loop computes, and its background thread answers pings for it. */
+  readonly state: "connected" | "blocked" | "draining";
+  readonly calls: CallsGauge;
+  readonly window: WindowStats;
+  /** Bytes of encoded frames that wait for room to be sent. */
+  readonly queuedBytes: number;
+}
+
+/** The options of an engine as they are in force. Those that are functions or keys are left out. */
+export interface InspectedOptions {
+  readonly heartbeatMs: number;
+  readonly keepaliveMs?: number;
+  readonly maxStallMs: number;
+  readonly connectTimeoutMs: number;
+  readonly slowCallMs?: number;
+  readonly measureLatency: boolean;
+  readonly compression: boolean;
+  readonly reflection: boolean;
+  readonly limits: EngineLimits;
+  readonly admission: AdmissionLimits;
+}
+
+/** Everything that an engine tells of itself. */
+export interface InspectedEngine extends InspectedState {
+  readonly version: string;
+  readonly node: string;
+  readonly pid: number;
+  /** 16 hexadecimal digits. */
+  readonly incarnation: string;
+  readonly urls: readonly string[];
+  readonly options: InspectedOptions;
+  /** At most 1,000. */
+  readonly peers: readonly InspectedPeer[];
+  readonly peersLeftOut: number;
+}
+
+/** An item of `watch`. */
+export interface InspectedChange extends InspectedState {
+  /** 0 for the first item, and one more for each that follows. */
+  readonly seq: number;
+  readonly incarnation: string;
+}
+
+/** What `calls` answers. */
+export interface InspectedCalls {
+  /** Of the engine that answers, 16 hexadecimal digits. */
+  readonly incarnation: string;
+  /** The oldest first, at most 1,000. */
+  readonly calls: readonly OpenCall[];
+  readonly leftOut: number;
+}
+
+/** A call that has ended. */
+export interface EndedCall extends SlowCall {
+  /** When, in milliseconds since 1970, by the engine's clock. */
+  readonly atMs: number;
+}
+
+/** An item of `tail`: calls that have ended since the item before. */
+export interface EndedCalls {
+  readonly calls: readonly EndedCall[];
+  /** How many more there were, beyond `perSecond` or faster than the reader. */
+  readonly leftOut: number;
+}
+
+export const longestWatchMs = 3_600_000;
+const shortestWatchMs = 100;
+export const mostTailedCalls = 100;
+
+const word: JsonShape = { type: "string" };
+const number: JsonShape = { type: "number" };
+const list: JsonShape = { type: "array" };
+const anyObject: JsonShape = { type: "object" };
+const served: JsonShape = {
+  type: "string",
+  maxLength: 256,
+  description: "only calls of this service, with # and the instance where it has one",
+};
+
+const stateShape: JsonShape = {
+  type: "object",
+  properties: {
+    atMs: number,
+    upMs: number,
+    health: anyObject,
+    stats: anyObject,
+    lentBytes: number,
+    windows: anyObject,
+    methods: list,
+    methodsLeftOut: number,
+  },
+  required: ["atMs", "upMs", "health", "stats", "lentBytes", "windows", "methods", "methodsLeftOut"],
+};
+
+const shapeOf = (properties: Readonly<Record<string, JsonShape>>, more: JsonShape = {}): JsonShape => ({
+  type: "object",
+  properties: { ...more.properties, ...properties },
+  required: [...(more.required ?? []), ...Object.keys(properties)],
+});
+
+/**
+ * The service by which operators look into an engine that was opened with `inspection: true`. It is built in: an engine
+ * that was not answers `unimplemented`. It never shows inputs, outputs, metadata, messages of errors or keys. Of methods
+ * and calls, both those that the engine serves and those that it makes, it shows only the ones whose path `security.allow`
+ * lets the caller call.
+ *
+ * - `snapshot`: everything that is counted, the peers, and the options in force.
+ * - `watch`: the state now, and then every `everyMs` (default 1,000). Later items have only the methods that were called
+ *   since the item before. A slow reader gets fewer items.
+ * - `calls`: open calls, with the time that each has spent in each phase.
+ * - `tail`: calls as they end, at most `perSecond` in a second (default 100). A slow reader misses calls, and is told how
+ *   many.
+ *
+ * An engine has at most 64 streams of this service open.
+ *
+ * @example
+ * const inspection = peer.client(Inspection);
+ * const { stats, peers } = await inspection.snapshot();
+ * for await (const { calls, leftOut } of inspection.tail({ failed: true })) console.log(calls, leftOut);
+ */
+export const Inspection = service("cinnabar.inspect.v1", {
+  snapshot: unary({
+    output: shaped<InspectedEngine>(
+      shapeOf(
+        {
+          version: word,
+          node: word,
+          pid: number,
+          incarnation: word,
+          urls: list,
+          options: anyObject,
+          peers: list,
+          peersLeftOut: number,
+        },
+        stateShape,
+      ),
+    ),
+    idempotent: true,
+  }),
+  watch: serverStream({
+    input: shaped<{ readonly everyMs?: number }>({
+      type: "object",
+      properties: { everyMs: { type: "integer", minimum: shortestWatchMs, maximum: longestWatchMs } },
+    }),
+    output: shaped<InspectedChange>(shapeOf({ seq: number, incarnation: word }, stateShape)),
+    idempotent: true,
+    idleTimeoutMs: false,
+  }),
+  calls: unary({
+    input: shaped<{ readonly service?: string; readonly minAgeMs?: number }>({
+      type: "object",
+      properties: { service: served, minAgeMs: { type: "number", minimum: 0 } },
+    }),
+    output: shaped<InspectedCalls>(shapeOf({ incarnation: word, calls: list, leftOut: number })),
+    idempotent: true,
+  }),
+  tail: serverStream({
+    input: shaped<{
+      readonly service?: string;
+      readonly slowerThanMs?: number;
+      readonly failed?: boolean;
+      readonly perSecond?: number;
+    }>({
+      type: "object",
+      properties: {
+        service: served,
+        slowerThanMs: { type: "number", minimum: 0 },
+        failed: { type: "boolean", description: "only calls that have failed" },
+        perSecond: { type: "integer", minimum: 1, maximum: mostTailedCalls },
+      },
+    }),
+    output: shaped<EndedCalls>(shapeOf({ calls: list, leftOut: number })),
+    idempotent: true,
+    idleTimeoutMs: false,
+  }),
+});
