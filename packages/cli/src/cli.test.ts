@@ -150,7 +150,7 @@ describe("cinnabar info", () => {
     const { status, stdout } = cinnabar(["info"], { CINNABAR_ADDON: "/nonexistent/cinnabar.node" });
     expect(status).toBe(0);
     expect(stdout).toContain("addon not loaded: /nonexistent/cinnabar.node: no such file");
-    expect(stdout).toContain("Sealing: not available: OpenSSL's libcrypto: needs the addon");
+    expect(stdout).toMatch(/^Sealing: OpenSSL \S+, node:crypto: aes-256-gcm .* GB\/s/m);
   });
 
   it("prints its help", () => {

@@ -3,10 +3,8 @@ import { addonIfThere } from "../../fabric/libfabric/libfabric.ts";
 import { Aead, sealingLibrary } from "./aead.ts";
 import { ivBytes, keyBytes, type SuiteName, suiteNames, tagBytes } from "./suites.ts";
 
-/** Whether sessions can be sealed on this machine, by which library, and how fast. */
+/** By which library sessions are sealed on this machine, and how fast. */
 export interface SealingReport {
-  /** Whether there is a library that seals. */
-  readonly available: boolean;
   /** The file that has it: mostly the node binary. "node:crypto" where the addon is missing. */
   readonly path: string;
   /** "OpenSSL 3.5.8 …". */
@@ -26,13 +24,13 @@ const measuredMs = 10;
  * throws. `cinnabar info` prints it.
  *
  * @example
- * const { available, version, suites } = describeSealing();
- * console.log(available, version, suites.map(({ name, bytesPerSecond }) => `${name}: ${bytesPerSecond / 1e9} GB/s`));
+ * const { version, suites } = describeSealing();
+ * console.log(version, suites.map(({ name, bytesPerSecond }) => `${name}: ${bytesPerSecond / 1e9} GB/s`));
  */
 export function describeSealing(): SealingReport {
-  const { loaded, path, version, tried } = sealingLibrary().libcrypto();
+  const { path, version, tried } = sealingLibrary().libcrypto();
   const suites = suiteNames.map((name) => ({ name, bytesPerSecond: measured(name) }));
-  return { available: loaded, path, version, tried: addonIfThere()?.libcrypto().tried ?? tried, suites };
+  return { path, version, tried: addonIfThere()?.libcrypto().tried ?? tried, suites };
 }
 
 function measured(suite: SuiteName): number {

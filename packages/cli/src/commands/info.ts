@@ -152,9 +152,7 @@ const forks: Readonly<Record<FabricsReport["forkSafety"], string>> = {
   none: "Fork safety: none; child processes can break transfers. Set RDMAV_FORK_SAFE=1, or use Linux 5.12 or later",
 };
 
-function seals({ available, path, version, tried, suites }: SealingReport): string {
-  if (!available)
-    return tried.map(({ path, reason }) => `Sealing: not available: ${path}: ${reason}`).join("\n");
+function seals({ path, version, suites }: SealingReport): string {
   const speeds = suites.map(({ name, bytesPerSecond }) =>
     bytesPerSecond === 0 ? `no ${name}` : `${name} ${(bytesPerSecond / 1e9).toFixed(1)} GB/s`,
   );

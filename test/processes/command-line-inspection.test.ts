@@ -10,9 +10,9 @@ import { Engine, type EngineOptions, implement, oneWay, serverStream, service, u
 import { Inspection } from "cinnabar/inspect";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { run } from "./run.ts";
+import { run } from "../../packages/cli/src/run.ts";
 
-const root = fileURLToPath(new URL("../../../", import.meta.url));
+const root = fileURLToPath(new URL("../../", import.meta.url));
 const program = `${root}dist/cli/bin/cinnabar.js`;
 const env = { ...process.env, NODE_OPTIONS: "" };
 
