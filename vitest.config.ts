@@ -23,8 +23,11 @@ const inProcess = [
 /** Folders of `test/` that take minutes to start programs: a stage of its own, `programs`. */
 const startPrograms = ["bench", "demo", "package", "processes"];
 
-/** What `npm test` has of `test/processes/`: a process that dies, that closes, that is sent a signal. */
-const smokeOfProcesses = ["close", "death", "missing", "shm-places", "signals"];
+/** One file beside these: it runs the programs of the documents. */
+const programsOfDocs = "test/docs/code.test.ts";
+
+/** What `npm test` has of `test/processes/`: a process that closes, that is sent a signal, that lacks its libraries. */
+const smokeOfProcesses = ["close", "missing", "shm-places", "signals"];
 
 const folders = (names: readonly string[]) => names.map((folder) => `test/${folder}/**/*.test.ts`);
 const smoke = smokeOfProcesses.map((name) => `test/processes/${name}.test.ts`);
@@ -102,6 +105,7 @@ export default defineConfig({
             ...folders(inProcess),
             ...folders(startPrograms.filter((folder) => folder !== "processes")),
             `test/processes/!(${smokeOfProcesses.join("|")}).test.ts`,
+            programsOfDocs,
           ],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },
@@ -110,7 +114,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "programs",
-          include: folders(startPrograms),
+          include: [...folders(startPrograms), programsOfDocs],
           exclude: [...configDefaults.exclude, ...smoke],
           setupFiles: ["test/matrix/nothing-left.ts"],
         },

@@ -249,14 +249,15 @@ describe("cinnabar top", () => {
       ends.push(() => child.exitCode === null && child.kill("SIGKILL") && ended);
       let text = "";
       const frames = () => text.split("\u001b[H\u001b[2J").slice(1);
-      let asked = false;
+      // One piece of output may have several frames.
+      const steps = [
+        { key: "s", isDue: () => frames().length >= 3 },
+        { key: "q", isDue: () => /sorted by errors/.test(text) },
+      ];
       child.stdout.on("data", (more) => {
         text += more;
-        if (frames().length === 3) child.stdin.write("s");
-        if (!asked && /sorted by errors/.test(text)) {
-          asked = true;
-          child.stdin.write("q");
-        }
+        const [step] = steps;
+        if (step?.isDue()) child.stdin.write((steps.shift() ?? step).key);
       });
       const [status] = await ended;
       expect(status).toBe(0);
