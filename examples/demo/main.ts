@@ -7,6 +7,13 @@ import { formatBytes, formatCount } from "./report.ts";
 import type { Announcement } from "./server.ts";
 import { namedSource, nodeInstallation, type Source } from "./source.ts";
 
+const howToLook = [
+  "Look at a server while it runs:",
+  "  npx cinnabar health URL   whether it serves; ping URL: how long a call takes",
+  "  npx cinnabar top URL      calls, latency and memory, of a server with inspection: true",
+  "  npx cinnabar list URL     its methods, and call URL METHOD JSON, with reflection: true",
+].join("\n");
+
 const interrupted = new Promise<"SIGINT" | "SIGTERM">((resolve) => {
   process.on("SIGINT", resolve);
   process.on("SIGTERM", resolve);
@@ -68,6 +75,7 @@ async function watch(server: Role, client: Role): Promise<number> {
     if (clientEnding === "SIGINT" || clientEnding === "SIGTERM") await client.end();
     return 1;
   }
+  if (first === 0) console.log(`\n${howToLook}`);
   if (typeof first === "number") return first;
   console.error(`demo: the client process was ended by ${first}`);
   return 1;
