@@ -143,7 +143,7 @@ function resolved(schema: JsonSchema, root: JsonSchema): JsonSchema {
   return at;
 }
 
-/** Of alternatives the first that JSON of this form can be meant for. */
+/** The first of several alternatives that JSON of this form can be meant for. */
 function branchFor(json: unknown, schema: JsonSchema, root: JsonSchema): JsonSchema {
   const branches = [...schemasIn(schema.anyOf), ...schemasIn(schema.oneOf)].map((part) =>
     resolved(part, root),

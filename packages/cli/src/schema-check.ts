@@ -61,7 +61,7 @@ function forJson(schema: unknown): unknown {
   );
 }
 
-/** Of alternatives that all do not fit, the fault of the one that fits best: whose fault lies deepest. */
+/** The fault of the alternative that fits best, where none fits: the fault that lies deepest. */
 function innermost(issue: Issue, above: readonly PropertyKey[]): Issue {
   const path = [...above, ...issue.path];
   const inner = (issue.errors ?? []).flatMap(([first]) =>

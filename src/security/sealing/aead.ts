@@ -6,7 +6,8 @@ import { ivBytes, keyBytes, type SuiteName, suites } from "./suites.ts";
 
 /**
  * One key in one direction: it seals or it opens, on the OpenSSL of the running node. The key lies in memory of the
- * library until `close`, which cleanses it. The nonce of a text is the iv XOR the text's number, a whole number up to 2^53-1.
+ * library until `close`, which cleanses it. The nonce of a text is the iv XOR the text's number, a whole number up to
+ * 2^53-1.
  */
 export class Aead {
   readonly #library: CryptoAddon;

@@ -24,11 +24,11 @@ export interface Load {
 
 /** What was counted, of the calls after the warm-up. */
 export class Tally {
-  /** Of calls that succeeded: from the time that a call was meant to start. */
+  /** Latency of calls that succeeded, from the time at which they were meant to start. */
   readonly latencyMs = new Histogram();
-  /** Of calls that succeeded: from the time that it did start. */
+  /** Service time of calls that succeeded, from the time at which they started. */
   readonly serviceMs = new Histogram();
-  /** Of calls that failed, from the intended start. */
+  /** Latency of calls that failed, from the time at which they were meant to start. */
   readonly failedMs = new Histogram();
   /** How late calls started. */
   readonly lateMs = new Histogram();

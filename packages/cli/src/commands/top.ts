@@ -211,7 +211,7 @@ interface MethodInterval {
   readonly inFlight: number;
   readonly callsPerSecond: number;
   readonly errorsPerSecond: number;
-  /** Of the calls that ended in the interval, in milliseconds. */
+  /** Latency of the calls that ended in the interval, in milliseconds. */
   readonly latency: Histogram;
 }
 

@@ -40,7 +40,7 @@ interface Joined {
 }
 
 interface Side extends OpenCall {
-  /** Of the engine that has told it. */
+  /** The URL of the engine that has told it. */
   readonly url: string;
 }
 

@@ -19,7 +19,7 @@ import {
 const pieceBytes = 256 * 1024;
 /** Requests of one connection that are under way. The connection is not read while there are as many. */
 const maxRequests = 256;
-/** Of how many bytes one answer tells the status. */
+/** The longest part of a disk whose status one answer tells. */
 const maxStatusBytes = 1024 * 1024 * 1024;
 const maxExtents = 1024;
 
