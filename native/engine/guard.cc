@@ -140,7 +140,8 @@ void Guard::run() {
       turn = latest;
       sinceNs = base::nowNs();
     }
-    if (asleep_) {
+    bool asleep = asleep_;
+    if (asleep) {
       uint64_t quietNs = base::nowNs() - sinceNs;
       if (quietNs > kQuietNs) {
         rest(true);
@@ -150,9 +151,9 @@ void Guard::run() {
       // Nothing has come that it should wake up for, or it is up.
       if (!asleep_ || !wait(true, 0)) continue;
     }
-    uint64_t dueNs = base::nowNs();
+    if (asleep) sinceNs = base::nowNs();  // it is due from now on
     wait(false, kLeaveNs);
-    if (turns_ == turn) standIn(turn, asleep_ ? dueNs : sinceNs);
+    if (turns_ == turn) standIn(turn, asleep, sinceNs);
   }
 }
 
@@ -164,10 +165,12 @@ void Guard::rest(bool relevant) {
   resting_ = false;
 }
 
-void Guard::standIn(uint64_t turn, uint64_t sinceNs) {
+/// `turn` and `asleep`: the owner as it was seen when its absence began.
+void Guard::standIn(uint64_t turn, bool asleep, uint64_t sinceNs) {
   {
     Lock lock(mutex_, std::try_to_lock);
-    if (!lock || turns_ != turn) return;
+    // An owner falls asleep at the end of a turn: it may have been seen in that turn, still awake.
+    if (!lock || turns_ != turn || asleep_ != asleep) return;
     absentSinceNs_ = sinceNs;
     port_.beginAbsence();
   }

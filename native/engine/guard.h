@@ -56,7 +56,7 @@ class Guard {
   void start();
   void run();
   void rest(bool owned);
-  void standIn(uint64_t turn, uint64_t sinceNs);
+  void standIn(uint64_t turn, bool asleep, uint64_t sinceNs);
   bool tryTurn(uint64_t now, StandIn* outlook);
   bool wait(bool descriptor, uint64_t ns);
   void signal();

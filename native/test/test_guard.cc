@@ -154,6 +154,26 @@ TEST_SUITE("guard") {
     }
   }
 
+  TEST_CASE("an owner that falls asleep while the guard counts its time is not absent") {
+    REQUIRE(haveLibfabric());
+    std::vector<uint8_t> memory(64);
+    Guarded owner(Scheme::tcp);
+    REQUIRE(owner.open());
+    REQUIRE(owner.grant(memory) >= 0);
+    uint32_t before = 0;
+    for (bool armed = false; !armed;) {
+      owner.turn();
+      auto lock = owner.guard->drive();
+      // Longer than the guard waits for one that is awake: it sees the turn that ends in sleep.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      armed = owner.port->arm() == 1;
+      if (armed) owner.guard->sleeps();
+      before = owner.guard->absences().count;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    CHECK(owner.absences().count == before);
+  }
+
   TEST_CASE("a port that nobody could miss is left alone") {
     REQUIRE(haveLibfabric());
     Guarded owner(Scheme::tcp);
