@@ -72,5 +72,4 @@ export type { RegistrationStats } from "./memory/registration-cache.ts";
 export { describeSealing, type SealingReport } from "./security/sealing/describe-sealing.ts";
 export type { SecurityRefusal, SecurityStats } from "./security/security-meter.ts";
 export type { AdmissionStats, ShedCause } from "./server/admission.ts";
-export type { AdmissionLimits } from "./server/admission-options.ts";
 export type { CallsGauge, Traffic } from "./session/calls/traffic.ts";

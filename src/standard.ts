@@ -4,6 +4,7 @@
 // then finds although no `types` of a user's tsconfig.json does.
 
 export type { EngineLimits } from "./base/flow/engine-limits.ts";
+export type { WindowOptions } from "./base/flow/in-flight-window.ts";
 export type { RetryBudgetOptions } from "./base/flow/retry-budget.ts";
 export type { Logger } from "./base/observe/call-log.ts";
 export type { CallPhase, SlowCall } from "./base/observe/channels.ts";
@@ -29,13 +30,12 @@ export type {
   BalanceOptions,
   ConnectOptions,
   KeyOf,
-  WindowOptions,
+  ReconnectOptions,
 } from "./connect/connect-options.ts";
 export type { EjectionOptions } from "./connect/outlier.ts";
 export type { Peer } from "./connect/peer.ts";
 export type { BackendStats, PeerEvents, PeerState, PeerStats } from "./connect/peer-state.ts";
 export type { Candidate, Policy, PolicyName } from "./connect/policy.ts";
-export type { ReconnectOptions } from "./connect/reconnect.ts";
 export {
   type DnsResolverOptions,
   dnsResolver,

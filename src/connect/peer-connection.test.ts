@@ -10,11 +10,11 @@ import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
 import { type BalanceOptions, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { reconnectField } from "./reconnect.ts";
+import { reconnectField } from "./connect-options.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
 const turn = () => new Promise(setImmediate);
-const patiently = { whileLost: "wait", minDelayMs: 60_000, maxDelayMs: 60_000 } as const;
+const patiently = { whileLost: "wait", baseDelayMs: 60_000, maxDelayMs: 60_000 } as const;
 
 function setAt(
   host: FakeServices,

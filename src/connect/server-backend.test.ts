@@ -4,7 +4,7 @@ import { FakeServices } from "../session/connection/fake-services.test-support.t
 import type { LaneAddress } from "../wire/handshake.ts";
 import { resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { reconnectField } from "./reconnect.ts";
+import { reconnectField } from "./connect-options.ts";
 import { ServerBackend } from "./server-backend.ts";
 
 const lane = (incarnation: bigint): LaneAddress => ({ url: "mem://lane", incarnation });

@@ -7,7 +7,7 @@ import { type JsonShape, shaped } from "../contract/json-shape.ts";
 import { service } from "../contract/service.ts";
 import { serverStream } from "../contract/stream.ts";
 import { unary } from "../contract/unary.ts";
-import type { AdmissionLimits } from "../server/admission-options.ts";
+import type { AdmissionOptions } from "../server/admission-options.ts";
 import type { CallsGauge } from "../session/calls/traffic.ts";
 import type { OpenCall } from "./open-call.ts";
 import type { EngineStats } from "./stats.ts";
@@ -68,7 +68,7 @@ export interface InspectedOptions {
   readonly compression: boolean;
   readonly reflection: boolean;
   readonly limits: EngineLimits;
-  readonly admission: AdmissionLimits;
+  readonly admission: Required<AdmissionOptions>;
 }
 
 /** Everything that an engine tells of itself. */
