@@ -9,6 +9,7 @@ export type { MethodStats } from "./base/observe/call-metrics.ts";
 export type { CallDirection } from "./base/observe/channels.ts";
 export type { Counters } from "./base/observe/counters.ts";
 export type { HistogramSummary } from "./base/observe/histogram.ts";
+export type { BackendStats } from "./connect/peer-state.ts";
 export { describeService } from "./contract/describe-service.ts";
 export { Health } from "./contract/health-service.ts";
 export type { JsonSchema } from "./contract/json-schema.ts";
@@ -31,6 +32,7 @@ export {
   type InspectedState,
   Inspection,
 } from "./engine/inspect-service.ts";
+export type { PortStats } from "./engine/stats.ts";
 export type { DomainReport, PatchReport, ProviderReport } from "./fabric/libfabric/addon.ts";
 export type { Origin } from "./fabric/libfabric/candidates.ts";
 export {

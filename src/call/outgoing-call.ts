@@ -290,7 +290,7 @@ export abstract class OutgoingCall extends MadeCall {
     return bytes;
   }
 
-  /** What it has granted, handed over to whoever sees to its end. */
+  /** Hands its grants over. The caller releases them. */
   takeGrants(): readonly Grant[] {
     const grants = this.#along?.grants ?? noGrants;
     if (this.#along !== undefined) this.#along.grants = noGrants;

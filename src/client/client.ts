@@ -6,7 +6,7 @@ import type { CallResult, ClientOf } from "../contract/infer.ts";
 import type { AnyMethod } from "../contract/method.ts";
 import { type AnyService, isService, methodPath, servedName } from "../contract/service.ts";
 import { Metadata } from "../wire/metadata/metadata.ts";
-import { withOptions } from "./arguments.ts";
+import { withOptions } from "./method-function.ts";
 import {
   assertCallOptions,
   assertClientOptions,
@@ -17,7 +17,7 @@ import {
   defaultTimeoutMs,
   type OneWayCallOptions,
 } from "./call-options.ts";
-import { resultOf } from "./call-result.ts";
+import { resultOf } from "./method-function.ts";
 import { callOnce } from "./client-call.ts";
 import { ClientMethod, type ClientTerms } from "./client-method.ts";
 import { callThrough } from "./middleware-call.ts";

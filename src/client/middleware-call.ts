@@ -192,7 +192,7 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       metadata: this.metadata,
       onHeaders: (headers) => {
         this.headers = headers;
-        // Those of the first `next()` that has any.
+        // The headers of the first `next()` that has any.
         if (this.#hasToldHeaders) return;
         this.#hasToldHeaders = true;
         this.#options?.onHeaders?.(headers);

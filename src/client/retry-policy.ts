@@ -128,7 +128,7 @@ export const attemptFields = {
   hedge: orFalse(group(hedgeFields)),
 } satisfies FieldsOf<AttemptOptions>;
 
-/** Those of a client: only a client has a budget. */
+/** The options of a client about attempts: only a client has a budget. */
 export const clientAttemptFields = {
   ...attemptFields,
   retry: orFalse(

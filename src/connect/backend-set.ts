@@ -78,7 +78,7 @@ export class BackendSet implements SessionSource, BackendListener {
     this.#first.catch(() => {});
   }
 
-  /** Of every URL that may be named. */
+  /** Whether each session is sealed, at every URL that may be named. */
   get isConfidential(): boolean {
     return this.engine.security?.credentials !== undefined;
   }
@@ -346,7 +346,7 @@ export class BackendSet implements SessionSource, BackendListener {
     return reason;
   }
 
-  /** A call that may have been executed goes to the process that knows, whoever else is ready. */
+  /** A call that may have been executed goes to the process that knows, even if others are ready. */
   #sessionAt(callee: Callee, call: OutgoingCall, input: unknown): CallSession | Promise<CallSession> {
     const backend = this.#backendOf(callee);
     return backend?.connection.current === undefined

@@ -104,7 +104,7 @@ export class PeerConnection implements SessionObserver, ReconnectContext {
     return this.#closeReason !== undefined;
   }
 
-  /** Of the session that is open. */
+  /** The incarnation of the engine in the open session. */
   get incarnation(): bigint | undefined {
     return this.current?.remote?.incarnation;
   }

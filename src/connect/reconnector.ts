@@ -101,7 +101,7 @@ export class Reconnector {
   #reopen(): Promise<CallSession> {
     return new Promise<CallSession>((resolve, reject) => {
       this.#giveUp = reject;
-      // Cleared first: whoever tries again at once must not be given the old attempt.
+      // Cleared first: a call that tries again at once must not be given the old attempt.
       const clear = () => {
         this.#opening = undefined;
         this.#giveUp = undefined;

@@ -1,7 +1,7 @@
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
-import { bytes } from "./bytes.ts";
+import { bytes } from "./zod-schemas.ts";
 import { formatIssues } from "./schema.ts";
 
 function fault(schema: z.ZodType, value: unknown): string | undefined {

@@ -36,7 +36,7 @@ import {
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
-import { mostHeapBytes } from "../wire/codec.ts";
+import { mostHeapBytes } from "../wire/decode-value.ts";
 import { defaultHeartbeatMs } from "../wire/handshake.ts";
 
 /**
@@ -74,7 +74,9 @@ export interface EngineOptionsOf<E> {
    * The services for all peers, made by `implement`; or a function that makes them of the engine, for handlers that
    * call other services. It runs before the engine listens. `engine.serve` adds more later. Default: none.
    */
-  readonly serve?: ServeOption<E>;
+  readonly serve?:
+    | readonly Implementation[]
+    | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
   /**
    * How long a peer may be silent while calls are open, in milliseconds, at least 100. Then it is lost, and its calls
    * fail with `unavailable`. The death of a shm peer is detected at once. Default 1000.
@@ -142,11 +144,6 @@ export interface EngineOptionsOf<E> {
    */
   readonly onHandlerError?: HandlerErrorListener;
 }
-
-/** The services of an engine, or a function that makes them of the engine. */
-export type ServeOption<E> =
-  | readonly Implementation[]
-  | ((engine: E) => readonly Implementation[] | Promise<readonly Implementation[]>);
 
 /** The range of each limit. A lower value works for nothing; a higher one has no effect. */
 const limitFields = {

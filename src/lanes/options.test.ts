@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { defaultMemoryBytes, processMemory } from "../base/flow/engine-limits.ts";
-import { encodeAt } from "../wire/codec.ts";
+import { encodeAt } from "../wire/encode-value.ts";
 import { packLanes } from "../wire/handshake.ts";
 import { laneUrl } from "./addresses.ts";
 import { dividedMemory, type LanesOptions, resolveLanesOptions } from "./options.ts";

@@ -102,7 +102,7 @@ export interface LanesOptions extends Pick<EngineOptions, (typeof laneEngineOpti
   readonly startTimeoutMs?: number;
 }
 
-/** Those of them that apply to the engine of the dispatcher and of every lane. */
+/** The options that apply to the engine of the dispatcher and of every lane. */
 export type LaneEngineOptions = Pick<LanesOptions, (typeof laneEngineOptions)[number]>;
 
 const { maxLanes } = greetingLimits;

@@ -1,7 +1,8 @@
 import { systemClock } from "../base/time/clock.ts";
 import { isWildcard } from "../fabric/host.ts";
 import { formatHostUrl, hasHosts, parseUrl } from "../fabric/libfabric/url.ts";
-import { DecodeError, type PeerIdentity, registerHandleClass } from "../wire/codec.ts";
+import { DecodeError, type PeerIdentity } from "../wire/extension.ts";
+import { registerHandleClass } from "../wire/handle-descriptor.ts";
 import {
   type HandleDescriptor,
   handleTokenBytes,

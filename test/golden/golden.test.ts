@@ -24,12 +24,10 @@ import {
   readCallIdentity,
   writeCallIdentity,
 } from "../../src/wire/call-identity.ts";
-import {
-  decodeAt,
-  registerHandleClass,
-  registerRegionClass,
-  registerStreamClass,
-} from "../../src/wire/codec.ts";
+import { decodeAt } from "../../src/wire/decode-value.ts";
+import { registerHandleClass } from "../../src/wire/handle-descriptor.ts";
+import { registerRegionClass } from "../../src/wire/region-descriptor.ts";
+import { registerStreamClass } from "../../src/wire/stream-descriptor.ts";
 import {
   type CompressionBlock,
   compressionBlockBytes,

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { bulk } from "../../src/contract/bulk.ts";
-import { bytes } from "../../src/contract/bytes.ts";
+import { bulk } from "../../src/contract/zod-schemas.ts";
+import { bytes } from "../../src/contract/zod-schemas.ts";
 import type { ClientOf, HandlersOf } from "../../src/contract/infer.ts";
 import { service } from "../../src/contract/service.ts";
 import { unary } from "../../src/contract/unary.ts";

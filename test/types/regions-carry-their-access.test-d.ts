@@ -1,4 +1,4 @@
-import { bulk } from "../../src/contract/bulk.ts";
+import { bulk } from "../../src/contract/zod-schemas.ts";
 import type { HandlerInputOf, InputOf } from "../../src/contract/infer.ts";
 import type { Access, Granting, RegionLike, RemoteRegionLike } from "../../src/memory/region-kind.ts";
 import { regionBrand } from "../../src/memory/region-kind.ts";

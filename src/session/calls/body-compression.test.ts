@@ -4,7 +4,7 @@ import { describe, expect, it, vi } from "vitest";
 import { RpcError } from "../../base/errors/rpc-error.ts";
 import type { EngineLimits } from "../../base/flow/engine-limits.ts";
 import { resolveCompression } from "../../call/compression.ts";
-import { encode } from "../../wire/codec.ts";
+import { encode } from "../../wire/encode-value.ts";
 import { type CompressionBlock, notCompressed, writeCompressionBlock } from "../../wire/compressed-body.ts";
 import { frameFlag, frameKind, rendezvousOwner } from "../../wire/frame.ts";
 import { FakeCall, type FrameSpec, peerGreeting } from "../connection/fake-services.test-support.ts";

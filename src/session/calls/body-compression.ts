@@ -1,6 +1,6 @@
 import type { PackedRequest, ResolvedCompression } from "../../call/compression.ts";
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
-import { encode } from "../../wire/codec.ts";
+import { encode } from "../../wire/encode-value.ts";
 import {
   type CompressionBlock,
   type CompressionFormat,

@@ -4,7 +4,8 @@ import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { slotBuffer } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
-import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
+import { type Encoded, type EncodeTarget, encodeAt } from "../../wire/encode-value.ts";
+import type { RegionCodec } from "../../wire/extension.ts";
 import {
   type FrameHead,
   frameFlag,

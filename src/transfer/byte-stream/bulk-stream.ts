@@ -5,7 +5,7 @@ import { type FieldsOf, integer, fail as refuseOption, resolveOptions } from "..
 import type { OutgoingCall } from "../../call/outgoing-call.ts";
 import { OwnMemory } from "../../memory/pool.ts";
 import type { Region } from "../../memory/region.ts";
-import { registerStreamClass } from "../../wire/codec.ts";
+import { registerStreamClass } from "../../wire/stream-descriptor.ts";
 import { parseError } from "../../wire/fault.ts";
 import {
   maxChunkBytes,

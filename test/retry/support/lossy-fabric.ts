@@ -10,7 +10,7 @@ import { FakeClock } from "../../../src/base/time/fake-clock.test-support.ts";
 import { resolveBalanceOptions } from "../../../src/connect/connect-options.ts";
 import { Peer } from "../../../src/connect/peer.ts";
 import { PeerConnection } from "../../../src/connect/peer-connection.ts";
-import { reconnectField } from "../../../src/connect/reconnect.ts";
+import { reconnectField } from "../../../src/connect/connect-options.ts";
 import { ServerBackend } from "../../../src/connect/server-backend.ts";
 import { sessionParts } from "../../../src/engine/session-parts.ts";
 import { parseUrl } from "../../../src/fabric/libfabric/url.ts";
