@@ -8,9 +8,8 @@ import { Session } from "../session/connection/session.ts";
 import { Nonce } from "../wire/message.ts";
 import { Backend, type BackendListener } from "./backend.ts";
 import { BackendSet } from "./backend-set.ts";
-import { type BalanceOptions, resolveBalanceOptions } from "./connect-options.ts";
+import { type BalanceOptions, reconnectField, resolveBalanceOptions } from "./connect-options.ts";
 import { PeerConnection } from "./peer-connection.ts";
-import { reconnectField } from "./connect-options.ts";
 
 const nobody = () => Promise.reject(new RpcError({ code: "unavailable", message: "nobody there" }));
 const turn = () => new Promise(setImmediate);

@@ -14,8 +14,8 @@ import { drainingError } from "../session/connection/drain-gate.ts";
 import type { EngineServices } from "../session/connection/engine-services.ts";
 import type { Session } from "../session/connection/session.ts";
 import { isNewer, type LaneAddress, type ToldHealth } from "../wire/handshake.ts";
-import type { PeerEvents, PeerState } from "./peer-state.ts";
 import type { ReconnectOptions } from "./connect-options.ts";
+import type { PeerEvents, PeerState } from "./peer-state.ts";
 import { type ReconnectContext, Reconnector } from "./reconnector.ts";
 
 /** Is told what a connection's owner must know beyond its events: its backend. */

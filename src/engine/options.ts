@@ -23,16 +23,8 @@ import {
 } from "../base/options/options.ts";
 import { type EngineMiddleware, engineMiddlewareFields } from "../call/middleware.ts";
 import { type VerbsChoice, type VerbsOptions, verbsChoice } from "../fabric/rdma/verbs-choice.ts";
-import {
-  type ResolvedSecurity,
-  resolveSecurity,
-  type SecurityOptions,
-} from "../security/security-options.ts";
-import {
-  type AdmissionOptions,
-  admissionFields,
-  completeAdmission,
-} from "../server/admission-options.ts";
+import { resolveSecurity, type SecurityOptions } from "../security/security-options.ts";
+import { type AdmissionOptions, admissionFields, completeAdmission } from "../server/admission-options.ts";
 import type { HandlerErrorListener } from "../server/handler-error-log.ts";
 import type { Implementation } from "../server/implement.ts";
 import { builtinSlots } from "../wire/builtin.ts";
@@ -229,11 +221,7 @@ export function resolveEngineOptions(options: EngineOptionsOf<never>): ResolvedE
 }
 
 /** The limits as given, and those that derive from the budget where none is given. */
-function completeLimits(
-  limits: Resolved<typeof limitFields>,
-  where: string,
-  name: string,
-): EngineLimits {
+function completeLimits(limits: Resolved<typeof limitFields>, where: string, name: string): EngineLimits {
   const memory = processMemory();
   const derived = deriveLimits(limits.memoryBytes ?? defaultMemoryBytes(memory), memory.heapBytes);
   const { maxRequests, maxRequestsInAll, maxSessions = 0 } = limits;

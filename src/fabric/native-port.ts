@@ -4,11 +4,10 @@ import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
-import { extentWords, mostExtents } from "./libfabric/addon.ts";
-import { gauges } from "./libfabric/addon.ts";
+import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import type {
   Absences,
@@ -390,11 +389,7 @@ export class NativePort implements Port {
 /**
  * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
  */
-function boundUrl(
-  scheme: NativeScheme,
-  { address, host, service, name }: OpenedPort,
-  asked: string,
-): string {
+function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
   if (scheme === "shm") return `shm://${name}`;
   if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
   return formatHostUrl(scheme, asked === "" ? host : asked, service);

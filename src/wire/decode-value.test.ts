@@ -2,11 +2,10 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { decodeAt } from "./decode-value.ts";
 import { encode } from "./encode-value.ts";
-import { DecodeError, EncodeError, type RegionCodec } from "./extension.ts";
+import { DecodeError, EncodeError, maxDepth, type RegionCodec } from "./extension.ts";
 import { registerHandleClass } from "./handle-descriptor.ts";
 import { registerRegionClass } from "./region-descriptor.ts";
 import { registerStreamClass } from "./stream-descriptor.ts";
-import { maxDepth } from "./extension.ts";
 
 class Described {}
 registerRegionClass(Described);

@@ -166,7 +166,10 @@ describe("the memory of a decoded value", () => {
 
     it.each([1, 3, 8, 12])("is counted for maps of %i keys", async (count) => {
       const keys = Array.from({ length: count }, (_, i) => `${keyOf(String.fromCharCode(0x41 + i))} 01`);
-      expectCounted(same(100_000, `8${count.toString(16)} ${keys.join("")}`), await import("./decode-value.ts"));
+      expectCounted(
+        same(100_000, `8${count.toString(16)} ${keys.join("")}`),
+        await import("./decode-value.ts"),
+      );
     });
 
     it("is counted for integers in maps that have had doubles", async () => {

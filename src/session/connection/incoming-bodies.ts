@@ -8,9 +8,9 @@ import type { Clock } from "../../base/time/clock.ts";
 import type { Port } from "../../fabric/port.ts";
 import type { Turns } from "../../fabric/progress.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
+import type { CompressionBlock, CompressionFormat } from "../../wire/compressed-body.ts";
 import { decodeAt, decodedHeapBytes } from "../../wire/decode-value.ts";
 import { type RegionCodec, ValueTooLargeError } from "../../wire/extension.ts";
-import type { CompressionBlock, CompressionFormat } from "../../wire/compressed-body.ts";
 import {
   type FrameHead,
   frameFlag,
