@@ -1,6 +1,7 @@
 // The global one is a getter, which costs 8 ns each time.
 import { Buffer } from "node:buffer";
 import { isDate } from "node:util/types";
+import { giveBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import {
   arrayBufferNumber,
   dataViewNumber,
@@ -60,7 +61,7 @@ let encoding = false;
 
 /**
  * Encodes `value` into `into` from `start` on. If it does not fit, the bytes are in another buffer: compare `buffer`
- * with `into`. The result object is reused by the next call.
+ * with `into`. That buffer is body memory, and the caller gives it back. The result object is reused by the next call.
  *
  * @throws EncodeError
  */
@@ -93,13 +94,16 @@ const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
 /** Encodes `value` into a new buffer. For cold paths: handshakes, errors, tests. */
 export function encode(value: unknown, regions?: RegionCodec): Uint8Array {
   const { buffer, start, end } = encodeAt(scratch, 0, value, regions);
-  return Uint8Array.prototype.slice.call(buffer, start, end);
+  const bytes = Uint8Array.prototype.slice.call(buffer, start, end);
+  giveBodyMemory(buffer.buffer);
+  return bytes;
 }
 
-/** Continues in a buffer with room for `bytes` at `at`, and `slack` after them. */
+/** Continues in body memory with room for `bytes` at `at`, and `slack` after them. */
 function grow(at: number, bytes: number): void {
-  const longer = Buffer.allocUnsafeSlow(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
+  const longer = takeBodyMemory(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
   target.copy(longer, 0, 0, at);
+  giveBodyMemory(target.buffer);
   target = longer as Utf8Buffer;
   view = new DataView(longer.buffer, longer.byteOffset, longer.byteLength);
   room = longer.length - slack;
