@@ -87,7 +87,7 @@ const noMessages: readonly RegExp[] = [
   /^Usage: cinnabar|^ {2}--cert FILE|^`cinnabar COMMAND --help`|^Built …|^Locked memory|^Fork safety/,
   /^(Builds|Prints|Makes|Calls|Measures|Loads) .*\.$|^any amount can be pinned$/,
   /^…: connected in … to …$|^… sent, (…|none) answered|^its event loop does not answer$/,
-  /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$/,
+  /^… calls(\/s)?, … |^… at …, … loop$|^listening at …$|^ended: … reads, |^… (reads|writes)\/s …B\/s$/,
   // Scripts for shells, and the manual page.
   /^_cinnabar\(\) \{|^#compdef |^function __cinnabar|^\.Nd |^(1|65 to 80|130, 143, 141): /,
   // Paths, names of ciphers, and the platforms that a message lists.
