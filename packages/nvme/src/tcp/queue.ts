@@ -17,6 +17,7 @@ import { ByteWriter } from "../socket/byte-writer.ts";
 import { Credit } from "../socket/credit.ts";
 import type { Connection } from "../socket/socket-server.ts";
 import { crc32c } from "./crc32c.ts";
+import { FatalError, terminationParts } from "./fatal-error.ts";
 import {
   type CommonHeader,
   type Digests,
@@ -43,20 +44,6 @@ interface Transfer {
   received: number;
   isDamaged: boolean;
   readonly complete: (data: Buffer | undefined) => void;
-}
-
-/** The end of a connection by a fault of the host: what a TermReq says. */
-class FatalError extends Error {
-  readonly fes: number;
-  readonly fei: number;
-  readonly header: Buffer;
-
-  constructor(fes: number, fei: number, header: Buffer) {
-    super();
-    this.fes = fes;
-    this.fei = fei;
-    this.header = header;
-  }
 }
 
 /** One queue of a controller: a connection of NVMe/TCP, the target's side. */
@@ -104,7 +91,7 @@ export class TcpQueue implements Connection, Queue {
       while (!this.#isGone && (await this.#next(admitted)));
     } catch (error) {
       if (!(error instanceof FatalError)) throw error;
-      this.#terminate(error);
+      this.#writer.write(terminationParts(pduType.c2hTermReq, error));
     } finally {
       this.#isGone = true;
       for (const { complete } of this.#transfers.values()) complete(undefined);
@@ -382,22 +369,6 @@ export class TcpQueue implements Connection, Queue {
     header.writeUInt16LE(command.id, 20);
     header.writeUInt16LE(statusField(outcome), 22);
     this.#writer.write(pduParts(pduType.capsuleResp, 0, header, this.#digests));
-  }
-
-  #terminate({ fes, fei, header }: FatalError): void {
-    const request = Buffer.alloc(24);
-    request.writeUInt16LE(fes, 8);
-    request.writeUInt32LE(fei, 10);
-    const parts = pduParts(
-      pduType.c2hTermReq,
-      0,
-      request,
-      { header: false, data: false },
-      header.subarray(0, 128),
-    );
-    // The offending header is data without an offset.
-    request.writeUInt8(0, 3);
-    this.#writer.write(parts);
   }
 }
 
