@@ -144,11 +144,13 @@ describe("cinnabar disk serve", () => {
   });
 
   it("says what to install where the package is missing", async () => {
-    // A copy of the command line that has no packages beside it.
-    await cp(join(program, "../../.."), join(folder, "dist"), { recursive: true });
+    // A copy of the package that has no other beside it.
+    const copy = join(folder, "node_modules/cinnabar");
+    await cp(join(program, "../../.."), join(copy, "dist"), { recursive: true });
+    await cp(join(program, "../../../../package.json"), join(copy, "package.json"));
     const ended = await cinnabar(["disk", "serve", "d.img", "--bytes", "1MiB", "--nbd", "d.sock"], {
       cwd: folder,
-      program: join(folder, "dist/cli/bin/cinnabar.js"),
+      program: join(copy, "dist/cli/bin/cinnabar.js"),
     });
     expect(ended).toEqual({
       status: 1,

@@ -11,7 +11,9 @@ export { type LosesPowerOptions, type LosingDevice, losesPower } from "./device/
 export { type DeviceOptions, memoryDevice, nullDevice } from "./device/memory-device.ts";
 export type { DiscoveredSubsystem } from "./host/discovery.ts";
 export {
+  type NvmeAddress,
   type NvmeConnectionOptions,
+  type NvmeEngineAddress,
   NvmeHost,
   type NvmeHostOptions,
   type NvmeHostStats,
@@ -23,6 +25,7 @@ export { type NbdOptions, type NbdServer, type NbdStats, serveNbd } from "./nbd/
 export {
   type NvmeSubsystem,
   NvmeTarget,
+  type NvmeTargetBase,
   type NvmeTargetOptions,
   type NvmeTargetStats,
 } from "./nvme/target.ts";

@@ -190,7 +190,7 @@ export class Association {
       this.#queues.push(queue);
       void queue.lost.then((reason) => this.end(reason));
       await this.#connect(queue, queueId, entries, controllerId);
-      queue.inCapsuleBytes = inCapsuleBytes;
+      queue.admit(inCapsuleBytes);
     }
     this.#namespaces = await this.#learnNamespaces();
   }

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import {
+  anything,
   boolean,
   checkedBy,
   type FieldsOf,
@@ -13,21 +14,34 @@ import {
   resolveOptions,
   text,
 } from "cinnabar/options";
+import type { Engine } from "cinnabar/standard";
+import { CallSubmissionQueue } from "../calls/submission-queue.ts";
 import { BlockDeviceError } from "../device/block-device.ts";
 import { discoveryNqn } from "../nvme/command.ts";
 import { TcpSubmissionQueue } from "../tcp/submission-queue.ts";
-import { Association } from "./association.ts";
+import { Association, type OpenQueue } from "./association.ts";
 import { type DiscoveredSubsystem, readDiscoveryLog } from "./discovery.ts";
 import { HostNamespace, type NvmeNamespace } from "./nvme-namespace.ts";
 import { type Answer, type HostCommand, QueueLostError } from "./submission-queue.ts";
 
-/** One way to a subsystem: an address of NVMe/TCP. */
-export interface NvmePath {
+/** An address of NVMe/TCP. */
+export interface NvmeAddress {
   /** A name or an address. */
   readonly host: string;
   /** Default: 4420. */
   readonly port?: number;
 }
+
+/** An engine of Cinnabar that serves the `capsules` of a target. */
+export interface NvmeEngineAddress {
+  /** The engine that calls. It stays open. */
+  readonly engine: Engine;
+  /** The URL of the engine that serves. */
+  readonly url: string;
+}
+
+/** One way to a subsystem. */
+export type NvmePath = NvmeAddress | NvmeEngineAddress;
 
 /** What `NvmeHost.connect` and `NvmeHost.discover` have in common. */
 export interface NvmeConnectionOptions {
@@ -67,8 +81,8 @@ export interface NvmeHostOptions extends NvmeConnectionOptions {
 
 /** One path at this moment. */
 export interface NvmePathStats {
-  readonly host: string;
-  readonly port: number;
+  /** `HOST:PORT`, or a URL. */
+  readonly address: string;
   readonly isConnected: boolean;
   /** How often it was connected. */
   readonly connects: number;
@@ -91,11 +105,19 @@ const nqnField = checkedBy((where, name, value): string => {
   return value as string;
 });
 
-const pathFields = {
+const addressFields = {
   host: required(text(1, 255)),
   port: integer(1, 65_535, 4420),
-} satisfies FieldsOf<NvmePath>;
-const pathField = checkedBy((where, name, value) => resolveNested(where, name, value, pathFields));
+} satisfies FieldsOf<NvmeAddress>;
+const engineFields = {
+  engine: required(anything<Engine>()),
+  url: required(text(1, 2048)),
+} satisfies FieldsOf<NvmeEngineAddress>;
+const pathField = checkedBy((where, name, value) =>
+  typeof value === "object" && value !== null && "url" in value
+    ? resolveNested(where, name, value, engineFields)
+    : resolveNested(where, name, value, addressFields),
+);
 
 const connectionFields = {
   hostNqn: nqnField,
@@ -127,8 +149,8 @@ const mayRepeat = ({ status, doNotRetry }: Answer): boolean =>
 
 /** A way to the subsystem, and what it has come to. */
 interface Path {
-  readonly host: string;
-  readonly port: number;
+  readonly address: string;
+  readonly open: OpenQueue;
   association: Association | undefined;
   connects: number;
   lastError: Error | undefined;
@@ -171,9 +193,19 @@ export class NvmeHost implements AsyncDisposable {
     this.#resolved = resolved;
     this.#hostNqn = resolved.hostNqn ?? randomNqn();
     this.#hostId = hostIdOf(this.#hostNqn);
-    this.#paths = resolved.paths.map(({ host, port }) => ({
-      host,
-      port,
+    const { headerDigest: header, dataDigest: data, timeoutMs } = resolved;
+    const { signal } = this.#closing;
+    this.#paths = resolved.paths.map((path) => ({
+      ...("url" in path
+        ? {
+            address: path.url,
+            open: (entries: number) => CallSubmissionQueue.open({ ...path, entries, timeoutMs }, signal),
+          }
+        : {
+            address: `${path.host}:${path.port}`,
+            open: (entries: number) =>
+              TcpSubmissionQueue.open({ ...path, digests: { header, data }, entries, timeoutMs }, signal),
+          }),
       association: undefined,
       connects: 0,
       lastError: undefined,
@@ -195,7 +227,7 @@ export class NvmeHost implements AsyncDisposable {
       await Promise.any(first);
     } catch (error) {
       await host.close();
-      const reasons = host.#paths.map((path) => `${path.host}:${path.port}: ${path.lastError?.message}`);
+      const reasons = host.#paths.map((path) => `${path.address}: ${path.lastError?.message}`);
       throw new Error(`NvmeHost.connect: no path to ${resolved.nqn}: ${reasons.join("; ")}`, {
         cause: error,
       });
@@ -208,9 +240,11 @@ export class NvmeHost implements AsyncDisposable {
    *
    * @throws TypeError or RangeError for options that do not fit. Error where it cannot be asked.
    */
-  static async discover(options: NvmePath & NvmeConnectionOptions): Promise<readonly DiscoveredSubsystem[]> {
+  static async discover(
+    options: NvmeAddress & NvmeConnectionOptions,
+  ): Promise<readonly DiscoveredSubsystem[]> {
     const where = "NvmeHost.discover";
-    const resolved = resolveOptions(where, options, { ...connectionFields, ...pathFields });
+    const resolved = resolveOptions(where, options, { ...connectionFields, ...addressFields });
     const { host, port, timeoutMs, hostNqn = randomNqn() } = resolved;
     const digests = { header: resolved.headerDigest, data: resolved.dataDigest };
     const identity = { hostNqn, hostId: hostIdOf(hostNqn), nqn: discoveryNqn };
@@ -238,8 +272,8 @@ export class NvmeHost implements AsyncDisposable {
   /** Counts at this moment. */
   stats(): NvmeHostStats {
     return {
-      paths: this.#paths.map(({ host, port, association, connects, lastError }) => ({
-        ...{ host, port, connects, lastError },
+      paths: this.#paths.map(({ address, association, connects, lastError }) => ({
+        ...{ address, connects, lastError },
         isConnected: association?.isLost === false,
       })),
       underWay: this.#paths.reduce((sum, { association }) => sum + (association?.underWay ?? 0), 0),
@@ -297,16 +331,11 @@ export class NvmeHost implements AsyncDisposable {
     this.#loops = [...this.#loops, loop()];
   }
 
-  async #associate({ host, port }: Path): Promise<Association> {
-    const { nqn, headerDigest, dataDigest, timeoutMs, queues, queueDepth, keepAliveMs } = this.#resolved;
+  async #associate({ open }: Path): Promise<Association> {
+    const { nqn, queues, queueDepth, keepAliveMs } = this.#resolved;
     const { signal } = this.#closing;
-    const digests = { header: headerDigest, data: dataDigest };
     const identity = { hostNqn: this.#hostNqn, hostId: this.#hostId, nqn };
-    const association = await Association.open(
-      (entries) => TcpSubmissionQueue.open({ host, port, digests, entries, timeoutMs }, signal),
-      { identity, queues, queueDepth, keepAliveMs },
-      signal,
-    );
+    const association = await Association.open(open, { identity, queues, queueDepth, keepAliveMs }, signal);
     const fault = signal.aborted ? "closed" : this.#know(association);
     if (fault === undefined) return association;
     await association.shutDown();

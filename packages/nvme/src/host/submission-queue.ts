@@ -21,8 +21,8 @@ export interface Answer {
 export interface SubmissionQueue {
   /** Commands that wait for their answer or for a place. */
   readonly underWay: number;
-  /** The longest data of a command that the controller takes in its capsule. */
-  inCapsuleBytes: number;
+  /** Learns how long data may be in the capsule of a command, as the controller says it of I/O queues. */
+  admit(inCapsuleBytes: number): void;
   /** Resolves with the reason when the queue has ended. */
   readonly lost: Promise<Error>;
   /**

@@ -8,9 +8,9 @@ import {
   parseCommand,
   sgl,
 } from "../nvme/command.ts";
-import type { Controller, Queue } from "../nvme/controller.ts";
+import type { Connected, Controller, Queue } from "../nvme/controller.ts";
 import { adminInCapsuleBytes, ioInCapsuleBytes, maxTransferBytes } from "../nvme/identify.ts";
-import { type IoWork, ioWork } from "../nvme/io-command.ts";
+import { workOf } from "../nvme/queue-work.ts";
 import { type Completion, type Status, status, statusField } from "../nvme/status.ts";
 import { ByteReader } from "../socket/byte-reader.ts";
 import { ByteWriter } from "../socket/byte-writer.ts";
@@ -31,11 +31,6 @@ import {
 
 /** The longest data of one H2CData, which is told in ICResp. */
 const maxHostDataBytes = 256 * 1024;
-
-/** What a Connect came to: the controller and the number of the queue, or why not. */
-export type Connected =
-  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
-  | { readonly refused: Completion };
 
 /** Data that a host was asked for. */
 interface Transfer {
@@ -268,8 +263,7 @@ export class TcpQueue implements Connection, Queue {
     inCapsule: Buffer,
     isWhole: boolean,
   ): Promise<Completion | undefined> {
-    if (command.flags >>> 6 !== 1 || (command.flags & 3) !== 0) return { status: status.invalidField };
-    const work = this.#workOf(controller, command);
+    const work = workOf(controller, this.#queueId, command);
     if ("code" in work) return { status: work };
     let data: Buffer | undefined = inCapsule;
     let memoryBytes = 0;
@@ -304,22 +298,6 @@ export class TcpQueue implements Connection, Queue {
       this.#sendData(command, completion.data, () => this.#memory.giveBack(memoryBytes));
     else this.#memory.giveBack(memoryBytes);
     return completion;
-  }
-
-  #workOf(controller: Controller, command: Command): IoWork | Status {
-    const { opcode, fabricsType, nsid } = command;
-    if (opcode === fabricsOpcode && (fabricsType === fabrics.connect || this.#queueId !== 0))
-      return status.sequence;
-    if (this.#queueId === 0) {
-      const bytes = controller.bytesOf(command);
-      return bytes > maxTransferBytes
-        ? status.invalidField
-        : { bytes, run: () => controller.execute(command) };
-    }
-    if (!controller.isReady) return status.sequence;
-    const namespace = controller.subsystem.namespaces.get(nsid);
-    if (namespace === undefined) return status.invalidNamespace;
-    return ioWork(command, namespace.device);
   }
 
   #faultOfSgl(command: Command, bytes: number, inCapsuleBytes: number): Status | undefined {

@@ -104,13 +104,13 @@ class Sent {
 /** A queue of NVMe/TCP: one connection, the host's side. */
 export class TcpSubmissionQueue implements SubmissionQueue {
   readonly lost: Promise<Error>;
-  inCapsuleBytes = adminInCapsuleBytes;
   readonly #socket: Socket;
   readonly #reader: ByteReader;
   readonly #writer: ByteWriter;
   readonly #timeoutMs: number;
   readonly #ids: CommandIds;
   readonly #sent = new Map<number, Sent>();
+  #inCapsuleBytes = adminInCapsuleBytes;
   #digests = noDigests;
   #maxHostDataBytes = 0;
   #reason: Error | undefined;
@@ -155,6 +155,10 @@ export class TcpSubmissionQueue implements SubmissionQueue {
 
   get underWay(): number {
     return this.#sent.size + this.#ids.waiting;
+  }
+
+  admit(inCapsuleBytes: number): void {
+    this.#inCapsuleBytes = inCapsuleBytes;
   }
 
   async submit(command: HostCommand, signal?: AbortSignal): Promise<Answer> {
@@ -241,7 +245,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     entry.copy(header, 8);
     header.writeUInt16LE(sent.id, 10);
     header.writeUInt32LE((fromHost ?? toHost)?.length ?? 0, 40);
-    const isInCapsule = fromHost !== undefined && fromHost.length <= this.inCapsuleBytes;
+    const isInCapsule = fromHost !== undefined && fromHost.length <= this.#inCapsuleBytes;
     header.writeUInt8(isInCapsule ? sgl.inCapsule : sgl.transport, 47);
     if (!isInCapsule) {
       this.#writer.write(pduParts(pduType.capsuleCmd, 0, header, this.#digests));
