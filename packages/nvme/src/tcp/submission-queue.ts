@@ -313,7 +313,7 @@ export class TcpSubmissionQueue implements SubmissionQueue {
     const isLast = (flags & pduFlag.last) !== 0;
     const isAnswer = (flags & pduFlag.success) !== 0;
     if (isLast !== (end === into.length) || (isAnswer && !isLast))
-      throw faultOf(fatal.field, 1, header, "flag of the last data");
+      throw faultOf(fatal.field, 1, header, "flag of last data");
     const part = sent.isAbandoned ? Buffer.allocUnsafe(dataBytes) : into.subarray(sent.moved, end);
     sent.moved = end;
     sent.hold();
