@@ -79,11 +79,9 @@ export class CallSubmissionQueue implements SubmissionQueue {
     this.#calls++;
     try {
       if (this.#reason !== undefined) throw new QueueLostError(false, this.#reason);
-      const ending = this.#ending.signal;
-      return await this.#call(command, {
-        signal: signal === undefined ? ending : AbortSignal.any([signal, ending]),
-        timeoutMs: this.#timeoutMs,
-      });
+      const timeoutMs = this.#timeoutMs;
+      // The end of the peer ends its calls.
+      return await this.#call(command, signal === undefined ? { timeoutMs } : { timeoutMs, signal });
     } catch (error) {
       if (signal?.aborted === true) throw signal.reason;
       if (!(error instanceof RpcError)) throw error;
@@ -141,7 +139,7 @@ export class CallSubmissionQueue implements SubmissionQueue {
     }
   }
 
-  async #call(command: HostCommand, options: { signal: AbortSignal; timeoutMs: number }): Promise<Answer> {
+  async #call(command: HostCommand, options: { signal?: AbortSignal; timeoutMs: number }): Promise<Answer> {
     const { fromHost, toHost } = command;
     const key = this.#key as bigint;
     if (fromHost !== undefined && fromHost.length > this.#dataBytes)

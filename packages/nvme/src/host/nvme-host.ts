@@ -374,7 +374,8 @@ export class NvmeHost implements AsyncDisposable {
     const { keepAliveMs } = this.#resolved;
     const doubts: Doubt[] = [];
     for (let repetitions = 0; ; this.#repeated++) {
-      const path = await this.#pathFor(doubts, signal);
+      let path = doubts.length === 0 ? this.#paths.find(isOpen) : undefined;
+      path ??= await this.#pathFor(doubts, signal);
       const { connects } = path;
       let answer: Answer;
       try {
