@@ -226,8 +226,9 @@ export class NvmeHost implements AsyncDisposable {
     try {
       await Promise.any(first);
     } catch (error) {
+      const { errors } = error as AggregateError;
+      const reasons = host.#paths.map(({ address }, index) => `${address}: ${errors[index].message}`);
       await host.close();
-      const reasons = host.#paths.map((path) => `${path.address}: ${path.lastError?.message}`);
       throw new Error(`NvmeHost.connect: no path to ${resolved.nqn}: ${reasons.join("; ")}`, {
         cause: error,
       });
@@ -320,7 +321,7 @@ export class NvmeHost implements AsyncDisposable {
           if (!this.#paths.some((one) => one.association !== undefined)) this.#lostMs = performance.now();
           this.#changed();
         } catch (error) {
-          path.lastError = error as Error;
+          if (!signal.aborted) path.lastError = error as Error;
           failed(error as Error);
         }
         // A target that accepts and ends at once is not asked without a pause.
