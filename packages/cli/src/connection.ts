@@ -93,6 +93,8 @@ export interface Connection {
   readonly hasTimeout: boolean;
   /** Connects. @throws UsageError for a malformed URL, CommandError with the remedy. */
   dial(url: string): Promise<Peer>;
+  /** The same with an engine of its own, which only connects, and which is closed with the first. @throws CommandError. */
+  another(): Promise<Connection>;
 }
 
 /**
@@ -112,17 +114,22 @@ export async function withEngine(
   const timeoutMs =
     values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
   const ending = endOfProcess();
-  let engine: Engine | undefined;
-  try {
-    engine = await openEngine(values, serving);
-    const status = await work({
+  const engines: Engine[] = [];
+  const open = async (options: EngineOptions): Promise<Connection> => {
+    const engine = await openEngine(values, options);
+    engines.push(engine);
+    return {
       engine,
       signal: ending.signal,
       timeoutMs,
       hasTimeout: values.timeout !== undefined,
       // Connecting takes no signal: Ctrl-C does not wait for it.
-      dial: (url) => Promise.race([dial(engine as Engine, url, timeoutMs, values.name), ending.aborted]),
-    });
+      dial: (url) => Promise.race([dial(engine, url, timeoutMs, values.name), ending.aborted]),
+      another: () => open({}),
+    };
+  };
+  try {
+    const status = await work(await open(serving));
     return ending.status ?? status;
   } catch (error) {
     if (error instanceof UsageError) throw error;
@@ -131,7 +138,7 @@ export async function withEngine(
     terminal.complain(`cinnabar ${command}: ${message}`);
     return status;
   } finally {
-    await engine?.close();
+    await Promise.all(engines.map((engine) => engine.close()));
     ending.release();
   }
 }
