@@ -88,7 +88,7 @@ export const bench: Command = {
     const { values, positionals } = argumentsOf(args, options);
     const [first, ...more] = positionals;
     if (first === undefined && values.group === undefined)
-      throw new UsageError("expected at least one URL, or serve");
+      throw new UsageError("expected at least one URL, --group or serve");
     const random = seededRandom(integer("--seed", values.seed, 0, 2 ** 32 - 1));
     if (first !== "serve") return measure(positionals, values, random, terminal);
     if (more.length > 0) throw new UsageError(`unexpected argument "${more[0]}"`);
@@ -235,7 +235,7 @@ function wayOf({ inline, bulk, method }: Values): Way {
     throw new UsageError("--inline and --bulk exclude each other");
   if (method !== undefined && (inline !== undefined || bulk !== undefined))
     throw new UsageError(
-      "--inline and --bulk are for `bench serve`, and --method names another server's method",
+      "--inline and --bulk say how bytes go to `bench serve`, and --method names another method",
     );
   if (inline !== undefined && inline !== "both" && inline !== "input" && inline !== "output")
     throw new UsageError(`--inline must be both, input or output, it is "${inline}"`);
