@@ -169,12 +169,16 @@ function oneLine(text: string): string {
 }
 
 async function dial(engine: Engine, url: string, timeoutMs: number, name: string | undefined): Promise<Peer> {
+  const startMs = performance.now();
   try {
     return await engine.connect(url, { timeoutMs, ...(name === undefined ? {} : { name }) });
   } catch (error) {
     if (error instanceof TypeError || error instanceof RangeError)
       throw new UsageError(oneLine(error.message));
-    throw commandError(error);
+    const { message, status } = commandError(error);
+    // A server that computes takes no connections, and one that is not there may be as silent.
+    const isSilent = performance.now() - startMs >= timeoutMs;
+    throw new CommandError(isSilent ? `${message} Its event loop may be blocked.` : message, status, error);
   }
 }
 
