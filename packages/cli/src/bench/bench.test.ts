@@ -145,7 +145,7 @@ describe("a run", () => {
   });
 
   it("skips and counts the calls for which too many are in flight, and says so", async () => {
-    const { tally } = await simulated({ concurrency: 10, durationMs: 1000 }, "20ms", 0);
+    const { tally } = await simulated({ concurrency: 10, durationMs: 1000, arrivals: "constant" }, "20ms", 0);
     // 10 calls of 20 ms at once are 500 in a second.
     expectAbout(tally.started, 500);
     expect(tally.started + tally.skipped).toBeGreaterThan(900);

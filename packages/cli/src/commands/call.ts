@@ -14,7 +14,7 @@ import {
   statusOf,
   withEngine,
 } from "../connection.ts";
-import { fileOf, jsonOfValue, plain, valueOfJson } from "../json-values.ts";
+import { fileOf, jsonOfValue, parsedJson, plain, valueOfJson } from "../json-values.ts";
 import { clientOf, methodName, type RemoteMethod, remoteMethod } from "../remote-method.ts";
 import { faultOfJson } from "../schema-check.ts";
 import type { Terminal } from "../terminal.ts";
