@@ -108,16 +108,27 @@ export function benchServer(injector: Injector, pool: Pool): Implementation {
     },
     async get({ from }, call) {
       await injector.inject();
-      using memory = pool.take(Math.max(1, from.byteLength), { zero: false });
-      await call.get(from, memory.bytes.subarray(0, from.byteLength));
+      await withMemory(pool, from.byteLength, (memory) => call.get(from, memory));
     },
     async put({ into }, call) {
       await injector.inject();
-      using memory = pool.take(Math.max(1, into.byteLength), { zero: false });
-      await call.put(memory.bytes.subarray(0, into.byteLength), into);
+      await withMemory(pool, into.byteLength, (memory) => call.put(memory, into));
     },
     cpu: () => cpuUs(),
   });
+}
+
+async function withMemory(
+  pool: Pool,
+  bytes: number,
+  move: (memory: Uint8Array) => Promise<unknown>,
+): Promise<void> {
+  const memory = pool.take(bytes, { zero: false });
+  try {
+    await move(memory.bytes);
+  } finally {
+    memory.dispose();
+  }
 }
 
 /** Processor time of this process so far, in microseconds. */

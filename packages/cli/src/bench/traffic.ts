@@ -1,4 +1,4 @@
-import { type Engine, type Peer, RpcError } from "cinnabar/standard";
+import { type Engine, type Peer, type Region, RpcError } from "cinnabar/standard";
 import { UsageError } from "../command.ts";
 import type { Connection } from "../connection.ts";
 import { parsedJson, valueOfJson } from "../json-values.ts";
@@ -54,20 +54,29 @@ export function benchTarget(
     async output(signal) {
       return (await client.give(Math.round(size()), { signal })).length;
     },
-    async from(signal) {
-      const bytes = Math.max(1, Math.round(size()));
-      using memory = engine.pool.take(bytes, { access: "read", zero: false });
-      await client.get({ from: memory.region }, { signal });
-      return bytes;
-    },
-    async into(signal) {
-      const bytes = Math.max(1, Math.round(size()));
-      using memory = engine.pool.take(bytes, { access: "write", zero: false });
-      await client.put({ into: memory.region }, { signal });
-      return bytes;
-    },
+    from: (signal) =>
+      withMemory(engine, size(), "read", (region) => client.get({ from: region }, { signal })),
+    into: (signal) =>
+      withMemory(engine, size(), "write", (region) => client.put({ into: region }, { signal })),
   };
   return { url, call: calls[way] };
+}
+
+/** Lends memory of the pool to a call, and resolves to its length. */
+async function withMemory<A extends "read" | "write">(
+  engine: Engine,
+  size: number,
+  access: A,
+  call: (region: Region<A>) => Promise<void>,
+): Promise<number> {
+  const bytes = Math.max(1, Math.round(size));
+  const memory = engine.pool.take(bytes, { access, zero: false });
+  try {
+    await call(memory.region);
+  } finally {
+    memory.dispose();
+  }
+  return bytes;
 }
 
 /** A method to load, with the JSON of its input. */
