@@ -106,6 +106,7 @@ function serve(values: Values, random: () => number, terminal: Terminal): Promis
     listen: values.listen ?? ["tcp://127.0.0.1:0"],
     serve: (opening) => [benchServer(injector, opening.pool)],
     reflection: true,
+    inspection: true,
     onHandlerError: () => {},
   };
   return withEngine(
