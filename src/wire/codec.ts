@@ -1,5 +1,6 @@
 // The global one is a getter, which costs 8 ns each time.
 import { Buffer } from "node:buffer";
+import { giveBodyMemory } from "./body-memory.ts";
 import { decodeValue } from "./decode-value.ts";
 import { encodeTarget, encodeValue } from "./encode-value.ts";
 import {
@@ -92,8 +93,9 @@ const encoded: Encoded = { buffer: Buffer.alloc(0), start: 0, end: 0 };
 let encoding = false;
 
 /**
- * Encodes `value` into `target` from `start` on. If it does not fit, the bytes are in another buffer;
- * compare `buffer` with `target`. The result object is reused by the next call. Throws EncodeError.
+ * Encodes `value` into `target` from `start` on. If it does not fit, the bytes are in another buffer: compare `buffer`
+ * with `target`. That one is body memory, and the caller's to give back. The result object is reused by the next call.
+ * Throws EncodeError.
  */
 export function encodeAt(
   target: EncodeTarget,
@@ -126,7 +128,9 @@ const scratch: EncodeTarget = Buffer.allocUnsafeSlow(16 * 1024);
 /** Encodes `value` into a new buffer. For cold paths: handshakes, errors, tests. */
 export function encode(value: unknown, regions?: RegionCodec): Uint8Array {
   const { buffer, start, end } = encodeAt(scratch, 0, value, regions);
-  return Uint8Array.prototype.slice.call(buffer, start, end);
+  const bytes = Uint8Array.prototype.slice.call(buffer, start, end);
+  giveBodyMemory(buffer.buffer);
+  return bytes;
 }
 
 /** No limit. The highest that V8 holds without an object. */

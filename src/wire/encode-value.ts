@@ -1,4 +1,5 @@
 import { isDate } from "node:util/types";
+import { giveBodyMemory, takeBodyMemory } from "./body-memory.ts";
 import {
   arrayBufferNumber,
   dataViewNumber,
@@ -69,10 +70,11 @@ export function encodeTarget(): Buffer {
   return target;
 }
 
-/** Continues in a buffer with room for `bytes` at `at`, and `slack` after them. */
+/** Continues in body memory with room for `bytes` at `at`, and `slack` after them. */
 function grow(at: number, bytes: number): void {
-  const longer = Buffer.allocUnsafeSlow(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
+  const longer = takeBodyMemory(Math.max(2 * target.length, at + bytes + slack, minGrownBytes));
   target.copy(longer, 0, 0, at);
+  giveBodyMemory(target.buffer);
   target = longer as Utf8Buffer;
   view = new DataView(longer.buffer, longer.byteOffset, longer.byteLength);
   room = longer.length - slack;
