@@ -10,7 +10,7 @@ const suite = "bookworm";
 const architectures = /** @type {Record<string, string>} */ ({ x64: "amd64", arm64: "arm64" });
 
 /**
- * Puts programs of others that tests of groups start into `build/`, from Debian's packages. They are not installed: the
+ * Puts programs of others that tests of groups and of the command line start into `build/`, from Debian's packages. They are not installed: the
  * package of etcd would start a service. Where one cannot be had, its tests are skipped, and this says so.
  */
 export async function getProgramsOfTests() {
@@ -19,6 +19,7 @@ export async function getProgramsOfTests() {
     ...["openmpi-bin", "openmpi-common", "libopenmpi3", "libpmix2", "libhwloc15", "libmunge2", "libucx0"],
     ...["libevent-2.1-7", "libevent-core-2.1-7", "libevent-pthreads-2.1-7"],
   ]);
+  await getProgram("tmux", "usr/bin/tmux", ["tmux", "libevent-core-2.1-7", "libtinfo6", "libutempter0"]);
 }
 
 /** Puts Prometheus and its promtool into `build/`, for the stage that asks it for what an engine exports. */

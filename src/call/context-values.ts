@@ -23,23 +23,25 @@ export function contextKey<T>(name: string): ContextKey<T> {
 
 /** The values of one call by their keys. */
 export class ContextValues {
-  readonly #values = new Map<ContextKey<unknown>, unknown>();
+  /** Made by the first `set`: most calls have none. */
+  #values: Map<ContextKey<unknown>, unknown> | undefined;
 
   /** The value; undefined if nobody has set one. */
   get<T>(key: ContextKey<T>): T | undefined {
-    return this.#values.get(key) as T | undefined;
+    return this.#values?.get(key) as T | undefined;
   }
 
   set<T>(key: ContextKey<T>, value: T): this {
+    this.#values ??= new Map();
     this.#values.set(key, value);
     return this;
   }
 
   has(key: ContextKey<unknown>): boolean {
-    return this.#values.has(key);
+    return this.#values?.has(key) ?? false;
   }
 
   delete(key: ContextKey<unknown>): boolean {
-    return this.#values.delete(key);
+    return this.#values?.delete(key) ?? false;
   }
 }

@@ -18,6 +18,9 @@ export type AnyCallOptions = Pick<
   "timeoutMs" | "inherit" | "signal" | "metadata" | "onHeaders" | "onTrailers" | "context"
 >;
 
+/** Those of the call itself, which middleware makes. */
+type InnerOptions = { -readonly [name in keyof AnyCallOptions]: AnyCallOptions[name] };
+
 /** Makes a call without items through middleware. */
 export function callThrough(
   chain: readonly Middleware[],
@@ -186,9 +189,8 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
     const left = this.timeLeftMs;
     this.headers = noMetadata;
     this.trailers = noMetadata;
-    return this.make(this.input, {
+    const options: InnerOptions = {
       ...this.#options,
-      ...(left === Number.POSITIVE_INFINITY ? {} : { timeoutMs: Math.max(1, Math.ceil(left)) }),
       metadata: this.metadata,
       onHeaders: (headers) => {
         this.headers = headers;
@@ -200,7 +202,9 @@ export abstract class ClientMiddlewareCall extends MadeCall implements Middlewar
       onTrailers: (trailers) => {
         this.trailers = trailers;
       },
-    });
+    };
+    if (left < Number.POSITIVE_INFINITY) options.timeoutMs = Math.max(1, Math.ceil(left));
+    return this.make(this.input, options);
   }
 
   /** What middleware threw, as an error of the call. */

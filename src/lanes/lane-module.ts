@@ -1,5 +1,7 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import { withTimeout } from "../base/time/with-timeout.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { ServeOption } from "../engine/options.ts";
 import { type Implementation, isImplementation } from "../server/implement.ts";
 import { faultOfRules, type LaneRules } from "./lane-security.ts";
 
@@ -28,7 +30,11 @@ export interface LaneContext {
  * };
  */
 export interface LaneServices {
-  readonly serve: readonly Implementation[];
+  /**
+   * The services, or a function that makes them of the lane's engine, before it listens. Each lane has an engine of its
+   * own: its `health` is that of the lane, and clients send no calls to a lane that does not serve. The lane closes it.
+   */
+  readonly serve: ServeOption<Engine>;
   /**
    * Who may call what: the functions of the option `security`, which `openLanes` must have then. Default: none, so that
    * every peer that is let in may call every method.
@@ -94,7 +100,7 @@ export async function loadServices(
   } catch (cause) {
     throw failed(`${where} failed to make its services: ${text(cause)}`, cause);
   }
-  const services = servicesOf(made);
+  const services = servicesOf(where, made);
   if (services !== undefined) {
     assertRules(where, services.security, isSecured);
     return services;
@@ -130,15 +136,38 @@ function assertRules(where: string, rules: unknown, isSecured: boolean): void {
     throw failed(`${where} gives "security", and openLanes has no such option: give it, {} for shm alone`);
 }
 
-function servicesOf(made: unknown): LaneServices | undefined {
+function servicesOf(where: string, made: unknown): LaneServices | undefined {
   if (isImplementation(made)) return { serve: [made] };
-  if (Array.isArray(made)) return made.every(isImplementation) ? { serve: made } : undefined;
+  if (Array.isArray(made)) return isServed(made) ? { serve: made } : undefined;
   if (typeof made !== "object" || made === null) return undefined;
-  const { serve, close, security } = made as Partial<LaneServices>;
-  if (!Array.isArray(serve) || !serve.every(isImplementation)) return undefined;
+  const { serve: given, close, security } = made as Partial<LaneServices>;
+  const serve = typeof given === "function" ? servesOf(where, given.bind(made)) : given;
+  if (serve === undefined || !(typeof serve === "function" || isServed(serve))) return undefined;
   const services = security === undefined ? { serve } : { serve, security };
   if (close === undefined) return services;
   return typeof close === "function" ? { ...services, close: () => close.call(made) } : undefined;
+}
+
+const isServed = (made: unknown): made is readonly Implementation[] =>
+  Array.isArray(made) && made.every(isImplementation);
+
+/** The function that makes the services of an engine, with errors that name the module. */
+function servesOf(
+  where: string,
+  serve: (engine: Engine) => unknown,
+): (engine: Engine) => Promise<readonly Implementation[]> {
+  return async (engine) => {
+    let made: unknown;
+    try {
+      made = await serve(engine);
+    } catch (cause) {
+      throw failed(`${where} failed to make its services: ${text(cause)}`, cause);
+    }
+    if (isServed(made)) return made;
+    throw failed(
+      `the function serve of ${where} must give an array of what implement() returns; it gave ${describe(made)}`,
+    );
+  };
 }
 
 function failed(message: string, cause?: unknown): RpcError {

@@ -17,7 +17,7 @@ export function handleThrough(
   const method = contract.methods[name] as AnyMethod;
   return (input, context) => {
     const call = new ServerMiddlewareCall(contract, name, method, input, context);
-    return runChain(chain, call, async () => handler(call.input, context));
+    return runChain(chain, call, () => handler(call.input, context));
   };
 }
 

@@ -1,167 +1,36 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Engine, type EngineOptions, implement, oneWay, serverStream, service, unary } from "cinnabar";
+import { implement, service, unary } from "cinnabar";
 import { Inspection } from "cinnabar/inspect";
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import { z } from "zod";
-import { run } from "../../packages/cli/src/run.ts";
+import { afterEach, describe, expect, it } from "vitest";
+import { type Ended, inProcess, program, start } from "./support/command-line.ts";
+import {
+  Block,
+  endAll,
+  ends,
+  open,
+  secret,
+  serve,
+  serveApart,
+  track,
+  Work,
+} from "./support/watched-server.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const program = `${root}dist/cli/bin/cinnabar.js`;
 const env = { ...process.env, NODE_OPTIONS: "" };
 
-const Work = service("work.v1", {
-  ping: unary({ input: z.string(), output: z.string() }),
-  hold: unary({ output: z.string() }),
-  slow: unary(),
-  fail: unary(),
-  count: serverStream({ output: z.int() }),
-});
+afterEach(endAll);
 
-const secret = "nobody may see this";
-
-/** What the tests have opened, ended in the reverse order. */
-const ends: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
-
-async function open(options: EngineOptions = {}): Promise<Engine> {
-  const engine = await Engine.open(options);
-  ends.push(() => engine.close());
-  return engine;
-}
-
-interface Served {
-  readonly engine: Engine;
-  readonly url: string;
-  /** Lets the calls of `hold` end. */
-  release(): void;
-}
-
-/** A server that lets others look into it. Sockets of Node need no addon. */
-async function serve(options: EngineOptions = {}): Promise<Served> {
-  let release = () => {};
-  const gate = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  const implementation = implement(Work, {
-    ping: (text) => text,
-    hold: async () => {
-      await gate;
-      return "done";
-    },
-    // Longer than the shortest time that a command can ask for.
-    slow: () => pause(5),
-    fail: () => {
-      throw new Error(secret);
-    },
-    count: async function* () {
-      yield 1;
-      await gate;
-    },
-  });
-  const engine = await open({
-    listen: "net://127.0.0.1:0",
-    serve: [implementation],
-    inspection: true,
-    onHandlerError: () => {},
-    ...options,
-  });
-  ends.push(release);
-  return { engine, url: engine.urls[0] as string, release };
-}
-
-interface Ended {
-  readonly status: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
+/** `cinnabar ARGUMENTS` in this process. A busy machine may be slow to answer. */
+const cinnabar = (...args: string[]): Promise<Ended> => inProcess([...args, "--timeout", "30s"]);
 
 /** `cinnabar ARGUMENTS` while it runs. */
-class Running {
-  readonly child: ChildProcess;
-  readonly ended: Promise<Ended>;
-  stdout = "";
-  stderr = "";
-  readonly #onText = new Set<() => void>();
-
-  constructor(args: readonly string[], command = process.execPath, first: readonly string[] = [program]) {
-    this.child = spawn(command, [...first, ...args], { env, cwd: root, stdio: ["ignore", "pipe", "pipe"] });
-    this.child.stdout?.on("data", (text) => {
-      this.stdout += text;
-      for (const listener of this.#onText) listener();
-    });
-    this.child.stderr?.on("data", (text) => {
-      this.stderr += text;
-      for (const listener of this.#onText) listener();
-    });
-    this.ended = once(this.child, "close").then(([status]) => ({
-      status,
-      stdout: this.stdout,
-      stderr: this.stderr,
-    }));
-    ends.push(() => this.child.exitCode === null && this.child.kill("SIGKILL") && this.ended);
-  }
-
-  /** Resolves when what was printed has this. */
-  async has(pattern: RegExp, where: "stdout" | "stderr" = "stdout"): Promise<void> {
-    while (!pattern.test(this[where])) {
-      const text = new Promise<void>((resolve) => {
-        this.#onText.add(resolve);
-      });
-      const ended = await Promise.race([text, this.ended]);
-      if (ended !== undefined && !pattern.test(this[where]))
-        throw new Error(`it has ended with ${JSON.stringify(ended)} and has not printed ${pattern}`);
-    }
-  }
-}
-
-/** The same in this process. A busy machine may be slow to answer. */
-async function cinnabar(...args: string[]): Promise<Ended> {
-  const ended = { stdout: "", stderr: "" };
-  const status = await run([...args, "--timeout", "30s"], {
-    columns: Number.POSITIVE_INFINITY,
-    print: (text) => {
-      ended.stdout += `${text}\n`;
-    },
-    complain: (text) => {
-      ended.stderr += `${text}\n`;
-    },
-    paint: (_, text) => text,
-  });
-  return { status, ...ended };
-}
-
-/** A server in a process of its own. `blocks`: it computes without an end once it is asked to. */
-async function serveApart(): Promise<{ readonly child: ChildProcess; readonly url: string }> {
-  const text = `
-    import { Engine, implement, oneWay, service } from "cinnabar/standard";
-    const Block = service("block.v1", { block: oneWay() });
-    const block = implement(Block, { block() { for (;;); } });
-    const engine = await Engine.open({ listen: process.argv[1], serve: [block], inspection: true });
-    console.log(engine.urls[0]);`;
-  const running = new Running(["net://127.0.0.1:0"], process.execPath, [
-    "--input-type=module",
-    "-e",
-    text,
-    "--",
-  ]);
-  await running.has(/\n/);
-  return { child: running.child, url: running.stdout.trim() };
-}
-
-const Block = service("block.v1", { block: oneWay() });
-
-beforeAll(() => {
-  if (!existsSync(program)) throw new Error("the command line is not built: `npm run setup` builds it");
-});
+const running = (...args: string[]) => track(start(args));
 
 describe("cinnabar top", () => {
   it("prints one interval as JSON, with rates, percentiles and open calls by method", {
@@ -214,6 +83,27 @@ describe("cinnabar top", () => {
     expect(p99Ms).toBeGreaterThanOrEqual(p50Ms as number);
     expect(byName.get("work.v1/fail")?.errorsPerSecond).toBeCloseTo(
       byName.get("work.v1/fail")?.callsPerSecond ?? -1,
+    );
+  });
+
+  it("shows the members that the file of a group names", { timeout: 60_000 }, async () => {
+    const servers = [await serve(), await serve(), await serve()];
+    const folder = mkdtempSync(join(tmpdir(), "cinnabar-"));
+    ends.push(() => rmSync(folder, { recursive: true }));
+    const file = join(folder, "store.json");
+    const members = servers.map(({ url }, rank) => ({ rank, urls: [url] }));
+    writeFileSync(file, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 1, members }));
+    for (const { url } of servers) await (await (await open()).connect(url)).client(Work).ping("a");
+    const { status, stdout } = await cinnabar("top", "--group", file, "--once", "--every", "100ms", "--json");
+    expect(status).toBe(0);
+    const { engines, methods } = JSON.parse(stdout);
+    expect(engines.map(({ url, state }: { url: string; state: string }) => [url, state])).toEqual(
+      servers.map(({ url }) => [url, "serving"]),
+    );
+    // One row for the method, of all members together.
+    expect(methods.map(({ method }: { method: string }) => method)).toEqual(["work.v1/ping"]);
+    expect((await cinnabar("why", "--group", file, servers[0]?.url as string)).stdout).toBe(
+      "no call is open\n",
     );
   });
 
@@ -270,30 +160,30 @@ describe("cinnabar top", () => {
 
   it("follows an engine through its death and its restart", { timeout: 60_000 }, async () => {
     const first = await serve();
-    const running = new Running(["top", first.url, "--every", "100ms"]);
-    await running.has(/ serving /);
+    const shown = running("top", first.url, "--every", "100ms");
+    await shown.has(/ serving /);
     await first.engine.close();
-    await running.has(/ lost /);
+    await shown.has(/ lost /);
     await serve({ listen: first.url });
-    running.stdout = "";
-    await running.has(/ serving /);
-    running.child.kill("SIGINT");
-    expect(await running.ended).toMatchObject({ status: 130, stderr: "" });
+    shown.forget();
+    await shown.has(/ serving /);
+    shown.child.kill("SIGINT");
+    expect(await shown.ended).toMatchObject({ status: 130, stderr: "" });
   });
 
   it("says that an engine drains, and then that it is gone", { timeout: 60_000 }, async () => {
     const { engine, url, release } = await serve();
     const held = (await (await open()).connect(url)).client(Work).hold({ timeoutMs: 60_000 });
-    const running = new Running(["top", url, "--every", "100ms"]);
-    await running.has(/ serving /);
+    const shown = running("top", url, "--every", "100ms");
+    await shown.has(/ serving /);
     const drained = engine.drain({ graceMs: 60_000 });
-    await running.has(/ draining /);
+    await shown.has(/ draining /);
     release();
     expect(await held).toBe("done");
     expect((await drained).aborted).toEqual([]);
-    await running.has(/ lost /);
-    running.child.kill("SIGTERM");
-    expect((await running.ended).status).toBe(143);
+    await shown.has(/ lost /);
+    shown.child.kill("SIGTERM");
+    expect((await shown.ended).status).toBe(143);
   });
 });
 
@@ -421,7 +311,7 @@ describe("an engine that cannot be looked into", () => {
 
   it("is killed while a command looks: one line, and status 78", { timeout: 60_000 }, async () => {
     const { child, url } = await serveApart();
-    const tail = new Running(["tail", url]);
+    const tail = running("tail", url);
     const client = await open();
     const inspection = (await client.connect(url)).client(Inspection);
     while ((await inspection.snapshot()).peers.length < 2) await new Promise(setImmediate);
@@ -435,7 +325,7 @@ describe("an engine that cannot be looked into", () => {
     const { url } = await serveApart();
     const client = await open();
     const peer = await client.connect(url);
-    const top = new Running(["top", url, "--once", "--every", "60s", "--timeout", "2s"]);
+    const top = running("top", url, "--once", "--every", "60s", "--timeout", "2s");
     const inspection = peer.client(Inspection);
     while ((await inspection.snapshot()).peers.length < 2) await new Promise(setImmediate);
     await peer.client(Block).block();
@@ -445,7 +335,7 @@ describe("an engine that cannot be looked into", () => {
   });
 
   it.each([
-    [["top"], "expected at least one URL"],
+    [["top"], "expected at least one URL, or --group"],
     [["top", "net://a:1", "net://a:1"], "net://a:1 is named twice"],
     [["top", "net://a:1", "--sort", "size"], "--sort must be one of calls, errors, open, p50, p99, method"],
     [["top", "net://a:1", "--every", "1ms"], "--every must be at least 100ms"],
@@ -475,9 +365,16 @@ describe("commands of the guide", () => {
     const servers = [await serve(), await serve()];
     const urls = servers.map(({ url }) => url);
     const work = (await (await open()).connect(urls[0] as string)).client(Work);
+    const folder = mkdtempSync(join(tmpdir(), "cinnabar-"));
+    ends.push(() => rmSync(folder, { recursive: true }));
+    const group = join(folder, "store.json");
+    const members = urls.map((url, rank) => ({ rank, urls: [url] }));
+    writeFileSync(group, JSON.stringify({ cinnabarGroup: 1, group: "store", version: 1, members }));
     const words = text.split(" ").slice(1);
     let at = 0;
-    const args = words.map((word) => (word.startsWith("tcp://") ? (urls[at++] as string) : word));
+    const args = words.map((word) =>
+      word.startsWith("tcp://") ? (urls[at++] as string) : word === "store.json" ? group : word,
+    );
     // What goes on without an end is given one. Shorter intervals show the same.
     const [command] = args;
     const every = args.indexOf("--every");

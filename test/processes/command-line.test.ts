@@ -5,8 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Engine, type EngineOptions } from "cinnabar";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { run } from "../../packages/cli/src/run.ts";
-import { cinnabar, program, start } from "./support/command-line.ts";
+import { cinnabar, inProcess, program, start } from "./support/command-line.ts";
 import { names, servedFiles } from "./support/files-service.ts";
 
 // Real processes against an engine of this process. It needs neither the addon nor libfabric.
@@ -46,18 +45,6 @@ afterAll(async () => {
 /** `cinnabar call URL ARGUMENTS`. */
 const call = (args: readonly string[], input = "") =>
   cinnabar(["call", url, ...args, ...patient], { input, cwd: folder });
-
-/** `cinnabar ARGUMENTS` in this process: what it refuses costs no process of its own. */
-async function inProcess(args: readonly string[]) {
-  const lines = { out: [] as string[], err: [] as string[] };
-  const status = await run(args, {
-    columns: Number.POSITIVE_INFINITY,
-    print: (text) => lines.out.push(text),
-    complain: (text) => lines.err.push(text),
-    paint: (_, text) => text,
-  });
-  return { status, ...lines };
-}
 
 describe("cinnabar list and describe", () => {
   it("print methods, and what they take and give", async () => {
@@ -106,10 +93,10 @@ describe("cinnabar call", () => {
     ["no memory", ["files.v1/read", '{"path":"a"}'], "input.into is memory: give it by --bulk into=@FILE"],
   ])("refuses %s with status 2 and one line, and sends nothing", async (_, args, complaint) => {
     const [method = "", ...input] = args;
-    const { status, out, err } = await inProcess(["call", url, method, ...input, ...patient]);
-    expect({ status, out }).toEqual({ status: 2, out: [] });
-    expect(err).toEqual([expect.stringContaining(complaint)]);
-    expect(err[0]).toMatch(/^cinnabar call: [^\n]+; see `cinnabar call --help`$/);
+    const { status, stdout, stderr } = await inProcess(["call", url, method, ...input, ...patient]);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: "" });
+    expect(stderr).toContain(complaint);
+    expect(stderr).toMatch(/^cinnabar call: [^\n]+; see `cinnabar call --help`\n$/);
   });
 
   it("ends with 64 and the number of the code when the call failed, and names the declared error", async () => {
@@ -299,10 +286,10 @@ export const Files = service("files.v1", {
     [["list", "net://127.0.0.1:1", "--key", "a.key"], /--key, --ca and --crl belong to a certificate/],
     [["call", "net://127.0.0.1:1", "stat"], /"stat" names no method: write SERVICE\/METHOD/],
   ])("is asked wrongly: %j", async (args, complaint) => {
-    const { status, out, err } = await inProcess(args);
-    expect({ status, out }).toEqual({ status: 2, out: [] });
-    expect(err).toEqual([expect.stringMatching(complaint)]);
-    expect(err[0]).not.toContain("\n");
+    const { status, stdout, stderr } = await inProcess(args);
+    expect({ status, stdout }).toEqual({ status: 2, stdout: "" });
+    expect(stderr).toMatch(complaint);
+    expect(stderr.trimEnd()).not.toContain("\n");
   });
 });
 

@@ -66,6 +66,23 @@ describe.each(anyFabrics)("lanes over %s", (fabric) => {
     });
   });
 
+  it("have a health each: a lane that says that it does not serve gets no calls", async () => {
+    const { server, api } = await startLanes(
+      { listen: listen(), lanes: 2 },
+      { lanes: { policy: "roundRobin" } },
+    );
+    const { lane: resting } = await api.rest();
+    const served = [];
+    // It may get calls until the client has heard of it.
+    await until(async () => (await api.where({})).lane !== resting && (await api.where({})).lane !== resting);
+    for (let call = 0; call < 6; call++) served.push((await api.where({})).lane);
+    expect(new Set(served)).toEqual(new Set([1 - (resting as number)]));
+    const health = (await server.ask("health")) as { readonly status: string }[];
+    expect(health.map(({ status }) => status)).toEqual(
+      [0, 1].map((lane) => (lane === resting ? "not_serving" : "serving")),
+    );
+  });
+
   it("are used beside each other: none waits for another that computes", async () => {
     const { api, peer } = await startLanes(
       { listen: listen(), lanes: 2 },

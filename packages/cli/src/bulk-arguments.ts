@@ -1,9 +1,8 @@
-import { existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import type { JsonSchema } from "cinnabar/inspect";
 import type { Engine, Region } from "cinnabar/standard";
 import { UsageError } from "./command.ts";
-import { CommandError } from "./connection.ts";
 import { fileOf } from "./json-values.ts";
+import { writeWhole } from "./output-file.ts";
 import { bytes } from "./quantities.ts";
 
 /** The memory of one `--bulk`. */
@@ -91,15 +90,5 @@ function withValueAt(input: unknown, [step = "", ...rest]: readonly string[], va
 
 /** Writes the memory that the server has written. Each file appears whole, or not at all. */
 export function writeBulk(given: readonly BulkArgument[]): void {
-  for (const { memory, outFile } of given) {
-    if (outFile === undefined) continue;
-    const unfinished = `${outFile}.part`;
-    try {
-      writeFileSync(unfinished, memory);
-      renameSync(unfinished, outFile);
-    } catch (error) {
-      if (existsSync(unfinished)) rmSync(unfinished, { force: true });
-      throw new CommandError(`--bulk: ${(error as Error).message}`);
-    }
-  }
+  for (const { memory, outFile } of given) if (outFile !== undefined) writeWhole("--bulk", outFile, memory);
 }

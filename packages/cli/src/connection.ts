@@ -93,6 +93,8 @@ export interface Connection {
   readonly hasTimeout: boolean;
   /** Connects. @throws UsageError for a malformed URL, CommandError with the remedy. */
   dial(url: string): Promise<Peer>;
+  /** The same with an engine of its own, which only connects, and which is closed with the first. @throws CommandError. */
+  another(): Promise<Connection>;
 }
 
 /** What ends a command from outside. */
@@ -146,18 +148,24 @@ export async function withEngine(
   const timeoutMs =
     values.timeout === undefined ? defaultTimeoutMs : milliseconds("--timeout", values.timeout);
   return untilEnded(command, terminal, async ({ signal, aborted }) => {
-    const engine = await openEngine(values, serving);
-    try {
-      return await work({
+    const engines: Engine[] = [];
+    const open = async (options: EngineOptions): Promise<Connection> => {
+      const engine = await openEngine(values, options);
+      engines.push(engine);
+      return {
         engine,
         signal,
         timeoutMs,
         hasTimeout: values.timeout !== undefined,
         // Connecting takes no signal: Ctrl-C does not wait for it.
         dial: (url) => Promise.race([dial(engine, url, timeoutMs, values.name), aborted]),
-      });
+        another: () => open({}),
+      };
+    };
+    try {
+      return await work(await open(serving));
     } finally {
-      await engine.close();
+      await Promise.all(engines.map((engine) => engine.close()));
     }
   });
 }
@@ -188,12 +196,16 @@ function oneLine(text: string): string {
 }
 
 async function dial(engine: Engine, url: string, timeoutMs: number, name: string | undefined): Promise<Peer> {
+  const startMs = performance.now();
   try {
     return await engine.connect(url, { timeoutMs, ...(name === undefined ? {} : { name }) });
   } catch (error) {
     if (error instanceof TypeError || error instanceof RangeError)
       throw new UsageError(oneLine(error.message));
-    throw commandError(error);
+    const { message, status } = commandError(error);
+    // A server that computes takes no connections, and one that is not there may be as silent.
+    const isSilent = performance.now() - startMs >= timeoutMs;
+    throw new CommandError(isSilent ? `${message} Its event loop may be blocked.` : message, status, error);
   }
 }
 

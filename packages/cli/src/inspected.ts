@@ -10,9 +10,10 @@ export interface Inspected {
   readonly inspection: Client<typeof Inspection>;
 }
 
-/** @throws UsageError for no URL, and for one that is named twice. */
-export function urlsOf(positionals: readonly string[]): readonly string[] {
-  if (positionals.length === 0) throw new UsageError("expected at least one URL");
+/** The URLs of a command. `group`: more come from a file. @throws UsageError for none, and for one that is named twice. */
+export function urlsOf(positionals: readonly string[], group: string | undefined): readonly string[] {
+  if (positionals.length === 0 && group === undefined)
+    throw new UsageError("expected at least one URL, or --group");
   const twice = positionals.find((url, at) => positionals.indexOf(url) !== at);
   if (twice !== undefined) throw new UsageError(`${twice} is named twice`);
   return positionals;

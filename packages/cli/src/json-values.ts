@@ -48,6 +48,16 @@ function convert(json: unknown, given: JsonSchema, around: Around): unknown {
   return json;
 }
 
+/** What a JSON text holds. @throws UsageError that names `what` the text is for. */
+export function parsedJson(text: string, what: string): unknown {
+  if (text.trim() === "") throw new UsageError(`${what} is empty`);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new UsageError(`${what} is no JSON: ${(error as Error).message.split("\n")[0]}`);
+  }
+}
+
 function bigintOf(json: unknown, path: string): bigint {
   const isWhole = typeof json === "number" ? Number.isSafeInteger(json) : /^-?\d+$/.test(String(json));
   if (isWhole && (typeof json === "number" || typeof json === "string")) return BigInt(json);

@@ -191,6 +191,7 @@ export class Metadata implements Iterable<[name: string, value: MetadataValue]> 
 
   #pack(): Uint8Array | undefined {
     if (this.#packed !== undefined) return this.#packed;
+    if (this.#entries === undefined && this.#received === undefined) return undefined;
     const entries = this.#read();
     const block = checkedBlock(entries);
     // Bytes are their owner's, who may change them.

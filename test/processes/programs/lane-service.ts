@@ -1,7 +1,7 @@
 // The module of lanes, as `openLanes` loads it into each of their threads.
 import { setTimeout as delay } from "node:timers/promises";
 import { threadId } from "node:worker_threads";
-import { implement } from "cinnabar";
+import { type Engine, implement } from "cinnabar";
 import type { LaneContext, LaneServices } from "cinnabar/lanes";
 import { Laned } from "./laned.ts";
 
@@ -20,6 +20,7 @@ export default async function services({ lane, data }: LaneContext): Promise<Lan
       const waiting = setInterval(() => {}, 1000);
       if (lane === "dispatcher") waiting.unref();
     });
+  let own: Engine | undefined;
   const here = { lane, thread: threadId };
   const laned = implement(Laned, {
     where: () => here,
@@ -37,12 +38,19 @@ export default async function services({ lane, data }: LaneContext): Promise<Lan
       setImmediate(end[how]);
       return new Promise(() => {});
     },
+    rest() {
+      own?.health.set("laned.v1", "not_serving", { reason: "it rests" });
+      return here;
+    },
     loop() {
       for (;;);
     },
   });
   return {
-    serve: [laned],
+    serve(engine) {
+      own = engine as Engine;
+      return [laned];
+    },
     close() {
       if (closed !== undefined) Atomics.add(new Int32Array(closed), 0, 1);
     },

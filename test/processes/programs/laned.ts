@@ -17,6 +17,8 @@ export const Laned = service("laned.v1", {
   fill: unary({ input: z.object({ into: bulk("write") }) }),
   /** Ends the lane's thread, each in its way. */
   die: unary({ input: z.object({ how: z.enum(["throw", "exit", "memory"]) }) }),
+  /** Says that the lane does not serve, as its health. */
+  rest: unary({ output: place }),
   /** Never lets go of the lane's thread. */
   loop: unary(),
 });

@@ -48,6 +48,11 @@ try {
         lanes: lanes.map(({ engine }) => engine?.counters.requestsStarted),
       };
     },
+    /** The health of the service in each lane. */
+    health: async () =>
+      (await host.stats()).lanes.map(({ engine }) =>
+        engine?.health.find(({ service }) => service === "laned.v1"),
+      ),
     drain: (graceMs: number) => host.drain({ graceMs }),
     close: () => host.close(),
     drainAndClose: async () => {

@@ -1,9 +1,12 @@
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { run } from "../../../packages/cli/src/run.ts";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
 
 /** The command line as users get it. */
-export const program = fileURLToPath(new URL("../../../dist/cli/bin/cinnabar.js", import.meta.url));
+export const program = `${root}dist/cli/bin/cinnabar.js`;
 
 export interface Ended {
   readonly status: number | null;
@@ -19,48 +22,67 @@ export interface RunOptions {
   readonly program?: string;
 }
 
-/** A command that runs. */
+/** A program that runs. */
 export interface Running {
   readonly child: ChildProcessWithoutNullStreams;
   /** Resolves when standard output has had this many lines, with all of them. */
   lines(count: number): Promise<string[]>;
+  /** Resolves when what was printed from now on, or before, has this. */
+  has(pattern: RegExp, where?: "stdout" | "stderr"): Promise<void>;
+  /** Forgets what was printed. */
+  forget(): void;
   readonly ended: Promise<Ended>;
 }
 
 /** Starts `cinnabar ARGUMENTS` as a process, without a terminal. The test's own event loop goes on, and may serve it. */
-export function start(args: readonly string[], { cwd, program: copy = program }: RunOptions = {}): Running {
+export function start(args: readonly string[], options: RunOptions = {}): Running {
+  const { program: copy = program } = options;
   if (!existsSync(copy)) throw new Error("the command line is not built: `npm run setup` builds it");
-  const child = spawn(process.execPath, [copy, ...args], {
-    cwd,
-    env: { ...process.env, NODE_OPTIONS: "" },
-  });
-  let stdout = "";
-  let stderr = "";
+  return startProgram([copy, ...args], options);
+}
+
+/** Starts `node ARGUMENTS`, by default in the folder of the package. */
+export function startProgram(args: readonly string[], { cwd = root }: RunOptions = {}): Running {
+  const child = spawn(process.execPath, args, { cwd, env: { ...process.env, NODE_OPTIONS: "" } });
+  const said = { stdout: "", stderr: "" };
   const waiting = new Set<() => void>();
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-    for (const look of waiting) look();
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
+  for (const where of ["stdout", "stderr"] as const)
+    child[where].setEncoding("utf8").on("data", (text: string) => {
+      said[where] += text;
+      for (const look of waiting) look();
+    });
   const ended = new Promise<Ended>((resolve, reject) => {
     child.on("error", reject);
-    child.on("close", (status) => resolve({ status, stdout, stderr }));
+    child.on("close", (status) => resolve({ status, ...said }));
   });
-  const lines = (count: number) =>
-    new Promise<string[]>((resolve, reject) => {
+  const until = <T>(found: () => T | undefined) =>
+    new Promise<T>((resolve, reject) => {
       const look = () => {
-        const whole = stdout.split("\n").slice(0, -1);
-        if (whole.length < count) return;
+        const value = found();
+        if (value === undefined) return;
         waiting.delete(look);
-        resolve(whole);
+        resolve(value);
       };
       waiting.add(look);
-      ended.then(({ status }) => reject(new Error(`it ended with ${status}: ${stdout}${stderr}`)));
+      ended.then(({ status }) => reject(new Error(`it ended with ${status}: ${said.stdout}${said.stderr}`)));
       look();
     });
-  return { child, lines, ended };
+  return {
+    child,
+    lines: (count) =>
+      until(() => {
+        const whole = said.stdout.split("\n").slice(0, -1);
+        return whole.length < count ? undefined : whole;
+      }),
+    has: async (pattern, where = "stdout") => {
+      await until(() => (pattern.test(said[where]) ? true : undefined));
+    },
+    forget() {
+      said.stdout = "";
+      said.stderr = "";
+    },
+    ended,
+  };
 }
 
 /** Runs `cinnabar ARGUMENTS` to its end. */
@@ -70,4 +92,20 @@ export function cinnabar(args: readonly string[], options: RunOptions = {}): Pro
   child.stdin.on("error", () => {});
   child.stdin.end(options.input ?? "");
   return ended;
+}
+
+/** Runs `cinnabar ARGUMENTS` to its end in this process, which costs no process of its own. */
+export async function inProcess(args: readonly string[]): Promise<Ended> {
+  const said = { stdout: "", stderr: "" };
+  const status = await run(args, {
+    columns: Number.POSITIVE_INFINITY,
+    print: (text) => {
+      said.stdout += `${text}\n`;
+    },
+    complain: (text) => {
+      said.stderr += `${text}\n`;
+    },
+    paint: (_, text) => text,
+  });
+  return { status, ...said };
 }

@@ -1,10 +1,25 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Histogram, RpcError } from "cinnabar/standard";
+import type { Target } from "./traffic.ts";
+
+/** The time that a run goes by. */
+export interface LoadClock {
+  nowMs(): number;
+  sleep(ms: number): Promise<unknown>;
+  /** Resolves after one turn of the event loop. */
+  turn(): Promise<unknown>;
+}
+
+const realClock: LoadClock = {
+  nowMs: () => performance.now(),
+  sleep: (ms) => pause(ms),
+  turn: () => new Promise((resolve) => setImmediate(resolve)),
+};
 
 /** What is asked of a run. Times are in milliseconds. */
 export interface Load {
-  /** Makes one call. The signal ends it. */
-  readonly call: (signal: AbortSignal) => Promise<number>;
+  /** What is called: each call goes to the next one. */
+  readonly targets: readonly Target[];
   readonly durationMs: number;
   /** Calls that were meant to start before this time are made, and not counted. */
   readonly warmupMs: number;
@@ -18,8 +33,22 @@ export interface Load {
   /** How long calls are waited for that have not ended with the run. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
+  /** Default: that of the system. */
+  readonly clock?: LoadClock;
   /** Called about once a second. */
   onProgress(done: Tally, elapsedMs: number): void;
+}
+
+/** What was counted of one server. */
+export class ServerTally {
+  readonly url: string;
+  /** Latency of calls that succeeded. */
+  readonly latencyMs = new Histogram();
+  failed = 0;
+
+  constructor(url: string) {
+    this.url = url;
+  }
 }
 
 /** What was counted, of the calls after the warm-up. */
@@ -37,6 +66,12 @@ export class Tally {
   /** Calls that an open loop did not start, because too many were in flight. */
   skipped = 0;
   started = 0;
+  /** Of each server, by its URL. */
+  readonly servers: ReadonlyMap<string, ServerTally>;
+
+  constructor(urls: Iterable<string> = []) {
+    this.servers = new Map([...urls].map((url) => [url, new ServerTally(url)]));
+  }
 
   get failed(): number {
     return this.failedMs.count;
@@ -44,22 +79,34 @@ export class Tally {
 }
 
 /** Runs a load to its end, and waits for the calls that are in flight then. */
-export async function runLoad(load: Load): Promise<{ readonly tally: Tally; readonly countedMs: number }> {
-  const tally = new Tally();
-  const startMs = performance.now();
+export async function runLoad(load: Load): Promise<Tally> {
+  const { targets, clock = realClock } = load;
+  const tally = new Tally(targets.map(({ url }) => url));
+  const startMs = clock.nowMs();
   const countFromMs = startMs + load.warmupMs;
   const endMs = countFromMs + load.durationMs;
   const ending = new AbortController();
   const inFlight = new Set<Promise<void>>();
-  const progress = setInterval(() => load.onProgress(tally, performance.now() - startMs), 1000);
+  const progress = setInterval(() => load.onProgress(tally, clock.nowMs() - startMs), 1000);
+  let made = 0;
   const begin = (intendedMs: number): Promise<void> => {
-    const made = one(load, tally, intendedMs, intendedMs >= countFromMs, ending.signal);
-    inFlight.add(made);
-    return made.finally(() => inFlight.delete(made));
+    const target = targets[made++ % targets.length] as Target;
+    const call = one(target, clock, tally, intendedMs, intendedMs >= countFromMs, ending.signal);
+    inFlight.add(call);
+    return call.finally(() => inFlight.delete(call));
   };
   try {
-    if (load.rate === undefined) await closedLoop(load, endMs, begin);
-    else await openLoop(load, load.rate, tally, { startMs, countFromMs, endMs }, () => inFlight.size, begin);
+    if (load.rate === undefined) await closedLoop(load, clock, endMs, begin);
+    else
+      await openLoop(
+        load,
+        clock,
+        load.rate,
+        tally,
+        { startMs, countFromMs, endMs },
+        () => inFlight.size,
+        begin,
+      );
     const stragglers = Promise.all(inFlight);
     await Promise.race([
       stragglers,
@@ -71,18 +118,19 @@ export async function runLoad(load: Load): Promise<{ readonly tally: Tally; read
     ending.abort();
     await Promise.all(inFlight);
   }
-  return { tally, countedMs: load.durationMs };
+  return tally;
 }
 
 /** As many callers as may be at once, each of which calls again when it has an answer. */
 async function closedLoop(
   load: Load,
+  clock: LoadClock,
   endMs: number,
   begin: (intendedMs: number) => Promise<void>,
 ): Promise<void> {
   const caller = async () => {
     for (;;) {
-      const nowMs = performance.now();
+      const nowMs = clock.nowMs();
       if (nowMs >= endMs || load.signal.aborted) return;
       await begin(nowMs);
     }
@@ -93,6 +141,7 @@ async function closedLoop(
 /** Calls by a schedule that answers have no influence on. One turn of the event loop starts all that are due. */
 async function openLoop(
   load: Load,
+  clock: LoadClock,
   rate: number,
   tally: Tally,
   {
@@ -107,41 +156,45 @@ async function openLoop(
   const gapMs = () => (load.arrivals === "constant" ? meanMs : -Math.log(1 - load.random()) * meanMs);
   let dueMs = startMs;
   while (dueMs < endMs && !load.signal.aborted) {
-    const nowMs = performance.now();
+    const nowMs = clock.nowMs();
     for (; dueMs <= nowMs && dueMs < endMs; dueMs += gapMs()) {
       if (inFlight() < load.concurrency) void begin(dueMs);
       else if (dueMs >= countFromMs) tally.skipped++;
     }
     // Timers are a millisecond coarse: the last two are spent in turns of the event loop.
-    const leftMs = dueMs - performance.now();
-    if (leftMs > 2) await pause(Math.floor(leftMs - 1));
-    else await new Promise<void>((resolve) => setImmediate(resolve));
+    const leftMs = dueMs - clock.nowMs();
+    if (leftMs > 2) await clock.sleep(Math.floor(leftMs - 1));
+    else await clock.turn();
   }
 }
 
 async function one(
-  load: Load,
+  target: Target,
+  clock: LoadClock,
   tally: Tally,
   intendedMs: number,
   isCounted: boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  const startedMs = performance.now();
+  const server = tally.servers.get(target.url);
+  const startedMs = clock.nowMs();
   if (isCounted) {
     tally.started++;
     tally.lateMs.record(startedMs - intendedMs);
   }
   try {
-    const bytes = await load.call(signal);
+    const bytes = await target.call(signal);
     if (!isCounted) return;
-    const nowMs = performance.now();
+    const nowMs = clock.nowMs();
     tally.latencyMs.record(nowMs - intendedMs);
     tally.serviceMs.record(nowMs - startedMs);
+    server?.latencyMs.record(nowMs - intendedMs);
     tally.bytes += bytes;
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     if (!isCounted) return;
-    tally.failedMs.record(performance.now() - intendedMs);
+    tally.failedMs.record(clock.nowMs() - intendedMs);
+    if (server !== undefined) server.failed++;
     tally.failures[error.code] = (tally.failures[error.code] ?? 0) + 1;
   }
 }

@@ -14,7 +14,7 @@ import {
   statusOf,
   withEngine,
 } from "../connection.ts";
-import { fileOf, jsonOfValue, plain, valueOfJson } from "../json-values.ts";
+import { fileOf, jsonOfValue, parsedJson, plain, valueOfJson } from "../json-values.ts";
 import { clientOf, methodName, type RemoteMethod, remoteMethod } from "../remote-method.ts";
 import { faultOfJson } from "../schema-check.ts";
 import type { Terminal } from "../terminal.ts";
@@ -154,7 +154,7 @@ async function inputOf(
     throw new UsageError(`${path} needs an input: \`cinnabar describe\` prints what it takes`);
   if (text !== undefined && method.input === undefined)
     throw new UsageError(`${path} takes no ${sendsItems ? "input that opens it" : "input"}`);
-  const json = text === undefined ? undefined : parsed(text, "the input");
+  const json = text === undefined ? undefined : parsedJson(text, "the input");
   const regions = exposeBulk(engine, bulk, method.input);
   const value = await checked(json, method.input, "input", new Map(bulk.map(({ path: at }) => [at, true])));
   return {
@@ -176,15 +176,6 @@ async function textOf(given: string | undefined): Promise<string | undefined> {
     return Buffer.concat(chunks).toString("utf8");
   }
   return given?.startsWith("@") ? fileOf(given.slice(1), "the input").toString("utf8") : given;
-}
-
-function parsed(text: string, what: string): unknown {
-  if (text.trim() === "") throw new UsageError(`${what} is empty`);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new UsageError(`${what} is no JSON: ${(error as Error).message.split("\n")[0]}`);
-  }
 }
 
 /** The value of JSON that fits the schema. `elsewhere`: what other options give, by path. */
@@ -283,7 +274,7 @@ class Lines {
       number++;
       if (line.trim() === "") continue;
       try {
-        yield await checked(parsed(line, `line ${number} of the items`), this.#schema, `line ${number}`);
+        yield await checked(parsedJson(line, `line ${number} of the items`), this.#schema, `line ${number}`);
       } catch (error) {
         this.fault = error as UsageError;
         throw error;

@@ -11,6 +11,7 @@ import {
   statusOf,
   withEngine,
 } from "../connection.ts";
+import { groupHelp, withGroup } from "../group-file.ts";
 import { blocked, inspect, inspectError, inWords, shortNumber, urlsOf } from "../inspected.ts";
 import { milliseconds } from "../quantities.ts";
 import { numbers } from "../table.ts";
@@ -29,6 +30,7 @@ terminal, s sorts by the next column and q ends.
 
   --sort COLUMN  calls, errors, open, p50, p99 or method. Default: calls.
   --every TIME   The interval, 100ms or longer. Default: 1s.
+${groupHelp}
   --once         Prints one interval, and ends. Status 0: every engine has answered.
   --json         Prints each interval as one JSON object on one line.
 ${connectionHelp}`;
@@ -44,18 +46,20 @@ export const top: Command = {
   run(args, terminal) {
     const { values, positionals } = argumentsOf(args, {
       ...connectionOptions,
+      group: { type: "string" },
       sort: { type: "string", default: "calls" },
       every: { type: "string", default: "1s" },
       once: { type: "boolean", default: false },
       json: { type: "boolean", default: false },
     });
-    const urls = urlsOf(positionals);
+    const named = urlsOf(positionals, values.group);
     const { once, json } = values;
     const sort = columns.find((column) => column === values.sort);
     if (sort === undefined) throw new UsageError(`--sort must be one of ${columns.join(", ")}`);
     const everyMs = milliseconds("--every", values.every);
     if (everyMs < shortestMs) throw new UsageError(`--every must be at least ${shortestMs}ms`);
     return withEngine("top", values, terminal, async (connection) => {
+      const urls = await withGroup(named, values.group, connection);
       const engines = urls.map((url) => new WatchedEngine(url, everyMs, connection));
       return once
         ? showOnce(engines, sort, json, everyMs + connection.timeoutMs, terminal)

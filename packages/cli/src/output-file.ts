@@ -1,0 +1,24 @@
+import { accessSync, constants, existsSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { CommandError } from "./connection.ts";
+
+/** Says early that a file cannot be written: what it shall hold may take long. @throws CommandError. */
+export function assertWritable(option: string, file: string): void {
+  try {
+    accessSync(dirname(file), constants.W_OK);
+  } catch (error) {
+    throw new CommandError(`${option}: ${(error as Error).message}`);
+  }
+}
+
+/** Writes a file, which appears whole or not at all. @throws CommandError. */
+export function writeWhole(option: string, file: string, content: string | Uint8Array): void {
+  const unfinished = `${file}.part`;
+  try {
+    writeFileSync(unfinished, content);
+    renameSync(unfinished, file);
+  } catch (error) {
+    if (existsSync(unfinished)) rmSync(unfinished, { force: true });
+    throw new CommandError(`${option}: ${(error as Error).message}`);
+  }
+}
