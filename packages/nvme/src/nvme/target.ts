@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomInt } from "node:crypto";
 import { checkedBy, fail, integer, list, required, resolveOptions, text } from "cinnabar/options";
 import type { Implementation } from "cinnabar/standard";
 import { serveCapsules } from "../calls/capsule-server.ts";
@@ -94,7 +94,8 @@ export class NvmeTarget implements AsyncDisposable {
   readonly #subsystems: ReadonlyMap<string, Served>;
   readonly #controllers = new Set<Controller>();
   #address = { host: "", port: 0 };
-  #lastId = 0;
+  /** By chance at first: hosts refuse a second target of a subsystem whose controller has the number of the first's. */
+  #lastId = randomInt(0xffef);
 
   private constructor(
     subsystems: ReadonlyMap<string, Served>,
@@ -208,7 +209,7 @@ export class NvmeTarget implements AsyncDisposable {
     keepAliveMs: number,
   ): Promise<Connected> {
     const leaving = [...this.#controllers].filter(
-      (one) => one.isEnded && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
+      (one) => !one.checkAlive() && one.host.id === host.id && one.subsystem.nqn === subsystem.nqn,
     );
     await Promise.all(leaving.map(({ ended }) => ended));
     const used = new Set([...this.#controllers].map(({ id }) => id));
@@ -218,7 +219,10 @@ export class NvmeTarget implements AsyncDisposable {
     const nqns = [...this.#subsystems.values()]
       .filter(({ hosts }) => hosts === "any" || hosts.includes(host.nqn))
       .map(({ nqn }) => nqn);
-    const discovery = { ...this.#address, nqns };
+    // A target that listens at every address tells the one where the host has found it.
+    const isAny = this.#address.host === "0.0.0.0" || this.#address.host === "::";
+    const at = (isAny ? queue.localHost : undefined) ?? this.#address.host;
+    const discovery = { host: at, port: this.#address.port, nqns };
     const controller = new Controller(this.#lastId, host, subsystem, discovery, {
       keepAliveMs,
       adminQueue: queue,

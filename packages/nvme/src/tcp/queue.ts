@@ -1,3 +1,4 @@
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import {
   type Command,
@@ -74,6 +75,11 @@ export class TcpQueue implements Connection, Queue {
     this.#connect = connect;
     this.#memory = new Credit(Math.max(maxBytes, maxTransferBytes));
     this.settled = new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  get localHost(): string | undefined {
+    // A listener of both families gives addresses of IPv4 in the form of IPv6.
+    return this.#socket instanceof Socket ? this.#socket.localAddress?.replace(/^::ffff:/, "") : undefined;
   }
 
   get isOwed(): boolean {
@@ -251,7 +257,7 @@ export class TcpQueue implements Connection, Queue {
     this.#controller = controller;
     this.#queueId = queueId;
     this.#entries = entries;
-    if (controller.isEnded || this.#isGone || !admitted()) return false;
+    if (!controller.checkAlive() || this.#isGone || !admitted()) return false;
     this.#respond(command, { status: status.success, result: BigInt(controller.id) });
     return true;
   }
@@ -286,7 +292,7 @@ export class TcpQueue implements Connection, Queue {
       memoryBytes = work.bytes;
       await this.#memory.take(memoryBytes);
     }
-    if (data === undefined || this.#isGone || controller.isEnded) {
+    if (data === undefined || !controller.checkAlive() || this.#isGone) {
       this.#memory.giveBack(memoryBytes);
       return undefined;
     }
