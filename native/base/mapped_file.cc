@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 
 namespace cinnabar::base {
@@ -15,6 +16,8 @@ namespace {
 
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 46;
 constexpr uint32_t kHugetlbfs = 0x958458f6;  // HUGETLBFS_MAGIC of linux/magic.h
+
+std::atomic<size_t> mappedFiles{0};  // that are alive
 
 /// What the file system maps at once: a page, or a huge page of hugetlbfs.
 size_t pageOf(int file) {
@@ -68,11 +71,21 @@ MappedFile::MappedFile(uint8_t* begin, size_t length, size_t page, uint64_t byte
       page_(page),
       bytes_(bytes),
       hasLength_(hasLength),
-      lost_(begin, length, page, file_.get(), alarm_ ? alarm_->get() : -1) {}
+      lost_(begin, length, page, file_.get(), alarm_ ? alarm_->get() : -1) {
+  ++mappedFiles;
+}
 
 std::shared_ptr<MappedFile> MappedFile::of(const void* address) {
   return std::dynamic_pointer_cast<MappedFile>(Allocation::of(address));
 }
+
+bool MappedFile::isDamagedAt(const void* address) {
+  if (mappedFiles == 0) return false;
+  auto file = of(address);
+  return file != nullptr && file->isDamaged();
+}
+
+MappedFile::~MappedFile() { --mappedFiles; }
 
 bool MappedFile::isDamaged() const {
   struct stat now;

@@ -34,6 +34,9 @@ class MappedFile : public Allocation {
   static std::shared_ptr<MappedFile> open(Request request, Failure* failure);
   /// The file that the address shows; nullptr for any other memory.
   static std::shared_ptr<MappedFile> of(const void* address);
+  /// Whether the address shows a damaged file. Takes little time where no file is mapped.
+  static bool isDamagedAt(const void* address);
+  ~MappedFile() override;
 
   /// Whether bytes of the file were lost since it was mapped: it is shorter now, or the process has
   /// met a page that was gone. It stays so.

@@ -73,8 +73,7 @@ class Mapping : public Napi::AsyncWorker {
 
  private:
   Napi::Value failure() {
-    return failureObject(Env(), {failure_.call, failure_.code, strerrorname_np(failure_.code),
-                                 strerror(failure_.code)});
+    return failureObject(Env(), {failure_.call, failure_.code, "", strerror(failure_.code)});
   }
   Napi::Value windows() {
     Napi::Array all = Napi::Array::New(Env());

@@ -1,5 +1,6 @@
 import { fabricError, fabricErrorCode } from "../base/errors/fabric-error.ts";
 import { RpcError } from "../base/errors/rpc-error.ts";
+import { lostBytes } from "../memory/exposable.ts";
 import type { Access } from "../memory/region-kind.ts";
 import { asCount, builtinMethod, isUint64 } from "./control/control-method.ts";
 import type { RefusedTransfer, TransferRoute } from "./control/transfer-route.ts";
@@ -19,7 +20,10 @@ const reasons: Readonly<Record<number, string>> = {
   266: "its owner does not know the key: the region was never granted, or its grant has ended", // FI_ENOKEY
   13: "its owner does not allow this access", // EACCES
   34: "it lies outside what its owner has granted", // ERANGE
+  14: "the memory of one side shows a file that has lost bytes", // EFAULT
 };
+
+const lostMemory = 14; // EFAULT
 
 /** The user stopped the transfer: `reason` is the signal's, or the milliseconds that have passed. */
 export function givenUp(failed: Failed, reason: unknown): RpcError {
@@ -63,6 +67,12 @@ export function refusedByOwner(failed: Failed, error: RpcError): RpcError {
   });
 }
 
+/** Local memory shows a file that has lost bytes: what moved may be zeros. */
+export function lostLocally(failed: Failed): RpcError {
+  const { code, message, origin } = lostBytes(`${describe(failed)}: the local memory`);
+  return new RpcError({ code, message, origin, transferredBytes: failed.moved });
+}
+
 /** Why the provider rejected a transfer. */
 export interface Refusal {
   readonly error: RpcError;
@@ -79,6 +89,8 @@ export function refused(failed: Failed, status: number): Refusal {
     op: failed.op === "get" ? "fi_read" : "fi_write",
     code: status,
     message: `${describe(failed)} ended after ${failed.moved} bytes${reason === undefined ? "" : `: ${reason}`}`,
+    // Here nothing but a file that was mapped can lose memory.
+    rpcCode: status === lostMemory ? "data_loss" : undefined,
     transferredBytes: failed.moved,
   });
   const silent = port.refusesSilently && fabricErrorCode(status) === "unavailable";
