@@ -14,7 +14,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bulk, implement, type MappedFile, type RemoteRegion, RpcError, service, unary } from "cinnabar";
+import { bulk, implement, type MappedFile, RpcError, service, unary } from "cinnabar";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { openEngine, pair } from "../matrix/pair.ts";
@@ -52,7 +52,7 @@ const Store = service("store.v1", {
   keep: unary({ input: z.object({ region: bulk("read") }), output: z.number() }),
 });
 
-const kept = { begun: deferred<RemoteRegion<"read">>(), ended: deferred<unknown>() };
+const kept = { begun: deferred(), ended: deferred<unknown>() };
 
 const store = implement(Store, {
   async save({ path, from }, call) {
@@ -65,14 +65,18 @@ const store = implement(Store, {
     await using file = await engineOf(call).mapFile(path, { access: "read", writable: false });
     return call.put(file, into);
   },
-  read: ({ from, offset, length }, call) => call.pull(from, Uint8Array, { offset, length }),
+  async read({ from, offset, length }, call) {
+    const bytes = new Uint8Array(length);
+    await call.get(from, bytes, { offset });
+    return bytes;
+  },
   write({ into }, call) {
     const bytes = new Uint8Array(into.byteLength);
     fill(bytes, 2);
     return call.put(bytes, into);
   },
-  async keep({ region }, call) {
-    kept.begun.resolve(region);
+  async keep(_, call) {
+    kept.begun.resolve();
     await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
     kept.ended.resolve(call.signal.reason);
     return 0;

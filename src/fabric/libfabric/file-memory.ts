@@ -4,6 +4,10 @@ import { addonIfThere, requireAddon } from "./libfabric.ts";
 
 /** Memory of files, as JavaScript sees it: buffers on mappings of the addon. */
 
+/** What a device says to memory of a file in the page cache, as EFAULT or EOPNOTSUPP. */
+export const pinsNoFiles =
+  "the device pins no pages of a file for writing: use memory of engine.pool, or a memfd";
+
 /** Buffers that show files. */
 const shown = new WeakSet<ArrayBufferLike>();
 let anyShown = false;
@@ -75,6 +79,11 @@ export function isDamaged(buffer: ArrayBufferLike): boolean {
 export function onLostPages(listener: () => void): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
+}
+
+/** Whether the buffer shows a file. */
+export function isOfFile(buffer: ArrayBufferLike): boolean {
+  return anyShown && shown.has(buffer);
 }
 
 function note(buffer: ArrayBuffer): void {
