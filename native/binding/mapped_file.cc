@@ -41,7 +41,7 @@ Napi::Value watchLostPages(const Info& info) {
   if (!*holder->alarm) return answer("the process has no file descriptor left");
   holder->wake = Wake::create(env, holder->alarm->get(), [instance] {
     uint64_t times;
-    if (read(instance->lostPages->alarm->get(), &times, sizeof times) < 0) return;
+    if (::read(instance->lostPages->alarm->get(), &times, sizeof times) < 0) return;
     Napi::HandleScope scope(Napi::Env(instance->env()));
     instance->call(instance->lostPages->onLostPages);
   });
