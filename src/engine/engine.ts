@@ -224,9 +224,10 @@ export class Engine implements AsyncDisposable {
    * the region when no call needs it any more: then the file is unmapped, and views of it have length 0.
    *
    * @example
-   * await using log = await engine.mapFile("records.bin", { bytes: 1 << 30, access: "write" });
-   * await peer.client(Records).dump({ into: log });
-   * await log.flush();
+   * await using numbers = await engine.mapFile("numbers.bin", { bytes: 1 << 30, access: "read_write" });
+   * new Float64Array(numbers.bytes.buffer).fill(1);
+   * await numbers.flush();
+   * const { sum } = await sums.sum({ numbers });
    *
    * @throws TypeError or RangeError for anything but a path or a descriptor, and for bad options. RpcError: `not_found`,
    * `permission_denied`, `failed_precondition` where the system does not open or map the file; `resource_exhausted` when

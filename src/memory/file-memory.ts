@@ -145,8 +145,8 @@ export class FileMemory {
     }
     const code = length === 0 ? 0 : await flushFile(this.#first, offset, length);
     // Devices that are memory themselves have nothing behind it.
-    const name = nameOf(code);
-    if (code !== 0) throw failed("flush", "msync", name === "EINVAL" ? "EOPNOTSUPP" : name);
+    const name = nameOf(code) === "EINVAL" ? "EOPNOTSUPP" : nameOf(code);
+    if (code !== 0) throw refused(codes[name] ?? "internal", `flush: msync failed: ${name}`);
     if (this.isDamaged) throw lostBytes("flush: the memory");
   }
 

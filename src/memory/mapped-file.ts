@@ -37,8 +37,8 @@ export const mapFileFields = {
  * calls that hold the region end with `data_loss`, and so does each later use. `isDamaged` is true then.
  *
  * @example
- * await using file = await engine.mapFile("weights.bin", { access: "read", writable: false });
- * await peer.client(Model).load({ weights: file });
+ * await using numbers = await engine.mapFile("numbers.bin", { access: "read", writable: false });
+ * const { sum } = await sums.sum({ numbers });
  */
 export class MappedFile<A extends Access = Access> extends Region<A> {
   readonly #memory: FileMemory;
