@@ -32,7 +32,8 @@ async function withCinnabar(url: string): Promise<Reader> {
       const lane = async (place: Uint8Array) => {
         for (let offset = next; offset < bytes; offset = next) {
           next += pieceBytes;
-          got += await file.get(place, { offset });
+          const moved = await file.get(place, { offset });
+          got += moved;
         }
       };
       await Promise.all(places.map(lane));
