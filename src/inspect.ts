@@ -20,6 +20,7 @@ export {
   type ReflectedService,
   Reflection,
 } from "./contract/reflection-service.ts";
+export type { MappedFilesStats } from "./engine/exposed-memory.ts";
 export {
   type EndedCall,
   type EndedCalls,

@@ -54,6 +54,7 @@ export type { EngineOptionsOf } from "./engine/options.ts";
 export type { EngineStats, StatsOptions } from "./engine/stats.ts";
 export type { ConnectionEvent, ConnectionEventName } from "./fabric/rdma/connection-events.ts";
 export type { VerbsOptions } from "./fabric/rdma/verbs-choice.ts";
+export type { MapFileOptions, MappedFile } from "./memory/mapped-file.ts";
 export type { Pool, PooledMemory, TakeOptions, ViewConstructor } from "./memory/pool.ts";
 export type { PutNotification } from "./memory/put-notification.ts";
 export { Region } from "./memory/region.ts";

@@ -231,6 +231,15 @@ const furtherRatios: readonly Definition[] = [
     ours: [`verbs.bulk.16MiB.${op}_gbps`],
     theirs: [`tcp-link.bulk.16MiB.${op}_gbps`],
   })),
+  ...[
+    ["shm", "net-unix", "net-tcp"],
+    ["tcp", "net-tcp"],
+    ["net", "net-tcp"],
+  ].map(([key, ...theirs]) => ({
+    name: `mapfile.${key}.get_vs_net`,
+    ours: [`${key}.mapfile.get_gbps`],
+    theirs: theirs.map((net) => `${net}.mapfile.gbps`),
+  })),
   ...["64KiB", "1MiB", "16MiB"].flatMap((size) =>
     [1, 4, 8].flatMap((inFlight) => besideFloor(size, inFlight)),
   ),

@@ -19,6 +19,7 @@ import { floor } from "./floor.ts";
 import { groupSize } from "./group-size.ts";
 import { lanes } from "./lanes.ts";
 import { layers } from "./layers.ts";
+import { mapfile } from "./mapfile.ts";
 import { memory } from "./memory.ts";
 import { oneWay } from "./one-way.ts";
 import { overload } from "./overload.ts";
@@ -53,6 +54,7 @@ export const workloads: readonly Workload[] = [
   bulkRegistration,
   bulkScatter,
   bulkSmall,
+  mapfile,
   byteStreams,
   fiRmaBw,
   floor,

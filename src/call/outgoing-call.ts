@@ -1,7 +1,7 @@
 import { RpcError } from "../base/errors/rpc-error.ts";
 import type { Priority } from "../base/flow/priority.ts";
 import type { Queued } from "../base/flow/priority-queue.ts";
-import type { Grant } from "../memory/grant.ts";
+import type { Grant, Withdrawal } from "../memory/grant.ts";
 import type { CallIdentity } from "../wire/call-identity.ts";
 import type { Metadata } from "../wire/metadata/metadata.ts";
 import type { CallItems } from "./call-items.ts";
@@ -110,9 +110,11 @@ export abstract class OutgoingCall extends MadeCall {
     this.onFailure(error);
   }
 
-  /** A region it has granted was revoked. It ends as if its caller had aborted it, and its grants end as always. */
-  onRevoked(): void {
-    if (!this.settled) this.endEarly("aborted", "a region that the call had granted was revoked");
+  /** A region it has granted is taken back. It ends as if its caller had aborted it, and its grants end as always. */
+  onRevoked(why: Withdrawal): void {
+    if (this.settled) return;
+    if (why === "revoked") this.endEarly("aborted", "a region that the call had granted was revoked");
+    else this.endEarly("data_loss", "a region that the call had granted shows a file that has lost bytes");
   }
 
   /** Its request lies with the outbox, under its number. */

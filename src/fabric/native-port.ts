@@ -5,6 +5,7 @@ import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
 import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
+import { isOfFile, pinsNoFiles } from "./libfabric/file-memory.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
 import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
@@ -31,6 +32,8 @@ import { warnIfUnfiltered } from "./unfiltered.ts";
 
 const noLimit = 0xffff_ffff;
 const noMemory = 12; // ENOMEM
+const noPages = -14; // EFAULT
+const notSupported = -95; // EOPNOTSUPP
 const cancelled = 125; // ECANCELED
 const stillUsed = -16; // EBUSY
 
@@ -220,7 +223,7 @@ export class NativePort implements Port {
     access: number,
   ): RegisteredMemory {
     const index = this.#addon.register(this.#id, memory, byteOffset, byteLength, access);
-    if (index < 0) throw this.#registerError(index, byteLength);
+    if (index < 0) throw this.#registerError(index, byteLength, isOfFile(memory));
     this.#registrationsMade++;
     this.#registrationsMadeBytes += byteLength;
     return { index, key: this.#extentWords[0] as bigint, base: this.#extentWords[1] as bigint };
@@ -367,8 +370,10 @@ export class NativePort implements Port {
     throw fabricError({ ...address, provider: this.provider });
   }
 
-  #registerError(status: number, bytes: number): RpcError {
+  #registerError(status: number, bytes: number, isFile: boolean): RpcError {
     const failure = { provider: this.provider, op: "fi_mr_reg", code: status };
+    if (isFile && (status === noPages || status === notSupported))
+      return fabricError({ ...failure, rpcCode: "unimplemented", message: `fi_mr_reg: ${pinsNoFiles}` });
     const { pinnedBytes, limitBytes, leftBytes } = lockedMemory();
     if (status !== -noMemory || this.scheme !== "verbs" || leftBytes === null || bytes <= leftBytes)
       return fabricError(failure);

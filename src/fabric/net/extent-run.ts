@@ -1,3 +1,6 @@
+import { isDamaged } from "../libfabric/file-memory.ts";
+import { memoryLost } from "../mem-regions.ts";
+
 const outOfRange = 34; // ERANGE
 
 /** Registered memory of this side. */
@@ -65,6 +68,7 @@ export class ExtentRun {
       const there = bytes.subarray(at, at + part);
       if (isRead) there.set(here);
       else here.set(there);
+      if (isDamaged(memory.buffer)) return memoryLost;
       at += part;
       this.moved += part;
       this.#offset += part;

@@ -59,7 +59,7 @@ export class GrantingCodec implements RegionCodec {
       throw new EncodeError(`the regions of a request can have ${maxSegments} segments together`);
     const { port, sealedOwner } = this.#peer;
     const keys = sealedOwner === undefined ? port : unregistered;
-    const grant = coreOf(region).grantTo(keys, () => call.onRevoked(), this.#grants.lasting);
+    const grant = coreOf(region).grantTo(keys, (why) => call.onRevoked(why), this.#grants.lasting);
     const { descriptor } = grant;
     call.addGrant(this.#record(region, grant, descriptor.segments[0]?.key));
     return writeRegionDescriptor(descriptor);
