@@ -8,6 +8,7 @@ import { frameKind } from "../../src/wire/frame.ts";
 import { withTerms } from "../../src/wire/hello.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 import { firstFlight, Stranger } from "./support/stranger.ts";
 
 const Echo = service("echo.v1", { echo: unary({ input: z.string(), output: z.string() }) });
@@ -22,7 +23,7 @@ afterAll(() => ca.remove());
 
 async function serve(handshakes = {}): Promise<Engine> {
   const engine = await Engine.open({
-    listen: "tcp://127.0.0.1:0",
+    listen: anyUrl,
     serve: [echo],
     security: secured(ca, "server.example", {}, { handshakes }),
   });

@@ -283,7 +283,7 @@ export class NetPort extends InboxPort implements Port, LinkOwner {
     this.#readable = [];
     for (const link of readable) {
       link.isListed = false;
-      if (!link.isOver) link.read();
+      link.takeTurn();
       if (link.isAtEnd) this.#lose(link, connectionAborted);
       else if (link.hasUnread) this.#list(link);
     }

@@ -182,6 +182,8 @@ export class Transfers {
     );
     if (run.total > mostTransferBytes) throw new FrameFault(`a transfer has ${run.total} bytes`);
     const served: Served = { op, run, notification, status: run.check() };
+    // A peer without a key may ask for much, and then send nothing.
+    if (served.status !== 0) run.drop();
     this.#served.set(request, served);
     if (op === "write") return;
     if (served.status === 0) this.#sending.push({ request, transfer: served });
