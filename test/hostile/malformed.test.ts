@@ -3,6 +3,7 @@ import type { FrameSpec } from "../../src/session/connection/fake-services.test-
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { messageHeaderBytes, numberOffset } from "../../src/wire/message.ts";
 import { writeRegionDescriptor } from "../../src/wire/region-descriptor.ts";
+import { isOverNet } from "../matrix/over-net.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { methodNumber, Victim } from "./support/victim.ts";
 
@@ -272,7 +273,8 @@ describe("a malformed message of a live session", () => {
     using attacker = await Attacker.at(victim.url);
     await attacker.connect();
     const whole = () => attacker.message(request({ id: 1, text: "t" }));
-    for (let cut = 0; cut < whole().byteLength; cut++) {
+    // Over net an empty message is no frame: it ends the connection.
+    for (let cut = isOverNet ? 1 : 0; cut < whole().byteLength; cut++) {
       const before = victim.counters;
       await attacker.send(whole().slice(0, cut));
       await attacker.until(
@@ -294,7 +296,8 @@ describe("a malformed message of a live session", () => {
 });
 
 describe("a message longer than its receiver takes", () => {
-  it("is dropped, and ends its session when the next one comes", async () => {
+  // Over net its frame is a fault, which ends the connection.
+  it.skipIf(isOverNet)("is dropped, and ends its session when the next one comes", async () => {
     const victim = await Victim.open();
     using attacker = await Attacker.at(victim.url);
     await attacker.connect();
