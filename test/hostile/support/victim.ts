@@ -110,7 +110,7 @@ export class Victim {
       ...options,
     });
     const honest = await Engine.open({ limits: { maxRequests: 64 } });
-    const client = (await honest.connect(engine.urls[0] as string)).client(Target);
+    const client = (await honest.connect(engine.urls[0] as string)).client(Target, { timeoutMs: 60_000 });
     const victim = new Victim(engine, honest, async (id) =>
       expect(await client.echo({ id, text: "t" })).toEqual({ id, text: "t" }),
     );
