@@ -1,3 +1,4 @@
+import { cancelled } from "../inbox-port.ts";
 import type { MemRegions } from "../mem-regions.ts";
 import type { Extent, TransferOp } from "../port.ts";
 import { ExtentRun } from "./extent-run.ts";
@@ -14,8 +15,6 @@ import {
   writeExtents,
 } from "./frame.ts";
 import type { FrameWriter } from "./frame-writer.ts";
-
-const cancelled = 125; // ECANCELED
 
 /** What is told of transfers. */
 export interface TransferOwner {
