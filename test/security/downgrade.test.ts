@@ -10,6 +10,7 @@ import { messageHeaderBytes } from "../../src/wire/message.ts";
 import { untilTurn } from "../matrix/wait.ts";
 import { Authority } from "./support/authority.ts";
 import { secured } from "./support/engines.ts";
+import { anyUrl } from "./support/fabric.ts";
 import { NetworkPath, nameOf, type PassingMessage } from "./support/network-path.ts";
 
 const Who = service("who.v1", { ask: unary({ output: z.any() }) });
@@ -38,7 +39,7 @@ async function open(name: string, more: Partial<SecurityOptions> = {}, listen?: 
   return engine;
 }
 
-const serve = (more: Partial<SecurityOptions> = {}) => open("server.example", more, "tcp://127.0.0.1:0");
+const serve = (more: Partial<SecurityOptions> = {}) => open("server.example", more, anyUrl);
 
 type Body = Record<string, unknown> & { aut: { s: number[] } };
 

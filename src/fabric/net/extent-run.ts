@@ -15,7 +15,7 @@ export interface Stretch {
  * its key was withdrawn.
  */
 export class ExtentRun {
-  readonly #stretches: readonly Stretch[];
+  #stretches: readonly Stretch[];
   readonly total: number;
   moved = 0;
   #index = 0;
@@ -50,6 +50,11 @@ export class ExtentRun {
   /** Copies `from` to the next bytes of the memory. Returns 0, or the error number of a refusal. */
   copyFrom(from: Uint8Array): number {
     return this.#walk(from, false);
+  }
+
+  /** Lets go of the memory. What comes for it is skipped. */
+  drop(): void {
+    this.#stretches = [];
   }
 
   /** Counts bytes that went nowhere. Nothing is copied after that. */
