@@ -1,7 +1,8 @@
 import { Child } from "../suite/child.ts";
-import type { Run } from "../suite/workload.ts";
-import type { ClientParty } from "./client-party.ts";
+import { type Run, warmUpRounds } from "../suite/workload.ts";
+import type { ClientParty, Measured } from "./client-party.ts";
 import type { ContenderEntry } from "./index.ts";
+import type { Payload } from "./payloads.ts";
 import type { ServerParty } from "./server-party.ts";
 
 /**
@@ -27,6 +28,10 @@ export async function withContenders<T>(
     for (const one of running) await one.end();
   }
 }
+
+/** What every client has done before it is measured: so many calls, but in so many rounds at most. */
+const warmUpCalls = 5_000;
+const mostWarmUpRounds = 40;
 
 /** A contender at work: its server and its clients, each a process. */
 export class Running {
@@ -83,6 +88,20 @@ export class Running {
 
   get client(): Child<ClientParty> {
     return this.clients[0] as Child<ClientParty>;
+  }
+
+  /** All clients call at once. */
+  measure(payload: Payload, inFlight: number, durationMs: number): Promise<Measured[]> {
+    return Promise.all(this.clients.map((client) => client.ask("measure", payload, inFlight, durationMs)));
+  }
+
+  /** Every client calls in rounds until V8 has compiled the way of a call. */
+  async warmUp(payload: Payload, inFlight: number, roundMs: number): Promise<void> {
+    let fewest = 0;
+    for (let round = 0; round < mostWarmUpRounds && (round < warmUpRounds || fewest < warmUpCalls); round++) {
+      const calls = (await this.measure(payload, inFlight, roundMs)).map((measured) => measured.calls);
+      fewest += Math.min(...calls);
+    }
   }
 
   /** The processes: the server first, where it has one of its own. */

@@ -1,5 +1,11 @@
 import type { Figure } from "./figure.ts";
 
+/**
+ * How many rounds of a subject go uncounted at the start. V8 compiles by what has run, on a thread of its own: before it
+ * has, a call takes ten times as long.
+ */
+export const warmUpRounds = 4;
+
 /** How much is measured, and where a workload says how it fares. */
 export interface Run {
   /** Only what the named ratios need, in little time; see ratios.ts. */

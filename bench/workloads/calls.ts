@@ -38,8 +38,7 @@ export async function measureCalls(
 ): Promise<Figure[]> {
   return withContenders(run, entries, async (running) => {
     run.tell(`${running.length} contenders started, each answers rightly`);
-    // Compiled before anything is counted.
-    for (const { client } of running) await client.ask("measure", "small", warmUpInFlight, run.roundMs);
+    for (const one of running) await one.warmUp("small", warmUpInFlight, run.roundMs);
     const figures: Figure[] = [];
     for (const task of tasks) figures.push(...(await measureTask(run, running, task)));
     return figures;

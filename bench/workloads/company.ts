@@ -75,8 +75,8 @@ async function besideBurners(run: Run, entries: readonly ContenderEntry[]): Prom
   try {
     return await withContenders(run, entries, async (running) => {
       const task = { key: "busy", title: "A computing process on each core", inFlight: 1 };
-      // Compiled while nobody else computes.
-      for (const one of running) await warmUp(one, 1, run.roundMs);
+      // While nobody else computes.
+      for (const one of running) await one.warmUp("small", 1, run.roundMs);
       try {
         for (const core of usableCores()) {
           const burner = await Child.start<Party>("burner", new URL("../company/burner.js", import.meta.url));
@@ -127,10 +127,10 @@ interface Task {
 
 async function byTurns(run: Run, running: readonly Running[], task: Task): Promise<Figure[]> {
   const rounds = running.map(() => [] as (readonly Measured[])[]);
-  for (const one of running) await warmUp(one, task.inFlight, run.roundMs);
+  for (const one of running) await one.warmUp("small", task.inFlight, run.roundMs);
   for (let round = 1; round <= run.rounds; round++) {
     for (const [index, one] of running.entries())
-      rounds[index]?.push(await measure(one, task.inFlight, run.roundMs));
+      rounds[index]?.push(await one.measure("small", task.inFlight, run.roundMs));
     const told = running.map(
       ({ entry }, index) =>
         `${entry.title} ${Math.round(rate(rounds[index]?.at(-1) ?? [])).toLocaleString("en-US")}/s`,
@@ -141,22 +141,6 @@ async function byTurns(run: Run, running: readonly Running[], task: Task): Promi
   }
   const load = loadAverage();
   return running.flatMap(({ entry }, index) => figuresOf(entry, task, rounds[index] ?? [], load));
-}
-
-/**
- * How many calls each client makes before it is measured, and in how many rounds at most. V8 has compiled the way of a
- * call by then. Before, a call takes ten times as long.
- */
-const warmUpCalls = 5_000;
-const warmUpRounds = 40;
-
-async function warmUp(one: Running, inFlight: number, roundMs: number): Promise<void> {
-  for (let round = 0, fewest = 0; round < warmUpRounds && fewest < warmUpCalls; round++)
-    fewest += Math.min(...(await measure(one, inFlight, roundMs)).map(({ calls }) => calls));
-}
-
-function measure(one: Running, inFlight: number, forMs: number): Promise<Measured[]> {
-  return Promise.all(one.clients.map((client) => client.ask("measure", "small", inFlight, forMs)));
 }
 
 function rate(clients: readonly Measured[]): number {

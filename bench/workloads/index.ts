@@ -1,6 +1,7 @@
 import type { Workload } from "../suite/workload.ts";
 import { along } from "./along.ts";
 import { binary } from "./binary.ts";
+import { block } from "./block.ts";
 import { bulk } from "./bulk.ts";
 import { bulkBeside } from "./bulk-beside.ts";
 import { bulkFloor } from "./bulk-floor.ts";
@@ -43,6 +44,7 @@ export const workloads: readonly Workload[] = [
   oneWay,
   streamBeside,
   binary,
+  block,
   bulk,
   bulkBeside,
   bulkFloor,

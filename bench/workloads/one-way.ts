@@ -1,6 +1,6 @@
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import type { Run, Workload } from "../suite/workload.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
 import { perSecond, startPair } from "./streams.ts";
 
 const inFlight = 64;
@@ -21,7 +21,8 @@ export const oneWay: Workload = {
       const ops: number[] = [];
       const calls: number[] = [];
       for (const method of ["note", "echo"] as const)
-        await consumer.ask("call", method, inFlight, run.roundMs);
+        for (let round = 0; round < warmUpRounds; round++)
+          await consumer.ask("call", method, inFlight, run.roundMs);
       for (let round = 1; round <= run.rounds; round++) {
         ops.push(perSecond(await consumer.ask("call", "note", inFlight, run.roundMs)));
         calls.push(perSecond(await consumer.ask("call", "echo", inFlight, run.roundMs)));

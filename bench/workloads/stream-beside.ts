@@ -1,7 +1,7 @@
 import type { Latencies } from "../streams/consumer.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import type { Run, Workload } from "../suite/workload.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
 import { startPair } from "./streams.ts";
 
 const inFlight = 8;
@@ -28,7 +28,7 @@ export const streamBeside: Workload = {
         await consumer.ask("stall", beside === "stalled" ? stalledStreams : 0);
         return consumer.ask("latencies", inFlight, run.roundMs);
       };
-      for (const beside of besides) await measure(beside);
+      for (let round = 0; round < warmUpRounds; round++) for (const beside of besides) await measure(beside);
       for (let round = 0; round < run.rounds; round++) {
         // What a round finds is also what the one before it left behind: each goes first as often.
         for (const beside of round % 2 === 0 ? besides : besides.toReversed())

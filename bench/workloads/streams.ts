@@ -4,7 +4,7 @@ import type { Producer } from "../streams/producer.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import type { Run, Workload } from "../suite/workload.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
 
 /** A contender at work: a producer and a consumer, each a process. */
 export interface StreamPair {
@@ -53,7 +53,8 @@ export const streams: Workload = {
     const pairs: StreamPair[] = [];
     try {
       for (const key of keys) pairs.push(await startPair(key));
-      for (const { consumer } of pairs) await consumer.ask("consume", run.roundMs);
+      for (const { consumer } of pairs)
+        for (let round = 0; round < warmUpRounds; round++) await consumer.ask("consume", run.roundMs);
       const rounds = pairs.map(() => [] as number[]);
       for (let round = 1; round <= run.rounds; round++) {
         for (const [index, { consumer }] of pairs.entries())

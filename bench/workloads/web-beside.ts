@@ -3,7 +3,7 @@ import type { ServerParty } from "../contenders/server-party.ts";
 import { Child } from "../suite/child.ts";
 import type { Figure } from "../suite/figure.ts";
 import { loadAverage } from "../suite/machine.ts";
-import type { Run, Workload } from "../suite/workload.ts";
+import { type Run, type Workload, warmUpRounds } from "../suite/workload.ts";
 import type { Host } from "../web-beside/host.ts";
 import type { Visited, Visitor } from "../web-beside/visitor.ts";
 
@@ -54,7 +54,8 @@ export const webBeside: Workload = {
           visit: () => visit(key, inFlight),
         })),
       ];
-      for (const subject of subjects) await subject.visit();
+      for (let round = 0; round < warmUpRounds; round++)
+        for (const subject of subjects) await subject.visit();
       const rounds = subjects.map((): Visited[] => []);
       for (let round = 0; round < run.rounds; round++) {
         for (const [index, subject] of subjects.entries()) rounds[index]?.push(await subject.visit());

@@ -264,8 +264,8 @@ export class Engine implements AsyncDisposable {
 
   /**
    * Reads the certificates, the key and the revocation lists of `security.tls` again, where they were given as functions.
-   * They hold for sessions that open from now on. Of those that are open, the ones end with `unauthenticated` whose peer
-   * is not trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key
+   * They hold for sessions that open from now on. An open session ends with `unauthenticated` if its peer is not
+   * trusted any more: its certificate, or one above it, is revoked, its authority is gone from `ca`, or its key is gone
    * from `security.psk.lookup`. All others go on.
    *
    * @example

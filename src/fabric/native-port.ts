@@ -1,15 +1,13 @@
 import { fabricError } from "../base/errors/fabric-error.ts";
 import type { RpcError } from "../base/errors/rpc-error.ts";
-import { boundUrl } from "./bound-url.ts";
 import { ringBytes, ringEntries } from "./completion-ring.ts";
 import { Completions } from "./completions.ts";
 import { isWildcard, numericHost } from "./host.ts";
 import type { Addon, NativeProcess, OpenedPort } from "./libfabric/addon.ts";
-import { extentWords, mostExtents } from "./libfabric/addon.ts";
-import { gauges } from "./libfabric/gauges.ts";
+import { extentWords, gauges, mostExtents } from "./libfabric/addon.ts";
 import { requireAddon, requireLibfabric } from "./libfabric/libfabric.ts";
 import type { PortDescription } from "./libfabric/port-report.ts";
-import { type FabricUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
+import { type FabricUrl, formatHostUrl, hasHosts, isNodeScheme, type NativeScheme } from "./libfabric/url.ts";
 import { openError } from "./open-error.ts";
 import type {
   Absences,
@@ -386,4 +384,13 @@ export class NativePort implements Port {
     if (status >= 0) return status;
     throw fabricError({ provider: this.provider, op, code: status });
   }
+}
+
+/**
+ * The URL at which peers can connect. For fabrics with node and service: an address that only the provider can read.
+ */
+function boundUrl(scheme: NativeScheme, { address, host, service, name }: OpenedPort, asked: string): string {
+  if (scheme === "shm") return `shm://${name}`;
+  if (isNodeScheme(scheme) && host === "") return `${scheme}://~${Buffer.from(address).toString("hex")}`;
+  return formatHostUrl(scheme, asked === "" ? host : asked, service);
 }

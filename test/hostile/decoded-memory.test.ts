@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { access } from "../../src/fabric/port.ts";
 import type { FrameSpec } from "../../src/session/connection/fake-services.test-support.ts";
-import { encode } from "../../src/wire/codec.ts";
+import { encode } from "../../src/wire/encode-value.ts";
 import { frameFlag, frameKind, writeRendezvous } from "../../src/wire/frame.ts";
 import { Attacker, bodyOf } from "./support/attacker.ts";
 import { methodNumber, Victim } from "./support/victim.ts";

@@ -2,7 +2,8 @@ import { Engine, implement, RpcError, type SecurityOptions, service, unary } fro
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
 import { messageOf, packedGreeting } from "../../src/session/connection/fake-services.test-support.ts";
-import { decodeAt, encode } from "../../src/wire/codec.ts";
+import { decodeAt } from "../../src/wire/decode-value.ts";
+import { encode } from "../../src/wire/encode-value.ts";
 import { frameHeaderBytes, frameKind } from "../../src/wire/frame.ts";
 import { helloMessage } from "../../src/wire/hello.ts";
 import { messageHeaderBytes } from "../../src/wire/message.ts";

@@ -8,7 +8,7 @@ import { RemoteRegion } from "../../memory/remote-region.ts";
 import { BulkStream, boardStream } from "../../transfer/byte-stream/bulk-stream.ts";
 import { RemoteStream } from "../../transfer/byte-stream/remote-stream.ts";
 import type { PeerLink } from "../../transfer/control/peer-link.ts";
-import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/codec.ts";
+import { DecodeError, EncodeError, type PeerIdentity, type RegionCodec } from "../../wire/extension.ts";
 import { frameFlag } from "../../wire/frame.ts";
 import { readRegionDescriptor, writeRegionDescriptor } from "../../wire/region-descriptor.ts";
 import { readStreamDescriptor, streamHeaderBytes } from "../../wire/stream-descriptor.ts";

@@ -4,7 +4,9 @@ import type { Flushable, Turns } from "../../fabric/progress.ts";
 import { slotBuffer } from "../../fabric/send-slots.ts";
 import type { MessageSealer } from "../../security/sealing/message-sealer.ts";
 import { sealedTagBytes } from "../../security/sealing/sealed-message.ts";
-import { type Encoded, type EncodeTarget, encodeAt, type RegionCodec } from "../../wire/codec.ts";
+import { giveBodyMemory, inBodyMemory } from "../../wire/body-memory.ts";
+import { type Encoded, type EncodeTarget, encodeAt } from "../../wire/encode-value.ts";
+import type { RegionCodec } from "../../wire/extension.ts";
 import {
   type FrameHead,
   frameFlag,
@@ -45,7 +47,10 @@ export interface OutboxListener {
   onDrained(): void;
 }
 
-/** Keeps the body of a call's frame for the peer to pull. Throws when it cannot. */
+/**
+ * Keeps the body of a call's frame for the peer to pull. Throws when it cannot. The body lies in body memory, which
+ * belongs to who keeps it.
+ */
 export type Offer = (body: Uint8Array, callId: number) => RendezvousBody;
 
 /** Where less is left of a message, the next value begins another: most fit then, and what does not fit is copied. */
@@ -243,9 +248,10 @@ export class Outbox implements SendListener, Flushable {
       if (fits) return this.#fill(chunk, head, flags, prefix, prefixBytes + bytes);
     }
     const body = Uint8Array.prototype.subarray.call(encoded.buffer, encoded.start, encoded.end);
-    if (mayGo && messageHeaderBytes + before + bytes <= this.#messageBytes)
-      return this.raw(head, flags, body, prefix);
-    this.#offered(head, flags, body, offer, prefix);
+    if (mayGo && messageHeaderBytes + before + bytes <= this.#messageBytes) {
+      this.raw(head, flags, body, prefix);
+      giveBodyMemory(body.buffer);
+    } else this.#offered(head, flags, body, offer, prefix);
   }
 
   /** As `value`, for a body that is bytes already, and not longer than the peer takes. */
@@ -258,10 +264,12 @@ export class Outbox implements SendListener, Flushable {
 
   /** A frame with the descriptor of a body that is too long for a message. */
   #offered(head: FrameHead, flags: number, body: Uint8Array, offer: Offer, prefix: Uint8Array): void {
+    const kept = inBodyMemory(body);
     let descriptor: Uint8Array;
     try {
-      descriptor = rendezvousDescriptor(offer(body, head.callId));
+      descriptor = rendezvousDescriptor(offer(kept, head.callId));
     } catch (error) {
+      giveBodyMemory(kept.buffer);
       this.#returnUnused();
       throw error;
     }

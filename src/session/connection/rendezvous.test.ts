@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { takeBodyMemory } from "../../wire/body-memory.ts";
 import { FakePort } from "./fake-port.test-support.ts";
 import { offerBody, pullBody } from "./rendezvous.ts";
 
@@ -6,21 +7,30 @@ const never = () => false;
 const watching = (stop: () => boolean) => ({ stop, onMoved: () => {}, onReleased: () => {} });
 
 describe("offerBody", () => {
-  it("registers a copy of exactly the body, and lets go of it once", () => {
+  it("registers exactly the body, and lets go of it once", () => {
     const port = new FakePort();
-    const bytes = new Uint8Array(50).fill(3);
-    const { rendezvous, grant } = offerBody(port, bytes.subarray(10, 20));
-    bytes.fill(0);
+    const memory = takeBodyMemory(50).fill(3);
+    const { rendezvous, grant } = offerBody(port, memory.subarray(10, 20));
     expect(rendezvous.bytes).toBe(10);
-    const [registered] = [...port.regions.values()];
-    expect([
-      registered?.byteLength,
-      registered?.buffer.byteLength,
-      registered?.every((byte) => byte === 3),
-    ]).toEqual([10, 10, true]);
+    expect([...port.regions.values()]).toEqual([new Uint8Array(10).fill(3)]);
     grant.release();
     grant.release();
     expect(port.regions.size).toBe(0);
+    const again = takeBodyMemory(50);
+    expect(again.buffer).toBe(memory.buffer);
+    expect(takeBodyMemory(50).buffer).not.toBe(memory.buffer);
+  });
+
+  it("keeps the memory for as long as the peer may read it", () => {
+    const port = new FakePort();
+    const releases: (() => void)[] = [];
+    port.deregister = (_index, onReleased) => void releases.push(() => onReleased?.());
+    const memory = takeBodyMemory(70_000);
+    const { grant } = offerBody(port, memory);
+    grant.release();
+    expect(takeBodyMemory(70_000).buffer).not.toBe(memory.buffer);
+    for (const release of releases) release();
+    expect(takeBodyMemory(70_000).buffer).toBe(memory.buffer);
   });
 });
 

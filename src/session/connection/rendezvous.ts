@@ -9,7 +9,8 @@ import { pacingOf } from "../../transfer/pacing.ts";
 import { Scheduler } from "../../transfer/scheduler.ts";
 import type { BulkSealing } from "../../transfer/sealed/bulk-sealing.ts";
 import { bodyContext } from "../../transfer/sealed/piece.ts";
-import { TooLongError } from "../../wire/codec.ts";
+import { giveBodyMemory } from "../../wire/body-memory.ts";
+import { TooLongError } from "../../wire/extension.ts";
 import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
 
 /*
@@ -20,31 +21,30 @@ import { type RendezvousBody, rendezvousOwner } from "../../wire/frame.ts";
  */
 
 /**
- * Puts a copy of `bytes`, or their ciphertext, where the peer behind `port` can pull it. The grant ends when the peer
- * says so.
+ * Lets the peer behind `port` pull `bytes`, or their ciphertext in the same place. The grant ends when the peer says so.
+ * Where the bytes lie in body memory, it is given back then.
  */
 export function offerBody(
   port: Port,
   bytes: Uint8Array,
   sealer?: PieceCiphers["sealer"],
 ): { readonly rendezvous: RendezvousBody; readonly grant: Grant } {
-  // The bytes lie in a buffer that the next encode may use again, hence the copy. A slow peer reads it safely for as
-  // long as it takes.
-  const memory = new ArrayBuffer(bytes.byteLength);
-  const copy = new Uint8Array(memory);
-  if (sealer === undefined) copy.set(bytes);
-  const seal = sealer?.seal(bytes, copy, bodyContext(bytes.byteLength));
-  const registered = port.register(memory, 0, memory.byteLength, access.remoteRead);
+  const { buffer, byteOffset, byteLength } = bytes;
+  const seal = sealer?.seal(bytes, bytes, bodyContext(byteLength));
+  const registered = port.register(buffer, byteOffset, byteLength, access.remoteRead);
   let released = false;
   return {
-    rendezvous: { key: registered.key, address: registered.base, bytes: memory.byteLength, seal },
+    rendezvous: { key: registered.key, address: registered.base, bytes: byteLength, seal },
     grant: {
-      bytes: memory.byteLength,
-      memory: [new Uint8Array(memory)],
+      bytes: byteLength,
+      memory: [bytes],
       release(onReleased) {
         if (released) return;
         released = true;
-        port.deregister(registered.index, onReleased);
+        port.deregister(registered.index, () => {
+          giveBodyMemory(buffer);
+          onReleased?.();
+        });
       },
     },
   };
@@ -104,11 +104,12 @@ export async function pullBody(
   });
 }
 
-/** Memory to pull into. Whoever gets none holds none. */
+/** Memory to pull into. A caller that gets none holds none. */
 function memoryFor(port: Port, bytes: number, onReleased: () => void): [ArrayBuffer, RegisteredMemory] {
   try {
-    const memory = new ArrayBuffer(bytes);
-    return [memory, port.register(memory, 0, bytes, access.local)];
+    // Not filled with zeros: nobody sees it before all of it has come.
+    const { buffer } = Buffer.allocUnsafeSlow(bytes);
+    return [buffer, port.register(buffer, 0, bytes, access.local)];
   } catch (error) {
     onReleased();
     throw error;
@@ -131,7 +132,7 @@ export const outputItems = (callId: number): number => 2 * callId + 1;
 
 /** An item of a stream that the peer has not pulled yet. */
 interface OfferedItem {
-  /** Of its body. */
+  /** The key of its body. */
   readonly key: number;
   readonly onPulled: () => void;
 }
@@ -179,8 +180,8 @@ export class RendezvousOffers {
   }
 
   /**
-   * Keeps `body` under `key`. Throws TooLongError when the peer would not take it, RpcError `resource_exhausted` when
-   * too much is kept already.
+   * Keeps `body` under `key`, and has its memory from then on. Throws TooLongError when the peer would not take it,
+   * RpcError `resource_exhausted` when too much is kept already.
    */
   offer(key: number, body: Uint8Array, limit: number): RendezvousBody {
     if (body.byteLength > limit) {
@@ -277,7 +278,7 @@ export class RendezvousOffers {
     offer.release();
   }
 
-  /** The peer says that it has read so many more bytes. Returns what is wrong with what it says, or "". */
+  /** The peer says that it has read `bytes` more bytes. Returns the fault of this claim, or "". */
   onPulling(bytes: number): string {
     this.#readBytes += bytes;
     if (bytes === 0) return "pulling counts no bytes";

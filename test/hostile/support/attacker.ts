@@ -8,7 +8,7 @@ import {
   messageOf,
   packedGreeting,
 } from "../../../src/session/connection/fake-services.test-support.ts";
-import { decodeAt } from "../../../src/wire/codec.ts";
+import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { frameKind } from "../../../src/wire/frame.ts";
 import { type Greeting, parseGreeting } from "../../../src/wire/handshake.ts";
 import { freshUrl } from "./fabric.ts";

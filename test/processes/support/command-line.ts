@@ -15,6 +15,8 @@ export interface RunOptions {
   /** What standard input has. Default: nothing. */
   readonly input?: string;
   readonly cwd?: string;
+  /** Another copy of the command line. */
+  readonly program?: string;
 }
 
 /** A command that runs. */
@@ -26,9 +28,9 @@ export interface Running {
 }
 
 /** Starts `cinnabar ARGUMENTS` as a process, without a terminal. The test's own event loop goes on, and may serve it. */
-export function start(args: readonly string[], { cwd }: RunOptions = {}): Running {
-  if (!existsSync(program)) throw new Error("the command line is not built: `npm run setup` builds it");
-  const child = spawn(process.execPath, [program, ...args], {
+export function start(args: readonly string[], { cwd, program: copy = program }: RunOptions = {}): Running {
+  if (!existsSync(copy)) throw new Error("the command line is not built: `npm run setup` builds it");
+  const child = spawn(process.execPath, [copy, ...args], {
     cwd,
     env: { ...process.env, NODE_OPTIONS: "" },
   });

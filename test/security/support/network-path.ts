@@ -1,4 +1,4 @@
-import { decodeAt } from "../../../src/wire/codec.ts";
+import { decodeAt } from "../../../src/wire/decode-value.ts";
 import { frameHeaderBytes, frameKind } from "../../../src/wire/frame.ts";
 import { acceptorTermsBytes, parseSecureHello, parseTerms, withTerms } from "../../../src/wire/hello.ts";
 import {

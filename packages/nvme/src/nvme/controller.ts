@@ -28,6 +28,11 @@ export interface Queue {
   readonly settled: Promise<void>;
 }
 
+/** What a Connect came to: the controller and the number of the queue, or why not. */
+export type Connected =
+  | { readonly controller: Controller; readonly queueId: number; readonly entries: number }
+  | { readonly refused: Completion };
+
 /** Who a controller serves. */
 export interface HostFacts {
   readonly nqn: string;

@@ -1,6 +1,6 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it } from "vitest";
-import { type Abortable, unwatchAbort, watchAbort } from "./abort-watch.ts";
+import { type Abortable, unwatchAbort, watchAbort } from "./made-call.ts";
 
 class Item implements Abortable {
   readonly heard: unknown[] = [];

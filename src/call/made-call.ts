@@ -36,12 +36,38 @@ export function unwatchAbort(signal: AbortSignal, item: Abortable): void {
   watched.get(signal)?.delete(item);
 }
 
-/** A call that its deadline, or the abort of a signal, may end before its answer comes. */
-export abstract class AbortableCall extends Timed implements Abortable {
+/** The phase of a call of which nothing has left: see `OutgoingPhase`. `backoff`: it has failed and waits for a retry. */
+export type UnsentPhase = "waiting" | "connecting" | "backoff";
+
+/**
+ * A call that was made here. Its deadline, or the abort of a signal, may end it before its answer comes. It is armed in
+ * the engine's wheel until it settles, and the list of open calls finds it there.
+ */
+export abstract class MadeCall extends Timed implements Abortable {
+  /** When it was made, on the engine's clock. */
+  startedMs = 0;
   /** Mostly none or one: the user's own, and that of the call that this one is made for. */
   #signals: AbortSignal | readonly AbortSignal[] | undefined;
 
   abstract get settled(): boolean;
+
+  /** Whether the list of open calls has it, and drains wait for it. */
+  abstract get isListed(): boolean;
+
+  /** Undefined when a request of it has left: its session lists that. */
+  get unsentPhase(): UnsentPhase | undefined {
+    return undefined;
+  }
+
+  /** `service/method`. */
+  get methodPath(): string {
+    return "";
+  }
+
+  /** Its peer, as far as it is known before a session is. */
+  get peerName(): string {
+    return "";
+  }
 
   /** Ends the call, which has not settled, with this error. */
   protected abstract endEarly(code: RpcCode, message: string, more?: Partial<RpcErrorOptions>): void;

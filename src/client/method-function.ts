@@ -1,4 +1,9 @@
+import { RpcError } from "../base/errors/rpc-error.ts";
+import type { CallResult } from "../contract/infer.ts";
+import type { AnyMethod } from "../contract/method.ts";
 import type { ClientMethod } from "./client-method.ts";
+
+/** What the functions of a client share: the order of their arguments, and `result`. */
 
 // Each function of a client takes its arguments in one order: input, items, options. A method without input has no
 // argument for it.
@@ -31,4 +36,15 @@ export function withItems<Options>(
 function refuse(surplus: unknown, path: string): void {
   if (surplus !== undefined)
     throw new TypeError(`call: ${path} takes no input; its options come in that place`);
+}
+
+/** A call's outcome as a value: the output or the RpcError. Other errors are thrown. */
+export function resultOf(call: Promise<unknown>): Promise<CallResult<AnyMethod>> {
+  return call.then(
+    (value) => ({ ok: true, value }),
+    (error: unknown) => {
+      if (error instanceof RpcError) return { ok: false, error: error as never };
+      throw error;
+    },
+  );
 }
